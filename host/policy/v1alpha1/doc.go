@@ -1,0 +1,5 @@
+// +k8s:deepcopy-gen=package
+
+// Package v1alpha1 holds the objects of policy.berth.dev/v1alpha1: Module,
+// Policy and Profile. They are cluster-scoped and served like every other kind.
+package v1alpha1
