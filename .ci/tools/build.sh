@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Builds bin/berth, after the built-in policies that it carries.
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+"$ROOT/.ci/tools/wasm.sh"
+version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
+compile() { go build -trimpath -ldflags "-X main.version=$version" -o bin/berth ./host/cmd/berth; }
+timed "building bin/berth" compile

@@ -1,0 +1,77 @@
+# Shared by ./task and the set-up steps: where tools live, how a step says what
+# it does, and how it finds out that there is nothing to do.
+#
+# Tools are kept outside the repository, so that every clone on a machine
+# shares them:
+#
+#   $BERTH_TOOLS, or ${XDG_CACHE_HOME:-~/.cache}/berth/tools
+#     bin/          everything that is run: task, tinygo, kubectl, containerd, ...
+#     tinygo/       TINYGOROOT (bin/tinygo is a wrapper that sets it)
+#     stamps/NAME   the hash of what the step NAME was built from
+
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+TOOLS=${BERTH_TOOLS:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/berth/tools}
+export PATH="$TOOLS/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin"
+
+say()  { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
+fail() { printf 'berth: %s\n' "$*" >&2; exit 1; }
+
+# timed WHAT CMD...: runs CMD, says what it is before and how long it took after.
+timed() {
+  local what=$1 start=$SECONDS
+  shift
+  say "$what"
+  "$@" || fail "$what: did not work (the lines above say why)"
+  say "  done in $((SECONDS - start)) s"
+}
+
+# hash_of FILE|STRING...: one hash over the contents of files and over strings.
+hash_of() {
+  local x
+  for x in "$@"; do
+    if [ -f "$x" ]; then cat "$x"; else printf '%s\n' "$x"; fi
+  done | sha256sum | cut -c1-16
+}
+
+stamped() { [ "$(cat "$TOOLS/stamps/$1" 2>/dev/null)" = "$2" ]; }
+stamp()   { mkdir -p "$TOOLS/stamps"; printf '%s\n' "$2" >"$TOOLS/stamps/$1"; }
+
+# locked NAME: one set-up at a time per tool, also between clones.
+locked() {
+  mkdir -p "$TOOLS/bin" "$TOOLS/stamps"
+  exec 8>"$TOOLS/stamps/$1.lock"
+  flock 8
+}
+
+# packages WHY NAME...: has the Debian packages NAME installed. It installs as
+# root only what is missing, and says before what that is.
+packages() {
+  local why=$1 missing=() p
+  shift
+  for p in "$@"; do
+    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  command -v apt-get >/dev/null || fail "$why needs ${missing[*]}: install them with this system's package manager"
+  [ "$(id -u)" = 0 ] || fail "$why needs Debian packages: run: sudo apt-get install -y --no-install-recommends ${missing[*]}"
+  timed "installing for $why: ${missing[*]}" apt_install "${missing[@]}"
+}
+
+apt_install() {
+  local known=1 p
+  for p in "$@"; do
+    apt-cache show "$p" >/dev/null 2>&1 || known=0
+  done
+  if [ $known = 0 ] || [ ! -e "$TOOLS/stamps/apt-updated" ]; then
+    apt_get update
+    mkdir -p "$TOOLS/stamps" && touch "$TOOLS/stamps/apt-updated"
+  fi
+  apt_get install -y --no-install-recommends "$@"
+}
+
+apt_get() {
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 "$@" </dev/null >"$TOOLS/stamps/apt.log" 2>&1 ||
+    { tail -n 20 "$TOOLS/stamps/apt.log" >&2; return 1; }
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Provides what a node runs beside the agent: containerd, its shim, runc, ctr
+# and the CNI plugins, from the versions that node/go.mod pins.
+. "$(dirname "$0")/lib.sh"
+
+DIR=$ROOT/.ci/tools/node
+CONTAINERD=github.com/containerd/containerd/v2
+PLUGINS=github.com/containernetworking/plugins/plugins
+
+# What Berth does not use stays out: containerd's own CRI server, its other
+# snapshotters, tracing.
+SLIM=no_cri,no_btrfs,no_zfs,no_devmapper,no_tracing,urfave_cli_no_docs
+
+# build TAGS PACKAGE...: installs the commands into bin.
+build() {
+  local tags=$1
+  shift
+  GOBIN=$TOOLS/bin go -C "$DIR" install -trimpath -ldflags "$LDFLAGS" -tags "$tags" "$@"
+}
+
+version_of() { go -C "$DIR" list -m -f '{{.Version}}' "$1"; }
+
+daemons() {
+  LDFLAGS="-s -w -X $CONTAINERD/version.Version=$(version_of $CONTAINERD)"
+  build "$SLIM" $CONTAINERD/cmd/containerd $CONTAINERD/cmd/ctr
+  CGO_ENABLED=0 build no_grpc,urfave_cli_no_docs $CONTAINERD/cmd/containerd-shim-runc-v2
+}
+
+runc() {
+  LDFLAGS="-s -w -X main.version=$(version_of github.com/opencontainers/runc)"
+  build seccomp,urfave_cli_no_docs github.com/opencontainers/runc
+}
+
+plugins() {
+  LDFLAGS="-s -w"
+  CGO_ENABLED=0 build "" $PLUGINS/main/bridge $PLUGINS/main/loopback \
+    $PLUGINS/ipam/host-local $PLUGINS/meta/portmap
+}
+
+locked node
+hash=$(hash_of "$0" "$DIR/go.mod" "$DIR/go.sum" "$(go env GOVERSION)")
+stamped node "$hash" && exit 0
+packages "runc and containers" libseccomp-dev gcc libc6-dev pkg-config iptables iproute2
+timed "building containerd $(version_of $CONTAINERD) and its shim (once, a minute or two)" daemons
+timed "building runc $(version_of github.com/opencontainers/runc)" runc
+timed "building the CNI plugins $(version_of github.com/containernetworking/plugins)" plugins
+stamp node "$hash"

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs every test, each package once, with the race detector, after setting up
+# what they need. With CI set, a test that is skipped fails the run.
+#
+#   test.sh [ARGS of go test]     default: ./...
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+.ci/tools/tinygo.sh
+.ci/tools/node.sh
+.ci/tools/kubectl.sh
+packages "tests" busybox-static
+.ci/tools/wasm.sh
+.ci/tools/wasm.sh --stock
+
+[ $# -gt 0 ] || set -- ./...
+say "building testrun, which shows the tests' progress"
+go build -o .build/testrun ./.ci/tools/testrun
+say "testing $* (each package is shown when it is done; compiling comes first)"
+exec .build/testrun -timeout 15m -race "$@"

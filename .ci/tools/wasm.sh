@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds the bundles in policies-wasm/modules into .build/wasm/NAME.wasm: by
+# TinyGo where there is one, else by stock Go. The same sources serve both.
+#
+#   wasm.sh            into .build/wasm, by the best compiler that is there
+#   wasm.sh --stock    into .build/wasm-go, by stock Go
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+compiler=go out=.build/wasm
+command -v tinygo >/dev/null && compiler=tinygo
+[ "${1:-}" = --stock ] && compiler=go out=.build/wasm-go
+
+by_tinygo() {
+  tinygo build -target=wasip1 -buildmode=c-shared -gc=precise -opt=2 -scheduler=none \
+    -no-debug -panic=trap -o "$2" "$1"
+}
+by_go() { GOOS=wasip1 GOARCH=wasm go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o "$2" "$1"; }
+
+compile() {
+  mkdir -p "$out"
+  "by_$compiler" "./$1" "$ROOT/$2.tmp" && mv "$2.tmp" "$2"
+}
+
+sources() { find abi sdk policies-wasm go.mod go.sum -type f ! -name '*_test.go' \( -name '*.go' -o -name 'go.*' \) 2>/dev/null | LC_ALL=C sort; }
+
+shopt -s nullglob
+modules=(policies-wasm/modules/*/)
+[ ${#modules[@]} -gt 0 ] || exit 0
+hash=$(hash_of "$0" $(sources) "$compiler" "$($compiler version)")
+for dir in "${modules[@]}"; do
+  dir=${dir%/} wasm=$out/$(basename "$dir").wasm
+  if [ -s "$wasm" ] && [ "$(cat "$wasm.from" 2>/dev/null)" = "$hash" ]; then continue; fi
+  timed "compiling $dir by $compiler" compile "$dir" "$wasm"
+  printf '%s\n' "$hash" >"$wasm.from"
+done

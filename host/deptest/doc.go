@@ -1,0 +1,4 @@
+// Package deptest states which room may import what, each rule with its
+// reason, and fails when one is broken. It holds nothing but tests: an import
+// rule stands here or nowhere.
+package deptest

@@ -1,0 +1,99 @@
+package deptest
+
+const module = "github.com/berth-dev/berth"
+
+// A rule speaks of the packages in folder (and below), except those under one
+// of the folders in but, for which stricter or wider rules stand by themselves.
+type rule struct {
+	folder string
+	but    []string
+	// may, if set, lists the folders of this module that may be imported; the
+	// room's own packages may always import each other.
+	may []string
+	// only, if set, lists the modules and packages of others that may be
+	// imported; the standard library is always allowed.
+	only []string
+	// never lists import paths (of this module: folders) that must not be
+	// reached, not even through others.
+	never   []string
+	because string
+}
+
+var nothing = []string{}
+
+var rules = []rule{
+	{
+		folder: "abi", may: nothing, only: []string{"github.com/google/flatbuffers"},
+		because: "the contract is compiled into every guest: it needs the schema's runtime and nothing else",
+	},
+	{
+		folder: "sdk", but: []string{"sdk/policytest"},
+		may: []string{"abi"}, only: []string{"github.com/google/flatbuffers"},
+		because: "policy authors compile it with TinyGo, which does not swallow much",
+	},
+	{
+		folder: "sdk/policytest", may: []string{"abi", "sdk", "host/policy/engine", "host/policy/vet", "host/policy/wire"},
+		because: "it runs an author's table natively and as wasm, and needs a sandbox for it, not a host",
+	},
+	{
+		folder: "policies-wasm", may: []string{"abi", "sdk"}, only: nothing,
+		because: "the built-in policies are guests like those of strangers: what they need, the SDK must offer",
+	},
+	{
+		folder: "host/store", may: nothing,
+		never:   []string{"github.com/tetratelabs/wazero", "github.com/labstack/echo/v4"},
+		because: "it keeps objects of any kind and knows nobody who uses it",
+	},
+	{
+		folder: "host/auth", never: []string{"host/policy/engine", "host/schedule", "nodeagent", "github.com/tetratelabs/wazero"},
+		because: "who you are and what you may do is decided from stored objects alone",
+	},
+	{
+		folder: "host/api", never: []string{"host/schedule", "host/policy/engine", "nodeagent", "github.com/tetratelabs/wazero"},
+		because: "the API serves objects; who acts on them watches, like any other client",
+	},
+	{
+		folder: "host/policy/vet", may: nothing, only: nothing,
+		because: "bytes in, bytes out: what judges foreign code must be small enough to read whole",
+	},
+	{
+		folder: "host/policy/engine", may: []string{"host/policy/vet"},
+		only:    []string{"github.com/tetratelabs/wazero", "golang.org/x/sys"},
+		because: "it knows bytes and fuel, and no pods",
+	},
+	{
+		folder:  "host/schedule",
+		never:   []string{"host/policy", "host/api", "nodeagent", "github.com/tetratelabs/wazero", "github.com/labstack/echo/v4"},
+		because: "it is a pure core: a predicate is a small interface, and that guests stand behind it is not its business",
+	},
+	{
+		folder: "host/explain", never: []string{"github.com/tetratelabs/wazero", "nodeagent"},
+		because: "a past decision is derived from its trace by the code that made it",
+	},
+	{
+		folder: "nodeagent", may: nothing,
+		never:   []string{"host", "github.com/tetratelabs/wazero", "github.com/dgraph-io/badger/v4"},
+		because: "it runs on machines of its own and reaches the host by HTTP only",
+	},
+}
+
+// An owned library is imported by its owner's folders alone, so that what it
+// drags in, and what it would take to replace it, stays in one room.
+type ownership struct {
+	library string
+	by      []string
+	because string
+}
+
+var owned = []ownership{
+	{"github.com/tetratelabs/wazero", []string{"host/policy/engine"}, "the sandbox is opened in one place"},
+	{"github.com/dgraph-io/badger/v4", []string{"host/store/badger"}, "the engine can be exchanged"},
+	{"github.com/labstack/echo/v4", []string{"host/api"}, "only the API speaks HTTP to clients"},
+	{"github.com/containerd/containerd/v2", []string{"nodeagent/runtime/containerd", "nodeagent/image"}, "the runtime is a seam with a fake beside it"},
+	{"github.com/containernetworking/cni", []string{"nodeagent/network/cni"}, "the network is a seam with a fake beside it"},
+	{"github.com/spf13/cobra", []string{"host/cmd"}, "a library takes a config, not flags"},
+	{"host/cmd", []string{"host/cmd"}, "a command is run, not imported"},
+}
+
+// tops are the only folders with packages in them.
+var tops = []string{"abi", "sdk", "policies-wasm", "host", "nodeagent", "examples", "internal_deps_tmp"}
