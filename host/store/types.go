@@ -74,6 +74,21 @@ type Event struct {
 	// Prev is the state before, nil for Added; with it a watcher sees that an
 	// object begins or ceases to match its selector.
 	Prev Object
+
+	state, prev *entry // of Object and Prev
+}
+
+// Shared returns what encode made of ev.Object in this format. The bytes are
+// shared by all watchers and lists that show this state of the object, and are
+// made once while they are kept; nobody may change them. The format must name
+// everything that the bytes depend on beside the object.
+func (ev Event) Shared(format string, encode func(Object) ([]byte, error)) ([]byte, error) {
+	return ev.state.shared(format, ev.Object, encode)
+}
+
+// SharedPrev is Shared for ev.Prev.
+func (ev Event) SharedPrev(format string, encode func(Object) ([]byte, error)) ([]byte, error) {
+	return ev.prev.shared(format, ev.Prev, encode)
 }
 
 // Kinds of errors; each comes wrapped in an *Error that names the key.

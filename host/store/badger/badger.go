@@ -1,0 +1,234 @@
+package badger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/berth-dev/berth/host/store"
+)
+
+// Keys of the engine's own begin with '!', those of records with data, and
+// each value with the revision of its record, so a record is one entry.
+const (
+	data        = '.'
+	formatKey   = "!format"
+	revisionKey = "!revision"
+	format      = "1"
+)
+
+// memTable bounds a transaction to 15% of it. Badger fills two or three such
+// tables before it falls behind its own flushing.
+const memTable = 64 << 20
+
+// Engine is a Badger database.
+type Engine struct {
+	db   *badger.DB
+	lock *os.File
+}
+
+// Open opens or makes the directory. Only one process may have it open.
+//
+// # Errors
+//
+// store.ErrFormat if the directory was written by another version.
+func Open(dir string, logger *slog.Logger) (*Engine, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := repair(dir, logger); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	db, err := badger.Open(configure(dir, logger))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open badger in %s: %w", dir, err), lock.Close())
+	}
+	e := &Engine{db: db, lock: lock}
+	if err := e.checkFormat(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), e.Close())
+	}
+	return e, nil
+}
+
+// configure keeps Badger's caches small, since the store above reads a record
+// once, when it opens.
+func configure(dir string, logger *slog.Logger) badger.Options {
+	return badger.DefaultOptions(dir).
+		WithLogger(quiet{logger}).
+		WithSyncWrites(true).
+		WithDetectConflicts(false). // the sequencer decides, and blobs don't meet
+		WithMetricsEnabled(false).
+		WithMemTableSize(memTable).
+		WithNumMemtables(3).
+		WithNumCompactors(2).
+		WithValueLogFileSize(64 << 20).
+		WithBlockCacheSize(16 << 20).
+		WithCompression(options.Snappy)
+}
+
+func (e *Engine) checkFormat() error {
+	return e.db.Update(func(txn *badger.Txn) error {
+		item, err := txn.Get([]byte(formatKey))
+		if err == nil {
+			found, err := item.ValueCopy(nil)
+			if err == nil && string(found) != format {
+				err = fmt.Errorf("%w: engine format %q, this berth reads %q: start the berth that wrote it", store.ErrFormat, found, format)
+			}
+			return err
+		}
+		if !errors.Is(err, badger.ErrKeyNotFound) {
+			return err
+		}
+		it := txn.NewIterator(badger.IteratorOptions{})
+		defer it.Close()
+		if it.Rewind(); it.Valid() {
+			return fmt.Errorf("%w: a badger database that is not berth's", store.ErrFormat)
+		}
+		return txn.Set([]byte(formatKey), []byte(format))
+	})
+}
+
+// Close gives the directory free.
+func (e *Engine) Close() error {
+	return errors.Join(e.db.Close(), e.lock.Close())
+}
+
+// Limits leaves a quarter of Badger's own for its bookkeeping.
+func (e *Engine) Limits() store.Limits {
+	return store.Limits{
+		Bytes:   int(e.db.MaxBatchSize() / 4 * 3),
+		Records: int(e.db.MaxBatchCount() / 4 * 3),
+	}
+}
+
+// Scan reads in a transaction, so it sees one moment.
+func (e *Engine) Scan(ctx context.Context, prefix string, keysOnly bool, fn func(store.Record) error) (int64, error) {
+	var revision int64
+	err := e.db.View(func(txn *badger.Txn) error {
+		var err error
+		if revision, err = readRevision(txn); err != nil {
+			return err
+		}
+		it := txn.NewIterator(badger.IteratorOptions{
+			PrefetchValues: !keysOnly,
+			PrefetchSize:   64,
+			Prefix:         append([]byte{data}, prefix...),
+		})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			rec, err := decode(it.Item(), keysOnly)
+			if err != nil {
+				return err
+			}
+			if err := fn(rec); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return revision, err
+}
+
+func decode(item *badger.Item, keysOnly bool) (store.Record, error) {
+	rec := store.Record{Key: string(item.Key()[1:])}
+	if keysOnly {
+		return rec, nil
+	}
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return rec, fmt.Errorf("read %q: %w", rec.Key, err)
+	}
+	if len(value) < 8 {
+		return rec, fmt.Errorf("read %q: %d bytes are too few for a record", rec.Key, len(value))
+	}
+	rec.Revision = int64(binary.BigEndian.Uint64(value))
+	rec.Value = value[8:]
+	return rec, nil
+}
+
+func readRevision(txn *badger.Txn) (int64, error) {
+	item, err := txn.Get([]byte(revisionKey))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	value, err := item.ValueCopy(nil)
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, fmt.Errorf("the revision has %d bytes", len(value))
+	}
+	return int64(binary.BigEndian.Uint64(value)), nil
+}
+
+// Commit writes one transaction; SyncWrites makes it durable.
+func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	txn := e.db.NewTransaction(true)
+	defer txn.Discard()
+	if err := fill(txn, b); err != nil {
+		if errors.Is(err, badger.ErrTxnTooBig) {
+			return store.ErrTooLarge
+		}
+		return err
+	}
+	return txn.Commit()
+}
+
+func fill(txn *badger.Txn, b store.Batch) error {
+	for _, rec := range b.Puts {
+		value := make([]byte, 8+len(rec.Value))
+		binary.BigEndian.PutUint64(value, uint64(rec.Revision))
+		copy(value[8:], rec.Value)
+		if err := txn.Set(key(rec.Key), value); err != nil {
+			return err
+		}
+	}
+	for _, k := range b.Deletes {
+		if err := txn.Delete(key(k)); err != nil {
+			return err
+		}
+	}
+	if b.Revision == 0 {
+		return nil
+	}
+	return txn.Set([]byte(revisionKey), binary.BigEndian.AppendUint64(nil, uint64(b.Revision)))
+}
+
+func key(k string) []byte { return append([]byte{data}, k...) }
+
+// Compact rewrites value log files that are half garbage; only records above
+// 1 MiB lie there. The rest Badger compacts by itself.
+func (e *Engine) Compact(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := e.db.RunValueLogGC(0.5)
+		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"sort"
+	"sync"
+	"time"
+)
+
+// log is the bounded history of one resource, shared by all its watchers: a
+// ring of events by ascending revision. Watchers hold a revision and read on
+// from there; one closed channel wakes all that wait.
+type log struct {
+	maxEvents int
+	maxBytes  int
+	history   time.Duration
+
+	mu    sync.RWMutex
+	ring  []logged // len is a power of two
+	first uint64   // position of the oldest event
+	next  uint64   // position after the newest
+	bytes int      // of superseded states that only the log keeps alive
+	floor int64    // every event after this revision is here
+	wake  chan struct{}
+}
+
+type logged struct {
+	Event
+	at time.Time
+}
+
+func newLog(floor int64, opts *Options) *log {
+	return &log{
+		maxEvents: opts.MaxEvents,
+		maxBytes:  opts.MaxHistoryBytes,
+		history:   opts.History,
+		floor:     floor,
+		ring:      make([]logged, 16),
+		wake:      make(chan struct{}),
+	}
+}
+
+func (l *log) at(pos uint64) *logged { return &l.ring[pos&uint64(len(l.ring)-1)] }
+
+// superseded is what an event keeps in memory that the tree no longer holds.
+func (e *logged) superseded() int {
+	if e.prev == nil {
+		return 0
+	}
+	return e.prev.size
+}
+
+// append adds the events of whole revisions, and returns the channel whose
+// closing tells the watchers.
+func (l *log) append(events []Event, now time.Time) chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ev := range events {
+		if l.next-l.first == uint64(len(l.ring)) {
+			l.grow()
+		}
+		slot := l.at(l.next)
+		*slot = logged{ev, now}
+		l.bytes += slot.superseded()
+		l.next++
+	}
+	l.trim(now)
+	wake := l.wake
+	l.wake = make(chan struct{})
+	return wake
+}
+
+func (l *log) grow() {
+	ring := make([]logged, 2*len(l.ring))
+	for pos := l.first; pos < l.next; pos++ {
+		ring[pos&uint64(len(ring)-1)] = *l.at(pos)
+	}
+	l.ring = ring
+}
+
+// trim drops whole revisions from the old end until the log is within its
+// bounds. Called with mu held.
+func (l *log) trim(now time.Time) {
+	for l.first < l.next && (l.full() || now.Sub(l.at(l.first).at) > l.history) {
+		l.floor = l.at(l.first).Revision
+		for l.first < l.next && l.at(l.first).Revision == l.floor {
+			l.bytes -= l.at(l.first).superseded()
+			*l.at(l.first) = logged{}
+			l.first++
+		}
+	}
+}
+
+func (l *log) full() bool {
+	return l.next-l.first > uint64(l.maxEvents) || l.bytes > l.maxBytes
+}
+
+func (l *log) expire(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trim(now)
+}
+
+// after is the position of the first event after rev. Called with mu held.
+func (l *log) after(rev int64) uint64 {
+	n := int(l.next - l.first)
+	return l.first + uint64(sort.Search(n, func(i int) bool { return l.at(l.first+uint64(i)).Revision > rev }))
+}
+
+// maxRead bounds what one read copies.
+const maxRead = 512
+
+// read returns the events after rev in the namespace (all with ""), the
+// revision up to which it looked, and what to wait for when there are none.
+func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wake <-chan struct{}, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if rev < l.floor {
+		return nil, rev, nil, ErrCompacted
+	}
+	seen = rev
+	for pos := l.after(rev); pos < l.next; pos++ {
+		ev := l.at(pos)
+		if len(events) >= maxRead && ev.Revision != seen {
+			break
+		}
+		seen = ev.Revision
+		if namespace == "" || ev.Key.Namespace == namespace {
+			events = append(events, ev.Event)
+		}
+	}
+	return events, seen, l.wake, nil
+}
+
+// between returns the events in (from, to]; ok is false when some are gone.
+func (l *log) between(from, to int64) (events []Event, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if from < l.floor {
+		return nil, false
+	}
+	for pos := l.after(from); pos < l.next && l.at(pos).Revision <= to; pos++ {
+		events = append(events, l.at(pos).Event)
+	}
+	return events, true
+}
+
+// pending reports whether the log has events after rev.
+func (l *log) pending(rev int64) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.first < l.next && l.at(l.next-1).Revision > rev
+}
+
+func (l *log) extent() (events int, floor int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return int(l.next - l.first), l.floor
+}
+
+func (l *log) covers(rev int64) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return rev >= l.floor
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// memo holds the encodings of one state of one object. It is a list, since
+// there are two or three formats at most.
+type memo struct{ head atomic.Pointer[memoSlot] }
+
+type memoSlot struct {
+	format string
+	next   *memoSlot
+	once   sync.Once
+	data   []byte
+	err    error
+}
+
+// shared answers from the entry's memo. Events that were built by hand, in
+// tests of other packages, have no entry and are encoded each time.
+func (e *entry) shared(format string, obj Object, encode func(Object) ([]byte, error)) ([]byte, error) {
+	if e == nil {
+		return encode(obj)
+	}
+	slot := e.memo.slot(format)
+	slot.once.Do(func() {
+		slot.data, slot.err = encode(obj)
+		if slot.err == nil && e.shelf != nil {
+			e.shelf.keep(&e.memo, len(slot.data)+memoOverhead)
+		}
+	})
+	return slot.data, slot.err
+}
+
+// slot finds the format's slot or adds it. A slot that holds an error stays: an
+// object that cannot be encoded now cannot be encoded later.
+func (m *memo) slot(format string) *memoSlot {
+	for {
+		head := m.head.Load()
+		for s := head; s != nil; s = s.next {
+			if s.format == format {
+				return s
+			}
+		}
+		fresh := &memoSlot{format: format, next: head}
+		if m.head.CompareAndSwap(head, fresh) {
+			return fresh
+		}
+	}
+}
+
+// memoOverhead stands for what a memo keeps alive beside its bytes: an object
+// that may have been superseded.
+const memoOverhead = 1024
+
+// shelf bounds the bytes that all memos hold: the oldest are emptied first.
+// Whoever still writes such bytes to a client goes on with them undisturbed.
+type shelf struct {
+	capacity int
+
+	mu    sync.Mutex
+	bytes int
+	queue []shelved
+	first int
+}
+
+type shelved struct {
+	memo  *memo
+	bytes int
+}
+
+func (s *shelf) keep(m *memo, bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, shelved{m, bytes})
+	s.bytes += bytes
+	for s.bytes > s.capacity && s.first < len(s.queue) {
+		old := s.queue[s.first]
+		s.queue[s.first] = shelved{}
+		s.first++
+		s.bytes -= old.bytes
+		old.memo.head.Store(nil)
+	}
+	if s.first > 1024 && s.first > len(s.queue)/2 {
+		s.queue = append([]shelved(nil), s.queue[s.first:]...)
+		s.first = 0
+	}
+}

@@ -1,0 +1,55 @@
+package store
+
+import "time"
+
+// publish shows the batch, in the order that keeps readers from seeing a
+// future and then the past: the trees, the logs, the revision, the wakeups. The
+// answers come last.
+func (s *Store) publish(b *batch, now time.Time) {
+	if len(b.changes) == 0 {
+		return
+	}
+	events := map[*resource][]Event{}
+	for i := range b.changes {
+		c := &b.changes[i]
+		r := s.resource(c.key.Resource)
+		r.replace(c.prev, c.next)
+		events[r] = append(events[r], c.event())
+	}
+	for r, evs := range events {
+		r.publish(evs[len(evs)-1].Revision)
+	}
+	wakes := make([]chan struct{}, 0, len(events))
+	for r, evs := range events {
+		wakes = append(wakes, r.log.append(evs, now))
+	}
+	s.revision.Store(b.revision)
+	s.wakes <- wakes
+}
+
+func (c *change) event() Event {
+	ev := Event{Revision: c.rev, Key: c.key, prev: c.prev, state: c.next}
+	switch {
+	case c.prev == nil:
+		ev.Type = Added
+	case c.next == nil:
+		ev.Type, ev.state = Deleted, c.last
+	default:
+		ev.Type = Modified
+	}
+	ev.Object = ev.state.obj
+	if c.prev != nil {
+		ev.Prev = c.prev.obj
+	}
+	return ev
+}
+
+// wakeWatchers closes the channels that watchers wait on, apart from the
+// sequencer: waking a thousand goroutines takes longer than a commit.
+func (s *Store) wakeWatchers() {
+	for wakes := range s.wakes {
+		for _, wake := range wakes {
+			close(wake)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/btree"
+)
+
+// degree of the trees: a write copies about three nodes of up to 63 pointers.
+const degree = 32
+
+// entry is one committed state of one object; only its memo changes.
+type entry struct {
+	namespace, name string
+	obj             Object
+	rev             int64
+	sum             uint64
+	size            int
+	memo            memo
+	shelf           *shelf
+}
+
+func (e *entry) compare(namespace, name string) int {
+	if c := strings.Compare(e.namespace, namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(e.name, name)
+}
+
+func lessEntry(a, b *entry) bool { return a.compare(b.namespace, b.name) < 0 }
+
+type tree = btree.BTreeG[*entry]
+
+// resource holds the objects of one kind. The sequencer alone changes tree and
+// indexes; readers take the current snapshot, which shares their nodes.
+type resource struct {
+	name    string
+	tree    *tree
+	indexes []*index
+	current atomic.Pointer[snapshot]
+	log     *log
+	pins    pins
+}
+
+// snapshot is the state of a resource from revision rev until its next event.
+type snapshot struct {
+	rev     int64
+	tree    *tree
+	indexes []*indexTree
+}
+
+// IndexFunc names the values under which an object is found again.
+type IndexFunc func(Object) []string
+
+type index struct {
+	name string
+	fn   IndexFunc
+	tree *indexTree
+}
+
+type indexTree = btree.BTreeG[indexed]
+
+type indexed struct {
+	value string
+	entry *entry
+}
+
+func lessIndexed(a, b indexed) bool {
+	if c := cmp.Compare(a.value, b.value); c != 0 {
+		return c < 0
+	}
+	return lessEntry(a.entry, b.entry)
+}
+
+func newResource(name string, floor int64, opts *Options) *resource {
+	r := &resource{name: name, tree: btree.NewG(degree, lessEntry), log: newLog(floor, opts)}
+	r.pins.history = opts.History
+	for _, of := range []string{name, AllResources} {
+		for indexName, fn := range opts.Indexes[of] {
+			r.indexes = append(r.indexes, &index{name: indexName, fn: fn, tree: btree.NewG(degree, lessIndexed)})
+		}
+	}
+	r.publish(floor)
+	return r
+}
+
+// replace puts next in prev's place; either may be nil.
+func (r *resource) replace(prev, next *entry) {
+	if next != nil {
+		r.tree.ReplaceOrInsert(next)
+	} else {
+		r.tree.Delete(prev)
+	}
+	for _, ix := range r.indexes {
+		ix.replace(prev, next)
+	}
+}
+
+func (ix *index) replace(prev, next *entry) {
+	if prev != nil {
+		for _, value := range ix.fn(prev.obj) {
+			ix.tree.Delete(indexed{value, prev})
+		}
+	}
+	if next == nil {
+		return
+	}
+	for _, value := range ix.fn(next.obj) {
+		ix.tree.ReplaceOrInsert(indexed{value, next})
+	}
+}
+
+// publish shows readers the state as of rev.
+func (r *resource) publish(rev int64) {
+	s := &snapshot{rev: rev, tree: r.tree.Clone()}
+	for _, ix := range r.indexes {
+		s.indexes = append(s.indexes, ix.tree.Clone())
+	}
+	r.current.Store(s)
+}
+
+func (s *snapshot) get(namespace, name string) *entry {
+	e, _ := s.tree.Get(&entry{namespace: namespace, name: name})
+	return e
+}
+
+// before returns the state that was in force at rev, by undoing in snap what
+// the log has after rev; ok is false when the log does not reach so far back.
+func (r *resource) before(snap *snapshot, rev int64) (*snapshot, bool) {
+	events, ok := r.log.between(rev, snap.rev)
+	if !ok {
+		return nil, false
+	}
+	r.pins.mu.Lock() // a tree allows one Clone at a time
+	old := &snapshot{rev: rev, tree: snap.tree.Clone()}
+	r.pins.mu.Unlock()
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].prev == nil {
+			old.tree.Delete(events[i].state)
+			continue
+		}
+		old.tree.ReplaceOrInsert(events[i].prev)
+	}
+	return old, true
+}
+
+// pins keeps the snapshots that lists in pages still need, by the revision that
+// the pages show. What falls out is derived again from the log, if it can be.
+type pins struct {
+	history time.Duration
+
+	mu    sync.Mutex
+	byRev map[int64]pin
+}
+
+type pin struct {
+	snapshot *snapshot
+	since    time.Time
+}
+
+const maxPins = 64
+
+func (p *pins) add(rev int64, s *snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.byRev[rev]; ok {
+		return
+	}
+	if p.byRev == nil {
+		p.byRev = map[int64]pin{}
+	}
+	if len(p.byRev) >= maxPins {
+		p.dropOldest()
+	}
+	p.byRev[rev] = pin{s, time.Now()}
+}
+
+func (p *pins) dropOldest() {
+	oldest := int64(0)
+	for rev := range p.byRev {
+		if oldest == 0 || rev < oldest {
+			oldest = rev
+		}
+	}
+	delete(p.byRev, oldest)
+}
+
+func (p *pins) get(rev int64) *snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byRev[rev].snapshot
+}
+
+func (p *pins) release(rev int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byRev, rev)
+}
+
+func (p *pins) expire(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for rev, pin := range p.byRev {
+		if now.Sub(pin.since) > p.history {
+			delete(p.byRev, rev)
+		}
+	}
+}

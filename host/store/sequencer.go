@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// batch is what one synced write takes: the requests drained from the queue,
+// and the changes of those that passed, in order.
+type batch struct {
+	store    *Store
+	requests []*request
+	weight   int
+	records  int
+
+	revision int64
+	changes  []change
+	overlay  map[Key]*entry // states that only this batch knows; nil is deleted
+}
+
+// change is one event to be.
+type change struct {
+	key        Key
+	engineKey  string
+	data       []byte
+	rev        int64
+	prev, next *entry
+	last       *entry // for a deletion: the state that its event shows
+}
+
+// sequence is the one writer: it alone decides what comes after what.
+func (s *Store) sequence() {
+	defer close(s.ended)
+	defer close(s.wakes)
+	var carried *request
+	for {
+		b := &batch{store: s, revision: s.Revision(), overlay: map[Key]*entry{}}
+		if carried == nil {
+			select {
+			case carried = <-s.queue:
+			case <-s.stop:
+				s.refuse(nil)
+				return
+			}
+		}
+		carried = b.drain(carried)
+		s.commit(b)
+		if s.closed() {
+			s.refuse(carried)
+			return
+		}
+	}
+}
+
+// refuse answers what will not be written any more.
+func (s *Store) refuse(req *request) {
+	for {
+		if req != nil && req.taken.CompareAndSwap(false, true) {
+			req.err = &Error{Key: req.writes[0].Key, Kind: ErrClosed}
+			close(req.done)
+		}
+		select {
+		case req = <-s.queue:
+		default:
+			return
+		}
+	}
+}
+
+// drain takes first and what is queued behind it, as far as one batch goes. It
+// returns the request that no longer fitted.
+func (b *batch) drain(first *request) *request {
+	limits := b.store.limits
+	for req := first; ; {
+		// The revision and, for safety, one record more belong to the batch.
+		fits := b.weight+req.weight <= limits.Bytes && b.records+len(req.writes) <= limits.Records
+		if !fits && len(b.requests) > 0 {
+			return req
+		}
+		b.weight += req.weight
+		b.records += len(req.writes)
+		b.requests = append(b.requests, req)
+		select {
+		case req = <-b.store.queue:
+		default:
+			return nil
+		}
+	}
+}
+
+// commit decides each request, writes what passed, shows it and answers.
+func (s *Store) commit(b *batch) {
+	start := time.Now()
+	taken := b.requests[:0]
+	for _, req := range b.requests {
+		if !req.taken.CompareAndSwap(false, true) {
+			continue // its caller gave up
+		}
+		taken = append(taken, req)
+		b.decide(req)
+	}
+	err := s.Err()
+	if err == nil && len(b.changes) > 0 {
+		if err = s.engine.Commit(context.Background(), b.engineBatch()); err != nil {
+			err = s.fail(err)
+		}
+	}
+	if err == nil {
+		s.publish(b, start)
+	}
+	for _, req := range taken {
+		if err != nil && req.err == nil {
+			req.rev, req.objs, req.err = 0, nil, err
+		}
+		close(req.done)
+	}
+	s.stats.batch(len(taken), len(b.changes), time.Since(start))
+}
+
+// decide checks a request against the state that the requests before it leave,
+// and adds its changes if all of its writes may be.
+func (b *batch) decide(req *request) {
+	states := make([]*entry, len(req.writes))
+	changes := false
+	for i, w := range req.writes {
+		states[i] = b.state(w.Key)
+		if req.err = w.check(states[i]); req.err != nil {
+			return
+		}
+		changes = changes || !w.idle(states[i])
+	}
+	req.rev = b.revision
+	if changes {
+		b.revision++
+		req.rev = b.revision
+	}
+	req.objs = make([]Object, len(req.writes))
+	for i, w := range req.writes {
+		req.objs[i] = b.apply(w, states[i])
+	}
+}
+
+func (b *batch) state(k Key) *entry {
+	if e, ok := b.overlay[k]; ok {
+		return e
+	}
+	r := b.store.lookup(k.Resource)
+	if r == nil {
+		return nil
+	}
+	return r.current.Load().get(k.Namespace, k.Name)
+}
+
+func (w *write) check(have *entry) error {
+	switch {
+	case w.Kind == Create && have != nil:
+		return &Error{Key: w.Key, Kind: ErrExists, Have: have.rev}
+	case w.Kind != Create && have == nil:
+		return &Error{Key: w.Key, Kind: ErrNotFound}
+	case w.Expect != 0 && w.Expect != have.rev:
+		return &Error{Key: w.Key, Kind: ErrConflict, Have: have.rev}
+	}
+	return nil
+}
+
+// idle reports an update to the bytes that are there already.
+func (w *write) idle(have *entry) bool {
+	return w.Kind == Update && w.sum == have.sum && len(w.data) == have.size
+}
+
+func (b *batch) apply(w write, have *entry) Object {
+	if w.idle(have) {
+		return have.obj
+	}
+	c := change{key: w.Key, engineKey: w.engineKey, data: w.data, rev: b.revision, prev: have}
+	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, shelf: b.store.shelf}
+	if w.Kind == Delete {
+		shown.obj, shown.size = deleted(have.obj, b.revision), have.size
+		c.last = shown
+	} else {
+		w.Object.SetResourceVersion(strconv.FormatInt(b.revision, 10))
+		shown.obj, shown.sum, shown.size = w.Object, w.sum, len(w.data)
+		c.next = shown
+	}
+	b.overlay[w.Key] = c.next
+	b.changes = append(b.changes, c)
+	return shown.obj
+}
+
+// engineBatch holds the last state of each key that the batch touched.
+func (b *batch) engineBatch() Batch {
+	eb := Batch{Revision: b.revision, Puts: make([]Record, 0, len(b.overlay))}
+	for i := range b.changes {
+		c := &b.changes[i]
+		if c.next != b.overlay[c.key] {
+			continue // overwritten within the batch
+		}
+		if c.next != nil {
+			eb.Puts = append(eb.Puts, Record{Key: c.engineKey, Value: c.data, Revision: c.rev})
+			continue
+		}
+		eb.Deletes = append(eb.Deletes, c.engineKey)
+	}
+	return eb
+}

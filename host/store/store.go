@@ -1,0 +1,290 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// AllResources is the name under which Options.Indexes holds what every
+// resource has.
+const AllResources = "*"
+
+// Options tunes a store; the zero value is fit for use.
+type Options struct {
+	// History is how long lists and watches can go back, 5 minutes if 0.
+	History time.Duration
+	// MaxEvents bounds the history of each resource, 100,000 if 0.
+	MaxEvents int
+	// MaxHistoryBytes bounds the encoded size of the superseded states that
+	// the history of a resource keeps in memory, 128 MiB if 0.
+	MaxHistoryBytes int
+	// SharedBytes bounds the encodings kept by Event.Shared and List.Shared,
+	// 64 MiB if 0.
+	SharedBytes int
+	// Indexes are the functions by resource and name of the index; those of
+	// AllResources hold for every resource.
+	Indexes map[string]map[string]IndexFunc
+	// Logger hears of what the store repairs or gives up; silent if nil.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.History == 0 {
+		o.History = 5 * time.Minute
+	}
+	if o.MaxEvents == 0 {
+		o.MaxEvents = 100_000
+	}
+	if o.MaxHistoryBytes == 0 {
+		o.MaxHistoryBytes = 128 << 20
+	}
+	if o.SharedBytes == 0 {
+		o.SharedBytes = 64 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Store holds all objects in memory over a durable engine. Its methods may be
+// called by any goroutine.
+type Store struct {
+	engine Engine
+	codec  Codec
+	opts   Options
+	limits Limits
+	opened int64 // the revision found at Open
+
+	revision atomic.Int64
+	shelf    *shelf
+	stats    counters
+
+	mu        sync.RWMutex // guards the map, not the resources
+	resources map[string]*resource
+
+	blobs sync.RWMutex // one writer of blobs at a time
+
+	queue   chan *request
+	wakes   chan []chan struct{}
+	stop    chan struct{} // closed by Close
+	once    sync.Once
+	running sync.WaitGroup
+	ended   chan struct{} // closed when the sequencer has answered its last
+	failure atomic.Pointer[error]
+	failed  chan struct{}
+}
+
+// Open reads the engine into memory and starts the sequencer. The store owns
+// the engine from here on; a failed Open closes it.
+func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store, error) {
+	opts = opts.withDefaults()
+	s := &Store{
+		engine:    engine,
+		codec:     codec,
+		opts:      opts,
+		limits:    engine.Limits(),
+		shelf:     &shelf{capacity: opts.SharedBytes},
+		resources: map[string]*resource{},
+		queue:     make(chan *request, 1024),
+		wakes:     make(chan []chan struct{}, 64),
+		stop:      make(chan struct{}),
+		ended:     make(chan struct{}),
+		failed:    make(chan struct{}),
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store: %w", err), engine.Close())
+	}
+	s.running.Go(s.sequence)
+	s.running.Go(s.wakeWatchers)
+	s.running.Go(s.compact)
+	return s, nil
+}
+
+// Close answers what is queued with ErrClosed, ends watches, and closes the
+// engine.
+func (s *Store) Close() error {
+	err := error(nil)
+	s.once.Do(func() {
+		close(s.stop)
+		s.running.Wait()
+		s.blobs.Lock()
+		defer s.blobs.Unlock()
+		err = s.engine.Close()
+	})
+	return err
+}
+
+func (s *Store) closed() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Revision is the newest revision that readers see.
+func (s *Store) Revision() int64 { return s.revision.Load() }
+
+// Failed is closed when the engine has failed to commit. Reads go on, writes
+// are refused with Err, and the process should be started anew: what the disk
+// holds of the last batch is known only after that.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Err is the engine's failure, nil while there is none.
+func (s *Store) Err() error {
+	if err := s.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *Store) fail(err error) error {
+	err = fmt.Errorf("the store takes no more writes until it is opened anew: %w", err)
+	if s.failure.CompareAndSwap(nil, &err) {
+		s.opts.Logger.Error("engine failed to commit", "error", err)
+		close(s.failed)
+	}
+	return err
+}
+
+// Get returns the newest committed state. It never waits.
+func (s *Store) Get(k Key) (Object, bool) {
+	r := s.lookup(k.Resource)
+	if r == nil {
+		return nil, false
+	}
+	e := r.current.Load().get(k.Namespace, k.Name)
+	if e == nil {
+		return nil, false
+	}
+	return e.obj, true
+}
+
+// Indexed returns the objects for which the index function named value.
+func (s *Store) Indexed(resourceName, indexName, value string) []Object {
+	r := s.lookup(resourceName)
+	if r == nil {
+		return nil
+	}
+	snap := r.current.Load()
+	var found []Object
+	for i, ix := range r.indexes {
+		if ix.name != indexName {
+			continue
+		}
+		snap.indexes[i].AscendGreaterOrEqual(indexed{value, &entry{}}, func(it indexed) bool {
+			if it.value != value {
+				return false
+			}
+			found = append(found, it.entry.obj)
+			return true
+		})
+	}
+	return found
+}
+
+// Update reads the object, has change make the new state from it, and commits
+// that, again and again until no other writer came between. change gets the
+// shared object: it returns a changed deep copy, or the same object to leave
+// all as it is. It may be called several times.
+//
+// # Errors
+//
+// ErrNotFound, what change returns, and those of Commit but ErrConflict.
+func (s *Store) Update(ctx context.Context, k Key, change func(Object) (Object, error)) (Object, error) {
+	for {
+		e, err := s.entry(k)
+		if err != nil {
+			return nil, err
+		}
+		next, err := change(e.obj)
+		if err != nil {
+			return nil, err
+		}
+		if next == e.obj {
+			return e.obj, nil
+		}
+		_, objs, err := s.Commit(ctx, Op{Kind: Update, Key: k, Object: next, Expect: e.rev})
+		if err == nil {
+			return objs[0], nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) entry(k Key) (*entry, error) {
+	if r := s.lookup(k.Resource); r != nil {
+		if e := r.current.Load().get(k.Namespace, k.Name); e != nil {
+			return e, nil
+		}
+	}
+	return nil, &Error{Key: k, Kind: ErrNotFound}
+}
+
+// lookup returns the resource, nil if nobody has written or watched it.
+func (s *Store) lookup(name string) *resource {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.resources[name]
+}
+
+// resource returns the resource, made if need be. Its history reaches back to
+// the opening, since it had no events so far.
+func (s *Store) resource(name string) *resource {
+	if r := s.lookup(name); r != nil {
+		return r
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.resources[name]
+	if !ok {
+		r = newResource(name, s.opened, &s.opts)
+		s.resources[name] = r
+	}
+	return r
+}
+
+func (s *Store) each(fn func(*resource)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, r := range s.resources {
+		fn(r)
+	}
+}
+
+// compact forgets history by time, and has the engine give back room.
+func (s *Store) compact() {
+	tick := time.NewTicker(s.opts.History / 10)
+	defer tick.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for n := 1; ; n++ {
+		select {
+		case <-s.stop:
+			return
+		case now := <-tick.C:
+			s.each(func(r *resource) {
+				r.log.expire(now)
+				r.pins.expire(now)
+			})
+		}
+		if n%10 != 0 {
+			continue
+		}
+		if err := s.engine.Compact(ctx); err != nil {
+			s.opts.Logger.Warn("engine did not compact", "error", err)
+		}
+	}
+}
