@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const (
+	maxEntryBytes = 256 << 20
+	privateFolder = 0o700
+	privateFile   = 0o600
+)
+
+// cache is the folder of compiled modules. Its files hold native code, so it
+// belongs to this user alone. Each begins with the SHA-256 of the rest.
+type cache struct{ dir string }
+
+func openCache(dir string) (cache, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return cache{}, err
+	}
+	if err := os.MkdirAll(dir, privateFolder); err != nil {
+		return cache{}, fmt.Errorf("make the compile cache: %w", err)
+	}
+	if err := checkOwner(dir); err != nil {
+		return cache{}, err
+	}
+	return cache{dir}, removeLeftovers(dir)
+}
+
+// checkOwner makes sure that nobody else can put code where this process runs it.
+func checkOwner(dir string) error {
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := st.Sys().(*syscall.Stat_t)
+	switch {
+	case !st.IsDir():
+		return fmt.Errorf("compile cache %s is not a folder", dir)
+	case ok && int(owner.Uid) != os.Geteuid():
+		return fmt.Errorf("compile cache %s belongs to user %d: remove it, or name another", dir, owner.Uid)
+	case st.Mode().Perm()&0o077 != 0:
+		return os.Chmod(dir, privateFolder)
+	}
+	return nil
+}
+
+// workPrefix begins the names of folders that live as long as one load.
+const workPrefix = "work-"
+
+// removeLeftovers removes the folders of loads that a crash cut short, but not
+// those of a process that shares the cache and is at work.
+func removeLeftovers(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		var pid int
+		if n, _ := fmt.Sscanf(e.Name(), workPrefix+"%d-", &pid); n != 1 {
+			continue
+		}
+		if pid != os.Getpid() && syscall.Kill(pid, 0) == nil {
+			continue
+		}
+		if pid == os.Getpid() {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work makes an empty folder for one load.
+func (c cache) work() (string, error) {
+	return os.MkdirTemp(c.dir, fmt.Sprintf("%s%d-", workPrefix, os.Getpid()))
+}
+
+// get returns an entry, or nil where there is none; a broken one is deleted.
+func (c cache) get(name string) []byte {
+	path := filepath.Join(c.dir, name)
+	b, err := readPlain(path)
+	if err != nil || len(b) < sha256.Size {
+		_ = os.Remove(path)
+		return nil
+	}
+	sum, entry := b[:sha256.Size], b[sha256.Size:]
+	if sha256.Sum256(entry) != [sha256.Size]byte(sum) {
+		_ = os.Remove(path)
+		return nil
+	}
+	return entry
+}
+
+func (c cache) drop(name string) { _ = os.Remove(filepath.Join(c.dir, name)) }
+
+// put writes an entry beside its place and moves it there, so that no reader
+// sees half of one.
+func (c cache) put(name string, entry []byte) error {
+	f, err := os.CreateTemp(c.dir, "entry-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	sum := sha256.Sum256(entry)
+	_, err = f.Write(sum[:])
+	if err == nil {
+		_, err = f.Write(entry)
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(c.dir, name))
+}
+
+// readPlain reads a plain file of bounded size, and follows no link.
+func readPlain(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxEntryBytes {
+		return nil, errEntry
+	}
+	b := make([]byte, st.Size())
+	if _, err := io.ReadFull(f, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// takeOne reads the only entry that a child left in its folder.
+func takeOne(dir, version, name string) ([]byte, error) {
+	folders, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(folders) != 1 || !folders[0].IsDir() || folders[0].Name() != version {
+		return nil, fmt.Errorf("the compiler left something else than its code: %s", list(folders))
+	}
+	sub := filepath.Join(dir, version)
+	files, err := os.ReadDir(sub)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 || files[0].Name() != name {
+		return nil, fmt.Errorf("the compiler left something else than its code: %s", list(files))
+	}
+	return readPlain(filepath.Join(sub, name))
+}
+
+func list(entries []os.DirEntry) string {
+	var names []string
+	for _, e := range entries[:min(4, len(entries))] {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, ", ")
+}

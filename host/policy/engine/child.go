@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// childName is the hidden first argument of a compile child.
+const childName = "__berth-compile"
+
+// childTime bounds a child by the clock; its CPU time is bounded by RLIMIT_CPU.
+const childTime = 60 * time.Second
+
+const maxChildInput = 64 << 20
+
+// ChildMain turns this process into a compile child if it was started as one,
+// and then does not return. Otherwise it does nothing.
+func ChildMain() {
+	if len(os.Args) < 2 || os.Args[1] != childName {
+		return
+	}
+	if err := childRun(len(os.Args) > 2); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// childRun compiles what comes on standard input into the working folder.
+func childRun(confined bool) error {
+	if !confined {
+		if err := confine(); err != nil {
+			return err
+		}
+	}
+	wasm, err := io.ReadAll(io.LimitReader(os.Stdin, maxChildInput))
+	if err != nil {
+		return err
+	}
+	compiled, err := wazero.NewCompilationCacheWithDir(".")
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	_, err = wazero.NewRuntimeWithConfig(ctx, runtimeConfig(compiled)).CompileModule(ctx, wasm)
+	return err
+}
+
+// runtimeConfig is the same in the child and in the host, or else the one would
+// not find the other's code. Debug information is left to the child.
+func runtimeConfig(c wazero.CompilationCache) wazero.RuntimeConfig {
+	return wazero.NewRuntimeConfigCompiler().WithCompilationCache(c).WithDebugInfoEnabled(false)
+}
+
+// errCompile wraps what the compiler says of a module that it does not accept.
+var errCompile = errors.New("the compiler refuses the module")
+
+// runChild has a child compile into dir.
+func runChild(ctx context.Context, command []string, dir string, wasm []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, childTime)
+	defer cancel()
+	var said limited
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = []string{}
+	cmd.Stdin = bytes.NewReader(wasm)
+	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+	// The child is killed when the thread that started it ends, so that thread
+	// is kept until then.
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- cmd.Run()
+	}()
+	err := <-done
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("compile: it took longer than %v: %w", childTime, ctx.Err())
+	}
+	return fmt.Errorf("%w: %s (%w)", errCompile, said.String(), err)
+}
+
+// limited keeps the beginning of what is written to it.
+type limited struct{ b []byte }
+
+func (l *limited) Write(p []byte) (int, error) {
+	const most = 2 << 10
+	l.b = append(l.b, p[:min(len(p), most-min(most, len(l.b)))]...)
+	return len(p), nil
+}
+
+// String is the first line: what follows in a crash is the compiler's own stack.
+func (l *limited) String() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(l.b)), "\n")
+	return strings.ToValidUTF8(line, "?")
+}

@@ -1,0 +1,316 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/berth-dev/berth/host/policy/vet"
+)
+
+// Config is what an engine needs.
+type Config struct {
+	// CacheDir holds compiled modules; it belongs to this user alone. Without
+	// one a temporary folder serves, which Close removes.
+	CacheDir string
+	// Child is the command of the compile child: by default this binary, whose
+	// main calls ChildMain first.
+	Child []string
+	// Log gets what an operator wants to know; by default nothing is said.
+	Log *slog.Logger
+}
+
+// Engine loads modules.
+type Engine struct {
+	cache     cache
+	temporary bool
+	child     []string
+	log       *slog.Logger
+	features  uint64        // of this processor, as wazero counts them
+	folder    string        // wazero's name for its version and this machine
+	version   string        // wazero's version
+	compiling chan struct{} // one token for each compile child that may run
+	compiled  atomic.Int64
+
+	mu      sync.Mutex
+	loaded  map[string]*shared
+	loading map[string]*loading
+}
+
+// loading is a load that others wait for.
+type loading struct {
+	done chan struct{}
+	s    *shared
+	err  error
+}
+
+// New opens the cache.
+func New(ctx context.Context, c Config) (*Engine, error) {
+	e := &Engine{
+		child: c.Child, log: c.Log, temporary: c.CacheDir == "",
+		compiling: make(chan struct{}, max(1, runtime.NumCPU()-1)),
+		loaded:    map[string]*shared{}, loading: map[string]*loading{},
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if len(e.child) == 0 {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this binary: %w", err)
+		}
+		e.child = []string{self, childName}
+	}
+	dir := c.CacheDir
+	if e.temporary {
+		var err error
+		if dir, err = os.MkdirTemp("", "berth-compiled-"); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if e.cache, err = openCache(dir); err != nil {
+		return nil, err
+	}
+	if err := e.learn(ctx); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close removes a temporary cache. Modules and instances are closed by those
+// who opened them.
+func (e *Engine) Close() error {
+	if !e.temporary {
+		return nil
+	}
+	return os.RemoveAll(e.cache.dir)
+}
+
+// Compiled is how many times a child has compiled a module.
+func (e *Engine) Compiled() int64 { return e.compiled.Load() }
+
+// learn compiles a module of our own, to see how wazero names what it keeps.
+func (e *Engine) learn(ctx context.Context) error {
+	known := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b")
+	dir, err := e.cache.work()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	compiled, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return err
+	}
+	defer compiled.Close(ctx)
+	r := wazero.NewRuntimeWithConfig(ctx, runtimeConfig(compiled))
+	defer r.Close(ctx)
+	if _, err := r.CompileModule(ctx, known); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil || len(files) != 1 {
+		return fmt.Errorf("wazero keeps compiled code in another way than this host expects (%d files)", len(files))
+	}
+	e.folder = filepath.Base(filepath.Dir(files[0]))
+	var ok bool
+	if e.features, ok = findFeatures(known, filepath.Base(files[0])); !ok {
+		return errors.New("wazero names compiled code in another way than this host expects")
+	}
+	entry, err := readPlain(files[0])
+	if err != nil || len(entry) < len(entryMagic)+1 {
+		return errEntry
+	}
+	n := len(entryMagic) + 1
+	e.version = string(entry[n:min(len(entry), n+int(entry[n-1]))])
+	return checkEntry(entry, e.version, 1)
+}
+
+// Load vets a module, has it compiled unless its code is in the cache, and
+// makes it ready to be opened. A module that may not run is refused with a
+// *vet.Refusal or a *Failure. Loads of the same module share the work, and the
+// result until the last of them is closed.
+func (e *Engine) Load(ctx context.Context, wasm []byte, limits vet.Limits) (*Module, error) {
+	sum := sha256.Sum256(wasm)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	rewritten, report, err := vet.Rewrite(wasm, limits)
+	if err != nil {
+		return nil, err
+	}
+	name := entryName(rewritten, e.features)
+	key := digest + name
+	for {
+		s, wait := e.claim(key)
+		if s != nil {
+			return newModule(s), nil
+		}
+		if wait == nil {
+			break
+		}
+		select {
+		case <-wait.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if wait.err != nil && !errors.Is(wait.err, context.Canceled) && !errors.Is(wait.err, context.DeadlineExceeded) {
+			return nil, wait.err
+		}
+	}
+	s, err := e.load(ctx, digest, name, rewritten, report)
+	e.publish(key, s, err)
+	if err != nil {
+		return nil, err
+	}
+	return newModule(s), nil
+}
+
+// claim returns what is loaded, with a hold on it, or the load to wait for;
+// neither of them means that the caller loads.
+func (e *Engine) claim(key string) (*shared, *loading) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.loaded[key]; s != nil {
+		s.holds++
+		return s, nil
+	}
+	if l := e.loading[key]; l != nil {
+		return nil, l
+	}
+	e.loading[key] = &loading{done: make(chan struct{})}
+	return nil, nil
+}
+
+func (e *Engine) publish(key string, s *shared, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.loading[key]
+	delete(e.loading, key)
+	if l.err = err; err == nil {
+		s.key, s.holds = key, 1
+		e.loaded[key] = s
+	}
+	close(l.done)
+}
+
+func (e *Engine) hold(s *shared) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.holds++
+}
+
+// release gives a hold back; the last one frees the code.
+func (e *Engine) release(s *shared) {
+	e.mu.Lock()
+	s.holds--
+	last := s.holds == 0
+	if last {
+		delete(e.loaded, s.key)
+	}
+	e.mu.Unlock()
+	if last {
+		s.free()
+	}
+}
+
+func (e *Engine) load(ctx context.Context, digest, name string, wasm []byte, report vet.Report) (*shared, error) {
+	entry, err := e.entry(ctx, name, wasm, report.Functions)
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", short(digest), err)
+	}
+	s, err := e.link(ctx, name, entry, wasm)
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", short(digest), err)
+	}
+	s.engine, s.digest, s.report = e, digest, report
+	if s.manifest, err = s.readManifest(ctx); err != nil {
+		s.free()
+		return nil, err
+	}
+	return s, nil
+}
+
+// entry returns a module's code from the cache, or has a child compile it. A
+// child that leaves something broken gets a second try.
+func (e *Engine) entry(ctx context.Context, name string, wasm []byte, functions int) ([]byte, error) {
+	if entry := e.cache.get(name); entry != nil {
+		if checkEntry(entry, e.version, functions) == nil {
+			return entry, nil
+		}
+		e.cache.drop(name)
+	}
+	select {
+	case e.compiling <- struct{}{}:
+		defer func() { <-e.compiling }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	entry, err := e.compile(ctx, name, wasm, functions)
+	if err != nil && !errors.Is(err, errCompile) && ctx.Err() == nil {
+		e.log.Warn("compiling again", "err", err)
+		entry, err = e.compile(ctx, name, wasm, functions)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := e.cache.put(name, entry); err != nil {
+		e.log.Warn("compiled code is not kept", "err", err)
+	}
+	return entry, nil
+}
+
+func (e *Engine) compile(ctx context.Context, name string, wasm []byte, functions int) ([]byte, error) {
+	dir, err := e.cache.work()
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	e.compiled.Add(1)
+	if err := runChild(ctx, e.child, dir, wasm); err != nil {
+		return nil, err
+	}
+	entry, err := takeOne(dir, e.folder, name)
+	if err != nil {
+		return nil, err
+	}
+	return entry, checkEntry(entry, e.version, functions)
+}
+
+// link makes a runtime for one module out of its code, by way of a folder that
+// holds nothing else.
+func (e *Engine) link(ctx context.Context, name string, entry, wasm []byte) (*shared, error) {
+	dir, err := e.cache.work()
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	sub := filepath.Join(dir, e.folder)
+	if err := os.Mkdir(sub, privateFolder); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(sub, name), entry, privateFile); err != nil {
+		return nil, err
+	}
+	compiled, err := wazero.NewCompilationCacheWithDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &shared{compiled: compiled, runtime: wazero.NewRuntimeWithConfig(ctx, runtimeConfig(compiled))}
+	if s.module, err = s.runtime.CompileModule(ctx, wasm); err == nil {
+		err = provideImports(ctx, s.runtime, s.module)
+	}
+	if err != nil {
+		s.free()
+		return nil, err
+	}
+	return s, nil
+}

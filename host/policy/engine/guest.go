@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// Limits of what a guest may say.
+const (
+	maxLine      = 1 << 10 // bytes of a line
+	linesPerCall = 16
+	linesPerRate = 10 // a second, after a burst
+	linesBurst   = 100
+)
+
+// guest is the host's side of one instance's imports.
+type guest struct {
+	log    func(slog.Level, string)
+	fuel   api.MutableGlobal
+	exited bool
+	clock  uint64 // nanoseconds, which pass by being asked
+	random uint64
+	lines  int // in this call
+	lost   int
+	tokens float64
+	filled time.Time
+	rest   []byte // of a line written to standard output or error
+}
+
+func newGuest(log func(slog.Level, string)) *guest {
+	return &guest{log: log, tokens: linesBurst}
+}
+
+func (g *guest) begin() { g.lines = 0 }
+
+// fuelSpent stops a guest in the midst of an import.
+type fuelSpent struct{}
+
+func (fuelSpent) Error() string { return "fuel spent" }
+
+// charge takes fuel for an import's work. It panics where none is left, which
+// wazero turns into an error of the call.
+func (g *guest) charge(n uint64) {
+	left := int64(g.fuel.Get()) - int64(n)
+	g.fuel.Set(uint64(left))
+	if left < 0 {
+		panic(fuelSpent{})
+	}
+}
+
+// say passes a line on, if the guest has not said too much.
+func (g *guest) say(level slog.Level, line []byte) {
+	if g.log == nil {
+		return
+	}
+	if g.lines++; g.lines > linesPerCall || !g.allowed() {
+		g.lost++
+		return
+	}
+	if g.lost > 0 {
+		g.log(slog.LevelWarn, plural(g.lost)+" dropped: the guest says too much")
+		g.lost = 0
+	}
+	g.log(level, strings.ToValidUTF8(string(line[:min(len(line), maxLine)]), "\uFFFD"))
+}
+
+func (g *guest) allowed() bool {
+	now := time.Now()
+	if !g.filled.IsZero() {
+		g.tokens = min(linesBurst, g.tokens+linesPerRate*now.Sub(g.filled).Seconds())
+	}
+	g.filled = now
+	if g.tokens < 1 {
+		return false
+	}
+	g.tokens--
+	return true
+}
+
+// write takes what the guest writes to standard output and error, by lines.
+func (g *guest) write(p []byte) {
+	for _, c := range p {
+		if c == '\n' || len(g.rest) == maxLine {
+			g.say(slog.LevelInfo, g.rest)
+			g.rest = g.rest[:0]
+		}
+		if c != '\n' {
+			g.rest = append(g.rest, c)
+		}
+	}
+}
+
+// next is a number that looks random and is the same in each instance.
+func (g *guest) next() uint64 {
+	g.random += 0x9e3779b97f4a7c15
+	z := g.random
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

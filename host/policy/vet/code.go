@@ -1,0 +1,114 @@
+package vet
+
+// maxLocals guards the arithmetic; Limits.Locals stands far below.
+const maxLocals = 1 << 20
+
+// codeSection rewrites every function. It runs last, when all that a function
+// may name is known.
+func (m *module) codeSection() ([]byte, *Refusal) {
+	r := m.code
+	own := m.functions[m.imports:]
+	n := r.count("function bodies", m.limits.Functions, "split the module")
+	if r.err == nil && n != len(own) {
+		r.fail("it has another number of bodies than of functions")
+	}
+	out := appendU32(make([]byte, 0, len(r.b)+len(r.b)/2), uint32(n))
+	for i := range n {
+		size := r.u32()
+		if r.err == nil && int64(size) > int64(m.limits.BodyBytes) {
+			r.err = tooMany("bytes of code", uint64(size), m.limits.BodyBytes, adviceSplit)
+		}
+		code := r.sub(int(size))
+		if code.err == nil {
+			out = m.function(code, m.types[own[i]], out)
+		}
+		if code.err != nil {
+			if i < len(own) {
+				code.err.Function = m.imports + i
+			}
+			return nil, code.err
+		}
+		m.report.BodyBytes = max(m.report.BodyBytes, int(size))
+	}
+	if r.err == nil && r.left() > 0 {
+		r.fail("the code section holds more than it says")
+	}
+	return out, r.err
+}
+
+type localGroup struct {
+	n uint32
+	t byte
+}
+
+// function appends one function's rewritten body with its length before it.
+func (m *module) function(r *reader, t funcType, out []byte) []byte {
+	groups, locals := m.localGroups(r, len(t.params))
+	if r.err != nil {
+		return out
+	}
+	b := &body{m: m, r: r, locals: locals, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
+	b.run()
+	if r.err != nil {
+		return out
+	}
+	rep := &m.report
+	rep.Locals = max(rep.Locals, int(locals))
+	rep.Nesting = max(rep.Nesting, b.deepest)
+	rep.Blocks = max(rep.Blocks, b.blocks)
+	rep.BranchAll = max(rep.BranchAll, b.branches)
+	groups = append(groups, localGroup{1, typeI64})
+	if b.scratch {
+		groups = append(groups, localGroup{1, typeI32})
+	}
+	head := appendU32(nil, uint32(len(groups)))
+	for _, g := range groups {
+		head = append(appendU32(head, g.n), g.t)
+	}
+	code := b.withCharges()
+	out = appendU32(out, uint32(len(head)+len(code)))
+	return append(append(out, head...), code...)
+}
+
+// localGroups reads the declared locals and counts them with the parameters.
+func (m *module) localGroups(r *reader, params int) ([]localGroup, uint32) {
+	n := r.count("groups of locals", maxLocals, "")
+	total := uint64(params)
+	var groups []localGroup
+	for range n {
+		g := localGroup{r.u32(), m.valueType(r)}
+		if total += uint64(g.n); r.err == nil && total > uint64(m.limits.Locals) {
+			r.err = tooMany("locals", total, m.limits.Locals, adviceSplit)
+		}
+		if r.err != nil {
+			return nil, 0
+		}
+		groups = append(groups, g)
+	}
+	return groups, uint32(total)
+}
+
+// write puts the module together again, with the counter as its last global and
+// as an export.
+func (m *module) write() ([]byte, *Refusal) {
+	code, err := m.codeSection()
+	if err != nil {
+		return nil, err
+	}
+	globals := append(appendU32(nil, uint32(m.globals)+1), m.sections[secGlobal]...)
+	globals = append(globals, typeI64, 1, opI64Const, 0, opEnd)
+	exports := append(appendU32(nil, uint32(len(m.exports))+1), m.sections[secExport]...)
+	exports = appendU32(append(appendName(exports, FuelExport), kindGlobal), uint32(m.globals))
+	m.sections[secGlobal], m.sections[secExport], m.sections[secCode] = globals, exports, code
+
+	out := append(make([]byte, 0, len(code)+len(m.sections[secData])+64<<10), header...)
+	for _, id := range []byte{secType, secImport, secFunction, secTable, secMemory, secGlobal, secExport, secElement, secDataCount, secCode, secData} {
+		if m.sections[id] != nil {
+			out = appendSection(out, id, m.sections[id])
+		}
+	}
+	if len(m.names) > 0 {
+		out = appendSection(out, secCustom, m.nameSection())
+	}
+	return out, nil
+}

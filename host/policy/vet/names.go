@@ -1,0 +1,57 @@
+package vet
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+const (
+	maxNames     = 65536
+	maxNameBytes = 256
+)
+
+// custom takes the functions' names out of a name section, for stack traces;
+// every other custom section is dropped. A bad one is no reason to refuse.
+func (m *module) custom(r *reader) {
+	if r.name() != "name" || r.err != nil || m.names != nil {
+		return
+	}
+	for r.more() {
+		id := r.byte()
+		body := r.sub(int(r.u32()))
+		if r.err == nil && id == 1 {
+			m.names = functionNames(body)
+		}
+	}
+}
+
+func functionNames(r *reader) map[uint32]string {
+	n := r.u32()
+	names := map[uint32]string{}
+	for range min(n, maxNames) {
+		i, name := r.u32(), r.bytes(int(r.u32()))
+		if r.err != nil {
+			return names
+		}
+		if len(name) <= maxNameBytes && utf8.Valid(name) {
+			names[i] = string(name)
+		}
+	}
+	return names
+}
+
+// nameSection writes the functions' names in the order of their indices.
+func (m *module) nameSection() []byte {
+	indices := make([]uint32, 0, len(m.names))
+	for i := range m.names {
+		if int64(i) < int64(len(m.functions)) {
+			indices = append(indices, i)
+		}
+	}
+	slices.Sort(indices)
+	body := appendU32(nil, uint32(len(indices)))
+	for _, i := range indices {
+		body = appendName(appendU32(body, i), m.names[i])
+	}
+	return append(appendName(nil, "name"), appendSection(nil, 1, body)...)
+}
