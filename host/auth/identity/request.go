@@ -18,6 +18,9 @@ import (
 // for the log and not for the client.
 var ErrUnauthorized = errors.New("unauthorized")
 
+// ErrUnknown is a token that no kind claims as its own.
+var ErrUnknown = errors.New("the token is of no known kind")
+
 // Tokens is one kind of bearer token. It answers ok=false to a token of another
 // kind and an error to one of its own kind that does not hold.
 type Tokens interface {
@@ -51,7 +54,11 @@ func (a *Requests) AuthenticateRequest(r *http.Request) (*authenticator.Response
 		return nil, false, err
 	}
 	if shown {
-		return a.token(r.Context(), token)
+		response, ok, err := a.AuthenticateToken(r.Context(), token)
+		if err != nil {
+			return nil, false, fmt.Errorf("%w: %w", ErrUnauthorized, err)
+		}
+		return response, ok, nil
 	}
 	if public(r.URL.Path) && readOnly(r.Method) {
 		return &authenticator.Response{User: anonymous}, true, nil
@@ -77,18 +84,23 @@ func (a *Requests) certificate(chains [][]*x509.Certificate) (*authenticator.Res
 	return known(&user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: leaf.Subject.Organization}), true, nil
 }
 
-func (a *Requests) token(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+// AuthenticateToken asks the kinds of tokens in order, for a request or a
+// TokenReview.
+//
+// # Errors
+// ErrUnknown, or why a kind does not believe a token of its own.
+func (a *Requests) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	for _, kind := range a.tokens {
 		response, ok, err := kind.AuthenticateToken(ctx, token)
 		if err != nil {
-			return nil, false, fmt.Errorf("%w: %w", ErrUnauthorized, err)
+			return nil, false, err
 		}
 		if ok {
 			response.User = known(response.User).User
 			return response, true, nil
 		}
 	}
-	return nil, false, fmt.Errorf("%w: the token is of no known kind", ErrUnauthorized)
+	return nil, false, ErrUnknown
 }
 
 // maxToken bounds a bearer token; a service account's has about 1 KB.

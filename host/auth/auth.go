@@ -1,0 +1,204 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/berth-dev/berth/host/auth/access"
+	"github.com/berth-dev/berth/host/auth/account"
+	"github.com/berth-dev/berth/host/auth/ca"
+	"github.com/berth-dev/berth/host/auth/identity"
+	"github.com/berth-dev/berth/host/auth/view"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Config says what authentication and authorization stand on. Dir and Objects
+// are required.
+type Config struct {
+	// Dir is where the keys lie: DIR/pki.
+	Dir string
+	// Objects is the store; view.Of makes one of a *store.Store.
+	Objects Objects
+	// Server is the URL of the API as clients reach it, for the discovery of
+	// the service account issuer.
+	Server string
+	// Issuer names the service account issuer; "" is Kubernetes' default.
+	Issuer string
+	Log    *slog.Logger
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Objects is the store as this room sees it, with the placement of pods.
+type Objects interface {
+	view.Store
+	access.Placement
+}
+
+// Auth is everything a host needs to know its callers.
+type Auth struct {
+	Authority *ca.Authority
+	// Access answers what somebody may do.
+	Access *access.Authorizer
+	// Requests answers who somebody is, before impersonation.
+	Requests *identity.Requests
+	// Accounts makes and checks service account tokens.
+	Accounts *account.Issuer
+	// Defaults furnishes namespaces.
+	Defaults *account.Defaults
+
+	config Config
+}
+
+// Open reads or makes the keys, and creates the default roles in the store.
+func Open(ctx context.Context, c Config) (*Auth, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	authority, err := ca.OpenAt(c.Dir, c.Now)
+	if err != nil {
+		return nil, err
+	}
+	key, err := authority.SigningKey("sa")
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := account.NewIssuer(c.Objects, key, c.Issuer, c.Now)
+	if err != nil {
+		return nil, err
+	}
+	if err := access.Bootstrap(ctx, c.Objects, c.Log, c.Now()); err != nil {
+		return nil, err
+	}
+	a := &Auth{
+		Authority: authority,
+		Access:    access.New(c.Objects, c.Objects),
+		Requests:  identity.NewRequests(c.Now, accounts, identity.NewBootstrap(c.Objects, c.Now)),
+		Accounts:  accounts,
+		Defaults:  account.NewDefaults(c.Objects, authority.PEM(), c.Now),
+		config:    c,
+	}
+	return a, a.aggregate(ctx)
+}
+
+// NewToken makes a bootstrap token with which machines join, in the form that
+// pins the authority: "ID.SECRET:sha256:HASH". A life of 0 never ends.
+func (a *Auth) NewToken(ctx context.Context, life time.Duration, description string) (string, error) {
+	token, err := identity.NewToken(ctx, a.config.Objects, life, description, a.config.Now())
+	if err != nil {
+		return "", err
+	}
+	return token + ":" + a.Authority.Hash(), nil
+}
+
+// Who tells who sent the request, impersonation included.
+//
+// # Errors
+// Errors of the API, 401 or 403. Why a credential did not hold is logged and
+// not told.
+func (a *Auth) Who(r *http.Request) (user.Info, error) {
+	response, _, err := a.Requests.AuthenticateRequest(r)
+	if err != nil {
+		a.config.Log.Debug("unauthorized", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		return nil, apierrors.NewUnauthorized("Unauthorized")
+	}
+	who, err := identity.Impersonate(r.Context(), a.Access, response.User, r.Header)
+	switch {
+	case errors.Is(err, identity.ErrMalformed):
+		return nil, apierrors.NewBadRequest(err.Error())
+	case err != nil:
+		return nil, apierrors.NewForbidden(schema.GroupResource{}, "", err)
+	}
+	return who, nil
+}
+
+// aggregate fills the aggregated roles until they rest.
+func (a *Auth) aggregate(ctx context.Context) error {
+	for range 16 {
+		changed, err := access.Aggregate(ctx, a.config.Objects)
+		if err != nil || !changed {
+			return err
+		}
+	}
+	return errors.New("the aggregated cluster roles feed each other without end: remove one of the aggregation rules")
+}
+
+// awaiter tells of changes; a view without it is looked at by the clock.
+type awaiter interface {
+	Await(ctx context.Context, resource string, since int64) error
+}
+
+// Run keeps namespaces furnished, aggregated roles filled and spent bootstrap
+// tokens removed, until ctx ends.
+func (a *Auth) Run(ctx context.Context) error {
+	done := make(chan error, 4)
+	upkeep := map[string]func(context.Context) error{
+		view.Namespaces:      a.Defaults.Restore,
+		view.ServiceAccounts: a.Defaults.Restore,
+		view.ConfigMaps:      a.Defaults.Restore,
+		view.ClusterRoles:    a.aggregate,
+	}
+	for resource, keep := range upkeep {
+		go func() { done <- a.keep(ctx, resource, keep) }()
+	}
+	a.sweepTokens(ctx)
+	var errs []error
+	for range upkeep {
+		errs = append(errs, <-done)
+	}
+	return errors.Join(errs...)
+}
+
+// keep calls fn at once and after each change of the resource, waiting a moment
+// between two calls so that a burst of changes is one.
+func (a *Auth) keep(ctx context.Context, resource string, fn func(context.Context) error) error {
+	const moment = 250 * time.Millisecond
+	for {
+		seen := a.config.Objects.Version(resource)
+		if err := fn(ctx); err != nil && ctx.Err() == nil {
+			a.config.Log.Warn("upkeep", "resource", resource, "error", err)
+		}
+		if pause(ctx, moment) != nil {
+			return nil
+		}
+		live, ok := a.config.Objects.(awaiter)
+		if !ok {
+			continue
+		}
+		if err := live.Await(ctx, resource, seen); err != nil {
+			return nil
+		}
+	}
+}
+
+func (a *Auth) sweepTokens(ctx context.Context) {
+	for {
+		if err := identity.Sweep(ctx, a.config.Objects, a.config.Now()); err != nil && ctx.Err() == nil {
+			a.config.Log.Warn("remove spent bootstrap tokens", "error", err)
+		}
+		if pause(ctx, time.Minute) != nil {
+			return
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait: %w", ctx.Err())
+	}
+}
