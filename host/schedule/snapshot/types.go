@@ -61,6 +61,8 @@ type Pod struct {
 	// Hash is one hash for each group of abi.PodGroups, over the facts that
 	// this group holds and without generated names, so that replicas hash alike.
 	Hash [8]uint64
+	// volumes says that the pod brings volumes which policies count by node.
+	volumes bool
 }
 
 // UID is the pod's identity.

@@ -1,0 +1,224 @@
+package cycle
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// Input is what a decision is made of.
+type Input struct {
+	Set     *profile.LiveSet
+	Profile *profile.Profile
+	Log     snapshot.Log
+	Pod     *snapshot.Pod
+	// Now is in nanoseconds since 1970, for policies that read the time.
+	Now int64
+	// Seed breaks ties.
+	Seed uint64
+	// Nominated are the pods of equal or higher priority for which room is
+	// being made, by slot.
+	Nominated map[int32][]*snapshot.Pod
+}
+
+// Decision is what came out.
+type Decision struct {
+	// Slot is the row that was picked, -1 for none.
+	Slot  int32
+	Total int64
+	// Nodes were looked at, Feasible could take the pod, Tied had the top total.
+	Nodes, Feasible, Tied int
+	// Refusals count the rows by the reason of the first who refused them,
+	// where no row was feasible.
+	Refusals []Refusal
+	// Wake are the groups in which a change could help; Spread is true where a
+	// change of one row could help on another.
+	Wake   abi.Groups
+	Spread bool
+	// Failures are policies that failed; the pod should be tried again soon.
+	Failures []Failure
+}
+
+// Refusal is how many rows were refused for one reason.
+type Refusal struct {
+	Reason profile.ReasonID
+	Count  int
+}
+
+// Decide asks the profile about a pod and picks a row.
+func (d *Decider) Decide(ctx context.Context, in Input) Decision {
+	r := d.begin(in)
+	c := d.classFor(r)
+	d.refresh(ctx, r, c)
+	d.check(ctx, r, c)
+	f := &d.field
+	f.start(c)
+	d.narrowAfresh(ctx, r, f)
+	d.narrowNominated(ctx, r, f, in.Nominated)
+	d.weighAfresh(ctx, r, f)
+	decision := d.conclude(r, f, d.pickNative(r, f))
+	if c.built && r.tainted {
+		c.built = false
+	}
+	return decision
+}
+
+// Again picks another row than the one picked before, which proved unable for
+// the reason given.
+func (d *Decider) Again(slot int32, reason string) Decision {
+	if d.field.total[slot] != out {
+		d.field.refuse(slot, byHost, d.hostReason(reason))
+	}
+	return d.conclude(&d.run, &d.field, d.field.best(d.run.seed))
+}
+
+// End ends the cycle: what it used may be used by the next one.
+func (d *Decider) End(ctx context.Context, picked int32) {
+	r := &d.run
+	if after := r.profile.After; after != nil {
+		f := &d.field
+		after(ctx, r.log, r.pod, r.now, profile.Seen{
+			Rows:    f.list(),
+			Refused: func(row int32) bool { return f.total[row] == out },
+			Winner:  picked,
+		})
+	}
+	d.endCycle()
+}
+
+func (d *Decider) begin(in Input) *run {
+	if d.set != in.Set || d.stale {
+		d.forgetClasses()
+		d.set, d.stale = in.Set, false
+	}
+	r := &d.run
+	r.log, r.pod, r.profile, r.now, r.seed = in.Log, in.Pod, in.Profile, in.Now, in.Seed
+	r.tainted, r.failures = false, nil
+	r.predicates, r.priorities = r.predicates[:0], r.priorities[:0]
+	r.remembered, r.afresh, r.afreshScores = r.remembered[:0], r.afresh[:0], r.afreshScores[:0]
+	for i := range in.Profile.Predicates {
+		policy := in.Profile.Predicates[i].Policy
+		r.predicates = append(r.predicates, session{policy: policy})
+		if d.remembers(policy.Info()) {
+			r.remembered = append(r.remembered, i)
+			continue
+		}
+		r.afresh = append(r.afresh, i)
+	}
+	for i := range in.Profile.Priorities {
+		policy := in.Profile.Priorities[i].Policy
+		r.priorities = append(r.priorities, session{policy: policy})
+		if !d.remembers(policy.Info()) {
+			r.afreshScores = append(r.afreshScores, i)
+		}
+	}
+	return r
+}
+
+// pickNative refuses rows where the pod does not fit by the host's own sums,
+// once the best row proves to be one: no policy can overcommit.
+func (d *Decider) pickNative(r *run, f *field) choice {
+	best := f.best(r.seed)
+	if best.slot < 0 || r.log.Row(best.slot).Fits(r.pod) {
+		return best
+	}
+	for _, slot := range slices.Clone(f.list()) {
+		if short := r.log.Row(slot).Shortage(r.pod); short != "" {
+			f.refuse(slot, byHost, d.hostReason(short))
+		}
+	}
+	f.listed = false
+	return f.best(r.seed)
+}
+
+// choice is a slot with the highest total, and how many have it.
+type choice struct {
+	slot  int32
+	total int64
+	tied  int
+}
+
+// best returns a slot with the highest total, chosen by the seed among equals.
+func (f *field) best(seed uint64) choice {
+	top, tied := out, 0
+	for _, t := range f.total {
+		if t > top {
+			top, tied = t, 1
+			continue
+		}
+		if t == top {
+			tied++
+		}
+	}
+	if top == out {
+		return choice{slot: -1}
+	}
+	left := int(splitmix(seed) % uint64(tied))
+	for i, t := range f.total {
+		if t != top {
+			continue
+		}
+		if left == 0 {
+			return choice{slot: int32(i), total: top, tied: tied}
+		}
+		left--
+	}
+	return choice{slot: -1}
+}
+
+func splitmix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func (d *Decider) conclude(r *run, f *field, best choice) Decision {
+	decision := Decision{Slot: best.slot, Total: best.total, Tied: best.tied, Feasible: f.feasible, Failures: r.failures}
+	for _, by := range f.by {
+		if by != empty {
+			decision.Nodes++
+		}
+	}
+	if best.slot < 0 {
+		d.blame(r, f, &decision)
+	}
+	return decision
+}
+
+// blame counts who refused, and what would have to change.
+func (d *Decider) blame(r *run, f *field, decision *Decision) {
+	counts := map[profile.ReasonID]int{}
+	blamed := make([]bool, len(r.predicates))
+	for slot, by := range f.by {
+		switch {
+		case by == empty:
+			continue
+		case by == byHost:
+			decision.Wake |= abi.NodeUsage | abi.NodeCapacity | abi.Volumes
+		case by >= 0:
+			blamed[by] = true
+		}
+		counts[f.why[slot]]++
+	}
+	for i, yes := range blamed {
+		if !yes {
+			continue
+		}
+		info := r.profile.Predicates[i].Policy.Info()
+		decision.Wake |= info.Reads &^ abi.PodGroups
+		decision.Spread = decision.Spread || info.Scope == abi.ScopeSet
+	}
+	for reason, n := range counts {
+		decision.Refusals = append(decision.Refusals, Refusal{Reason: reason, Count: n})
+	}
+	slices.SortFunc(decision.Refusals, func(a, b Refusal) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+	})
+}

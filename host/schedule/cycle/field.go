@@ -1,0 +1,314 @@
+package cycle
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/score"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// Host is the policy name under which the host itself refuses.
+const Host = "host"
+
+// by of rows that the host refused.
+const byHost = int16(-3)
+
+// field is what is left of a class in one cycle, after those who are asked
+// afresh. It shares the class's lists until it must change them.
+type field struct {
+	class    *class
+	own      bool
+	total    []int64
+	by       []int16
+	why      []profile.ReasonID
+	feasible int
+	// rows lists the feasible slots, once somebody needs them.
+	rows   []int32
+	listed bool
+	// Arrays of its own, kept between cycles.
+	ownTotal []int64
+	ownBy    []int16
+	ownWhy   []profile.ReasonID
+}
+
+func (f *field) start(c *class) {
+	f.class, f.own, f.listed = c, false, false
+	f.total, f.by, f.why, f.feasible = c.total, c.by, c.why, c.feasible
+}
+
+// take copies the class's lists before the first change.
+func (f *field) take() {
+	if f.own {
+		return
+	}
+	f.own = true
+	f.ownTotal = append(f.ownTotal[:0], f.total...)
+	f.ownBy = append(f.ownBy[:0], f.by...)
+	f.ownWhy = append(f.ownWhy[:0], f.why...)
+	f.total, f.by, f.why = f.ownTotal, f.ownBy, f.ownWhy
+}
+
+func (f *field) refuse(slot int32, by int16, why profile.ReasonID) {
+	f.take()
+	f.total[slot], f.by[slot], f.why[slot] = out, by, why
+	f.feasible--
+}
+
+// list returns the feasible slots.
+func (f *field) list() []int32 {
+	if f.listed {
+		return f.rows
+	}
+	f.rows, f.listed = f.rows[:0], true
+	for slot, total := range f.total {
+		if total != out {
+			f.rows = append(f.rows, int32(slot))
+		}
+	}
+	return f.rows
+}
+
+// narrowAfresh asks the predicates whose answers are not remembered.
+func (d *Decider) narrowAfresh(ctx context.Context, r *run, f *field) {
+	for _, i := range r.afresh {
+		if f.feasible == 0 {
+			return
+		}
+		d.narrowAfreshBy(ctx, r, f, i)
+	}
+}
+
+func (d *Decider) narrowAfreshBy(ctx context.Context, r *run, f *field, i int) {
+	answer, err := d.afreshAnswer(ctx, r, &r.predicates[i])
+	if err == nil && answer.Ask == abi.AskSkip {
+		return
+	}
+	rows := f.list()
+	verdicts := d.verdictsFor(len(rows))
+	switch {
+	case err != nil:
+	case answer.Ask == abi.AskRefuse:
+		fill(verdicts, answer.Reason)
+	default:
+		err = r.profile.Predicates[i].Policy.Filter(ctx, rows, verdicts)
+	}
+	if err != nil {
+		fill(verdicts, d.predicateFailed(r, i, err))
+	}
+	left := rows[:0]
+	for k, slot := range rows {
+		if verdicts[k] == 0 {
+			left = append(left, slot)
+			continue
+		}
+		f.refuse(slot, int16(i), verdicts[k])
+	}
+	f.rows = left
+}
+
+func fill(verdicts []profile.ReasonID, with profile.ReasonID) {
+	for i := range verdicts {
+		verdicts[i] = with
+	}
+}
+
+// afreshAnswer asks a policy of scope set about the pod. That it skips a kind
+// of pod is believed until a group that it reads changes.
+func (d *Decider) afreshAnswer(ctx context.Context, r *run, s *session) (profile.Answer, error) {
+	info := s.policy.Info()
+	if s.asked || info.Reads&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
+		return s.ask(ctx, r)
+	}
+	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.Reads)}
+	if seq, ok := d.skips[key]; ok && untouched(r.log, seq, info.Reads) {
+		d.skips[key] = r.log.Seq()
+		return profile.Answer{Ask: abi.AskSkip}, nil
+	}
+	answer, err := s.ask(ctx, r)
+	if err != nil || answer.Ask != abi.AskSkip {
+		delete(d.skips, key)
+		return answer, err
+	}
+	if len(d.skips) >= maxSkips {
+		clear(d.skips)
+	}
+	d.skips[key] = r.log.Seq()
+	return answer, nil
+}
+
+// untouched says whether nothing in groups has changed since seq.
+func untouched(log snapshot.Log, seq uint64, groups abi.Groups) bool {
+	deltas, ok := log.Since(seq)
+	if !ok {
+		return false
+	}
+	for i := range deltas {
+		if deltas[i].Groups&groups != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// narrowNominated refuses rows which, with the pods for which room is being
+// made there, would not take this one.
+func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominated map[int32][]*snapshot.Pod) {
+	if len(nominated) == 0 || f.feasible == 0 {
+		return
+	}
+	slots := make([]int32, 0, len(nominated))
+	for slot := range nominated {
+		if f.total[slot] != out {
+			slots = append(slots, slot)
+		}
+	}
+	slices.Sort(slots)
+	var questions []profile.WhatIf
+	for _, slot := range slots {
+		row := r.log.Row(slot).With(nominated[slot]...)
+		if short := row.Shortage(r.pod); short != "" {
+			f.refuse(slot, byHost, d.hostReason(short))
+			continue
+		}
+		questions = append(questions, profile.WhatIf{Row: slot, Deltas: addition(row, nominated[slot])})
+	}
+	if len(questions) > 0 {
+		d.foresee(ctx, r, questions, func(k int, by int, why profile.ReasonID) {
+			if slot := questions[k].Row; f.total[slot] != out {
+				f.refuse(slot, int16(by), why)
+			}
+		})
+	}
+	f.listed = false
+}
+
+func (d *Decider) hostReason(text string) profile.ReasonID {
+	return d.reasons.Intern(profile.Reason{Policy: Host, Text: text, Resolvable: true})
+}
+
+// addition tells in deltas that pods have come to a row.
+func addition(row *snapshot.Row, pods []*snapshot.Pod) []snapshot.Delta {
+	deltas := make([]snapshot.Delta, 0, 1+len(pods))
+	deltas = append(deltas, snapshot.Delta{Kind: snapshot.RowUpsert, Slot: row.Slot, Groups: snapshot.UsageGroups(pods...), Row: row})
+	for _, pod := range pods {
+		deltas = append(deltas, snapshot.Delta{Kind: snapshot.PodPlaced, Slot: row.Slot, Groups: abi.Pods, Pod: pod})
+	}
+	return deltas
+}
+
+// occupied are the groups that pods change by coming or going.
+const occupied = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes | abi.Pods
+
+// foresee asks each predicate that reads what pods change all the questions
+// that those before it have not refused, and tells of refusals.
+func (d *Decider) foresee(ctx context.Context, r *run, questions []profile.WhatIf, refused func(k, by int, why profile.ReasonID)) {
+	open := make([]int, len(questions))
+	for k := range open {
+		open[k] = k
+	}
+	for i := range r.predicates {
+		policy := r.profile.Predicates[i].Policy
+		seer, ok := policy.(profile.Foreseer)
+		if len(open) == 0 {
+			return
+		}
+		if !ok || policy.Info().Reads&occupied == 0 {
+			continue
+		}
+		open = d.foreseeBy(ctx, r, i, seer, questions, open, refused)
+	}
+}
+
+func (d *Decider) foreseeBy(ctx context.Context, r *run, i int, seer profile.Foreseer, questions []profile.WhatIf, open []int,
+	refused func(k, by int, why profile.ReasonID),
+) []int {
+	verdicts := make([]profile.ReasonID, len(open))
+	ask := questions
+	if len(open) != len(questions) {
+		ask = make([]profile.WhatIf, len(open))
+		for n, k := range open {
+			ask[n] = questions[k]
+		}
+	}
+	_, err := r.predicates[i].ask(ctx, r)
+	if err == nil {
+		err = seer.WhatIf(ctx, ask, verdicts)
+	}
+	if err != nil {
+		fill(verdicts, d.predicateFailed(r, i, err))
+	}
+	left := open[:0]
+	for n, k := range open {
+		if verdicts[n] == 0 {
+			left = append(left, k)
+			continue
+		}
+		refused(k, i, verdicts[n])
+	}
+	return left
+}
+
+// weighAfresh corrects what a smaller feasible set changes of the remembered
+// scores, and adds those of the priorities that are asked afresh.
+func (d *Decider) weighAfresh(ctx context.Context, r *run, f *field) {
+	if f.feasible == 0 {
+		return
+	}
+	if f.feasible != f.class.feasible {
+		f.correct()
+	}
+	for _, i := range r.afreshScores {
+		d.weighAfreshBy(ctx, r, f, i)
+	}
+}
+
+// correct follows the extremes of the rows that are left.
+func (f *field) correct() {
+	for i := range f.class.priorities {
+		p := &f.class.priorities[i]
+		if p.skip || p.raws == nil || p.extremes.Min == p.extremes.Max {
+			continue
+		}
+		rows := f.list()
+		left := score.Extremes{Min: p.raws[rows[0]], Max: p.raws[rows[0]]}
+		for _, slot := range rows {
+			left.Min = min(left.Min, p.raws[slot])
+			left.Max = max(left.Max, p.raws[slot])
+		}
+		if !score.Moves(p.kind, p.extremes, left) {
+			continue
+		}
+		for _, slot := range rows {
+			raw := p.raws[slot]
+			f.total[slot] += p.weight * (score.Normalize(p.kind, raw, left) - score.Normalize(p.kind, raw, p.extremes))
+		}
+	}
+}
+
+func (d *Decider) weighAfreshBy(ctx context.Context, r *run, f *field, i int) {
+	p := &r.profile.Priorities[i]
+	answer, err := d.afreshAnswer(ctx, r, &r.priorities[i])
+	if err == nil && answer.Ask != abi.AskRows {
+		return
+	}
+	rows := f.list()
+	raw := d.rawFor(len(rows))
+	if err == nil {
+		err = p.Policy.Score(ctx, rows, raw)
+	}
+	if err != nil {
+		d.priorityFailed(r, i, err)
+		return
+	}
+	for k := range raw {
+		raw[k] = score.Clamp(raw[k])
+	}
+	f.take()
+	kind, extremes := p.Policy.Info().Normalize, score.Of(raw)
+	for k, slot := range rows {
+		f.total[slot] += p.Weight * score.Normalize(kind, raw[k], extremes)
+	}
+}

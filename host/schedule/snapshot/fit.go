@@ -1,0 +1,53 @@
+package snapshot
+
+// Shortage says what a row lacks to take a pod, empty where it fits: the
+// host's own check, which no policy can talk it out of. A request of 0 is
+// not checked, as in Kubernetes.
+func (r *Row) Shortage(pod *Pod) string {
+	if int64(len(r.Pods))+1 > r.Allocatable.Pods {
+		return "Too many pods"
+	}
+	want := &pod.Requests
+	if lacks(want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU) {
+		return "Insufficient cpu"
+	}
+	if lacks(want.Memory, r.Allocatable.Memory, r.Requested.Memory) {
+		return "Insufficient memory"
+	}
+	if lacks(want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage) {
+		return "Insufficient ephemeral-storage"
+	}
+	for _, s := range want.Scalars {
+		if lacks(s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name)) {
+			return "Insufficient " + s.Name
+		}
+	}
+	return ""
+}
+
+// Fits is Shortage for those who don't ask why.
+func (r *Row) Fits(pod *Pod) bool {
+	want := &pod.Requests
+	if int64(len(r.Pods))+1 > r.Allocatable.Pods ||
+		lacks(want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU) ||
+		lacks(want.Memory, r.Allocatable.Memory, r.Requested.Memory) ||
+		lacks(want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage) {
+		return false
+	}
+	for _, s := range want.Scalars {
+		if lacks(s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// CouldFit says whether the row could take the pod if it were empty.
+func (r *Row) CouldFit(pod *Pod) bool {
+	empty := Row{Allocatable: r.Allocatable}
+	return empty.Fits(pod)
+}
+
+func lacks(want, allocatable, requested int64) bool {
+	return want > 0 && want > allocatable-requested
+}

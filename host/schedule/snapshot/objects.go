@@ -1,0 +1,90 @@
+package snapshot
+
+import (
+	"iter"
+
+	"github.com/berth-dev/berth/abi"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// object is a cluster object that policies may read.
+type object struct {
+	resource string
+	runtime.Object
+}
+
+// Resources of cluster objects, as group-resources, and the group that each is of.
+var objectGroups = map[string]abi.Groups{
+	"services":                            abi.Services,
+	"replicationcontrollers":              abi.Owners,
+	"replicasets.apps":                    abi.Owners,
+	"statefulsets.apps":                   abi.Owners,
+	"namespaces":                          abi.Namespaces,
+	"persistentvolumes":                   abi.Volumes,
+	"persistentvolumeclaims":              abi.Volumes,
+	"storageclasses.storage.k8s.io":       abi.Volumes,
+	"csinodes.storage.k8s.io":             abi.Volumes,
+	"csidrivers.storage.k8s.io":           abi.Volumes,
+	"csistoragecapacities.storage.k8s.io": abi.Volumes,
+	"volumeattachments.storage.k8s.io":    abi.Volumes,
+}
+
+// ObjectGroup is the group of a resource's facts, 0 for one that policies
+// don't read.
+func ObjectGroup(resource string) abi.Groups { return objectGroups[resource] }
+
+// Object is what the cluster keeps of Kubernetes objects.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// UpsertObject adds a cluster object or changes it.
+func (c *Cluster) UpsertObject(resource string, o Object) {
+	groups := objectGroups[resource]
+	if groups == 0 {
+		return
+	}
+	all := c.objects[resource]
+	if all == nil {
+		all = map[types.NamespacedName]object{}
+		c.objects[resource] = all
+	}
+	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+	old := all[key].Object
+	all[key] = object{resource: resource, Object: o}
+	c.history.next()
+	c.history.add(Delta{Kind: ObjectUpsert, Slot: -1, Groups: groups, Resource: resource, Object: o}, former{object: old})
+}
+
+// RemoveObject takes a cluster object away.
+func (c *Cluster) RemoveObject(resource, namespace, name string) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	old, ok := c.objects[resource][key]
+	if !ok {
+		return
+	}
+	delete(c.objects[resource], key)
+	c.history.next()
+	c.history.add(Delta{Kind: ObjectRemove, Slot: -1, Groups: objectGroups[resource], Resource: resource, Object: old.Object},
+		former{object: old.Object})
+}
+
+// Object returns a cluster object, nil where there is none.
+func (c *Cluster) Object(resource, namespace, name string) runtime.Object {
+	return c.objects[resource][types.NamespacedName{Namespace: namespace, Name: name}].Object
+}
+
+// Objects walks all objects of a resource, in no order.
+func (c *Cluster) Objects(resource string) iter.Seq2[types.NamespacedName, runtime.Object] {
+	return func(yield func(types.NamespacedName, runtime.Object) bool) {
+		for key, o := range c.objects[resource] {
+			if !yield(key, o.Object) {
+				return
+			}
+		}
+	}
+}

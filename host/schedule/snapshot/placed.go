@@ -1,0 +1,158 @@
+package snapshot
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/abi"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Place counts a pod on a node, because it is bound there or reserved. A pod
+// that counts already moves, or changes; one that has not changed is left.
+func (c *Cluster) Place(pod *Pod, node string) {
+	if now, ok := c.placed[pod.UID()]; ok {
+		if now.node == node && now.pod.Same(pod) {
+			return
+		}
+		c.Remove(pod.UID())
+	}
+	c.Unnominate(pod.UID())
+	c.placed[pod.UID()] = place{pod: pod, node: node}
+	slot, ok := c.slots[node]
+	if !ok {
+		c.strays[node] = append(c.strays[node], pod)
+		return
+	}
+	c.history.next()
+	old := c.rows[slot]
+	row := *old
+	row.count(pod)
+	c.put(&row, old, usageGroups(pod))
+	c.history.add(Delta{Kind: PodPlaced, Slot: slot, Groups: abi.Pods, Pod: pod}, former{})
+}
+
+// Remove takes a pod away from where it counts.
+func (c *Cluster) Remove(uid types.UID) bool {
+	at, ok := c.placed[uid]
+	if !ok {
+		return false
+	}
+	delete(c.placed, uid)
+	slot, ok := c.slots[at.node]
+	if !ok {
+		c.removeStray(at.node, uid)
+		return true
+	}
+	c.history.next()
+	old := c.rows[slot]
+	c.put(old.Without(at.pod), old, usageGroups(at.pod))
+	c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: abi.Pods, Pod: at.pod}, former{})
+	return true
+}
+
+func (c *Cluster) removeStray(node string, uid types.UID) {
+	left := slices.DeleteFunc(c.strays[node], func(p *Pod) bool { return p.UID() == uid })
+	if len(left) == 0 {
+		delete(c.strays, node)
+		return
+	}
+	c.strays[node] = left
+}
+
+// Placed returns the pod that counts under uid and its node.
+func (c *Cluster) Placed(uid types.UID) (pod *Pod, node string, ok bool) {
+	at, ok := c.placed[uid]
+	return at.pod, at.node, ok
+}
+
+// usageGroups are the groups of a row which a pod changes by counting on it.
+func usageGroups(pod *Pod) abi.Groups {
+	groups := abi.NodeUsage
+	if len(pod.Ports) > 0 {
+		groups |= abi.NodePorts
+	}
+	if pod.volumes {
+		groups |= abi.NodeVolumes
+	}
+	return groups
+}
+
+// With returns the row as it is with further pods.
+func (r *Row) With(pods ...*Pod) *Row {
+	row := *r
+	row.Pods = slices.Clip(row.Pods)
+	for _, pod := range pods {
+		row.count(pod)
+	}
+	return &row
+}
+
+// count adds a pod. The newest row of a slot may grow in the array that it
+// shares with the rows before it: those are shorter and don't see it.
+func (r *Row) count(pod *Pod) {
+	r.Requested = r.Requested.plus(&pod.Requests)
+	r.NonZero = r.NonZero.plus(&pod.NonZero)
+	r.Pods = append(r.Pods, pod)
+	if len(pod.Ports) > 0 {
+		r.Ports = append(slices.Clip(r.Ports), pod.Ports...)
+	}
+	r.Requested.Pods = int64(len(r.Pods))
+	r.NonZero.Pods = r.Requested.Pods
+}
+
+// Without returns the row as it is without one of its pods.
+func (r *Row) Without(pods ...*Pod) *Row {
+	row := *r
+	gone := func(p *Pod) bool {
+		return slices.ContainsFunc(pods, func(q *Pod) bool { return q.UID() == p.UID() })
+	}
+	row.Pods = make([]*Pod, 0, len(r.Pods))
+	exact := true
+	ports := false
+	for _, p := range r.Pods {
+		if !gone(p) {
+			row.Pods = append(row.Pods, p)
+			continue
+		}
+		ports = ports || len(p.Ports) > 0
+		var a, b bool
+		row.Requested, a = row.Requested.minus(&p.Requests)
+		row.NonZero, b = row.NonZero.minus(&p.NonZero)
+		exact = exact && a && b
+	}
+	if !exact {
+		row.Requested, row.NonZero = sums(row.Pods)
+	}
+	if ports {
+		row.Ports = portsOf(row.Pods)
+	}
+	row.Requested.Pods = int64(len(row.Pods))
+	row.NonZero.Pods = row.Requested.Pods
+	return &row
+}
+
+func sums(pods []*Pod) (requested, nonZero Resources) {
+	for _, p := range pods {
+		requested = requested.plus(&p.Requests)
+		nonZero = nonZero.plus(&p.NonZero)
+	}
+	return requested, nonZero
+}
+
+func portsOf(pods []*Pod) []HostPort {
+	var ports []HostPort
+	for _, p := range pods {
+		ports = append(ports, p.Ports...)
+	}
+	return ports
+}
+
+// UsageGroups are the groups of a row that some pods change by coming or going.
+func UsageGroups(pods ...*Pod) abi.Groups {
+	var groups abi.Groups
+	for _, p := range pods {
+		groups |= usageGroups(p)
+	}
+	return groups
+}
