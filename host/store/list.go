@@ -86,7 +86,7 @@ func (s *Store) at(resourceName string, rev int64) (*snapshot, int64, error) {
 	if pinned := r.pins.get(rev); pinned != nil {
 		return pinned, rev, nil
 	}
-	old, ok := r.before(snap, rev)
+	old, ok := r.before(rev)
 	if !ok {
 		return nil, 0, ErrCompacted
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"runtime"
 	"strconv"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -43,7 +44,7 @@ func (s *Store) load(ctx context.Context) error {
 			s.resource(l.resource).replace(nil, l.entry)
 		}
 	}
-	s.each(func(r *resource) { r.publish(s.opened) })
+	s.each(func(r *resource) { r.publish(s.opened, nil, time.Time{}) })
 	return nil
 }
 

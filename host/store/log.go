@@ -50,10 +50,8 @@ func (e *logged) superseded() int {
 }
 
 // append adds the events of whole revisions, and returns the channel whose
-// closing tells the watchers.
+// closing tells the watchers. Called with mu held.
 func (l *log) append(events []Event, now time.Time) chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, ev := range events {
 		if l.next-l.first == uint64(len(l.ring)) {
 			l.grow()
@@ -131,14 +129,13 @@ func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wak
 	return events, seen, l.wake, nil
 }
 
-// between returns the events in (from, to]; ok is false when some are gone.
-func (l *log) between(from, to int64) (events []Event, ok bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if from < l.floor {
+// since returns the events after rev; ok is false when some are gone. Called
+// with mu held.
+func (l *log) since(rev int64) (events []Event, ok bool) {
+	if rev < l.floor {
 		return nil, false
 	}
-	for pos := l.after(from); pos < l.next && l.at(pos).Revision <= to; pos++ {
+	for pos := l.after(rev); pos < l.next; pos++ {
 		events = append(events, l.at(pos).Event)
 	}
 	return events, true

@@ -3,8 +3,8 @@ package store
 import "time"
 
 // publish shows the batch, in the order that keeps readers from seeing a
-// future and then the past: the trees, the logs, the revision, the wakeups. The
-// answers come last.
+// future and then the past: each resource's state with its events, then the
+// revision, then the wakeups. The answers come last.
 func (s *Store) publish(b *batch, now time.Time) {
 	if len(b.changes) == 0 {
 		return
@@ -16,12 +16,9 @@ func (s *Store) publish(b *batch, now time.Time) {
 		r.replace(c.prev, c.next)
 		events[r] = append(events[r], c.event())
 	}
-	for r, evs := range events {
-		r.publish(evs[len(evs)-1].Revision)
-	}
 	wakes := make([]chan struct{}, 0, len(events))
 	for r, evs := range events {
-		wakes = append(wakes, r.log.append(evs, now))
+		wakes = append(wakes, r.publish(evs[len(evs)-1].Revision, evs, now))
 	}
 	s.revision.Store(b.revision)
 	s.wakes <- wakes

@@ -84,7 +84,7 @@ func newResource(name string, floor int64, opts *Options) *resource {
 			r.indexes = append(r.indexes, &index{name: indexName, fn: fn, tree: btree.NewG(degree, lessIndexed)})
 		}
 	}
-	r.publish(floor)
+	r.publish(floor, nil, time.Time{})
 	return r
 }
 
@@ -114,13 +114,18 @@ func (ix *index) replace(prev, next *entry) {
 	}
 }
 
-// publish shows readers the state as of rev.
-func (r *resource) publish(rev int64) {
+// publish shows readers the state as of rev together with the events that led
+// to it: whoever holds the log's lock sees both or neither. It returns the
+// channel whose closing wakes the watchers.
+func (r *resource) publish(rev int64, events []Event, now time.Time) chan struct{} {
 	s := &snapshot{rev: rev, tree: r.tree.Clone()}
 	for _, ix := range r.indexes {
 		s.indexes = append(s.indexes, ix.tree.Clone())
 	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
 	r.current.Store(s)
+	return r.log.append(events, now)
 }
 
 func (s *snapshot) get(namespace, name string) *entry {
@@ -128,10 +133,10 @@ func (s *snapshot) get(namespace, name string) *entry {
 	return e
 }
 
-// before returns the state that was in force at rev, by undoing in snap what
-// the log has after rev; ok is false when the log does not reach so far back.
-func (r *resource) before(snap *snapshot, rev int64) (*snapshot, bool) {
-	events, ok := r.log.between(rev, snap.rev)
+// before returns the state that was in force at rev, by undoing in the newest
+// what came after; ok is false when the log does not reach so far back.
+func (r *resource) before(rev int64) (*snapshot, bool) {
+	snap, events, ok := r.since(rev)
 	if !ok {
 		return nil, false
 	}
@@ -146,6 +151,14 @@ func (r *resource) before(snap *snapshot, rev int64) (*snapshot, bool) {
 		old.tree.ReplaceOrInsert(events[i].prev)
 	}
 	return old, true
+}
+
+// since returns the newest state and the events that lead from rev to it.
+func (r *resource) since(rev int64) (*snapshot, []Event, bool) {
+	r.log.mu.RLock()
+	defer r.log.mu.RUnlock()
+	events, ok := r.log.since(rev)
+	return r.current.Load(), events, ok
 }
 
 // pins keeps the snapshots that lists in pages still need, by the revision that

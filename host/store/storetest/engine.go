@@ -1,13 +1,13 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-dev/berth/host/store"
 )
@@ -62,7 +62,7 @@ func checkScan(t *testing.T, e store.Engine, prefix string, wantRev int64, want 
 	if rev != wantRev {
 		t.Errorf("scan %q: revision %d, want %d", prefix, rev, wantRev)
 	}
-	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); d != "" {
 		t.Errorf("scan %q (-want +got):\n%s", prefix, d)
 	}
 }

@@ -83,21 +83,23 @@ func Store(t *testing.T, engine func(t *testing.T) (reopen func() store.Engine))
 }
 
 var storeTests = map[string]func(t *testing.T, reopen func() store.Engine){
-	"a commit is read back at its revision":           testReadBack,
-	"a refused op refuses its whole commit":           testAllOrNothing,
-	"an op on the wrong revision is refused":          testRefusals,
-	"an update to the same bytes makes no revision":   testNoop,
-	"revisions grow over restarts":                    testRestart,
-	"a list in pages shows one revision":              testPages,
-	"a list at an older revision shows what was then": testOldList,
-	"a watch shows every change in order":             testWatch,
-	"a watch that fell behind is told so":             testFallBehind,
-	"an index finds objects by their newest state":    testIndex,
-	"update tries again after a conflict":             testUpdate,
-	"blobs come back whole":                           testBlobs,
-	"a backup restores into an empty engine":          testBackup,
-	"what is handed back unchanged stays shared":      testSharedObject,
-	"a closed store says so":                          testClosed,
+	"a commit is read back at its revision":            testReadBack,
+	"a refused op refuses its whole commit":            testAllOrNothing,
+	"an op on the wrong revision is refused":           testRefusals,
+	"an update to the same bytes makes no revision":    testNoop,
+	"revisions grow over restarts":                     testRestart,
+	"a list in pages shows one revision":               testPages,
+	"a list at an older revision shows what was then":  testOldList,
+	"a watch shows every change in order":              testWatch,
+	"a watch that fell behind is told so":              testFallBehind,
+	"an index finds objects by their newest state":     testIndex,
+	"update tries again after a conflict":              testUpdate,
+	"blobs come back whole":                            testBlobs,
+	"a backup restores into an empty engine":           testBackup,
+	"what is handed back unchanged stays shared":       testSharedObject,
+	"a closed store says so":                           testClosed,
+	"writers, lists and watches agree at every moment": testConcurrent,
+	"commits that race for a key are taken one by one": testRace,
 }
 
 func testReadBack(t *testing.T, reopen func() store.Engine) {

@@ -1,0 +1,270 @@
+package badger_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/badger"
+	"github.com/berth-dev/berth/host/store/storetest"
+)
+
+var kills = flag.Int("store.kills", 20, "how often the crash test kills a writing process")
+
+// crashDir tells the re-executed test binary to be the process that writes.
+const crashDir = "BERTH_STORE_CRASH_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		if err := writeUntilKilled(dir); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// crashWriters write side by side, each its own keys.
+const crashWriters = 8
+
+// writeUntilKilled creates, updates and deletes pairs of objects. It prints a
+// line before each commit and one after its answer:
+//
+//	try KEY VALUE
+//	ack KEY VALUE REVISION
+//
+// where VALUE - is a deletion.
+func writeUntilKilled(dir string) error {
+	engine, err := badger.Open(dir, nil)
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(context.Background(), engine, storetest.Codec{Scheme: scheme.Scheme}, store.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("open", s.Revision())
+	errs := make(chan error)
+	for w := range crashWriters {
+		go func() {
+			for n := 0; ; n++ {
+				if err := crashStep(s, fmt.Sprintf("w%d-%d", w, n%50), n); err != nil {
+					errs <- err
+					return
+				}
+			}
+		}()
+	}
+	return <-errs
+}
+
+func crashKey(name string) store.Key {
+	return store.Key{Resource: "configmaps", Namespace: "ns", Name: name}
+}
+
+func crashStep(s *store.Store, name string, n int) error {
+	_, exists := s.Get(crashKey(name))
+	kind := store.Create
+	value := fmt.Sprintf("%d-%d", os.Getpid(), n)
+	switch {
+	case exists && n%7 == 0:
+		kind, value = store.Delete, "-"
+	case exists:
+		kind = store.Update
+	}
+	ops := []store.Op{{Kind: kind, Key: crashKey(name)}, {Kind: kind, Key: crashKey(name + "-twin")}}
+	if kind != store.Delete {
+		ops[0].Object, ops[1].Object = crashObject(name, value, n), crashObject(name+"-twin", value, n+1)
+	}
+	say("try %s %s\n", name, value)
+	rev, _, err := s.Commit(context.Background(), ops...)
+	if err != nil {
+		return err
+	}
+	say("ack %s %s %d\n", name, value, rev)
+	return nil
+}
+
+// say writes a line in one system call, so that lines stay whole.
+func say(format string, args ...any) { os.Stdout.Write(fmt.Appendf(nil, format, args...)) }
+
+// crashObject is mostly small, and now and then above a megabyte, where Badger
+// keeps values in another file.
+func crashObject(name, value string, n int) *corev1.ConfigMap {
+	size := 2 << 10
+	if n%97 == 96 {
+		size = 1200 << 10
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Data:       map[string]string{"value": value, "weight": strings.Repeat(value, size/len(value))},
+	}
+}
+
+// told is what the killed processes said about one key: what was acknowledged
+// last, and what was tried after that.
+type told struct {
+	acked, tried string
+	rev          int64
+}
+
+func TestKilledProcessLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	known := map[string]told{}
+	newest := int64(0)
+	acks := 0
+	for n := range *kills {
+		said := listen(t, killOnce(t, dir), known)
+		if said.opened > 0 && said.opened < newest {
+			t.Fatalf("kill %d: the store opened at revision %d, but %d was acknowledged", n, said.opened, newest)
+		}
+		if said.acks > 0 && said.first <= newest {
+			t.Fatalf("kill %d: revision %d was used again", n, said.first)
+		}
+		newest = max(newest, said.newest)
+		acks += said.acks
+		newest = checkSurvived(t, dir, known, newest)
+	}
+	t.Logf("%d kills, %d acknowledged writes, revision %d", *kills, acks, newest)
+	if acks == 0 {
+		t.Errorf("the writers never wrote")
+	}
+}
+
+// killOnce runs a writing process for a moment and kills it.
+func killOnce(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	var log lockedBuffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// One in four dies while it opens the store, the others while they write.
+	for start := time.Now(); rand.IntN(4) > 0 && !log.contains("open ") && time.Since(start) < 30*time.Second; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	return log.String()
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) contains(s string) bool { return strings.Contains(b.String(), s) }
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// heard sums up what one process said.
+type heard struct {
+	opened, first, newest int64
+	acks                  int
+}
+
+// listen notes in known what the process said, but a last line cut short.
+func listen(t *testing.T, log string, known map[string]told) heard {
+	t.Helper()
+	var h heard
+	lines := bufio.NewScanner(strings.NewReader(log[:strings.LastIndex(log, "\n")+1]))
+	for lines.Scan() {
+		var name, value string
+		var rev int64
+		line := lines.Text()
+		switch {
+		case scanned(line, "ack %s %s %d", &name, &value, &rev):
+			known[name] = told{acked: value, rev: rev}
+			h.newest = max(h.newest, rev)
+			if h.acks++; h.first == 0 || rev < h.first {
+				h.first = rev
+			}
+		case scanned(line, "try %s %s", &name, &value):
+			k, seen := known[name]
+			if !seen {
+				k.acked = "-"
+			}
+			k.tried = value
+			known[name] = k
+		case !scanned(line, "open %d", &h.opened):
+			t.Fatalf("the writing process failed: %s", log)
+		}
+	}
+	return h
+}
+
+func scanned(line, format string, into ...any) bool {
+	n, err := fmt.Sscanf(line, format, into...)
+	return err == nil && n == len(into)
+}
+
+// checkSurvived opens the directory after a kill. Each key holds what was
+// acknowledged last or, since the kill may have come between the disk and the
+// answer, what was tried after it; and twins agree. It returns the revision.
+func checkSurvived(t *testing.T, dir string, known map[string]told, newest int64) int64 {
+	t.Helper()
+	s := storetest.OpenEngine(t, open(t, dir))
+	defer s.Close()
+	if s.Revision() < newest {
+		t.Fatalf("revision %d after the kill, %d was acknowledged", s.Revision(), newest)
+	}
+	for name, want := range known {
+		got, rev := survivor(s, name)
+		twin, twinRev := survivor(s, name+"-twin")
+		if got != twin || rev != twinRev {
+			t.Fatalf("half a commit: %s is %s at %s, its twin %s at %s", name, got, rev, twin, twinRev)
+		}
+		switch got {
+		case want.acked:
+			if got != "-" && fmt.Sprint(want.rev) != rev {
+				t.Fatalf("%s is at %s, acknowledged was %d", name, rev, want.rev)
+			}
+		case want.tried:
+		default:
+			t.Fatalf("%s is %s at %s; acknowledged was %s at %d, then tried %s", name, got, rev, want.acked, want.rev, want.tried)
+		}
+		settled := told{acked: got}
+		fmt.Sscan(rev, &settled.rev)
+		known[name] = settled
+	}
+	return s.Revision()
+}
+
+// survivor returns the value that the store holds, - for none, and where.
+func survivor(s *store.Store, name string) (value, rev string) {
+	obj, ok := s.Get(crashKey(name))
+	if !ok {
+		return "-", ""
+	}
+	return obj.(*corev1.ConfigMap).Data["value"], obj.GetResourceVersion()
+}
