@@ -110,3 +110,39 @@ const (
 	// AskRefuse: no row can take the pod; the reason's index stands in bits 8…39.
 	AskRefuse
 )
+
+// AskError in the low byte says that the call failed; Error has the text.
+const AskError Ask = 0xff
+
+// IdleRebuild is what berth_idle answers when the guest holds far more than
+// its rows need, and would be smaller if it were built anew.
+const IdleRebuild = 2
+
+// Status codes of the exports that return one.
+const (
+	StatusOK = 0
+	// StatusFailed: the guest is as it was before the call, FuncError says why.
+	StatusFailed = 1
+)
+
+// Limits of what crosses the boundary. The host sends no more and takes no more.
+const (
+	MaxInput    = 16 << 20
+	MaxManifest = 256 << 10
+	MaxAnswer   = 4 << 20
+	MaxReasons  = 255
+	MaxReason   = 512
+	MaxText     = 4 << 10
+	MaxPolicies = 256
+	MaxName     = 63
+)
+
+// ImportModule and ImportLog name the one function that a guest may import
+// beside WASI: log(level, ptr, len u32).
+const (
+	ImportModule = "berth"
+	ImportLog    = "log"
+)
+
+// NormalizationNames holds each way's name as it stands in a manifest.
+var NormalizationNames = [...]string{"none", "max", "max-reversed", "min-max"}

@@ -1,0 +1,179 @@
+// Package podfitsresources is the predicate PodFitsResources: the node has
+// room for one more pod, and for all of CPU, memory, ephemeral storage and
+// extended resources that the pod asks for. What the pod does not ask for is
+// not checked, so a pod without requests fits an overcommitted node.
+//
+// Source: kube-scheduler 1.36, plugin NodeResourcesFit (Filter). A resource of
+// which the pod asks more than the node has at all is refused for good: no
+// other pod's removal would help.
+package podfitsresources
+
+import "github.com/berth-dev/berth/sdk"
+
+const schema = `{"type":"object","additionalProperties":false,"properties":{` +
+	`"ignoredResources":{"type":"array","items":{"type":"string"},"description":"extended resources that are not checked"},` +
+	`"ignoredResourceGroups":{"type":"array","items":{"type":"string"},"description":"prefixes (before the slash) of such resources"}}}`
+
+func init() {
+	sdk.Register(sdk.Policy{
+		Name: "PodFitsResources", Kind: sdk.KindPredicate, ConfigSchema: schema,
+		Description: "The node has room for the pod and for what it requests.",
+		Reads:       sdk.PodRequests | sdk.NodeCapacity | sdk.NodeUsage,
+		Open:        open,
+	})
+}
+
+type policy struct {
+	rows                       *sdk.Rows
+	reasons                    *sdk.Reasons
+	pods, cpu, memory, storage pair
+	ignored, ignoredGroups     []string
+	want                       sdk.Amounts
+	scalars                    []sdk.Scalar
+	scalarReasons              []named
+}
+
+// pair is a reason in both its forms: others could make room, or never.
+type pair struct{ now, never sdk.ReasonID }
+
+type named struct {
+	name   sdk.Symbol
+	reason pair
+}
+
+func open(s *sdk.Setup) (any, error) {
+	p := &policy{rows: s.Rows, reasons: s.Reasons}
+	if err := s.Config.OnlyKeys("ignoredResources", "ignoredResourceGroups"); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.ignored, err = s.Config.Texts("ignoredResources"); err != nil {
+		return nil, err
+	}
+	if p.ignoredGroups, err = s.Config.Texts("ignoredResourceGroups"); err != nil {
+		return nil, err
+	}
+	p.pods = p.pair("Too many pods")
+	p.cpu, p.memory = p.pair("Insufficient cpu"), p.pair("Insufficient memory")
+	p.storage = p.pair("Insufficient ephemeral-storage")
+	return p, nil
+}
+
+func (p *policy) pair(text string) pair {
+	return pair{p.reasons.ID(sdk.Reject(text)), p.reasons.ID(sdk.RejectFinal(text))}
+}
+
+func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+	p.want = pod.Requests
+	p.scalars = p.scalars[:0]
+	for _, s := range pod.Scalars {
+		if s.Value > 0 && !p.ignores(pod.Text(s.Name)) {
+			p.scalars = append(p.scalars, s)
+		}
+	}
+	return sdk.AskRows
+}
+
+func (p *policy) ignores(name string) bool {
+	for _, i := range p.ignored {
+		if i == name {
+			return true
+		}
+	}
+	for _, g := range p.ignoredGroups {
+		if len(name) > len(g) && name[:len(g)] == g && name[len(g)] == '/' {
+			return true
+		}
+	}
+	return false
+}
+
+// FilterRows gives the first reason in Kubernetes' order. It is final if any
+// of the reasons is.
+func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+	alloc, used := &p.rows.Allocatable, &p.rows.Requested
+	for i, slot := range slots {
+		if used.Pods[slot] < alloc.Pods[slot] &&
+			fits(p.want.MilliCPU, alloc.MilliCPU[slot], used.MilliCPU[slot]) &&
+			fits(p.want.Memory, alloc.Memory[slot], used.Memory[slot]) &&
+			fits(p.want.EphemeralStorage, alloc.EphemeralStorage[slot], used.EphemeralStorage[slot]) &&
+			(len(p.scalars) == 0 || p.scalarsFit(slot)) {
+			verdicts[i] = 0
+			continue
+		}
+		verdicts[i] = p.reason(slot)
+	}
+}
+
+// fits is kept from overflow by subtracting what is known to be in range.
+func fits(want, has, used int64) bool { return want <= 0 || want <= has-used }
+
+func (p *policy) scalarsFit(slot int32) bool {
+	for _, s := range p.scalars {
+		has := sdk.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
+		if !fits(s.Value, has, sdk.ScalarValue(p.rows.RequestedScalars[slot], s.Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// reason is the slow way, for rows that are refused.
+func (p *policy) reason(slot int32) sdk.ReasonID {
+	var first pair
+	final := false
+	p.each(slot, func(r pair, never bool) {
+		if first == (pair{}) {
+			first = r
+		}
+		final = final || never
+	})
+	if final {
+		return first.never
+	}
+	return first.now
+}
+
+func (p *policy) Explain(slot int32, add func(sdk.Verdict)) {
+	p.each(slot, func(r pair, never bool) {
+		if never {
+			add(p.reasons.Get(r.never))
+			return
+		}
+		add(p.reasons.Get(r.now))
+	})
+}
+
+// each tells all that the row lacks, and whether it never has enough.
+func (p *policy) each(slot int32, lacks func(r pair, never bool)) {
+	has, used := p.rows.Allocatable.At(slot), p.rows.Requested.At(slot)
+	if used.Pods >= has.Pods {
+		lacks(p.pods, false)
+	}
+	check := func(r pair, want, has, used int64) {
+		if !fits(want, has, used) {
+			lacks(r, want > has)
+		}
+	}
+	check(p.cpu, p.want.MilliCPU, has.MilliCPU, used.MilliCPU)
+	check(p.memory, p.want.Memory, has.Memory, used.Memory)
+	check(p.storage, p.want.EphemeralStorage, has.EphemeralStorage, used.EphemeralStorage)
+	for _, s := range p.scalars {
+		total := sdk.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
+		taken := sdk.ScalarValue(p.rows.RequestedScalars[slot], s.Name)
+		if !fits(s.Value, total, taken) {
+			lacks(p.scalarReason(s.Name), s.Value > total)
+		}
+	}
+}
+
+func (p *policy) scalarReason(name sdk.Symbol) pair {
+	for _, n := range p.scalarReasons {
+		if n.name == name {
+			return n.reason
+		}
+	}
+	n := named{name, p.pair("Insufficient " + p.rows.Symbols.String(name))}
+	p.scalarReasons = append(p.scalarReasons, n)
+	return n.reason
+}

@@ -1,0 +1,269 @@
+package sdk
+
+import (
+	"encoding/binary"
+	"errors"
+
+	flatbuffers "github.com/google/flatbuffers/go"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/abi/fb"
+)
+
+// Instance is one opened policy. A guest has one; tests that run natively may
+// have many. Its methods are the exports of the ABI, taking and giving bytes.
+type Instance struct {
+	policy  *Policy
+	rows    *Rows
+	reasons *Reasons
+
+	filter  BatchFilterer
+	scorer  BatchScorer
+	gate    GateChecker
+	control Reconciler
+	explain Explainer
+	onRow   RowFollower
+	onPod   PodFollower
+	onObj   ObjectFollower
+	idler   Idler
+
+	seq    uint64
+	asked  bool
+	pod    Pod
+	podDec *decoder
+	placed Pod
+	delta  fb.Delta
+	row    [1]int32
+	base   int
+
+	slots    []int32
+	verdicts []byte
+	scores   []int64
+	out      []byte
+}
+
+// Open makes an instance of the module's policy that config names:
+// {"policy":"NAME","config":{…}}; the first policy where it names none.
+func Open(config []byte) (*Instance, error) {
+	v, err := ParseConfig(config)
+	if err != nil {
+		return nil, errors.New("config: " + err.Error())
+	}
+	p, err := choose(v.String("policy", ""))
+	if err != nil {
+		return nil, err
+	}
+	in := &Instance{policy: p, rows: newRows(p.Reads), reasons: newReasons()}
+	in.podDec = &decoder{syms: in.rows.Symbols}
+	in.pod.syms, in.placed.syms = in.rows.Symbols, in.rows.Symbols
+	impl, err := p.Open(&Setup{Config: v.Object("config"), Rows: in.rows, Reasons: in.reasons})
+	if err != nil {
+		return nil, errors.New(p.Name + ": " + err.Error())
+	}
+	return in, in.bind(impl)
+}
+
+func choose(name string) (*Policy, error) {
+	if len(registered) == 0 {
+		return nil, errors.New("the module registers no policy")
+	}
+	if name == "" {
+		return registered[0], nil
+	}
+	if p := lookup(name); p != nil {
+		return p, nil
+	}
+	return nil, errors.New("the module has no policy " + name)
+}
+
+func (in *Instance) bind(impl any) error {
+	in.filter, _ = impl.(BatchFilterer)
+	in.scorer, _ = impl.(BatchScorer)
+	in.gate, _ = impl.(GateChecker)
+	in.control, _ = impl.(Reconciler)
+	in.explain, _ = impl.(Explainer)
+	in.onRow, _ = impl.(RowFollower)
+	in.onPod, _ = impl.(PodFollower)
+	in.onObj, _ = impl.(ObjectFollower)
+	in.idler, _ = impl.(Idler)
+	ok := map[Kind]bool{
+		KindPredicate: in.filter != nil, KindPriority: in.scorer != nil,
+		KindGate: in.gate != nil, KindController: in.control != nil,
+	}[in.policy.Kind]
+	if !ok {
+		return errors.New(in.policy.Name + ": " + errFace.Error())
+	}
+	return nil
+}
+
+// Rows is the instance's table of rows.
+func (in *Instance) Rows() *Rows { return in.rows }
+
+// Reason returns the verdict behind a reason.
+func (in *Instance) Reason(id ReasonID) Verdict { return in.reasons.Get(id) }
+
+var (
+	errNoPod   = errors.New("no pod was given in this cycle")
+	errRow     = errors.New("a row that this guest was not told of")
+	errShort   = errors.New("the input is too short")
+	errSlot    = errors.New("a slot is out of range")
+	errBehind  = errors.New("the pod's sequence is not that of the last batch")
+	errKind    = errors.New("the policy is not of the kind that this call is for")
+	errClosed  = errors.New("no policy is open")
+	errUnknown = errors.New("a delta of unknown kind")
+)
+
+// root says where a record's table begins, after a look at its bounds: the
+// readers themselves trap on what is malformed deeper inside.
+func root(b []byte) (flatbuffers.UOffsetT, error) {
+	if len(b) < 8 {
+		return 0, errShort
+	}
+	n := flatbuffers.GetUOffsetT(b)
+	if uint64(n)+4 > uint64(len(b)) {
+		return 0, errShort
+	}
+	return n, nil
+}
+
+// Pod starts a cycle for a pod.
+func (in *Instance) Pod(b []byte) (Answer, error) {
+	in.asked = false
+	at, err := root(b)
+	if err != nil {
+		return Answer{}, err
+	}
+	if in.filter == nil && in.scorer == nil {
+		return Answer{}, errKind
+	}
+	var input fb.PodInput
+	input.Init(b, at)
+	if input.Seq() != in.seq {
+		return Answer{}, errBehind
+	}
+	var p fb.Pod
+	if input.Pod(&p) == nil {
+		return Answer{}, errNoPod
+	}
+	if in.base == 0 {
+		in.base = in.rows.Symbols.bytes
+	}
+	in.podDec.pod(&in.pod, &p)
+	in.pod.Now = input.Now()
+	in.asked = true
+	return in.ask(), nil
+}
+
+func (in *Instance) ask() Answer {
+	if in.filter != nil {
+		return in.filter.PreFilter(&in.pod)
+	}
+	return in.scorer.PreScore(&in.pod)
+}
+
+// Filter answers for rows, packed as little-endian u32; none stands for all
+// slots, and then the answer has one byte a slot. The answer is valid until
+// the next call.
+func (in *Instance) Filter(rows []byte) ([]byte, error) {
+	if in.filter == nil {
+		return nil, errKind
+	}
+	if !in.asked {
+		return nil, errNoPod
+	}
+	if len(rows) == 0 {
+		return in.filterAll(), nil
+	}
+	if err := in.readRows(rows); err != nil {
+		return nil, err
+	}
+	in.verdicts = growTo(in.verdicts[:0], len(in.slots))
+	in.filter.FilterRows(in.slots, in.verdicts)
+	return in.verdicts, nil
+}
+
+func (in *Instance) filterAll() []byte {
+	in.allRows()
+	n := len(in.slots)
+	in.verdicts = growTo(in.verdicts[:0], n+len(in.rows.Live))
+	packed, all := in.verdicts[:n], in.verdicts[n:]
+	clear(all)
+	in.filter.FilterRows(in.slots, packed)
+	for i, slot := range in.slots {
+		all[slot] = packed[i]
+	}
+	return all
+}
+
+// Score answers for rows with one little-endian i64 each; rows are as in Filter.
+func (in *Instance) Score(rows []byte) ([]byte, error) {
+	if in.scorer == nil {
+		return nil, errKind
+	}
+	if !in.asked {
+		return nil, errNoPod
+	}
+	all := len(rows) == 0
+	if all {
+		in.allRows()
+	} else if err := in.readRows(rows); err != nil {
+		return nil, err
+	}
+	in.scores = growTo(in.scores[:0], len(in.slots))
+	in.scorer.ScoreRows(in.slots, in.scores)
+	if all {
+		return in.scatter(), nil
+	}
+	in.out = growTo(in.out[:0], 8*len(in.scores))
+	for i, s := range in.scores {
+		binary.LittleEndian.PutUint64(in.out[8*i:], uint64(s))
+	}
+	return in.out, nil
+}
+
+func (in *Instance) scatter() []byte {
+	in.out = growTo(in.out[:0], 8*len(in.rows.Live))
+	clear(in.out)
+	for i, slot := range in.slots {
+		binary.LittleEndian.PutUint64(in.out[8*slot:], uint64(in.scores[i]))
+	}
+	return in.out
+}
+
+func (in *Instance) allRows() {
+	in.slots = in.slots[:0]
+	for slot, live := range in.rows.Live {
+		if live {
+			in.slots = append(in.slots, int32(slot))
+		}
+	}
+}
+
+func (in *Instance) readRows(b []byte) error {
+	if len(b)%4 != 0 {
+		return errShort
+	}
+	n := len(b) / 4
+	in.slots = growTo(in.slots[:0], n)
+	live := in.rows.Live
+	for i := range in.slots {
+		slot := binary.LittleEndian.Uint32(b[4*i:])
+		if slot >= uint32(len(live)) || !live[slot] {
+			return errRow
+		}
+		in.slots[i] = int32(slot)
+	}
+	return nil
+}
+
+// Idle tidies up. It answers abi.IdleRebuild when strings that no row needs
+// any more make up most of the instance.
+func (in *Instance) Idle() uint32 {
+	if in.idler != nil {
+		in.idler.Idle()
+	}
+	if in.base != 0 && in.rows.Symbols.bytes > max(8<<20, 4*in.base) {
+		return abi.IdleRebuild
+	}
+	return abi.StatusOK
+}

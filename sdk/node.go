@@ -1,0 +1,112 @@
+package sdk
+
+// Node is one node, as the simple faces see it: a view of one row. It is valid
+// during the call that gives it.
+type Node struct {
+	rows *Rows
+	slot int32
+}
+
+// Name of the node.
+func (n *Node) Name() string { return n.rows.Symbols.String(n.rows.Name[n.slot]) }
+
+// Slot is the row's number.
+func (n *Node) Slot() int32 { return n.slot }
+
+// Label returns the value of a label, "" if there is none.
+func (n *Node) Label(key string) string { v, _ := n.Labels().Get(key); return v }
+
+// HasLabel says whether the node has the label.
+func (n *Node) HasLabel(key string) bool { _, ok := n.Labels().Get(key); return ok }
+
+// Labels of the node.
+func (n *Node) Labels() Labels { return n.rows.Labels(n.slot) }
+
+// Annotation returns the value of an annotation, "" if there is none.
+func (n *Node) Annotation(key string) string { v, _ := n.rows.Annotations(n.slot).Get(key); return v }
+
+// Taints of the node.
+func (n *Node) Taints() []Taint { return n.rows.Taints(n.slot) }
+
+// Unschedulable says whether the node is cordoned.
+func (n *Node) Unschedulable() bool {
+	return n.rows.Unschedulable != nil && n.rows.Unschedulable[n.slot]
+}
+
+// Condition returns the status of a condition, Absent if there is none.
+func (n *Node) Condition(name string) ConditionStatus {
+	if n.rows.Conditions == nil {
+		return Absent
+	}
+	return ConditionOf(n.rows.Conditions[n.slot], n.rows.Symbols.Lookup(name))
+}
+
+// ConditionOf returns the status of a condition in a list.
+func ConditionOf(conditions []Condition, name Symbol) ConditionStatus {
+	for i := range conditions {
+		if conditions[i].Type == name {
+			return conditions[i].Status
+		}
+	}
+	return Absent
+}
+
+// Allocatable is what the node has of a resource: milli-CPU for cpu, else
+// bytes or a count.
+func (n *Node) Allocatable(resource string) int64 {
+	if n.rows.AllocatableScalars == nil {
+		return 0
+	}
+	a := n.rows.Allocatable.At(n.slot)
+	return amount(n.rows.Symbols, &a, n.rows.AllocatableScalars[n.slot], resource)
+}
+
+// Requested is what the node's pods ask of a resource.
+func (n *Node) Requested(resource string) int64 {
+	if n.rows.RequestedScalars == nil {
+		return 0
+	}
+	a := n.rows.Requested.At(n.slot)
+	return amount(n.rows.Symbols, &a, n.rows.RequestedScalars[n.slot], resource)
+}
+
+// Free is what is left of a resource; negative where the node is overcommitted.
+func (n *Node) Free(resource string) int64 { return n.Allocatable(resource) - n.Requested(resource) }
+
+// Ports that the node's pods hold.
+func (n *Node) Ports() []HostPort {
+	if n.rows.Ports == nil {
+		return nil
+	}
+	return n.rows.Ports[n.slot]
+}
+
+// Volumes that the node's pods hold.
+func (n *Node) Volumes() []Volume {
+	if n.rows.Volumes == nil {
+		return nil
+	}
+	return n.rows.Volumes[n.slot]
+}
+
+// Images that the node has.
+func (n *Node) Images() []Image {
+	if n.rows.Images == nil {
+		return nil
+	}
+	return n.rows.Images[n.slot]
+}
+
+// ImageSize is the size in bytes of an image that the node has, 0 if it has not.
+func (n *Node) ImageSize(name string) int64 {
+	sym := n.rows.Symbols.Lookup(name)
+	for _, i := range n.Images() {
+		if i.Name == sym {
+			return i.Size
+		}
+	}
+	return 0
+}
+
+// Text is the string that a symbol of this node stands for.
+func (n *Node) Text(s Symbol) string { return n.rows.Symbols.String(s) }

@@ -1,0 +1,158 @@
+package sdk
+
+// Pod is the pod of the cycle, or one that counts on a node. It is valid
+// during the call that gives it; what is to stay must be copied. Only the
+// groups that the policy reads are filled.
+//
+// UID, Name and Terminating come with group pods, and in gates: answers about
+// replicas are remembered, so what tells replicas apart is kept from policies
+// of scope row.
+type Pod struct {
+	syms *Symbols
+
+	// Now is the cycle's time in nanoseconds since 1970; group time.
+	Now int64
+
+	UID, Name   Symbol
+	Terminating bool
+
+	// Group pod.labels.
+	Namespace   Symbol
+	Labels      Labels
+	Owners      []Owner
+	Annotations Labels
+
+	// Group pod.requests. NonZero has Kubernetes' defaults (100m, 200 MiB) for
+	// containers that ask for nothing, as scoring wants it.
+	Requests   Amounts
+	Scalars    []Scalar
+	NonZero    Amounts
+	BestEffort bool
+	Priority   int32
+
+	// Group pod.affinity.
+	NodeName              Symbol
+	NodeSelector          []Pair
+	HasRequired           bool
+	Required, Preferred   []NodeTerm
+	Affinity              []PodTerm
+	AntiAffinity          []PodTerm
+	PreferredAffinity     []PodTerm
+	PreferredAntiAffinity []PodTerm
+	Spread                []SpreadConstraint
+
+	Tolerations []Toleration
+	Ports       []HostPort
+	Volumes     []Volume
+
+	// Group pod.images: normalised names of the images of containers, init
+	// containers and image volumes; Containers counts the first two.
+	Images     []Symbol
+	Containers int32
+}
+
+// Label returns the value of a label, "" if there is none.
+func (p *Pod) Label(key string) string { v, _ := p.Labels.Get(key); return v }
+
+// Annotation returns the value of an annotation, "" if there is none.
+func (p *Pod) Annotation(key string) string { v, _ := p.Annotations.Get(key); return v }
+
+// NamespaceName is the pod's namespace.
+func (p *Pod) NamespaceName() string { return p.syms.String(p.Namespace) }
+
+// Text is the string that a symbol of this pod stands for.
+func (p *Pod) Text(s Symbol) string { return p.syms.String(s) }
+
+// Request is what the pod asks of a resource: milli-CPU for cpu, else bytes or
+// a count.
+func (p *Pod) Request(resource string) int64 {
+	return amount(p.syms, &p.Requests, p.Scalars, resource)
+}
+
+func amount(syms *Symbols, a *Amounts, scalars []Scalar, resource string) int64 {
+	switch resource {
+	case "cpu":
+		return a.MilliCPU
+	case "memory":
+		return a.Memory
+	case "ephemeral-storage":
+		return a.EphemeralStorage
+	case "pods":
+		return a.Pods
+	}
+	return ScalarValue(scalars, syms.Lookup(resource))
+}
+
+// ScalarValue is the value under name, 0 if there is none.
+func ScalarValue(scalars []Scalar, name Symbol) int64 {
+	for i := range scalars {
+		if scalars[i].Name == name {
+			return scalars[i].Value
+		}
+	}
+	return 0
+}
+
+// Tolerates says whether one of the pod's tolerations tolerates the taint.
+func (p *Pod) Tolerates(t Taint) bool { return Tolerated(p.syms, p.Tolerations, t) }
+
+// Tolerated says whether one of tolerations tolerates the taint.
+func Tolerated(syms *Symbols, tolerations []Toleration, t Taint) bool {
+	for i := range tolerations {
+		if tolerations[i].tolerates(syms, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// tolerates follows v1.Toleration.ToleratesTaint: an empty key with Exists
+// matches every taint.
+func (t *Toleration) tolerates(syms *Symbols, taint Taint) bool {
+	if t.Effect != NoEffect && t.Effect != taint.Effect {
+		return false
+	}
+	if t.Key != EmptySymbol && t.Key != NoSymbol && t.Key != taint.Key {
+		return false
+	}
+	switch t.Op {
+	case TolerationExists:
+		return true
+	case TolerationEqual:
+		return t.Value == taint.Value
+	}
+	want, ok := parseInt(syms.String(t.Value))
+	have, ok2 := parseInt(syms.String(taint.Value))
+	if !ok || !ok2 {
+		return false
+	}
+	if t.Op == TolerationGt {
+		return have > want
+	}
+	return have < want
+}
+
+// parseInt reads a decimal integer without allocating an error.
+func parseInt(s string) (n int64, ok bool) {
+	neg := false
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		neg, s = s[0] == '-', s[1:]
+	}
+	if s == "" {
+		return 0, false
+	}
+	var u uint64
+	for i := 0; i < len(s); i++ {
+		d := s[i] - '0'
+		if d > 9 || u > (1<<63)/10 {
+			return 0, false
+		}
+		if u = u*10 + uint64(d); u > 1<<63 {
+			return 0, false
+		}
+	}
+	if neg {
+		return -int64(u), true
+	}
+	return int64(u), u < 1<<63
+}

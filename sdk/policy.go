@@ -1,0 +1,163 @@
+package sdk
+
+import (
+	"errors"
+
+	"github.com/berth-dev/berth/abi"
+)
+
+// Kind is what a policy is used as.
+type Kind string
+
+const (
+	KindPredicate  Kind = "predicate"
+	KindPriority   Kind = "priority"
+	KindGate       Kind = "gate"
+	KindController Kind = "controller"
+)
+
+// Groups of facts that a policy may read; see Reads.
+const (
+	PodRequests     = abi.PodRequests
+	PodLabels       = abi.PodLabels
+	PodAnnotations  = abi.PodAnnotations
+	PodAffinity     = abi.PodAffinity
+	PodTolerations  = abi.PodTolerations
+	PodPorts        = abi.PodPorts
+	PodVolumes      = abi.PodVolumes
+	PodImages       = abi.PodImages
+	NodeLabels      = abi.NodeLabels
+	NodeTaints      = abi.NodeTaints
+	NodeConditions  = abi.NodeConditions
+	NodeAnnotations = abi.NodeAnnotations
+	NodeCapacity    = abi.NodeCapacity
+	NodeUsage       = abi.NodeUsage
+	NodePorts       = abi.NodePorts
+	NodeVolumes     = abi.NodeVolumes
+	NodeImages      = abi.NodeImages
+	Pods            = abi.Pods
+	Services        = abi.Services
+	Owners          = abi.Owners
+	Namespaces      = abi.Namespaces
+	VolumeObjects   = abi.Volumes
+	Time            = abi.Time
+)
+
+// Policy describes one policy of a module. Predicate, Priority, Gate and
+// Controller fill it for the simple faces; Register takes it as it is.
+type Policy struct {
+	Name        string
+	Kind        Kind
+	Description string
+	// Reads is what the policy is sent; nothing else ever reaches it.
+	Reads abi.Groups
+	Scope abi.Scope
+	// Normalize is a priority's way from raw scores to 0…100.
+	Normalize abi.Normalization
+	// ConfigSchema is a JSON schema of its settings, empty if it has none.
+	ConfigSchema string
+	// ConditionTypes are those that a gate answers for.
+	ConditionTypes []string
+	// Parent and Children are a controller's kinds, and the fields of them
+	// that it wants to see.
+	Parent   ObjectKind
+	Children []ObjectKind
+	Related  []ObjectKind
+	// Open makes the policy's instance: a BatchFilterer, BatchScorer,
+	// GateChecker or Reconciler, by Kind. An error refuses the settings.
+	Open func(s *Setup) (any, error)
+}
+
+// ObjectKind names a kind and the fields of it that a controller is given,
+// as paths such as "spec.replicas".
+type ObjectKind struct {
+	APIVersion, Kind string
+	Fields           []string
+}
+
+// Setup is what an instance is opened with.
+type Setup struct {
+	Config  Config
+	Rows    *Rows
+	Reasons *Reasons
+}
+
+// BatchFilterer is the face of a predicate that handles rows by itself.
+// FilterRows writes one reason for each slot, 0 to admit; slots are live.
+type BatchFilterer interface {
+	PreFilter(pod *Pod) Answer
+	FilterRows(slots []int32, verdicts []ReasonID)
+}
+
+// BatchScorer is the face of a priority that handles rows by itself. The
+// higher the better.
+type BatchScorer interface {
+	PreScore(pod *Pod) Answer
+	ScoreRows(slots []int32, scores []int64)
+}
+
+// Explainer is a predicate that can name all its reasons, not just the first.
+type Explainer interface {
+	Explain(slot int32, add func(Verdict))
+}
+
+// RowFollower is told of rows. A row whose groups change (node.usage apart:
+// read it from the columns) is removed, with its old facts still in place, and
+// then added with the new ones.
+type RowFollower interface {
+	RowAdded(slot int32)
+	RowRemoved(slot int32)
+}
+
+// PodFollower is told of the pods that count on rows: for policies that read
+// group pods. A pod may be placed on a slot whose row is gone or not there
+// yet; each placed pod is removed once, with the same facts. Pod carries the
+// groups of the pod that the policy reads, and is valid during the call.
+type PodFollower interface {
+	PodPlaced(slot int32, pod *Pod)
+	PodRemoved(slot int32, pod *Pod)
+}
+
+// ObjectFollower is told of cluster objects, of the groups that it reads.
+// Object may be kept. A changed object comes again by ObjectChanged.
+type ObjectFollower interface {
+	ObjectChanged(o *Object)
+	ObjectRemoved(o *Object)
+}
+
+// Idler is a policy that tidies up between cycles.
+type Idler interface{ Idle() }
+
+var (
+	registered []*Policy
+	module     = "unnamed"
+	version    = "0.0.0"
+)
+
+// Module names the module in its manifest.
+func Module(name, moduleVersion string) { module, version = name, moduleVersion }
+
+// Register adds a policy to the module; call it from init.
+func Register(p Policy) {
+	if p.Name == "" || p.Open == nil {
+		panic("sdk: a policy needs a name and an Open")
+	}
+	if lookup(p.Name) != nil {
+		panic("sdk: policy " + p.Name + " is registered twice")
+	}
+	registered = append(registered, &p)
+}
+
+// Registered returns the module's policies.
+func Registered() []*Policy { return registered }
+
+func lookup(name string) *Policy {
+	for _, p := range registered {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+var errFace = errors.New("the policy does not implement the face of its kind")

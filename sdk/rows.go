@@ -1,0 +1,280 @@
+package sdk
+
+import (
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/abi/fb"
+)
+
+// maxSlots bounds what a batch may make a guest allocate.
+const maxSlots = 1 << 20
+
+// Columns are amounts by slot.
+type Columns struct {
+	MilliCPU, Memory, EphemeralStorage, Pods []int64
+}
+
+func (c *Columns) grow(n int) {
+	c.MilliCPU, c.Memory = growTo(c.MilliCPU, n), growTo(c.Memory, n)
+	c.EphemeralStorage, c.Pods = growTo(c.EphemeralStorage, n), growTo(c.Pods, n)
+}
+
+func (c *Columns) set(slot int32, a Amounts) {
+	c.MilliCPU[slot], c.Memory[slot] = a.MilliCPU, a.Memory
+	c.EphemeralStorage[slot], c.Pods[slot] = a.EphemeralStorage, a.Pods
+}
+
+// At is what the columns hold at a slot.
+func (c *Columns) At(slot int32) Amounts {
+	return Amounts{c.MilliCPU[slot], c.Memory[slot], c.EphemeralStorage[slot], c.Pods[slot]}
+}
+
+// Rows is the table of nodes, by slot. Its columns have Len entries if the
+// policy reads their group, none otherwise. Empty slots hold zeros. Columns
+// may be read at any time, and may move when deltas are applied.
+type Rows struct {
+	// Symbols is the instance's table of strings.
+	Symbols *Symbols
+	reads   abi.Groups
+	dec     *decoder
+
+	Live []bool
+	Name []Symbol
+
+	// Group node.capacity, and node.usage.
+	Allocatable        Columns
+	AllocatableScalars [][]Scalar
+	Requested, NonZero Columns
+	RequestedScalars   [][]Scalar
+
+	// Group node.labels and node.annotations.
+	labels      [][]Pair
+	annotations [][]Pair
+	columns     []*labelColumn
+
+	// Group node.taints: rows with equal taints have equal sets.
+	TaintSet      []TaintSetID
+	Unschedulable []bool
+	taints        taintSets
+
+	Conditions [][]Condition
+	Ports      [][]HostPort
+	Volumes    [][]Volume
+	Images     [][]Image
+
+	use uint64
+}
+
+func newRows(reads abi.Groups) *Rows {
+	syms := newSymbols()
+	r := &Rows{Symbols: syms, reads: reads, dec: &decoder{syms: syms}}
+	r.taints.init()
+	return r
+}
+
+// Len is one more than the highest slot that was ever in use.
+func (r *Rows) Len() int32 { return int32(len(r.Live)) }
+
+// Labels of a node.
+func (r *Rows) Labels(slot int32) Labels { return r.labelsOf(r.labels, slot) }
+
+// Annotations of a node.
+func (r *Rows) Annotations(slot int32) Labels { return r.labelsOf(r.annotations, slot) }
+
+func (r *Rows) labelsOf(of [][]Pair, slot int32) Labels {
+	if of == nil {
+		return Labels{}
+	}
+	return Labels{r.Symbols, of[slot]}
+}
+
+// Taints of a node.
+func (r *Rows) Taints(slot int32) []Taint {
+	if r.TaintSet == nil {
+		return nil
+	}
+	return r.taints.list[r.TaintSet[slot]]
+}
+
+// TaintSetOf returns the taints of a set.
+func (r *Rows) TaintSetOf(id TaintSetID) []Taint { return r.taints.list[id] }
+
+// TaintSets is one more than the highest set that was ever in use.
+func (r *Rows) TaintSets() int { return len(r.taints.list) }
+
+func (r *Rows) ensure(slot int32) {
+	n := int(slot) + 1
+	if n <= len(r.Live) {
+		return
+	}
+	r.Live, r.Name = growTo(r.Live, n), growTo(r.Name, n)
+	if r.reads&abi.NodeCapacity != 0 {
+		r.Allocatable.grow(n)
+		r.AllocatableScalars = growTo(r.AllocatableScalars, n)
+	}
+	if r.reads&abi.NodeUsage != 0 {
+		r.Requested.grow(n)
+		r.NonZero.grow(n)
+		r.RequestedScalars = growTo(r.RequestedScalars, n)
+	}
+	r.ensureLists(n)
+	for _, c := range r.columns {
+		c.values = growTo(c.values, n)
+	}
+}
+
+func (r *Rows) ensureLists(n int) {
+	if r.reads&abi.NodeLabels != 0 {
+		r.labels = growTo(r.labels, n)
+	}
+	if r.reads&abi.NodeAnnotations != 0 {
+		r.annotations = growTo(r.annotations, n)
+	}
+	if r.reads&abi.NodeTaints != 0 {
+		r.TaintSet, r.Unschedulable = growTo(r.TaintSet, n), growTo(r.Unschedulable, n)
+	}
+	if r.reads&abi.NodeConditions != 0 {
+		r.Conditions = growTo(r.Conditions, n)
+	}
+	if r.reads&abi.NodePorts != 0 {
+		r.Ports = growTo(r.Ports, n)
+	}
+	if r.reads&abi.NodeVolumes != 0 {
+		r.Volumes = growTo(r.Volumes, n)
+	}
+	if r.reads&abi.NodeImages != 0 {
+		r.Images = growTo(r.Images, n)
+	}
+}
+
+// upsert takes in a row's changed groups; d has a name if it is a whole row.
+func (r *Rows) upsert(slot int32, d *fb.Delta) {
+	r.ensure(slot)
+	if name := d.Name(); name != nil {
+		r.clear(slot)
+		r.Live[slot] = true
+		r.Name[slot] = r.Symbols.intern(name)
+	}
+	if r.reads&abi.NodeUsage != 0 {
+		r.setUsage(slot, d)
+	}
+	if r.reads&abi.NodeCapacity != 0 {
+		r.setCapacity(slot, d)
+	}
+	if r.reads&(abi.NodeLabels|abi.NodeAnnotations) != 0 {
+		r.setLabels(slot, d)
+	}
+	if r.reads&abi.NodeTaints != 0 {
+		r.setTaints(slot, d)
+	}
+	if r.reads&(abi.NodeConditions|abi.NodePorts|abi.NodeVolumes|abi.NodeImages) != 0 {
+		r.setLists(slot, d)
+	}
+}
+
+func (r *Rows) setUsage(slot int32, d *fb.Delta) {
+	var u fb.Usage
+	if d.Usage(&u) == nil {
+		return
+	}
+	r.Requested.set(slot, r.dec.amounts(u.Requested(&r.dec.amt)))
+	r.NonZero.set(slot, r.dec.amounts(u.NonZero(&r.dec.amt)))
+	n := u.ScalarsLength()
+	if n == 0 {
+		r.RequestedScalars[slot] = r.RequestedScalars[slot][:0]
+		return
+	}
+	r.RequestedScalars[slot] = r.dec.scalars(r.RequestedScalars[slot][:0], n, u.Scalars)
+}
+
+func (r *Rows) setCapacity(slot int32, d *fb.Delta) {
+	var c fb.Capacity
+	if d.Capacity(&c) == nil {
+		return
+	}
+	r.Allocatable.set(slot, r.dec.amounts(c.Allocatable(&r.dec.amt)))
+	r.AllocatableScalars[slot] = r.dec.scalars(r.AllocatableScalars[slot][:0], c.ScalarsLength(), c.Scalars)
+}
+
+func (r *Rows) setLabels(slot int32, d *fb.Delta) {
+	var l fb.Labels
+	if r.labels != nil && d.Labels(&l) != nil {
+		r.labels[slot] = r.dec.pairs(r.labels[slot][:0], l.ItemsLength(), l.Items)
+		for _, c := range r.columns {
+			c.values[slot] = r.Labels(slot).Value(c.key)
+		}
+	}
+	if r.annotations != nil && d.Annotations(&l) != nil {
+		r.annotations[slot] = r.dec.pairs(r.annotations[slot][:0], l.ItemsLength(), l.Items)
+	}
+}
+
+func (r *Rows) setTaints(slot int32, d *fb.Delta) {
+	var t fb.Taints
+	if d.Taints(&t) == nil {
+		return
+	}
+	r.Unschedulable[slot] = t.Unschedulable()
+	r.TaintSet[slot] = r.taints.replace(r.TaintSet[slot], r.Symbols, &t)
+}
+
+func (r *Rows) setLists(slot int32, d *fb.Delta) {
+	var c fb.Conditions
+	if r.Conditions != nil && d.Conditions(&c) != nil {
+		r.Conditions[slot] = r.dec.conditions(r.Conditions[slot][:0], c.ItemsLength(), c.Items)
+	}
+	var p fb.Ports
+	if r.Ports != nil && d.Ports(&p) != nil {
+		r.Ports[slot] = r.dec.ports(r.Ports[slot][:0], p.ItemsLength(), p.Items)
+	}
+	var v fb.Volumes
+	if r.Volumes != nil && d.Volumes(&v) != nil {
+		r.Volumes[slot] = r.dec.volumes(r.Volumes[slot][:0], v.ItemsLength(), v.Items)
+	}
+	var i fb.Images
+	if r.Images != nil && d.Images(&i) != nil {
+		r.Images[slot] = r.dec.images(r.Images[slot][:0], i.ItemsLength(), i.Items)
+	}
+}
+
+// clear empties a slot, keeping what its lists have of room.
+func (r *Rows) clear(slot int32) {
+	r.Live[slot], r.Name[slot] = false, NoSymbol
+	if r.reads&abi.NodeCapacity != 0 {
+		r.Allocatable.set(slot, Amounts{})
+	}
+	if r.reads&abi.NodeUsage != 0 {
+		r.Requested.set(slot, Amounts{})
+		r.NonZero.set(slot, Amounts{})
+	}
+	if r.TaintSet != nil {
+		r.Unschedulable[slot] = false
+		r.TaintSet[slot] = r.taints.release(r.TaintSet[slot])
+	}
+	for _, c := range r.columns {
+		c.values[slot] = NoSymbol
+	}
+	empty(r.AllocatableScalars, slot)
+	empty(r.RequestedScalars, slot)
+	empty(r.labels, slot)
+	empty(r.annotations, slot)
+	empty(r.Conditions, slot)
+	empty(r.Ports, slot)
+	empty(r.Volumes, slot)
+	empty(r.Images, slot)
+}
+
+func empty[T any](lists [][]T, slot int32) {
+	if lists != nil {
+		lists[slot] = lists[slot][:0]
+	}
+}
+
+// growTo lengthens s to n with zeros, with room to spare.
+func growTo[T any](s []T, n int) []T {
+	if n <= cap(s) {
+		return s[:n]
+	}
+	t := make([]T, n, max(n+n/4, 64))
+	copy(t, s)
+	return t
+}

@@ -1,0 +1,116 @@
+package sdk
+
+import "github.com/berth-dev/berth/abi"
+
+// Filterer is a predicate in its simplest form: it judges one pod and one
+// node by nothing but the two.
+type Filterer interface {
+	Filter(pod *Pod, node *Node) Verdict
+}
+
+// Scorer is a priority in its simplest form: the higher the better, within
+// ±2^40.
+type Scorer interface {
+	Score(pod *Pod, node *Node) int64
+}
+
+// Configurer is a policy with settings. It is called once, when the instance
+// is opened; an error refuses the settings and says why.
+type Configurer interface {
+	Configure(c Config) error
+}
+
+// Option says more about a policy.
+type Option func(*Policy)
+
+// Describe is one sentence for the manifest.
+func Describe(text string) Option { return func(p *Policy) { p.Description = text } }
+
+// Reads limits what the policy is sent. The less it reads, the fewer changes
+// make the host ask it again. What is not read is empty in Pod and Node.
+func Reads(groups abi.Groups) Option { return func(p *Policy) { p.Reads = groups } }
+
+// ConfigSchema is a JSON schema of the policy's settings.
+func ConfigSchema(schema string) Option { return func(p *Policy) { p.ConfigSchema = schema } }
+
+// Normalize says how the host turns raw scores into 0…100.
+func Normalize(n abi.Normalization) Option { return func(p *Policy) { p.Normalize = n } }
+
+// The ways from raw scores to 0…100; see Normalize.
+const (
+	NormalizeNone        = abi.NormalizeNone
+	NormalizeMax         = abi.NormalizeMax
+	NormalizeMaxReversed = abi.NormalizeMaxReversed
+	NormalizeMinMax      = abi.NormalizeMinMax
+)
+
+// Predicate registers a predicate; call it from init. Its answers are
+// remembered: they may depend on nothing but pod and node.
+func Predicate(name string, f Filterer, opts ...Option) {
+	registerSimple(name, KindPredicate, opts, func(s *Setup) (any, error) {
+		return &simpleFilter{impl: f, reasons: s.Reasons, node: Node{rows: s.Rows}}, configure(f, s.Config)
+	})
+}
+
+// Priority registers a priority; call it from init. Its answers are
+// remembered: they may depend on nothing but pod and node.
+func Priority(name string, f Scorer, opts ...Option) {
+	registerSimple(name, KindPriority, opts, func(s *Setup) (any, error) {
+		return &simpleScore{impl: f, node: Node{rows: s.Rows}}, configure(f, s.Config)
+	})
+}
+
+func registerSimple(name string, kind Kind, opts []Option, open func(*Setup) (any, error)) {
+	p := Policy{Name: name, Kind: kind, Reads: abi.PodGroups | abi.NodeGroups, Open: open}
+	for _, o := range opts {
+		o(&p)
+	}
+	Register(p)
+}
+
+func configure(impl any, c Config) error {
+	if s, ok := impl.(Configurer); ok {
+		return s.Configure(c)
+	}
+	return c.OnlyKeys()
+}
+
+type simpleFilter struct {
+	impl    Filterer
+	reasons *Reasons
+	pod     *Pod
+	node    Node
+}
+
+func (s *simpleFilter) PreFilter(pod *Pod) Answer {
+	s.pod = pod
+	return AskRows
+}
+
+func (s *simpleFilter) FilterRows(slots []int32, verdicts []ReasonID) {
+	for i, slot := range slots {
+		s.node.slot = slot
+		verdicts[i] = s.reasons.ID(s.impl.Filter(s.pod, &s.node))
+	}
+}
+
+type simpleScore struct {
+	impl Scorer
+	pod  *Pod
+	node Node
+}
+
+func (s *simpleScore) PreScore(pod *Pod) Answer {
+	s.pod = pod
+	return AskRows
+}
+
+func (s *simpleScore) ScoreRows(slots []int32, scores []int64) {
+	for i, slot := range slots {
+		s.node.slot = slot
+		scores[i] = s.impl.Score(s.pod, &s.node)
+	}
+}
+
+// MaxNodeScore is the most that a score is worth after normalisation.
+const MaxNodeScore = 100

@@ -1,0 +1,75 @@
+package sdk
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/abi/fb"
+)
+
+// TaintSetID names a list of taints that rows share. 0 is the empty list.
+type TaintSetID uint32
+
+// taintSets holds each distinct list of taints once, with a count of the rows
+// that have it, so that a pod's tolerations are tried once a list and not once
+// a row. A list that no row has gives its place to the next new one.
+type taintSets struct {
+	list    [][]Taint
+	rows    []int32
+	scratch []Taint
+}
+
+func (t *taintSets) init() {
+	t.list, t.rows = make([][]Taint, 1), make([]int32, 1)
+}
+
+func (t *taintSets) replace(old TaintSetID, syms *Symbols, r *fb.Taints) TaintSetID {
+	t.scratch = t.scratch[:0]
+	var taint fb.Taint
+	for i := 0; i < r.ItemsLength(); i++ {
+		r.Items(&taint, i)
+		t.scratch = append(t.scratch, Taint{
+			Key: syms.intern(taint.Key()), Value: syms.intern(taint.Value()), Effect: Effect(taint.Effect()),
+		})
+	}
+	id := t.acquire(t.scratch)
+	t.release(old)
+	return id
+}
+
+func (t *taintSets) acquire(taints []Taint) TaintSetID {
+	if len(taints) == 0 {
+		return 0
+	}
+	free := 0
+	for id := 1; id < len(t.list); id++ {
+		if t.rows[id] == 0 {
+			free = id
+			continue
+		}
+		if slices.Equal(t.list[id], taints) {
+			t.rows[id]++
+			return TaintSetID(id)
+		}
+	}
+	if free == 0 {
+		free = len(t.list)
+		t.list, t.rows = append(t.list, nil), append(t.rows, 0)
+	}
+	t.list[free], t.rows[free] = slices.Clone(taints), 1
+	return TaintSetID(free)
+}
+
+// retain counts one more row for a set.
+func (t *taintSets) retain(id TaintSetID) {
+	if id != 0 {
+		t.rows[id]++
+	}
+}
+
+// release counts one row less for a set, and returns the empty set.
+func (t *taintSets) release(id TaintSetID) TaintSetID {
+	if id != 0 {
+		t.rows[id]--
+	}
+	return 0
+}
