@@ -140,7 +140,9 @@ func volumePhase(p string) fb.VolumePhase {
 	return fb.VolumePhasePending
 }
 
-func block(mode *v1.PersistentVolumeMode) bool { return mode != nil && *mode == v1.PersistentVolumeBlock }
+func block(mode *v1.PersistentVolumeMode) bool {
+	return mode != nil && *mode == v1.PersistentVolumeBlock
+}
 
 func storage(l v1.ResourceList) int64 {
 	q := l[v1.ResourceStorage]
