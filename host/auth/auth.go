@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"github.com/berth-dev/berth/host/auth/access"
 	"github.com/berth-dev/berth/host/auth/account"
 	"github.com/berth-dev/berth/host/auth/ca"
 	"github.com/berth-dev/berth/host/auth/identity"
+	"github.com/berth-dev/berth/host/auth/join"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,20 +46,27 @@ type Objects interface {
 
 // Auth is everything a host needs to know its callers.
 type Auth struct {
+	// Authority signs the host's certificate and those of clients.
 	Authority *ca.Authority
+	// Agents signs the certificates of the node agents' servers. It is another
+	// one so that no machine can ever stand in for the host.
+	Agents *ca.Authority
 	// Access answers what somebody may do.
 	Access *access.Authorizer
 	// Requests answers who somebody is, before impersonation.
 	Requests *identity.Requests
 	// Accounts makes and checks service account tokens.
 	Accounts *account.Issuer
+	// Join answers POST join.Path; it authenticates by itself.
+	Join http.Handler
 	// Defaults furnishes namespaces.
 	Defaults *account.Defaults
 
 	config Config
 }
 
-// Open reads or makes the keys, and creates the default roles in the store.
+// Open reads or makes the keys, and creates in the store what every cluster
+// has: default roles, system namespaces and their accounts, priority classes.
 func Open(ctx context.Context, c Config) (*Auth, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -65,7 +74,11 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	authority, err := ca.OpenAt(c.Dir, c.Now)
+	authority, err := ca.Open(c.Dir, "berth-ca", c.Now)
+	if err != nil {
+		return nil, err
+	}
+	agents, err := ca.Open(filepath.Join(c.Dir, "agents"), "berth-agents-ca", c.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +93,21 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	if err := access.Bootstrap(ctx, c.Objects, c.Log, c.Now()); err != nil {
 		return nil, err
 	}
+	requests := identity.NewRequests(c.Now, accounts, identity.NewBootstrap(c.Objects, c.Now))
 	a := &Auth{
 		Authority: authority,
+		Agents:    agents,
 		Access:    access.New(c.Objects, c.Objects),
-		Requests:  identity.NewRequests(c.Now, accounts, identity.NewBootstrap(c.Objects, c.Now)),
-		Accounts:  accounts,
-		Defaults:  account.NewDefaults(c.Objects, authority.PEM(), c.Now),
-		config:    c,
+		Requests:  requests,
+		Join: join.New(join.Config{
+			Who: requests, Objects: c.Objects, Clients: authority, Servers: agents, Now: c.Now, Log: c.Log,
+		}),
+		Accounts: accounts,
+		Defaults: account.NewDefaults(c.Objects, authority.PEM(), c.Now),
+		config:   c,
+	}
+	if err := a.furnish(ctx); err != nil {
+		return nil, err
 	}
 	return a, a.aggregate(ctx)
 }

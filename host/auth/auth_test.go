@@ -21,6 +21,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -34,6 +35,7 @@ var kinds = map[string]func() store.Object{
 	view.Nodes:               func() store.Object { return &corev1.Node{} },
 	view.Pods:                func() store.Object { return &corev1.Pod{} },
 	view.Secrets:             func() store.Object { return &corev1.Secret{} },
+	view.PriorityClasses:     func() store.Object { return &schedulingv1.PriorityClass{} },
 	view.ConfigMaps:          func() store.Object { return &corev1.ConfigMap{} },
 	view.ServiceAccounts:     func() store.Object { return &corev1.ServiceAccount{} },
 	view.Roles:               func() store.Object { return &rbacv1.Role{} },
@@ -249,6 +251,23 @@ func TestASecondStartFindsEverythingInPlace(t *testing.T) {
 	}
 	if _, ok, err := second.Accounts.AuthenticateToken(t.Context(), req.Status.Token); !ok {
 		t.Errorf("a token did not survive the restart: %v", err)
+	}
+}
+
+func TestEveryClusterHasItsNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, store.NewMemory())
+	open(t, s)
+	for _, name := range SystemNamespaces {
+		for _, key := range []store.Key{
+			{Resource: view.Namespaces, Name: name},
+			{Resource: view.ServiceAccounts, Namespace: name, Name: "default"},
+			{Resource: view.ConfigMaps, Namespace: name, Name: "kube-root-ca.crt"},
+		} {
+			if _, ok := s.Get(key); !ok {
+				t.Errorf("%s is missing", key)
+			}
+		}
 	}
 }
 

@@ -29,21 +29,20 @@ const (
 // Authority signs certificates with the key that lies under its directory.
 type Authority struct {
 	dir  string
+	name string
 	cert *x509.Certificate
 	key  crypto.Signer
 	pem  []byte
 	now  func() time.Time
 }
 
-// Open reads the authority under dir, or makes it when there is none yet.
-func Open(dir string) (*Authority, error) { return OpenAt(dir, time.Now) }
-
-// OpenAt is Open with a clock.
-func OpenAt(dir string, now func() time.Time) (*Authority, error) {
+// Open reads the authority under dir, or makes it when there is none yet, under
+// the common name.
+func Open(dir, name string, now func() time.Time) (*Authority, error) {
 	if err := secureDir(dir); err != nil {
 		return nil, err
 	}
-	a := &Authority{dir: dir, now: now}
+	a := &Authority{dir: dir, name: name, now: now}
 	key, err := a.authorityKey()
 	if err != nil {
 		return nil, err
@@ -101,7 +100,7 @@ func (a *Authority) signSelf(path string) error {
 	now := a.now()
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "berth-ca"},
+		Subject:               pkix.Name{CommonName: a.name},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(authorityLife),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature | x509.KeyUsageCRLSign,

@@ -21,7 +21,7 @@ import (
 
 func open(t *testing.T, dir string, now time.Time) *Authority {
 	t.Helper()
-	a, err := OpenAt(dir, func() time.Time { return now })
+	a, err := Open(dir, "test-ca", func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestDamageIsToldByFile(t *testing.T) {
 			dir := t.TempDir()
 			open(t, dir, time.Now())
 			test.harm(t, dir)
-			_, err := Open(dir)
+			_, err := Open(dir, "test-ca", time.Now)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Open = %v, want an error with %q", err, test.want)
 			}
@@ -173,7 +173,7 @@ func leafOf(t *testing.T, a *Authority, hosts []string) *x509.Certificate {
 func TestARunningServerRenewsInAHandshake(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	a, err := OpenAt(t.TempDir(), func() time.Time { return now })
+	a, err := Open(t.TempDir(), "test-ca", func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

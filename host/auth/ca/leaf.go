@@ -105,6 +105,9 @@ func (s *Server) renew() error {
 	if err != nil {
 		return err
 	}
+	// A machine that joins knows the authority by its hash alone: it finds the
+	// certificate in the handshake.
+	cert.Certificate = append(cert.Certificate, s.authority.cert.Raw)
 	s.current = &cert
 	return nil
 }
