@@ -1,0 +1,11 @@
+// Command v1 packs pods: the node with the most pods scores highest.
+package main
+
+import "github.com/berth-dev/berth/sdk"
+
+type fill struct{}
+
+func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return int64(node.PodCount()) }
+
+func init() { sdk.Priority("Fill", fill{}, sdk.NormalizeMax) }
+func main() {}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// EvictAt says when the pod must leave a node with these taints: at once, when
+// the shortest of its tolerations of a NoExecute taint ends, or never (ok is
+// false). A toleration without seconds holds for good; the time counts from
+// the moment at which the taint was added.
+func EvictAt(pod *v1.Pod, taints []v1.Taint, now time.Time) (at time.Time, ok bool) {
+	for i := range taints {
+		taint := &taints[i]
+		if taint.Effect != v1.TaintEffectNoExecute {
+			continue
+		}
+		added := now
+		if taint.TimeAdded != nil {
+			added = taint.TimeAdded.Time
+		}
+		left, forever := tolerated(pod, taint)
+		if forever {
+			continue
+		}
+		if until := added.Add(left); !ok || until.Before(at) {
+			at, ok = until, true
+		}
+	}
+	return at, ok
+}
+
+// tolerated returns for how long the pod tolerates the taint: the shortest of
+// the tolerations that match it, zero if none does.
+func tolerated(pod *v1.Pod, taint *v1.Taint) (left time.Duration, forever bool) {
+	matched := false
+	for i := range pod.Spec.Tolerations {
+		t := &pod.Spec.Tolerations[i]
+		if !tolerates(t, taint) {
+			continue
+		}
+		if t.TolerationSeconds == nil {
+			if !matched {
+				forever = true
+			}
+			matched = true
+			continue
+		}
+		seconds := time.Duration(max(*t.TolerationSeconds, 0)) * time.Second
+		if !matched || forever || seconds < left {
+			left, forever = seconds, false
+		}
+		matched = true
+	}
+	return left, forever
+}
+
+func tolerates(t *v1.Toleration, taint *v1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect {
+		return false
+	}
+	if t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	if t.Operator == v1.TolerationOpExists {
+		return true
+	}
+	return t.Key != "" && t.Value == taint.Value
+}
+
+// Abandoned says why a pod must be removed without its node's help, or "" if
+// it must not: its node does not exist, or it is terminating and was never
+// bound, or its node is out of service for good.
+func Abandoned(pod *v1.Pod, node *v1.Node) string {
+	if pod.Spec.NodeName == "" {
+		if pod.DeletionTimestamp != nil {
+			return "PodGC: terminating and never bound"
+		}
+		return ""
+	}
+	if node == nil {
+		return "PodGC: node no longer exists"
+	}
+	if pod.DeletionTimestamp == nil {
+		return ""
+	}
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == v1.TaintNodeOutOfService {
+			return "PodGC: node is out of service"
+		}
+	}
+	return ""
+}

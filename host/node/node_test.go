@@ -1,0 +1,171 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func ready(status v1.ConditionStatus) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+		Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: status}}},
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		silence time.Duration
+		want    v1.ConditionStatus
+		changed bool
+	}{
+		{"a node that renews its lease speaks for itself", 39 * time.Second, v1.ConditionTrue, false},
+		{"a silent node is unknown", 40 * time.Second, v1.ConditionUnknown, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, changed := Conditions(ready(v1.ConditionTrue), start, start.Add(tt.silence))
+			if got[0].Status != tt.want || changed != tt.changed {
+				t.Errorf("Conditions(after %v) = %v, %v, want %v, %v", tt.silence, got[0].Status, changed, tt.want, tt.changed)
+			}
+		})
+	}
+}
+
+func TestConditionsOfANodeThatNeverReported(t *testing.T) {
+	t.Parallel()
+	got, changed := Conditions(&v1.Node{}, start, start.Add(time.Minute))
+	if !changed || len(got) != len(watched) {
+		t.Fatalf("Conditions() = %v, %v, want %d unknown conditions", got, changed, len(watched))
+	}
+	for _, c := range got {
+		if c.Status != v1.ConditionUnknown || c.Reason != "NodeStatusNeverUpdated" {
+			t.Errorf("condition %s = %s (%s), want Unknown (NodeStatusNeverUpdated)", c.Type, c.Status, c.Reason)
+		}
+	}
+}
+
+func TestTaints(t *testing.T) {
+	t.Parallel()
+	foreign := v1.Taint{Key: "team", Value: "a", Effect: v1.TaintEffectNoSchedule}
+	tests := []struct {
+		name string
+		node func() *v1.Node
+		want []string
+	}{
+		{"a ready node keeps foreign taints only", func() *v1.Node {
+			n := ready(v1.ConditionTrue)
+			n.Spec.Taints = []v1.Taint{foreign, {Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute}}
+			return n
+		}, []string{"team:NoSchedule"}},
+		{"an unknown node is unreachable", func() *v1.Node { return ready(v1.ConditionUnknown) },
+			[]string{"node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"}},
+		{"a node that is not ready says so", func() *v1.Node { return ready(v1.ConditionFalse) },
+			[]string{"node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute"}},
+		{"a cordoned node is unschedulable", func() *v1.Node {
+			n := ready(v1.ConditionTrue)
+			n.Spec.Unschedulable = true
+			return n
+		}, []string{"node.kubernetes.io/unschedulable:NoSchedule"}},
+		{"pressure taints without evicting", func() *v1.Node {
+			n := ready(v1.ConditionTrue)
+			n.Status.Conditions = append(n.Status.Conditions, v1.NodeCondition{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue})
+			return n
+		}, []string{"node.kubernetes.io/disk-pressure:NoSchedule"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			taints, _ := Taints(tt.node(), start)
+			var got []string
+			for _, x := range taints {
+				got = append(got, x.Key+":"+string(x.Effect))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("Taints() differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTaintsAreStable(t *testing.T) {
+	t.Parallel()
+	n := ready(v1.ConditionUnknown)
+	n.Spec.Taints, _ = Taints(n, start)
+	if _, changed := Taints(n, start.Add(time.Hour)); changed {
+		t.Error("Taints() changes a node that has its taints already")
+	}
+}
+
+func TestEvictAt(t *testing.T) {
+	t.Parallel()
+	added := metav1.NewTime(start)
+	unreachable := v1.Taint{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute, TimeAdded: &added}
+	seconds := func(s int64) *int64 { return &s }
+	tests := []struct {
+		name        string
+		taints      []v1.Taint
+		tolerations []v1.Toleration
+		want        time.Duration
+		ok          bool
+	}{
+		{"no taint, no eviction", nil, nil, 0, false},
+		{"NoSchedule does not evict", []v1.Taint{{Key: "a", Effect: v1.TaintEffectNoSchedule}}, nil, 0, false},
+		{"untolerated goes at once", []v1.Taint{unreachable}, nil, 0, true},
+		{"tolerationSeconds count from the taint", []v1.Taint{unreachable},
+			[]v1.Toleration{{Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, TolerationSeconds: seconds(300)}}, 300 * time.Second, true},
+		{"tolerated without end stays", []v1.Taint{unreachable},
+			[]v1.Toleration{{Operator: v1.TolerationOpExists}}, 0, false},
+		{"the shortest of two tolerations counts", []v1.Taint{unreachable},
+			[]v1.Toleration{{Operator: v1.TolerationOpExists}, {Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, TolerationSeconds: seconds(10)}}, 10 * time.Second, true},
+		{"negative seconds mean at once", []v1.Taint{unreachable},
+			[]v1.Toleration{{Operator: v1.TolerationOpExists, TolerationSeconds: seconds(-5)}}, 0, true},
+		{"another value is not tolerated", []v1.Taint{{Key: "a", Value: "x", Effect: v1.TaintEffectNoExecute, TimeAdded: &added}},
+			[]v1.Toleration{{Key: "a", Value: "y"}}, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			pod := &v1.Pod{Spec: v1.PodSpec{Tolerations: tt.tolerations}}
+			at, ok := EvictAt(pod, tt.taints, start)
+			if ok != tt.ok || ok && at.Sub(start) != tt.want {
+				t.Errorf("EvictAt() = %v, %v, want %v, %v", at.Sub(start), ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestAbandoned(t *testing.T) {
+	t.Parallel()
+	gone := metav1.NewTime(start)
+	out := &v1.Node{Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}}}
+	tests := []struct {
+		name string
+		pod  v1.Pod
+		node *v1.Node
+		want bool
+	}{
+		{"a pod on a living node stays", v1.Pod{Spec: v1.PodSpec{NodeName: "n"}}, &v1.Node{}, false},
+		{"a pod whose node is gone goes", v1.Pod{Spec: v1.PodSpec{NodeName: "n"}}, nil, true},
+		{"a waiting pod stays", v1.Pod{}, nil, false},
+		{"a terminating pod that was never bound goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}}, nil, true},
+		{"a terminating pod on a node out of service goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}, Spec: v1.PodSpec{NodeName: "n"}}, out, true},
+		{"a running pod on a node out of service stays until it is evicted", v1.Pod{Spec: v1.PodSpec{NodeName: "n"}}, out, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := Abandoned(&tt.pod, tt.node); (got != "") != tt.want {
+				t.Errorf("Abandoned() = %q, want removal %v", got, tt.want)
+			}
+		})
+	}
+}

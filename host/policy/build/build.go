@@ -1,0 +1,120 @@
+// Package build makes a wasm module from a policy's source: by TinyGo where
+// there is one, by stock Go where there is not.
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Toolchain is what compiles a policy.
+type Toolchain struct {
+	// Name is tinygo or go.
+	Name string
+	// Path is the program.
+	Path string
+}
+
+// Find returns TinyGo if it is on PATH or among Berth's tools, else Go.
+func Find() (Toolchain, error) {
+	if path, err := exec.LookPath("tinygo"); err == nil {
+		return Toolchain{"tinygo", path}, nil
+	}
+	if path := filepath.Join(ToolsDir(), "bin", "tinygo"); isProgram(path) {
+		return Toolchain{"tinygo", path}, nil
+	}
+	return Stock()
+}
+
+// Stock returns the Go toolchain.
+func Stock() (Toolchain, error) {
+	path, err := exec.LookPath("go")
+	if err != nil {
+		return Toolchain{}, errors.New("neither tinygo nor go is on PATH: install one of them to build policies")
+	}
+	return Toolchain{"go", path}, nil
+}
+
+// ToolsDir is where ./task keeps what it builds for itself.
+func ToolsDir() string {
+	if dir := os.Getenv("BERTH_TOOLS"); dir != "" {
+		return dir
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "berth", "tools")
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// Error is what the compiler said, as it said it.
+type Error struct {
+	Toolchain Toolchain
+	Output    string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s does not build this policy:\n%s", e.Toolchain.Name, strings.TrimSpace(e.Output))
+}
+
+// Module compiles the main package in dir and returns the module. debug keeps
+// what traps need to show source lines.
+func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, error) {
+	tmp, err := os.MkdirTemp("", "berth-build-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	out := filepath.Join(tmp, "policy.wasm")
+	cmd := exec.CommandContext(ctx, t.Path, t.args(out, debug)...)
+	cmd.Dir = dir
+	cmd.Env = t.env()
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if said.Len() == 0 {
+			said.WriteString(err.Error())
+		}
+		return nil, &Error{t, said.String()}
+	}
+	return os.ReadFile(out)
+}
+
+func (t Toolchain) args(out string, debug bool) []string {
+	if t.Name != "tinygo" {
+		args := []string{"build", "-buildmode=c-shared", "-trimpath", "-o", out}
+		if !debug {
+			args = append(args, "-ldflags=-s -w")
+		}
+		return append(args, ".")
+	}
+	args := []string{
+		"build", "-target=wasip1", "-buildmode=c-shared", "-gc=precise", "-opt=2",
+		"-scheduler=none", "-panic=trap", "-o", out,
+	}
+	if !debug {
+		args = append(args, "-no-debug")
+	}
+	return append(args, ".")
+}
+
+func (t Toolchain) env() []string {
+	if t.Name == "tinygo" {
+		return os.Environ()
+	}
+	return append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+}
