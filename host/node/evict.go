@@ -4,6 +4,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // EvictAt says when the pod must leave a node with these taints: at once, when
@@ -91,4 +92,20 @@ func Abandoned(pod *v1.Pod, node *v1.Node) string {
 		}
 	}
 	return ""
+}
+
+// notReady returns the pod with Ready=False, since nobody can tell any more.
+func notReady(pod *v1.Pod, now time.Time) *v1.Pod {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != v1.PodReady || c.Status != v1.ConditionTrue {
+			continue
+		}
+		pod = pod.DeepCopy()
+		c = &pod.Status.Conditions[i]
+		c.Status, c.Reason = v1.ConditionFalse, "NodeNotReady"
+		c.LastTransitionTime = metav1.NewTime(now)
+		return pod
+	}
+	return pod
 }

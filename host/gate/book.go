@@ -1,0 +1,139 @@
+package gate
+
+import (
+	"container/heap"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// key names one gate of one pod.
+type key struct {
+	pod       types.NamespacedName
+	condition v1.PodConditionType
+}
+
+// Book knows which gates are due when. It belongs to one goroutine.
+type Book struct {
+	entries map[key]*entry
+	byPod   map[types.NamespacedName][]v1.PodConditionType
+	due     dueHeap
+}
+
+type entry struct {
+	key   key
+	at    time.Time
+	index int
+}
+
+// NewBook returns an empty book.
+func NewBook() *Book {
+	return &Book{entries: map[key]*entry{}, byPod: map[types.NamespacedName][]v1.PodConditionType{}}
+}
+
+// Changed makes all gates of the pod due now; a pod that has none, has ended
+// or has no node yet is forgotten.
+func (b *Book) Changed(pod *v1.Pod, now time.Time) {
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	b.Forget(name)
+	if !gated(pod) {
+		return
+	}
+	for _, g := range pod.Spec.ReadinessGates {
+		b.byPod[name] = append(b.byPod[name], g.ConditionType)
+		b.Again(name, g.ConditionType, now)
+	}
+}
+
+// gated says whether the pod's gates are worth asking about.
+func gated(pod *v1.Pod) bool {
+	if len(pod.Spec.ReadinessGates) == 0 || pod.Spec.NodeName == "" {
+		return false
+	}
+	return pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
+}
+
+// Forget drops the pod.
+func (b *Book) Forget(name types.NamespacedName) {
+	for _, condition := range b.byPod[name] {
+		k := key{name, condition}
+		if e := b.entries[k]; e != nil {
+			if e.index >= 0 {
+				heap.Remove(&b.due, e.index)
+			}
+			delete(b.entries, k)
+		}
+	}
+	delete(b.byPod, name)
+}
+
+// Again makes one gate due at a time, or earlier if it already is.
+func (b *Book) Again(name types.NamespacedName, condition v1.PodConditionType, at time.Time) {
+	k := key{name, condition}
+	e := b.entries[k]
+	if e == nil {
+		e = &entry{key: k, at: at, index: -1}
+		b.entries[k] = e
+	}
+	if e.index < 0 {
+		e.at = at
+		heap.Push(&b.due, e)
+		return
+	}
+	if at.Before(e.at) {
+		e.at = at
+		heap.Fix(&b.due, e.index)
+	}
+}
+
+// All makes every gate due now: the checkers have changed.
+func (b *Book) All(now time.Time) {
+	for k := range b.entries {
+		b.Again(k.pod, k.condition, now)
+	}
+}
+
+// Due takes out at most limit gates that are due.
+func (b *Book) Due(now time.Time, limit int) []key {
+	var keys []key
+	for len(b.due) > 0 && len(keys) < limit && !b.due[0].at.After(now) {
+		keys = append(keys, heap.Pop(&b.due).(*entry).key)
+	}
+	return keys
+}
+
+// Next is when the next gate is due.
+func (b *Book) Next() (time.Time, bool) {
+	if len(b.due) == 0 {
+		return time.Time{}, false
+	}
+	return b.due[0].at, true
+}
+
+// Len is how many gates there are.
+func (b *Book) Len() int { return len(b.entries) }
+
+type dueHeap []*entry
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *dueHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.index = -1
+	return e
+}

@@ -1,0 +1,36 @@
+package gate
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// withCondition returns the pod with the verdict as its condition. A pod that
+// has it already is returned as it is: an unchanged answer writes nothing.
+func withCondition(pod *v1.Pod, kind v1.PodConditionType, v Verdict, now time.Time) *v1.Pod {
+	next := v1.PodCondition{
+		Type: kind, Status: v.Status, Reason: v.Reason, Message: v.Message,
+		LastProbeTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+		ObservedGeneration: pod.Generation,
+	}
+	for i := range pod.Status.Conditions {
+		have := &pod.Status.Conditions[i]
+		if have.Type != kind {
+			continue
+		}
+		if have.Status == next.Status && have.Reason == next.Reason && have.Message == next.Message {
+			return pod
+		}
+		if have.Status == next.Status {
+			next.LastTransitionTime = have.LastTransitionTime
+		}
+		pod = pod.DeepCopy()
+		pod.Status.Conditions[i] = next
+		return pod
+	}
+	pod = pod.DeepCopy()
+	pod.Status.Conditions = append(pod.Status.Conditions, next)
+	return pod
+}

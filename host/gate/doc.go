@@ -1,0 +1,7 @@
+// Package gate drives the checkers of readiness gates. It watches the pods
+// that have gates, asks the checker whose policy claims a condition type, in
+// batches and only when a pod changed or its answer is due again, and writes
+// the condition. A condition type that no checker claims is left to others.
+//
+// Book is pure: pods and times go in, what is due comes out. Driver acts.
+package gate

@@ -1,0 +1,297 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/host/store"
+)
+
+// Objects is the part of the store that the controller uses.
+type Objects interface {
+	Revision() int64
+	Get(store.Key) (store.Object, bool)
+	List(resource, namespace string, opts store.ListOptions) (store.List, error)
+	Indexed(resource, index, value string) []store.Object
+	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
+	Watch(resource, namespace string, from int64) (*store.Watch, error)
+}
+
+// Remover takes pods away.
+type Remover interface {
+	// Evict deletes the pod with its grace period, for reason.
+	Evict(ctx context.Context, pod *v1.Pod, reason, message string) error
+	// Collect removes the pod at once: nobody is left to confirm its end.
+	Collect(ctx context.Context, pod *v1.Pod, message string) error
+}
+
+// IndexByNode is the store's index of pods by spec.nodeName.
+const IndexByNode = "node"
+
+const (
+	tick         = time.Second
+	collectEvery = 20 * time.Second
+	leases       = "leases.coordination.k8s.io"
+	leaseNS      = "kube-node-lease"
+)
+
+// Controller applies what this package judges.
+type Controller struct {
+	objects Objects
+	remover Remover
+	now     func() time.Time
+	log     *slog.Logger
+
+	heard     map[types.UID]heard
+	collected time.Time
+}
+
+// heard is when a node last renewed its lease, by this host's own clock, so
+// that clocks need not agree.
+type heard struct {
+	renewal time.Time
+	at      time.Time
+}
+
+// New makes a controller. Nodes have Silence from now to be heard of.
+func New(objects Objects, remover Remover, now func() time.Time, log *slog.Logger) *Controller {
+	return &Controller{objects: objects, remover: remover, now: now, log: log, heard: map[types.UID]heard{}}
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	c.collected = c.now()
+	changed := make(chan []string)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { ended <- c.follow(ctx, changed) }()
+	c.sweep(ctx)
+	for {
+		select {
+		case names := <-changed:
+			c.look(ctx, names)
+		case <-ticker.C:
+			c.sweep(ctx)
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// follow names on changed the nodes that are not what they were.
+func (c *Controller) follow(ctx context.Context, changed chan<- []string) error {
+	for {
+		watch, err := c.objects.Watch("nodes", "", c.objects.Revision())
+		if err != nil {
+			return err
+		}
+		for {
+			var events []store.Event
+			if events, err = watch.Next(ctx); err != nil {
+				break
+			}
+			names := make([]string, len(events))
+			for i := range events {
+				names[i] = events[i].Key.Name
+			}
+			select {
+			case changed <- names:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if !errors.Is(err, store.ErrCompacted) {
+			return err
+		}
+	}
+}
+
+// look tends the nodes that have just changed.
+func (c *Controller) look(ctx context.Context, names []string) {
+	now := c.now()
+	for _, name := range names {
+		o, ok := c.objects.Get(store.Key{Resource: "nodes", Name: name})
+		if !ok {
+			continue
+		}
+		if node, ok := o.(*v1.Node); ok {
+			h := c.hear(node, now)
+			c.heard[node.UID] = h
+			c.tend(ctx, node, h.at, now)
+		}
+	}
+}
+
+// sweep looks at every node once, and now and then for abandoned pods.
+func (c *Controller) sweep(ctx context.Context) {
+	now := c.now()
+	nodes, err := c.objects.List("nodes", "", store.ListOptions{})
+	if err != nil {
+		c.log.Error("list nodes", "err", err)
+		return
+	}
+	seen := make(map[types.UID]heard, len(nodes.Items))
+	for _, o := range nodes.Items {
+		node, ok := o.(*v1.Node)
+		if !ok {
+			continue
+		}
+		h := c.hear(node, now)
+		seen[node.UID] = h
+		c.tend(ctx, node, h.at, now)
+	}
+	c.heard = seen
+	if now.Sub(c.collected) >= collectEvery {
+		c.collected = now
+		c.collect(ctx)
+	}
+}
+
+// hear returns when the node was last heard of.
+func (c *Controller) hear(node *v1.Node, now time.Time) heard {
+	last, known := c.heard[node.UID]
+	if !known {
+		last = heard{at: now}
+	}
+	o, ok := c.objects.Get(store.Key{Resource: leases, Namespace: leaseNS, Name: node.Name})
+	if !ok {
+		return last
+	}
+	lease, ok := o.(*coordinationv1.Lease)
+	if !ok || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Equal(last.renewal) {
+		return last
+	}
+	return heard{renewal: lease.Spec.RenewTime.Time, at: now}
+}
+
+// tend writes the conditions and taints that the node must have, and evicts.
+func (c *Controller) tend(ctx context.Context, node *v1.Node, lastHeard, now time.Time) {
+	fresh, err := c.mark(ctx, node, lastHeard, now)
+	if err == nil {
+		err = c.evict(ctx, fresh, now)
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
+		c.log.Warn("tend node", "node", node.Name, "err", err)
+	}
+}
+
+func (c *Controller) mark(ctx context.Context, node *v1.Node, lastHeard, now time.Time) (*v1.Node, error) {
+	if _, changed := marked(node, lastHeard, now); !changed {
+		return node, nil
+	}
+	o, err := c.objects.Update(ctx, store.Key{Resource: "nodes", Name: node.Name}, func(o store.Object) (store.Object, error) {
+		next, _ := marked(o.(*v1.Node), lastHeard, now)
+		return next, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	next := o.(*v1.Node)
+	if silent := now.Sub(lastHeard) >= Silence; silent {
+		c.log.Warn("node is silent", "node", node.Name, "since", lastHeard)
+		if err := c.unready(ctx, node.Name, now); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+// marked returns the node as it must be.
+func marked(node *v1.Node, lastHeard, now time.Time) (*v1.Node, bool) {
+	conditions, first := Conditions(node, lastHeard, now)
+	next := *node
+	next.Status.Conditions = conditions
+	taints, second := Taints(&next, now)
+	if !first && !second {
+		return node, false
+	}
+	next.Spec.Taints = taints
+	return next.DeepCopy(), true
+}
+
+// unready takes the pods of a silent node out of service.
+func (c *Controller) unready(ctx context.Context, node string, now time.Time) error {
+	var errs []error
+	for _, o := range c.objects.Indexed("pods", IndexByNode, node) {
+		_, err := c.objects.Update(ctx, store.Key{Resource: "pods", Namespace: o.GetNamespace(), Name: o.GetName()}, func(o store.Object) (store.Object, error) {
+			return notReady(o.(*v1.Pod), now), nil
+		})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// collect removes the pods that nobody will end any more.
+func (c *Controller) collect(ctx context.Context) {
+	pods, err := c.objects.List("pods", "", store.ListOptions{})
+	if err != nil {
+		c.log.Error("list pods", "err", err)
+		return
+	}
+	for _, o := range pods.Items {
+		pod, ok := o.(*v1.Pod)
+		if !ok {
+			continue
+		}
+		var node *v1.Node
+		if o, ok := c.objects.Get(store.Key{Resource: "nodes", Name: pod.Spec.NodeName}); ok {
+			node, _ = o.(*v1.Node)
+		}
+		why := Abandoned(pod, node)
+		if why == "" {
+			continue
+		}
+		c.log.Info("collect pod", "pod", pod.Namespace+"/"+pod.Name, "why", why)
+		if err := c.remover.Collect(ctx, pod, why); err != nil && ctx.Err() == nil {
+			c.log.Warn("collect pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
+		}
+	}
+}
+
+// evict deletes the pods whose time on the tainted node is over.
+func (c *Controller) evict(ctx context.Context, node *v1.Node, now time.Time) error {
+	if !evicts(node) {
+		return nil
+	}
+	var errs []error
+	for _, o := range c.objects.Indexed("pods", IndexByNode, node.Name) {
+		pod, ok := o.(*v1.Pod)
+		if !ok || pod.DeletionTimestamp != nil || ended(pod) {
+			continue
+		}
+		at, due := EvictAt(pod, node.Spec.Taints, now)
+		if !due || now.Before(at) {
+			continue
+		}
+		c.log.Info("evict pod", "pod", pod.Namespace+"/"+pod.Name, "node", node.Name)
+		errs = append(errs, c.remover.Evict(ctx, pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"))
+	}
+	return errors.Join(errs...)
+}
+
+func evicts(node *v1.Node) bool {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Effect == v1.TaintEffectNoExecute {
+			return true
+		}
+	}
+	return false
+}
+
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
