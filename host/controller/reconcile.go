@@ -1,0 +1,281 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/host/store"
+)
+
+// MaxCreations bounds what one reconciliation may create; the rest comes with
+// the next, which the new children bring about.
+const MaxCreations = 500
+
+func labelSet(o store.Object) labels.Set { return labels.Set(o.GetLabels()) }
+
+// reconcile asks the guest about one parent and applies its answer.
+func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+	o, ok := d.Objects.Get(store.Key{Resource: d.parent.Resource, Namespace: name.Namespace, Name: name.Name})
+	if !ok {
+		return 0, nil
+	}
+	in, err := d.input(o)
+	if err != nil {
+		return 0, err
+	}
+	out, err := d.Guest.Reconcile(ctx, in)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range out.Events {
+		d.Recorder.Event(o, e.Type, e.Reason, e.Message)
+	}
+	return out.Again, d.apply(ctx, in, out)
+}
+
+// input gathers the parent, its children, and orphans that it selects.
+func (d *Driver) input(parent store.Object) (*Input, error) {
+	in := &Input{Now: d.Now()}
+	var err error
+	if in.Parent, err = d.parent.object(parent); err != nil {
+		return nil, err
+	}
+	selector := selectorOf(parent)
+	for _, w := range d.children {
+		found := d.Objects.Indexed(w.Resource, IndexByOwner, string(parent.GetUID()))
+		if parent.GetDeletionTimestamp() == nil {
+			for _, o := range d.Objects.Indexed(w.Resource, IndexOrphans, parent.GetNamespace()) {
+				if o.GetDeletionTimestamp() == nil && selector.Matches(labelSet(o)) {
+					found = append(found, o)
+				}
+			}
+		}
+		if in.Children, err = w.objects(in.Children, found); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range d.related {
+		list, err := d.Objects.List(w.Resource, parent.GetNamespace(), store.ListOptions{
+			Match: func(o store.Object) bool { return selector.Matches(labelSet(o)) },
+		})
+		if err != nil {
+			return nil, err
+		}
+		if in.Related, err = w.objects(in.Related, list.Items); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+func (w *watched) object(o store.Object) (Object, error) {
+	values, err := w.fields.of(o)
+	if err != nil {
+		return Object{}, fmt.Errorf("%s %s: %w", w.Resource, o.GetName(), err)
+	}
+	return Object{Kind: w.Kind, Object: o, Fields: values}, nil
+}
+
+func (w *watched) objects(to []Object, found []store.Object) ([]Object, error) {
+	for _, o := range found {
+		one, err := w.object(o)
+		if err != nil {
+			return nil, err
+		}
+		to = append(to, one)
+	}
+	return to, nil
+}
+
+// apply does what the guest wants, in an order that never leaves a child
+// without the parent knowing: adopt, release, delete, create, status.
+func (d *Driver) apply(ctx context.Context, in *Input, out *Outcome) error {
+	parent := in.Parent.Object
+	var errs []error
+	for _, uid := range out.Adopt {
+		errs = append(errs, d.own(ctx, in, uid, true))
+	}
+	for _, uid := range out.Release {
+		errs = append(errs, d.own(ctx, in, uid, false))
+	}
+	for _, uid := range out.Delete {
+		errs = append(errs, d.remove(ctx, in, uid))
+	}
+	if parent.GetDeletionTimestamp() == nil {
+		errs = append(errs, d.create(ctx, parent, out.Create))
+	}
+	if len(out.Status) > 0 {
+		errs = append(errs, d.status(ctx, parent, out.Status))
+	}
+	return errors.Join(errs...)
+}
+
+// child finds one of the objects that the guest was given.
+func (d *Driver) child(in *Input, uid string) (*watched, store.Object, error) {
+	for i := range in.Children {
+		c := &in.Children[i]
+		if string(c.Object.GetUID()) != uid {
+			continue
+		}
+		w := slices.IndexFunc(d.children, func(w watched) bool {
+			return w.Kind.Kind == c.Kind.Kind && w.APIVersion == c.Kind.APIVersion
+		})
+		return &d.children[w], c.Object, nil
+	}
+	return nil, nil, fmt.Errorf("the guest names a child %s that it was not given", uid)
+}
+
+func controlledBy(o, parent store.Object) bool {
+	owner := metav1.GetControllerOf(o)
+	return owner != nil && owner.UID == parent.GetUID()
+}
+
+// own takes an orphan in, or lets a child go.
+func (d *Driver) own(ctx context.Context, in *Input, uid string, adopt bool) error {
+	w, child, err := d.child(in, uid)
+	if err != nil {
+		return err
+	}
+	parent := in.Parent.Object
+	_, err = d.Objects.Update(ctx, keyOf(w, child), func(o store.Object) (store.Object, error) {
+		if string(o.GetUID()) != uid {
+			return o, nil
+		}
+		owned := controlledBy(o, parent)
+		if owned == adopt || adopt && metav1.GetControllerOf(o) != nil {
+			return o, nil
+		}
+		next := o.DeepCopyObject().(store.Object)
+		if adopt {
+			next.SetOwnerReferences(append(next.GetOwnerReferences(), *d.reference(parent)))
+			return next, nil
+		}
+		next.SetOwnerReferences(slices.DeleteFunc(next.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == parent.GetUID() }))
+		return next, nil
+	})
+	return ignoreGone(err)
+}
+
+func keyOf(w *watched, o store.Object) store.Key {
+	return store.Key{Resource: w.Resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (d *Driver) reference(parent store.Object) *metav1.OwnerReference {
+	return metav1.NewControllerRef(parent, schema.FromAPIVersionAndKind(d.parent.APIVersion, d.parent.Kind.Kind))
+}
+
+func (d *Driver) remove(ctx context.Context, in *Input, uid string) error {
+	w, child, err := d.child(in, uid)
+	if err != nil {
+		return err
+	}
+	if !controlledBy(child, in.Parent.Object) {
+		return fmt.Errorf("the guest wants %s %s deleted, which its parent does not own", w.Resource, child.GetName())
+	}
+	if child.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	err = d.Writer.Delete(ctx, w.Resource, child)
+	if err != nil {
+		d.Recorder.Event(in.Parent.Object, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
+		return err
+	}
+	d.Recorder.Event(in.Parent.Object, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(w), child.GetName()))
+	return nil
+}
+
+func (d *Driver) create(ctx context.Context, parent store.Object, wanted []Creation) error {
+	left := int64(MaxCreations)
+	for _, c := range wanted {
+		w, child, err := d.decode(parent, c.Object)
+		if err != nil {
+			return err
+		}
+		n := min(c.Count, left)
+		left -= max(n, 0)
+		for range n {
+			fresh := child.DeepCopyObject().(store.Object)
+			if err := d.Writer.Create(ctx, w.Resource, fresh); err != nil {
+				d.Recorder.Event(parent, "Warning", "FailedCreate", fmt.Sprintf("Error creating: %v", err))
+				return err
+			}
+			d.Recorder.Event(parent, "Normal", "SuccessfulCreate", fmt.Sprintf("Created %s: %s", singular(w), fresh.GetName()))
+		}
+	}
+	return nil
+}
+
+// singular names a kind in an event as Kubernetes does: pod, not pods.
+func singular(w *watched) string {
+	name := []byte(w.Kind.Kind)
+	name[0] |= 0x20
+	return string(name)
+}
+
+// decode turns a wanted child into an object that the parent owns.
+func (d *Driver) decode(parent store.Object, data json.RawMessage) (*watched, store.Object, error) {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(data, &meta); err != nil {
+		return nil, nil, fmt.Errorf("the guest wants a child that is no object: %w", err)
+	}
+	i := slices.IndexFunc(d.children, func(w watched) bool {
+		return w.Kind.Kind == meta.Kind && w.APIVersion == meta.APIVersion
+	})
+	if i < 0 {
+		return nil, nil, fmt.Errorf("the guest wants a %s %s, which its manifest does not declare", meta.APIVersion, meta.Kind)
+	}
+	w := &d.children[i]
+	child := w.New()
+	if err := json.Unmarshal(data, child); err != nil {
+		return nil, nil, fmt.Errorf("the guest wants a %s that does not decode: %w", meta.Kind, err)
+	}
+	child.SetNamespace(parent.GetNamespace())
+	if child.GetName() == "" && child.GetGenerateName() == "" {
+		child.SetGenerateName(parent.GetName() + "-")
+	}
+	child.SetOwnerReferences([]metav1.OwnerReference{*d.reference(parent)})
+	return w, child, nil
+}
+
+// status replaces the parent's status.
+func (d *Driver) status(ctx context.Context, parent store.Object, data json.RawMessage) error {
+	key := store.Key{Resource: d.parent.Resource, Namespace: parent.GetNamespace(), Name: parent.GetName()}
+	_, err := d.Objects.Update(ctx, key, func(o store.Object) (store.Object, error) {
+		if o.GetUID() != parent.GetUID() {
+			return o, nil
+		}
+		return withStatus(o, data)
+	})
+	return ignoreGone(err)
+}
+
+func withStatus(o store.Object, data json.RawMessage) (store.Object, error) {
+	next := o.DeepCopyObject().(store.Object)
+	field := reflect.ValueOf(next).Elem().FieldByName("Status")
+	if !field.IsValid() {
+		return nil, fmt.Errorf("%T has no status", o)
+	}
+	fresh := reflect.New(field.Type())
+	if err := json.Unmarshal(data, fresh.Interface()); err != nil {
+		return nil, fmt.Errorf("the guest's status does not decode: %w", err)
+	}
+	field.Set(fresh.Elem())
+	return next, nil
+}
