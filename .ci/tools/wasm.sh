@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the bundles in policies-wasm/modules into .build/wasm/NAME.wasm: by
+# Builds the bundles in policies-wasm/modules into policies-wasm/bundle/wasm, where the binary embeds them: by
 # TinyGo where there is one, else by stock Go. The same sources serve both.
 #
-#   wasm.sh            into .build/wasm, by the best compiler that is there
+#   wasm.sh            by the best compiler that is there
 #   wasm.sh --stock    into .build/wasm-go, by stock Go
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-compiler=go out=.build/wasm
+compiler=go out=policies-wasm/bundle/wasm
 command -v tinygo >/dev/null && compiler=tinygo
 [ "${1:-}" = --stock ] && compiler=go out=.build/wasm-go
 

@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/schedule"
+)
+
+// program is a policy that can be opened as many sandboxes as are wanted: a
+// module, which of its policies, and the config.
+type program struct {
+	name    string // the Policy's
+	module  *engine.Module
+	entry   abi.PolicyManifest
+	opening []byte // what berth_open is given
+	info    schedule.Info
+	most    engine.Fuel // of a call
+	reasons *schedule.Reasons
+	health  *health
+	log     *slog.Logger
+}
+
+// programSpec is what makes a program what it is.
+type programSpec struct {
+	name   string
+	module *engine.Module
+	entry  abi.PolicyManifest
+	config json.RawMessage
+	call   time.Duration
+}
+
+const defaultCall = 5 * time.Millisecond
+
+func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *slog.Logger) (*program, error) {
+	if len(s.config) == 0 {
+		s.config = json.RawMessage("{}")
+	}
+	opening, err := json.Marshal(struct {
+		Policy string          `json:"policy"`
+		Config json.RawMessage `json:"config"`
+	}{s.entry.Name, s.config})
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if s.call <= 0 {
+		s.call = defaultCall
+	}
+	p := &program{
+		name: s.name, module: s.module, entry: s.entry, opening: opening,
+		most: engine.ForTime(s.call), reasons: reasons, health: health,
+		log: log.With("policy", s.name, "digest", s.module.Digest()),
+	}
+	p.info = schedule.Info{
+		Name: s.name, Reads: s.entry.Reads, Scope: s.entry.Scope, Normalize: s.entry.Normalize,
+		Identity: identity(s.module.Digest(), opening),
+	}
+	return p, nil
+}
+
+// identity covers all that answers depend on beside pod and rows.
+func identity(digest string, opening []byte) [32]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%d\n", digest, len(opening))
+	h.Write(opening)
+	return [32]byte(h.Sum(nil))
+}
+
+// open makes an instance with the policy chosen and configured.
+func (p *program) open(ctx context.Context) (*engine.Instance, error) {
+	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say})
+	if err != nil {
+		return nil, err
+	}
+	r, err := i.Call(engine.FuncOpen, p.opening, engine.OpenBudget)
+	if err == nil && r.Status != abi.StatusOK {
+		err = fmt.Errorf("config is refused: %s", complaint(i))
+	}
+	if err != nil {
+		i.Close()
+		return nil, err
+	}
+	return i, nil
+}
+
+// say puts a guest's own words into the host's log.
+func (p *program) say(level slog.Level, message string) {
+	p.log.Log(context.Background(), level, "guest says", "message", message)
+	p.health.said(level, message)
+}
+
+// complaint asks the guest for the text of its last failure.
+func complaint(i *engine.Instance) string {
+	r, err := i.Call(engine.FuncError, nil, engine.MostBudget)
+	if err != nil || len(r.Out) == 0 {
+		return "the guest does not say why"
+	}
+	return string(r.Out)
+}

@@ -1,0 +1,300 @@
+package policy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/wire"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// sandbox is one instance of a program that follows a snapshot. It belongs to
+// one goroutine; an instance that fails is thrown away, and the next cycle
+// builds another from the snapshot.
+type sandbox struct {
+	*program
+	instance *engine.Instance
+	encoder  *wire.Encoder
+	seen     uint64 // newest delta of the log that was looked at
+	sent     uint64 // sequence of the last batch that the guest was given
+	ids      []schedule.ReasonID
+	pending  []snapshot.Delta
+}
+
+func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
+
+func (s *sandbox) Info() *schedule.Info { return &s.info }
+
+// close gives the guest's memory back; the sandbox opens anew when it is used.
+func (s *sandbox) close() {
+	if s.instance != nil {
+		s.instance.Close()
+		s.instance = nil
+	}
+}
+
+// errQuarantined is what a policy answers that failed too often.
+var errQuarantined = errors.New("the policy is quarantined, since it kept failing")
+
+// call runs one export, counts it, and throws the instance away if it fails.
+func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
+	r, err := s.instance.Call(f, in, budget)
+	if err == nil && r.Status != abi.StatusOK {
+		err = fmt.Errorf("%s: %s", f, complaint(s.instance))
+	}
+	if err != nil {
+		return r, s.fail(err)
+	}
+	s.health.called(f, r.Took, r.Fuel)
+	return r, nil
+}
+
+func (s *sandbox) fail(err error) error {
+	s.close()
+	s.health.failed(time.Now(), err)
+	s.log.Warn("policy failed", "err", err)
+	return fmt.Errorf("policy %s: %w", s.name, err)
+}
+
+// follow brings the guest up to the log's newest delta.
+func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
+	if !s.health.allow(time.Now()) {
+		s.close()
+		return fmt.Errorf("policy %s: %w", s.name, errQuarantined)
+	}
+	if s.instance != nil {
+		if log.Seq() == s.seen {
+			return nil
+		}
+		if deltas, ok := log.Since(s.seen); ok {
+			s.seen = log.Seq()
+			return s.apply(deltas)
+		}
+		s.close()
+	}
+	return s.rebuild(ctx, log)
+}
+
+// rebuild opens an instance and gives it the whole present state.
+func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
+	i, err := s.open(ctx)
+	if err != nil {
+		return s.fail(err)
+	}
+	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
+	s.seen = log.Seq()
+	s.pending = s.pending[:0]
+	log.Base(func(d snapshot.Delta) bool {
+		d.Seq = s.seen
+		if s.pending = append(s.pending, d); len(s.pending) < wire.MaxBatch {
+			return true
+		}
+		err = s.apply(s.pending)
+		s.pending = s.pending[:0]
+		return err == nil
+	})
+	if err == nil {
+		err = s.apply(s.pending)
+	}
+	clear(s.pending)
+	s.pending = s.pending[:0]
+	return err
+}
+
+// applyMost is the budget of a batch of deltas: it is not part of a decision,
+// and may be as long as a whole cluster.
+const applyMost = 10 * engine.MostBudget
+
+func (s *sandbox) apply(deltas []snapshot.Delta) error {
+	for len(deltas) > 0 {
+		n := min(len(deltas), wire.MaxBatch)
+		batch, seq := s.encoder.Deltas(deltas[:n], s.info.Reads)
+		deltas = deltas[n:]
+		if batch == nil {
+			continue
+		}
+		if _, err := s.call(engine.FuncApply, batch, engine.Budget(n, len(batch), s.instance.MemoryBytes(), applyMost)); err != nil {
+			return err
+		}
+		s.sent = seq
+	}
+	return nil
+}
+
+// Pod implements schedule.Policy.
+func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (schedule.Answer, error) {
+	if err := s.follow(ctx, log); err != nil {
+		return schedule.Answer{}, err
+	}
+	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
+	r, err := s.call(engine.FuncPod, in, engine.Budget(0, len(in), s.instance.MemoryBytes(), s.most))
+	if err != nil {
+		return schedule.Answer{}, err
+	}
+	answer := schedule.Answer{Ask: abi.Ask(r.Packed)}
+	switch answer.Ask {
+	case abi.AskRows, abi.AskSkip:
+		return answer, nil
+	case abi.AskRefuse:
+		answer.Reason, err = s.reason(uint32(r.Packed >> 8))
+		return answer, err
+	case abi.AskError:
+		return answer, s.fail(fmt.Errorf("%s: %s", engine.FuncPod, complaint(s.instance)))
+	default:
+		return answer, s.fail(fmt.Errorf("%s answers %d, which means nothing", engine.FuncPod, answer.Ask))
+	}
+}
+
+// reason turns the guest's number of a reason into the host's.
+func (s *sandbox) reason(index uint32) (schedule.ReasonID, error) {
+	if int(index) < len(s.ids) {
+		return s.ids[index], nil
+	}
+	r, err := s.instance.CallNumber(engine.FuncReasons, uint32(len(s.ids)), s.most)
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	reasons, err := abi.ParseReasons(r.Out)
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	for _, reason := range reasons {
+		s.ids = append(s.ids, s.reasons.Intern(schedule.Reason{Policy: s.name, Text: reason.Text, Resolvable: !reason.Final}))
+	}
+	if int(index) >= len(s.ids) {
+		return 0, s.fail(fmt.Errorf("a verdict names reason %d of a table of %d", index, len(s.ids)))
+	}
+	return s.ids[index], nil
+}
+
+// rowsACall is how many rows of scope row one call is asked about, so that it
+// stays within its budget.
+const rowsACall = 2000
+
+// rowsBudget grows beyond the usual where a policy of scope set must be given
+// all rows at once.
+func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
+	most := s.most * engine.Fuel(1+rows/rowsACall)
+	return engine.Budget(rows, size, s.instance.MemoryBytes(), most)
+}
+
+// Filter implements schedule.Predicate.
+func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []schedule.ReasonID) error {
+	for len(rows) > 0 {
+		n := len(rows)
+		if s.info.Scope == abi.ScopeRow {
+			n = min(n, rowsACall)
+		}
+		if err := s.filter(rows[:n], verdicts[:n]); err != nil {
+			return err
+		}
+		rows, verdicts = rows[n:], verdicts[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNotOpen = errors.New("the policy failed earlier in this cycle")
+
+func (s *sandbox) filter(rows []int32, verdicts []schedule.ReasonID) error {
+	if s.instance == nil {
+		return errNotOpen
+	}
+	in := s.encoder.Rows(rows)
+	r, err := s.call(engine.FuncFilter, in, s.rowsBudget(len(rows), len(in)))
+	if err != nil {
+		return err
+	}
+	return s.verdicts(engine.FuncFilter, r.Out, verdicts)
+}
+
+// verdicts reads one byte a row.
+func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []schedule.ReasonID) error {
+	if len(out) != len(verdicts) {
+		return s.fail(fmt.Errorf("%s answers %d rows of %d", f, len(out), len(verdicts)))
+	}
+	for i, b := range out {
+		if int(b) < len(s.ids) {
+			verdicts[i] = s.ids[b]
+			continue
+		}
+		// Asking for the reason ends the answer's life, so the rest is kept.
+		rest := append([]byte(nil), out[i:]...)
+		if _, err := s.reason(uint32(b)); err != nil {
+			return err
+		}
+		return s.verdicts(f, rest, verdicts[i:])
+	}
+	return nil
+}
+
+// Score implements schedule.Priority.
+func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
+	for len(rows) > 0 {
+		n := len(rows)
+		if s.info.Scope == abi.ScopeRow {
+			n = min(n, rowsACall)
+		}
+		if err := s.score(rows[:n], raw[:n]); err != nil {
+			return err
+		}
+		rows, raw = rows[n:], raw[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sandbox) score(rows []int32, raw []int64) error {
+	if s.instance == nil {
+		return errNotOpen
+	}
+	in := s.encoder.Rows(rows)
+	r, err := s.call(engine.FuncScore, in, s.rowsBudget(len(rows), len(in)))
+	if err != nil {
+		return err
+	}
+	if len(r.Out) != 8*len(raw) {
+		return s.fail(fmt.Errorf("%s answers %d bytes for %d rows", engine.FuncScore, len(r.Out), len(raw)))
+	}
+	for i := range raw {
+		score := int64(binary.LittleEndian.Uint64(r.Out[8*i:]))
+		raw[i] = min(max(score, -abi.MaxScore), abi.MaxScore)
+	}
+	return nil
+}
+
+// questionsACall is how many what-if questions one call carries.
+const questionsACall = 64
+
+// WhatIf implements schedule.Foreseer.
+func (s *sandbox) WhatIf(ctx context.Context, questions []schedule.WhatIf, verdicts []schedule.ReasonID) error {
+	for len(questions) > 0 {
+		n := min(len(questions), questionsACall)
+		if s.instance == nil {
+			return errNotOpen
+		}
+		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
+		r, err := s.call(engine.FuncWhatIf, in, engine.Budget(n, len(in), s.instance.MemoryBytes(), applyMost))
+		if err != nil {
+			return err
+		}
+		if err := s.verdicts(engine.FuncWhatIf, r.Out, verdicts[:n]); err != nil {
+			return err
+		}
+		questions, verdicts = questions[n:], verdicts[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
