@@ -81,7 +81,7 @@ type Driver struct {
 
 // watched is a kind with all that is needed to read it.
 type watched struct {
-	Kind
+	kind Kind
 	Type
 	fields *fields
 }
@@ -202,7 +202,7 @@ func (d *Driver) parentChanged(o store.Object) {
 // childChanged wakes the child's parent, or those that might adopt it.
 func (d *Driver) childChanged(o store.Object) {
 	if owner := metav1.GetControllerOf(o); owner != nil {
-		if owner.Kind == d.parent.Kind.Kind && owner.APIVersion == d.parent.APIVersion {
+		if owner.Kind == d.parent.kind.Kind && owner.APIVersion == d.parent.kind.APIVersion {
 			d.queue.AddAfter(types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}, coalesce)
 		}
 		return

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -40,7 +41,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	for _, e := range out.Events {
 		d.Recorder.Event(o, e.Type, e.Reason, e.Message)
 	}
-	return out.Again, d.apply(ctx, in, out)
+	return time.Duration(out.AskAgainNanos), d.apply(ctx, in, out)
 }
 
 // input gathers the parent, its children, and orphans that it selects.
@@ -83,7 +84,7 @@ func (w *watched) object(o store.Object) (Object, error) {
 	if err != nil {
 		return Object{}, fmt.Errorf("%s %s: %w", w.Resource, o.GetName(), err)
 	}
-	return Object{Kind: w.Kind, Object: o, Fields: values}, nil
+	return Object{Kind: w.kind, Object: o, Fields: values}, nil
 }
 
 func (w *watched) objects(to []Object, found []store.Object) ([]Object, error) {
@@ -99,7 +100,7 @@ func (w *watched) objects(to []Object, found []store.Object) ([]Object, error) {
 
 // apply does what the guest wants, in an order that never leaves a child
 // without the parent knowing: adopt, release, delete, create, status.
-func (d *Driver) apply(ctx context.Context, in *Input, out *Outcome) error {
+func (d *Driver) apply(ctx context.Context, in *Input, out *abi.Outcome) error {
 	parent := in.Parent.Object
 	var errs []error
 	for _, uid := range out.Adopt {
@@ -128,7 +129,7 @@ func (d *Driver) child(in *Input, uid string) (*watched, store.Object, error) {
 			continue
 		}
 		w := slices.IndexFunc(d.children, func(w watched) bool {
-			return w.Kind.Kind == c.Kind.Kind && w.APIVersion == c.Kind.APIVersion
+			return w.kind.Kind == c.Kind.Kind && w.kind.APIVersion == c.Kind.APIVersion
 		})
 		return &d.children[w], c.Object, nil
 	}
@@ -178,7 +179,7 @@ func ignoreGone(err error) error {
 }
 
 func (d *Driver) reference(parent store.Object) *metav1.OwnerReference {
-	return metav1.NewControllerRef(parent, schema.FromAPIVersionAndKind(d.parent.APIVersion, d.parent.Kind.Kind))
+	return metav1.NewControllerRef(parent, schema.FromAPIVersionAndKind(d.parent.kind.APIVersion, d.parent.kind.Kind))
 }
 
 func (d *Driver) remove(ctx context.Context, in *Input, uid string) error {
@@ -201,7 +202,7 @@ func (d *Driver) remove(ctx context.Context, in *Input, uid string) error {
 	return nil
 }
 
-func (d *Driver) create(ctx context.Context, parent store.Object, wanted []Creation) error {
+func (d *Driver) create(ctx context.Context, parent store.Object, wanted []abi.Creation) error {
 	left := int64(MaxCreations)
 	for _, c := range wanted {
 		w, child, err := d.decode(parent, c.Object)
@@ -224,7 +225,7 @@ func (d *Driver) create(ctx context.Context, parent store.Object, wanted []Creat
 
 // singular names a kind in an event as Kubernetes does: pod, not pods.
 func singular(w *watched) string {
-	name := []byte(w.Kind.Kind)
+	name := []byte(w.kind.Kind)
 	name[0] |= 0x20
 	return string(name)
 }
@@ -236,7 +237,7 @@ func (d *Driver) decode(parent store.Object, data json.RawMessage) (*watched, st
 		return nil, nil, fmt.Errorf("the guest wants a child that is no object: %w", err)
 	}
 	i := slices.IndexFunc(d.children, func(w watched) bool {
-		return w.Kind.Kind == meta.Kind && w.APIVersion == meta.APIVersion
+		return w.kind.Kind == meta.Kind && w.kind.APIVersion == meta.APIVersion
 	})
 	if i < 0 {
 		return nil, nil, fmt.Errorf("the guest wants a %s %s, which its manifest does not declare", meta.APIVersion, meta.Kind)

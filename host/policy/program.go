@@ -18,7 +18,7 @@ import (
 type program struct {
 	name    string // the Policy's
 	module  *engine.Module
-	entry   abi.PolicyManifest
+	entry   *abi.Policy
 	opening []byte // what berth_open is given
 	info    schedule.Info
 	most    engine.Fuel // of a call
@@ -31,7 +31,7 @@ type program struct {
 type programSpec struct {
 	name   string
 	module *engine.Module
-	entry  abi.PolicyManifest
+	entry  *abi.Policy
 	config json.RawMessage
 	call   time.Duration
 }
@@ -39,13 +39,7 @@ type programSpec struct {
 const defaultCall = 5 * time.Millisecond
 
 func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *slog.Logger) (*program, error) {
-	if len(s.config) == 0 {
-		s.config = json.RawMessage("{}")
-	}
-	opening, err := json.Marshal(struct {
-		Policy string          `json:"policy"`
-		Config json.RawMessage `json:"config"`
-	}{s.entry.Name, s.config})
+	opening, err := json.Marshal(abi.OpenConfig{Policy: s.entry.Name, Config: s.config})
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -58,7 +52,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *s
 		log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = schedule.Info{
-		Name: s.name, Reads: s.entry.Reads, Scope: s.entry.Scope, Normalize: s.entry.Normalize,
+		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
 		Identity: identity(s.module.Digest(), opening),
 	}
 	return p, nil
@@ -101,5 +95,5 @@ func complaint(i *engine.Instance) string {
 	if err != nil || len(r.Out) == 0 {
 		return "the guest does not say why"
 	}
-	return string(r.Out)
+	return abi.Text(string(r.Out), abi.MaxText)
 }

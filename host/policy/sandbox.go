@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -51,7 +51,7 @@ func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 	if err != nil {
 		return r, s.fail(err)
 	}
-	s.health.called(f, r.Took, r.Fuel)
+	s.health.called(r.Took, r.Fuel)
 	return r, nil
 }
 
@@ -137,18 +137,18 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	if err != nil {
 		return schedule.Answer{}, err
 	}
-	answer := schedule.Answer{Ask: abi.Ask(r.Packed)}
-	switch answer.Ask {
-	case abi.AskRows, abi.AskSkip:
-		return answer, nil
-	case abi.AskRefuse:
-		answer.Reason, err = s.reason(uint32(r.Packed >> 8))
-		return answer, err
-	case abi.AskError:
-		return answer, s.fail(fmt.Errorf("%s: %s", engine.FuncPod, complaint(s.instance)))
-	default:
-		return answer, s.fail(fmt.Errorf("%s answers %d, which means nothing", engine.FuncPod, answer.Ask))
+	answer, err := abi.ReadPodAnswer(r.Packed)
+	if errors.Is(err, abi.ErrGuest) {
+		err = fmt.Errorf("%s: %s", engine.FuncPod, complaint(s.instance))
 	}
+	if err != nil {
+		return schedule.Answer{}, s.fail(err)
+	}
+	if answer.Ask != abi.AskRefuse {
+		return schedule.Answer{Ask: answer.Ask}, nil
+	}
+	reason, err := s.reason(answer.Reason)
+	return schedule.Answer{Ask: answer.Ask, Reason: reason}, err
 }
 
 // reason turns the guest's number of a reason into the host's.
@@ -160,12 +160,12 @@ func (s *sandbox) reason(index uint32) (schedule.ReasonID, error) {
 	if err != nil {
 		return 0, s.fail(err)
 	}
-	reasons, err := abi.ParseReasons(r.Out)
+	reasons, err := abi.ReadReasons(r.Out)
 	if err != nil {
 		return 0, s.fail(err)
 	}
 	for _, reason := range reasons {
-		s.ids = append(s.ids, s.reasons.Intern(schedule.Reason{Policy: s.name, Text: reason.Text, Resolvable: !reason.Final}))
+		s.ids = append(s.ids, s.reasons.Intern(profile.Reason{Policy: s.name, Text: reason.Text, Resolvable: !reason.Final}))
 	}
 	if int(index) >= len(s.ids) {
 		return 0, s.fail(fmt.Errorf("a verdict names reason %d of a table of %d", index, len(s.ids)))
@@ -218,8 +218,9 @@ func (s *sandbox) filter(rows []int32, verdicts []schedule.ReasonID) error {
 
 // verdicts reads one byte a row.
 func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []schedule.ReasonID) error {
-	if len(out) != len(verdicts) {
-		return s.fail(fmt.Errorf("%s answers %d rows of %d", f, len(out), len(verdicts)))
+	out, err := abi.ReadVerdicts(out, len(verdicts))
+	if err != nil {
+		return s.fail(fmt.Errorf("%s: %w", f, err))
 	}
 	for i, b := range out {
 		if int(b) < len(s.ids) {
@@ -263,12 +264,8 @@ func (s *sandbox) score(rows []int32, raw []int64) error {
 	if err != nil {
 		return err
 	}
-	if len(r.Out) != 8*len(raw) {
-		return s.fail(fmt.Errorf("%s answers %d bytes for %d rows", engine.FuncScore, len(r.Out), len(raw)))
-	}
-	for i := range raw {
-		score := int64(binary.LittleEndian.Uint64(r.Out[8*i:]))
-		raw[i] = min(max(score, -abi.MaxScore), abi.MaxScore)
+	if err := abi.ReadScores(r.Out, raw); err != nil {
+		return s.fail(err)
 	}
 	return nil
 }

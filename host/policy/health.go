@@ -1,0 +1,84 @@
+package policy
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-dev/berth/host/policy/breaker"
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+// health is how one Policy has been doing: what its guests used, and whether
+// it may still be asked. All sandboxes of the Policy share it.
+type health struct {
+	calls, failures, fuel, nanos atomic.Int64
+	trial                        atomic.Bool // the breaker is not closed
+
+	mu      sync.Mutex
+	breaker *breaker.Breaker
+	last    error
+	words   words
+	// changed is told when the policy is quarantined and when it is let out.
+	changed func()
+}
+
+func newHealth(changed func()) *health { return &health{changed: changed, breaker: breaker.New(breaker.Default)} }
+
+func (h *health) called(took time.Duration, fuel engine.Fuel) {
+	h.calls.Add(1)
+	h.fuel.Add(int64(fuel))
+	h.nanos.Add(int64(took))
+	if !h.trial.Load() {
+		return
+	}
+	h.mu.Lock()
+	closed := h.breaker.Succeed()
+	h.mu.Unlock()
+	if closed {
+		h.trial.Store(false)
+		h.changed()
+	}
+}
+
+// failed counts a failure against the policy.
+func (h *health) failed(now time.Time, err error) {
+	h.failures.Add(1)
+	h.mu.Lock()
+	h.last = err
+	turned := h.breaker.Fail(now)
+	h.mu.Unlock()
+	if turned {
+		h.trial.Store(true)
+		h.changed()
+	}
+}
+
+// allow says whether the policy may be asked now.
+func (h *health) allow(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.breaker.Allow(now)
+}
+
+// state is whether the policy is quarantined, and its last failure.
+func (h *health) state() (quarantined bool, last error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.breaker.State() != breaker.Closed, h.last
+}
+
+// said keeps the guest's last words, for `berth policy logs`.
+func (h *health) said(level slog.Level, message string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.words.add(level, message)
+}
+
+// spentFuel tells a budget's end from other failures.
+func spentFuel(err error) bool {
+	var f *engine.Failure
+	return errors.As(err, &f) && f.Kind == engine.FuelSpent
+}
