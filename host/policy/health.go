@@ -25,7 +25,9 @@ type health struct {
 	changed func()
 }
 
-func newHealth(changed func()) *health { return &health{changed: changed, breaker: breaker.New(breaker.Default)} }
+func newHealth(changed func()) *health {
+	return &health{changed: changed, breaker: breaker.New(breaker.Default)}
+}
 
 func (h *health) called(took time.Duration, fuel engine.Fuel) {
 	h.calls.Add(1)
