@@ -5,7 +5,7 @@ import "github.com/berth-dev/berth/sdk"
 
 type fill struct{}
 
-func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return -int64(node.PodCount()) }
+func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return -node.Requested("pods") }
 
-func init() { sdk.Priority("Fill", fill{}, sdk.NormalizeMinMax) }
+func init() { sdk.Priority("Fill", fill{}, sdk.Normalize(sdk.NormalizeMinMax)) }
 func main() {}
