@@ -21,6 +21,8 @@ type log struct {
 	bytes int      // of superseded states that only the log keeps alive
 	floor int64    // every event after this revision is here
 	wake  chan struct{}
+
+	topics map[topicKey]*topic
 }
 
 type logged struct {
@@ -36,6 +38,7 @@ func newLog(floor int64, opts *Options) *log {
 		floor:     floor,
 		ring:      make([]logged, 16),
 		wake:      make(chan struct{}),
+		topics:    map[topicKey]*topic{},
 	}
 }
 
@@ -141,11 +144,19 @@ func (l *log) since(rev int64) (events []Event, ok bool) {
 	return events, true
 }
 
+// newest is the revision of the last event. Called with mu held.
+func (l *log) newest() int64 {
+	if l.first == l.next {
+		return l.floor
+	}
+	return l.at(l.next - 1).Revision
+}
+
 // pending reports whether the log has events after rev.
 func (l *log) pending(rev int64) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.first < l.next && l.at(l.next-1).Revision > rev
+	return l.newest() > rev
 }
 
 func (l *log) extent() (events int, floor int64) {

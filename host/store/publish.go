@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // publish shows the batch, in the order that keeps readers from seeing a
 // future and then the past: each resource's state with its events, then the
@@ -16,12 +19,12 @@ func (s *Store) publish(b *batch, now time.Time) {
 		r.replace(c.prev, c.next)
 		events[r] = append(events[r], c.event())
 	}
-	wakes := make([]chan struct{}, 0, len(events))
+	var wakes []chan struct{}
 	for r, evs := range events {
-		wakes = append(wakes, r.publish(evs[len(evs)-1].Revision, evs, now))
+		wakes = append(wakes, r.publish(evs[len(evs)-1].Revision, evs, now)...)
 	}
 	s.revision.Store(b.revision)
-	s.wakes <- wakes
+	s.wakes.add(wakes)
 }
 
 func (c *change) event() Event {
@@ -41,12 +44,38 @@ func (c *change) event() Event {
 	return ev
 }
 
-// wakeWatchers closes the channels that watchers wait on, apart from the
-// sequencer: waking a thousand goroutines takes longer than a commit.
+// wakes hands the channels that watchers wait on to a goroutine that closes
+// them: waking a thousand goroutines takes longer than a commit, and the
+// sequencer shall not wait for it.
+type wakes struct {
+	mu      sync.Mutex
+	pending []chan struct{}
+	some    chan struct{} // holds a token while something is pending
+}
+
+func (w *wakes) add(chans []chan struct{}) {
+	w.mu.Lock()
+	w.pending = append(w.pending, chans...)
+	w.mu.Unlock()
+	select {
+	case w.some <- struct{}{}:
+	default:
+	}
+}
+
 func (s *Store) wakeWatchers() {
-	for wakes := range s.wakes {
-		for _, wake := range wakes {
-			close(wake)
+	for {
+		select {
+		case <-s.wakes.some:
+		case <-s.stop: // wakes the watchers too
+			return
+		}
+		s.wakes.mu.Lock()
+		chans := s.wakes.pending
+		s.wakes.pending = nil
+		s.wakes.mu.Unlock()
+		for _, c := range chans {
+			close(c)
 		}
 	}
 }

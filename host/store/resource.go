@@ -116,8 +116,8 @@ func (ix *index) replace(prev, next *entry) {
 
 // publish shows readers the state as of rev together with the events that led
 // to it: whoever holds the log's lock sees both or neither. It returns the
-// channel whose closing wakes the watchers.
-func (r *resource) publish(rev int64, events []Event, now time.Time) chan struct{} {
+// channels whose closing wakes the watchers.
+func (r *resource) publish(rev int64, events []Event, now time.Time) []chan struct{} {
 	s := &snapshot{rev: rev, tree: r.tree.Clone()}
 	for _, ix := range r.indexes {
 		s.indexes = append(s.indexes, ix.tree.Clone())
@@ -125,7 +125,9 @@ func (r *resource) publish(rev int64, events []Event, now time.Time) chan struct
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	r.current.Store(s)
-	return r.log.append(events, now)
+	first := r.log.next
+	wake := r.log.append(events, now)
+	return append(r.note(max(first, r.log.first)), wake)
 }
 
 func (s *snapshot) get(namespace, name string) *entry {

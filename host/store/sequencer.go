@@ -32,7 +32,6 @@ type change struct {
 // sequence is the one writer: it alone decides what comes after what.
 func (s *Store) sequence() {
 	defer close(s.ended)
-	defer close(s.wakes)
 	var carried *request
 	for {
 		b := &batch{store: s, revision: s.Revision(), overlay: map[Key]*entry{}}

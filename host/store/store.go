@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +72,7 @@ type Store struct {
 	blobs sync.RWMutex // one writer of blobs at a time
 
 	queue   chan *request
-	wakes   chan []chan struct{}
+	wakes   wakes
 	stop    chan struct{} // closed by Close
 	once    sync.Once
 	running sync.WaitGroup
@@ -92,7 +93,7 @@ func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store
 		shelf:     &shelf{capacity: opts.SharedBytes},
 		resources: map[string]*resource{},
 		queue:     make(chan *request, 1024),
-		wakes:     make(chan []chan struct{}, 64),
+		wakes:     wakes{some: make(chan struct{}, 1)},
 		stop:      make(chan struct{}),
 		ended:     make(chan struct{}),
 		failed:    make(chan struct{}),
@@ -173,21 +174,23 @@ func (s *Store) Indexed(resourceName, indexName, value string) []Object {
 	if r == nil {
 		return nil
 	}
-	snap := r.current.Load()
-	var found []Object
-	for i, ix := range r.indexes {
-		if ix.name != indexName {
-			continue
-		}
-		snap.indexes[i].AscendGreaterOrEqual(indexed{value, &entry{}}, func(it indexed) bool {
-			if it.value != value {
-				return false
-			}
-			found = append(found, it.entry.obj)
-			return true
-		})
+	i := r.indexCalled(indexName)
+	if i < 0 {
+		return nil
 	}
+	var found []Object
+	r.current.Load().indexes[i].AscendGreaterOrEqual(indexed{value, &entry{}}, func(it indexed) bool {
+		if it.value != value {
+			return false
+		}
+		found = append(found, it.entry.obj)
+		return true
+	})
 	return found
+}
+
+func (r *resource) indexCalled(name string) int {
+	return slices.IndexFunc(r.indexes, func(ix *index) bool { return ix.name == name })
 }
 
 // Update reads the object, has change make the new state from it, and commits

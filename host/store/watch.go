@@ -2,15 +2,18 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 )
 
 // Watch is a place in a resource's history. It costs no goroutine and no
-// buffer, needs no closing, and belongs to one goroutine at a time.
+// buffer, and belongs to one goroutine at a time.
 type Watch struct {
 	store     *Store
 	resource  *resource
 	namespace string
+	topic     *topic // of WatchIndexed
+	stopped   atomic.Bool
 	seen      atomic.Int64
 }
 
@@ -22,13 +25,9 @@ type Watch struct {
 // ErrCompacted if some events after from are gone, ErrFuture if from has not
 // come yet, ErrClosed.
 func (s *Store) Watch(resource, namespace string, from int64) (*Watch, error) {
-	if s.closed() {
-		return nil, &Error{Key: Key{Resource: resource}, Kind: ErrClosed}
-	}
-	newest := s.Revision()
-	r := s.resource(resource)
-	if from > max(newest, r.current.Load().rev) {
-		return nil, &Error{Key: Key{Resource: resource}, Kind: ErrFuture}
+	r, err := s.watchable(resource, from)
+	if err != nil {
+		return nil, &Error{Key: Key{Resource: resource}, Kind: err}
 	}
 	if !r.log.covers(from) {
 		return nil, &Error{Key: Key{Resource: resource}, Kind: ErrCompacted}
@@ -36,6 +35,51 @@ func (s *Store) Watch(resource, namespace string, from int64) (*Watch, error) {
 	w := &Watch{store: s, resource: r, namespace: namespace}
 	w.seen.Store(from)
 	return w, nil
+}
+
+// WatchIndexed follows the objects for which the index names value, before or
+// after the change: an object that leaves the value is shown once more, leaving.
+// Other events do not wake the watch, so it suits many watchers of which each
+// is interested in little. Stop it when it is no longer needed.
+//
+// # Errors
+//
+// Those of Watch, and one for an index that is not there.
+func (s *Store) WatchIndexed(resource, index, value string, from int64) (*Watch, error) {
+	r, err := s.watchable(resource, from)
+	if err != nil {
+		return nil, &Error{Key: Key{Resource: resource}, Kind: err}
+	}
+	i := r.indexCalled(index)
+	if i < 0 {
+		return nil, fmt.Errorf("watch %s: there is no index %q", resource, index)
+	}
+	t := r.subscribe(topicKey{i, value}, from)
+	if t == nil {
+		return nil, &Error{Key: Key{Resource: resource}, Kind: ErrCompacted}
+	}
+	w := &Watch{store: s, resource: r, topic: t}
+	w.seen.Store(from)
+	return w, nil
+}
+
+func (s *Store) watchable(name string, from int64) (*resource, error) {
+	if s.closed() {
+		return nil, ErrClosed
+	}
+	newest := s.Revision()
+	r := s.resource(name)
+	if from > max(newest, r.current.Load().rev) {
+		return nil, ErrFuture
+	}
+	return r, nil
+}
+
+// Stop gives up the watch. Only watches of WatchIndexed need it.
+func (w *Watch) Stop() {
+	if w.topic != nil && !w.stopped.Swap(true) {
+		w.resource.unsubscribe(w.topic)
+	}
 }
 
 // Next waits until there are events and returns them, oldest first; those of
@@ -46,7 +90,7 @@ func (s *Store) Watch(resource, namespace string, from int64) (*Watch, error) {
 // ErrCompacted when the watch fell behind the history, ErrClosed, or ctx's.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	for {
-		events, seen, wake, err := w.resource.log.read(w.seen.Load(), w.namespace)
+		events, seen, wake, err := w.read()
 		if err != nil {
 			return nil, &Error{Key: Key{Resource: w.resource.name}, Kind: err}
 		}
@@ -64,13 +108,24 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
+func (w *Watch) read() ([]Event, int64, <-chan struct{}, error) {
+	if w.topic != nil {
+		return w.resource.log.readTopic(w.topic, w.seen.Load())
+	}
+	return w.resource.log.read(w.seen.Load(), w.namespace)
+}
+
 // Progress is the revision up to which the caller of Next has seen all that
 // this watch shows: what a bookmark carries. Any goroutine may ask; one that
 // asks beside Next may be told a revision whose events Next is just returning.
 func (w *Watch) Progress() int64 {
 	newest := w.store.Revision()
 	seen := w.seen.Load()
-	if w.resource.log.pending(seen) {
+	pending := w.resource.log.pending
+	if w.topic != nil {
+		pending = func(rev int64) bool { return w.resource.log.pendingTopic(w.topic, rev) }
+	}
+	if pending(seen) {
 		return seen
 	}
 	return max(seen, newest)

@@ -66,7 +66,7 @@ func add(ctx context.Context, s *store.Store, name string) error {
 // watch from there, and compare what they followed with lists at the revision
 // that they reached.
 func testConcurrent(t *testing.T, reopen func() store.Engine) {
-	s := OpenEngine(t, reopen())
+	s := OpenEngine(t, reopen(), store.Options{Indexes: byValue})
 	must(t, s, create("a", "anchor", "0"), create("b", "anchor", "0"))
 	var written atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
@@ -77,6 +77,9 @@ func testConcurrent(t *testing.T, reopen func() store.Engine) {
 	}
 	for r := range 6 {
 		readers.Go(func() { follow(ctx, t, s, []string{"", "a", "b"}[r%3]) })
+	}
+	for r := range 3 {
+		readers.Go(func() { followIndex(ctx, t, s, fmt.Sprint(r)) })
 	}
 	readers.Go(func() { pages(ctx, t, s) })
 	writers.Wait()
@@ -190,6 +193,10 @@ func compare(t *testing.T, s *store.Store, ns string, rev int64, state map[strin
 		t.Errorf("list at %d: %v", rev, err)
 		return
 	}
+	checkState(t, rev, state, list)
+}
+
+func checkState(t *testing.T, rev int64, state map[string]string, list store.List) {
 	var want []string
 	for name, v := range state {
 		want = append(want, name+"="+v)
@@ -199,6 +206,48 @@ func compare(t *testing.T, s *store.Store, ns string, rev int64, state map[strin
 	slices.Sort(got)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("followed to %d, list there (-followed +listed):\n%s", rev, d)
+	}
+}
+
+// followIndex keeps a copy of what an index finds by list and watch.
+func followIndex(ctx context.Context, t *testing.T, s *store.Store, prefix string) {
+	match := func(obj store.Object) bool { return value(obj)[:1] == prefix }
+	list, err := s.List("configmaps", "", store.ListOptions{Match: match})
+	if err != nil {
+		t.Errorf("list: %v", err)
+		return
+	}
+	state := map[string]string{}
+	for _, obj := range list.Items {
+		state[obj.GetNamespace()+"/"+obj.GetName()] = value(obj)
+	}
+	w, err := s.WatchIndexed("configmaps", "value", prefix, list.Revision)
+	if err != nil {
+		t.Errorf("watch from a list at %d: %v", list.Revision, err)
+		return
+	}
+	defer w.Stop()
+	for {
+		events, err := w.Next(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("next: %v", err)
+			}
+			return
+		}
+		for _, ev := range events {
+			name := ev.Key.Namespace + "/" + ev.Key.Name
+			if delete(state, name); ev.Type != store.Deleted && match(ev.Object) {
+				state[name] = value(ev.Object)
+			}
+		}
+		rev := w.Progress()
+		whole, err := s.List("configmaps", "", store.ListOptions{Revision: rev, Match: match})
+		if err != nil {
+			t.Errorf("list at %d: %v", rev, err)
+			return
+		}
+		checkState(t, rev, state, whole)
 	}
 }
 

@@ -177,3 +177,80 @@ func testFallBehind(t *testing.T, reopen func() store.Engine) {
 		t.Errorf("%d events", len(got))
 	}
 }
+
+func testWatchIndexed(t *testing.T, reopen func() store.Engine) {
+	s := OpenEngine(t, reopen(), store.Options{Indexes: byValue})
+	start := s.Revision()
+	one := must(t, s, create("a", "x", "1"), create("a", "y", "2"))
+	early, err := s.WatchIndexed("configmaps", "value", "1", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Stop()
+	two := must(t, s, update("a", "x", "2", 0))
+	three := must(t, s, update("a", "y", "1", 0))
+	four := must(t, s, update("a", "x", "3", 0))
+	five := must(t, s, remove("a", "y", 0))
+	want := []string{
+		fmt.Sprintf("added a/x=1 was <none> @%d", one),
+		fmt.Sprintf("modified a/x=2 was 1 @%d", two),
+		fmt.Sprintf("modified a/y=1 was 2 @%d", three),
+		fmt.Sprintf("deleted a/y=1 was 1 @%d", five),
+	}
+	if d := cmp.Diff(want, next(t, early, 4)); d != "" {
+		t.Errorf("value 1 (-want +got):\n%s", d)
+	}
+	late, err := s.WatchIndexed("configmaps", "value", "1", one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Stop()
+	if d := cmp.Diff(want[1:], next(t, late, 3)); d != "" {
+		t.Errorf("value 1 from %d (-want +got):\n%s", one, d)
+	}
+	earlier, err := s.WatchIndexed("configmaps", "value", "1", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer earlier.Stop()
+	if d := cmp.Diff(want, next(t, earlier, 4)); d != "" {
+		t.Errorf("value 1 from before the others (-want +got):\n%s", d)
+	}
+	six := must(t, s, update("a", "x", "4", 0))
+	if early.Progress() != six || four >= six {
+		t.Errorf("progress = %d after others' event at %d", early.Progress(), six)
+	}
+	if _, err := s.WatchIndexed("configmaps", "none", "1", six); err == nil {
+		t.Errorf("an index that is not there was watched")
+	}
+}
+
+func testIndexedFallBehind(t *testing.T, reopen func() store.Engine) {
+	s := OpenEngine(t, reopen(), store.Options{Indexes: byValue, MaxEvents: 4})
+	must(t, s, create("a", "x", "1"))
+	start := must(t, s, create("a", "y", "2"))
+	ones, err := s.WatchIndexed("configmaps", "value", "1", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ones.Stop()
+	twos, err := s.WatchIndexed("configmaps", "value", "2", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer twos.Stop()
+	for i := range 10 {
+		must(t, s, update("a", "y", fmt.Sprint("2-", i), 0))
+	}
+	if _, err := twos.Next(t.Context()); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("a watch whose events are gone: %v, want ErrCompacted", err)
+	}
+	// Nothing of this one's value has gone by, so it is not behind.
+	last := must(t, s, update("a", "x", "1-again", 0))
+	if d := cmp.Diff([]string{fmt.Sprintf("modified a/x=1-again was 1 @%d", last)}, next(t, ones, 1)); d != "" {
+		t.Errorf("an idle watch (-want +got):\n%s", d)
+	}
+	if _, err := s.WatchIndexed("configmaps", "value", "1", start); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("a new watch from too far back: %v, want ErrCompacted", err)
+	}
+}

@@ -93,6 +93,8 @@ var storeTests = map[string]func(t *testing.T, reopen func() store.Engine){
 	"a watch shows every change in order":              testWatch,
 	"a watch that fell behind is told so":              testFallBehind,
 	"an index finds objects by their newest state":     testIndex,
+	"a watch of an index sees what comes and leaves":   testWatchIndexed,
+	"a watch of an index can fall behind too":          testIndexedFallBehind,
 	"update tries again after a conflict":              testUpdate,
 	"blobs come back whole":                            testBlobs,
 	"a backup restores into an empty engine":           testBackup,
@@ -250,9 +252,13 @@ func testUpdate(t *testing.T, reopen func() store.Engine) {
 	}
 }
 
+// byValue finds objects by the first character of their value.
+var byValue = map[string]map[string]store.IndexFunc{"configmaps": {
+	"value": func(obj store.Object) []string { return []string{value(obj)[:1], value(obj)[:1]} },
+}}
+
 func testIndex(t *testing.T, reopen func() store.Engine) {
-	byValue := map[string]store.IndexFunc{"value": func(obj store.Object) []string { return []string{value(obj)} }}
-	opts := store.Options{Indexes: map[string]map[string]store.IndexFunc{"configmaps": byValue}}
+	opts := store.Options{Indexes: byValue}
 	s := OpenEngine(t, reopen(), opts)
 	must(t, s, create("a", "x", "1"), create("a", "y", "1"), create("b", "z", "2"))
 	must(t, s, update("a", "x", "2", 0), remove("a", "y", 0))

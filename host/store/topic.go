@@ -1,0 +1,148 @@
+package store
+
+import (
+	"slices"
+	"sort"
+)
+
+// topic is what WatchIndexed follows: the places in the log whose events are
+// about one value of an index. Its watchers sleep while others are busy, so
+// five thousand nodes can each watch their own pods.
+type topic struct {
+	key      topicKey
+	watchers int
+	places   []place       // ascending
+	since    int64         // places after this revision are complete
+	wake     chan struct{} // closed when there are new places
+}
+
+type topicKey struct {
+	index int
+	value string
+}
+
+type place struct {
+	rev int64
+	pos uint64
+}
+
+// subscribe returns the topic, complete from rev on; nil when the log is not.
+func (r *resource) subscribe(key topicKey, rev int64) *topic {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rev < l.floor {
+		return nil
+	}
+	t, ok := l.topics[key]
+	if !ok {
+		t = &topic{key: key, since: l.newest(), wake: make(chan struct{})}
+		l.topics[key] = t
+	}
+	t.watchers++
+	if rev < t.since {
+		t.places = append(r.find(key, rev, t.since), t.places...)
+		t.since = rev
+	}
+	return t
+}
+
+func (r *resource) unsubscribe(t *topic) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if t.watchers--; t.watchers == 0 {
+		delete(r.log.topics, t.key)
+	}
+}
+
+// find looks through the log for what is about the key in (from, to].
+func (r *resource) find(key topicKey, from, to int64) (places []place) {
+	l := r.log
+	for pos := l.after(from); pos < l.next && l.at(pos).Revision <= to; pos++ {
+		if slices.Contains(r.about(key.index, &l.at(pos).Event), key.value) {
+			places = append(places, place{l.at(pos).Revision, pos})
+		}
+	}
+	return places
+}
+
+// about names the index's values of the event's object, before and after.
+func (r *resource) about(index int, ev *Event) []string {
+	values := r.indexes[index].fn(ev.Object)
+	if ev.Prev == nil {
+		return values
+	}
+	for _, v := range r.indexes[index].fn(ev.Prev) {
+		if !slices.Contains(values, v) {
+			values = append(values[:len(values):len(values)], v)
+		}
+	}
+	return values
+}
+
+// note enters the events from position pos on into the topics that they are
+// about, and returns what wakes the watchers of those. Called with mu held.
+func (r *resource) note(pos uint64) (wakes []chan struct{}) {
+	l := r.log
+	if len(l.topics) == 0 {
+		return nil
+	}
+	for ; pos < l.next; pos++ {
+		ev := &l.at(pos).Event
+		for i := range r.indexes {
+			for _, value := range r.about(i, ev) {
+				t, ok := l.topics[topicKey{i, value}]
+				if !ok || t.has(pos) {
+					continue
+				}
+				t.add(place{ev.Revision, pos}, l.floor)
+				wakes = append(wakes, t.wake)
+				t.wake = make(chan struct{})
+			}
+		}
+	}
+	return wakes
+}
+
+// has reports that pos was the last to come: an index function may name a value
+// twice.
+func (t *topic) has(pos uint64) bool {
+	return len(t.places) > 0 && t.places[len(t.places)-1].pos == pos
+}
+
+// add enters a place and forgets those that the log no longer has.
+func (t *topic) add(p place, floor int64) {
+	gone := sort.Search(len(t.places), func(i int) bool { return t.places[i].rev > floor })
+	if gone > 0 {
+		t.since = t.places[gone-1].rev
+		t.places = slices.Delete(t.places, 0, gone)
+	}
+	t.places = append(t.places, p)
+}
+
+// readTopic is read for a watcher of a topic.
+func (l *log) readTopic(t *topic, rev int64) (events []Event, seen int64, wake <-chan struct{}, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	i := sort.Search(len(t.places), func(i int) bool { return t.places[i].rev > rev })
+	if rev < t.since || i < len(t.places) && t.places[i].rev <= l.floor {
+		return nil, rev, nil, ErrCompacted
+	}
+	seen = rev
+	for _, p := range t.places[i:] {
+		if len(events) >= maxRead && p.rev != seen {
+			return events, seen, t.wake, nil
+		}
+		seen = p.rev
+		events = append(events, l.at(p.pos).Event)
+	}
+	// Nothing up to the log's end is about the topic.
+	return events, max(seen, l.newest()), t.wake, nil
+}
+
+// pendingTopic is pending for a watcher of a topic.
+func (l *log) pendingTopic(t *topic, rev int64) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(t.places) > 0 && t.places[len(t.places)-1].rev > rev
+}
