@@ -55,7 +55,7 @@ func (c Config) OnlyKeys(keys ...string) error {
 	}
 	for _, k := range c.keys {
 		if !contains(keys, k) {
-			return errors.New("unknown setting " + strconv.Quote(k))
+			return errors.New("unknown setting " + k)
 		}
 	}
 	return nil
@@ -204,11 +204,59 @@ func (p *parser) number() (Config, error) {
 		p.at++
 	}
 	text := p.text[from:p.at]
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
+	f, ok := parseNumber(text)
+	if !ok {
 		return Config{}, p.fail("no number")
 	}
 	return Config{kind: 'n', num: f, text: text}, nil
+}
+
+// parseNumber reads a JSON number. It may differ from the nearest float64 in
+// its last bits, which settings do not feel; strconv's exact way costs 20 KB.
+func parseNumber(s string) (f float64, ok bool) {
+	rest, neg := s, false
+	if rest != "" && rest[0] == '-' {
+		rest, neg = rest[1:], true
+	}
+	digits, scale := 0, 0
+	for point := false; rest != ""; rest = rest[1:] {
+		c := rest[0]
+		if c == '.' && !point && digits > 0 {
+			point = true
+			continue
+		}
+		if c < '0' || c > '9' {
+			break
+		}
+		f = f*10 + float64(c-'0')
+		digits++
+		if point {
+			scale--
+		}
+	}
+	if digits == 0 {
+		return 0, false
+	}
+	if rest != "" {
+		e, ok := parseInt(rest[1:])
+		if rest[0] != 'e' && rest[0] != 'E' || !ok || e > 400 || e < -400 {
+			return 0, false
+		}
+		scale += int(e)
+	}
+	for ; scale > 0; scale-- {
+		f *= 10
+	}
+	for div := 1.0; ; div *= 10 {
+		if scale++; scale > 0 || div > 1e300 {
+			f /= div
+			break
+		}
+	}
+	if neg {
+		f = -f
+	}
+	return f, f-f == 0 // neither infinite nor NaN
 }
 
 func (p *parser) list(depth int) (Config, error) {
@@ -337,12 +385,20 @@ func (p *parser) hex() (rune, error) {
 	if len(p.text)-p.at < 4 {
 		return 0, p.fail("unterminated string")
 	}
-	n, err := strconv.ParseUint(p.text[p.at:p.at+4], 16, 32)
-	if err != nil {
-		return 0, p.fail("no hex digits")
+	var n rune
+	for i := 0; i < 4; i++ {
+		c := p.text[p.at]
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | rune(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			n = n<<4 | rune(c|0x20-'a'+10)
+		default:
+			return 0, p.fail("no hex digits")
+		}
+		p.at++
 	}
-	p.at += 4
-	return rune(n), nil
+	return n, nil
 }
 
 // Texts returns the strings of the list under key.

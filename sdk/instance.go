@@ -86,14 +86,22 @@ func (in *Instance) bind(impl any) error {
 	in.onPod, _ = impl.(PodFollower)
 	in.onObj, _ = impl.(ObjectFollower)
 	in.idler, _ = impl.(Idler)
-	ok := map[Kind]bool{
-		KindPredicate: in.filter != nil, KindPriority: in.scorer != nil,
-		KindGate: in.gate != nil, KindController: in.control != nil,
-	}[in.policy.Kind]
-	if !ok {
+	if !in.faces() {
 		return errors.New(in.policy.Name + ": " + errFace.Error())
 	}
 	return nil
+}
+
+func (in *Instance) faces() bool {
+	switch in.policy.Kind {
+	case KindPredicate:
+		return in.filter != nil
+	case KindPriority:
+		return in.scorer != nil
+	case KindGate:
+		return in.gate != nil
+	}
+	return in.control != nil
 }
 
 // Rows is the instance's table of rows.

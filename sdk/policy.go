@@ -161,3 +161,9 @@ func lookup(name string) *Policy {
 }
 
 var errFace = errors.New("the policy does not implement the face of its kind")
+
+// ScopeRow and ScopeSet say what a policy's answers depend on.
+const (
+	ScopeRow = abi.ScopeRow
+	ScopeSet = abi.ScopeSet
+)

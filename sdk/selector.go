@@ -1,6 +1,9 @@
 package sdk
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // Matches says whether the labels meet the selector. An absent selector
 // matches nothing, an empty one everything.
@@ -171,4 +174,61 @@ func (m *NodeMatcher) term(t *matcherTerm, slot int32) bool {
 		}
 	}
 	return len(t.reqs) > 0
+}
+
+// NodeTerms reads node selector terms, as Kubernetes writes them, from the
+// list under key.
+func NodeTerms(c Config, key string, syms *Symbols) ([]NodeTerm, error) {
+	items, err := c.List(key)
+	if err != nil {
+		return nil, err
+	}
+	var terms []NodeTerm
+	for _, i := range items {
+		if err := i.OnlyKeys("matchExpressions", "matchFields"); err != nil {
+			return nil, err
+		}
+		var t NodeTerm
+		if t.Labels, err = requirements(i, "matchExpressions", syms); err != nil {
+			return nil, err
+		}
+		if t.Names, err = requirements(i, "matchFields", syms); err != nil {
+			return nil, err
+		}
+		terms = append(terms, t)
+	}
+	return terms, nil
+}
+
+func requirements(c Config, key string, syms *Symbols) ([]Requirement, error) {
+	items, err := c.List(key)
+	if err != nil {
+		return nil, err
+	}
+	var reqs []Requirement
+	for _, i := range items {
+		values, err := i.Texts("values")
+		if err != nil {
+			return nil, err
+		}
+		op, ok := opNamed(i.String("operator", ""))
+		if !ok {
+			return nil, errors.New("operator must be In, NotIn, Exists, DoesNotExist, Gt or Lt")
+		}
+		r := Requirement{Key: syms.Intern(i.String("key", "")), Op: op}
+		for _, v := range values {
+			r.Values = append(r.Values, syms.Intern(v))
+		}
+		reqs = append(reqs, r)
+	}
+	return reqs, nil
+}
+
+func opNamed(name string) (Op, bool) {
+	for i, n := range [...]string{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"} {
+		if n == name {
+			return Op(i), true
+		}
+	}
+	return 0, false
 }

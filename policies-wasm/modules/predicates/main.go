@@ -2,7 +2,14 @@
 package main
 
 import (
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodecondition"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodepressure"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/hostname"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchnodeselector"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtoleratesnodetaints"
 	"github.com/berth-dev/berth/sdk"
 )
 

@@ -2,7 +2,15 @@
 package main
 
 import (
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/balancedallocation"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/equal"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/imagelocality"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/mostrequested"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodepreferavoidpods"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/requestedtocapacityratio"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
 	"github.com/berth-dev/berth/sdk"
 )
 
