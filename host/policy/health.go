@@ -21,6 +21,8 @@ type health struct {
 	breaker *breaker.Breaker
 	last    error
 	words   words
+
+	differences differences
 	// changed is told when the policy is quarantined and when it is let out.
 	changed func()
 }

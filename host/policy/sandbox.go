@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/abi"
@@ -20,11 +21,15 @@ import (
 type sandbox struct {
 	*program
 	instance *engine.Instance
-	encoder  *wire.Encoder
-	seen     uint64 // newest delta of the log that was looked at
-	sent     uint64 // sequence of the last batch that the guest was given
-	ids      []schedule.ReasonID
-	pending  []snapshot.Delta
+	// held is instance too, for retire, which any goroutine may call.
+	held    atomic.Pointer[engine.Instance]
+	retired atomic.Bool
+
+	encoder *wire.Encoder
+	seen    uint64 // newest delta of the log that was looked at
+	sent    uint64 // sequence of the last batch that the guest was given
+	ids     []schedule.ReasonID
+	pending []snapshot.Delta
 }
 
 func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
@@ -36,6 +41,15 @@ func (s *sandbox) close() {
 	if s.instance != nil {
 		s.instance.Close()
 		s.instance = nil
+		s.held.Store(nil)
+	}
+}
+
+// retire ends the sandbox for good: now, or with the call that is under way.
+func (s *sandbox) retire() {
+	s.retired.Store(true)
+	if i := s.held.Load(); i != nil {
+		i.Close()
 	}
 }
 
@@ -86,6 +100,11 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	i, err := s.open(ctx)
 	if err != nil {
 		return s.fail(err)
+	}
+	s.held.Store(i)
+	if s.retired.Load() {
+		i.Close()
+		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
 	}
 	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
 	s.seen = log.Seq()

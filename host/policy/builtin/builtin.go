@@ -1,0 +1,122 @@
+// Package builtin makes the objects that a host starts with: a Module for each
+// bundle that the binary carries, a Policy for each policy in it, and the
+// profiles.
+package builtin
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/policies-wasm/bundle"
+)
+
+//go:embed profiles.yaml
+var profiles []byte
+
+// Label marks the objects of this package. Taking it off a Policy keeps a
+// newer Berth from replacing its module.
+const Label = "policy.berth.dev/builtin"
+
+// ErrEmpty says that the binary was built without its policies.
+var ErrEmpty = errors.New("this binary carries no policies: build it by `./task build`")
+
+// Install writes what is missing, and brings the built-in policies to the
+// modules that this binary carries.
+func Install(ctx context.Context, l *policy.Loader) error {
+	bundles, err := bundle.Modules()
+	if err != nil {
+		return err
+	}
+	if len(bundles) == 0 {
+		return ErrEmpty
+	}
+	for _, b := range bundles {
+		m, err := l.Inspect(ctx, b.Wasm)
+		if err != nil {
+			return fmt.Errorf("built-in module %s: %w", b.Name, err)
+		}
+		if err := module(ctx, l, m, b.Wasm); err != nil {
+			return fmt.Errorf("built-in module %s: %w", b.Name, err)
+		}
+		for _, e := range m.Status.Entries {
+			if err := install(ctx, l, m, e); err != nil {
+				return fmt.Errorf("built-in policy %s: %w", e.Name, err)
+			}
+		}
+	}
+	return installProfiles(ctx, l)
+}
+
+func meta(name string, l *policy.Loader) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, UID: types.UID(uuid.NewUUID()), Generation: 1,
+		CreationTimestamp: metav1.NewTime(l.Now()).Rfc3339Copy(),
+		Labels:            map[string]string{Label: "true"},
+	}
+}
+
+func module(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []byte) error {
+	key := store.Key{Resource: policy.Modules, Name: m.Name}
+	if _, ok := l.Objects.Get(key); ok {
+		return nil
+	}
+	if err := l.Keep(ctx, m, wasm); err != nil {
+		return err
+	}
+	m.ObjectMeta = meta(m.Name, l)
+	_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: m})
+	return err
+}
+
+// install makes the Policy of an entry, or moves it to this binary's module.
+func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alpha1.ModuleEntry) error {
+	key := store.Key{Resource: policy.Policies, Name: objectName(e.Name)}
+	if _, ok := l.Objects.Get(key); !ok {
+		p := &v1alpha1.Policy{ObjectMeta: meta(key.Name, l), Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}}
+		_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: p})
+		return err
+	}
+	_, err := l.Objects.Update(ctx, key, func(o store.Object) (store.Object, error) {
+		p := o.(*v1alpha1.Policy)
+		if p.Labels[Label] == "" || p.Spec.Module == m.Name {
+			return p, nil
+		}
+		p = p.DeepCopy()
+		p.Spec.Module = m.Name
+		p.Generation++
+		return p, nil
+	})
+	return err
+}
+
+// objectName is the Policy's name of an entry.
+func objectName(entry string) string { return entry }
+
+func installProfiles(ctx context.Context, l *policy.Loader) error {
+	for _, doc := range bytes.Split(profiles, []byte("\n---\n")) {
+		p := new(v1alpha1.Profile)
+		if err := yaml.UnmarshalStrict(doc, p); err != nil {
+			return fmt.Errorf("built-in profiles: %w", err)
+		}
+		key := store.Key{Resource: policy.Profiles, Name: p.Name}
+		if _, ok := l.Objects.Get(key); ok {
+			continue
+		}
+		p.ObjectMeta = meta(p.Name, l)
+		if _, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: p}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

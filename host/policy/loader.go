@@ -1,0 +1,432 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// Resources of this group, as the store names them.
+const (
+	Policies = "policies.policy.berth.dev"
+	Modules  = "modules.policy.berth.dev"
+	Profiles = "profiles.policy.berth.dev"
+)
+
+// Objects is the part of the store that the loader uses.
+type Objects interface {
+	Revision() int64
+	Get(store.Key) (store.Object, bool)
+	List(resource, namespace string, opts store.ListOptions) (store.List, error)
+	Watch(resource, namespace string, from int64) (*store.Watch, error)
+	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
+	Commit(ctx context.Context, ops ...store.Op) (int64, []store.Object, error)
+	PutBlob(ctx context.Context, digest string, data []byte) error
+	Blob(ctx context.Context, digest string) ([]byte, error)
+	Blobs(ctx context.Context) ([]string, error)
+	DeleteBlob(ctx context.Context, digest string) error
+}
+
+// Config is what a Loader needs.
+type Config struct {
+	Objects Objects
+	Engine  *engine.Engine
+	Reasons *schedule.Reasons
+	Now     func() time.Time
+	Log     *slog.Logger
+	// Trusted keys: if there are any, modules must be signed by one of them.
+	Trusted Keyring
+	// Event tells users of a policy's fate.
+	Event func(about store.Object, kind, reason, message string)
+}
+
+// Loader makes sets of what the objects say.
+type Loader struct {
+	Config
+	current atomic.Pointer[Set]
+	wake    chan struct{}
+
+	subscribers sync.Mutex
+	swapped     []chan struct{}
+
+	// What follows belongs to the goroutine that reloads.
+	reloading sync.Mutex
+	policies  map[string]*live
+}
+
+// NewLoader makes a loader. Load brings the first set.
+func NewLoader(c Config) *Loader {
+	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
+	l.current.Store(&Set{Scheduling: &schedule.LiveSet{Profiles: map[string]*schedule.Profile{}}})
+	return l
+}
+
+// Current is the live set.
+func (l *Loader) Current() *Set { return l.current.Load() }
+
+// Scheduling is the part of the live set that the scheduler takes.
+func (l *Loader) Scheduling() *schedule.LiveSet { return l.Current().Scheduling }
+
+// Swapped returns a channel that is told of each new set.
+func (l *Loader) Swapped() <-chan struct{} {
+	l.subscribers.Lock()
+	defer l.subscribers.Unlock()
+	c := make(chan struct{}, 1)
+	l.swapped = append(l.swapped, c)
+	return c
+}
+
+func (l *Loader) tell() {
+	l.subscribers.Lock()
+	defer l.subscribers.Unlock()
+	for _, c := range l.swapped {
+		signal(c)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run follows the objects until ctx ends.
+func (l *Loader) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 3)
+	for _, resource := range []string{Policies, Profiles, Modules} {
+		go func() { ended <- l.follow(ctx, resource) }()
+	}
+	collect := time.NewTicker(collectEvery)
+	defer collect.Stop()
+	for {
+		select {
+		case <-l.wake:
+			l.Load(ctx)
+		case <-collect.C:
+			l.collect(ctx)
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (l *Loader) follow(ctx context.Context, resource string) error {
+	for {
+		watch, err := l.Objects.Watch(resource, "", l.Objects.Revision())
+		signal(l.wake)
+		for err == nil {
+			if _, err = watch.Next(ctx); err == nil {
+				signal(l.wake)
+			}
+		}
+		if !errors.Is(err, store.ErrCompacted) {
+			return err
+		}
+	}
+}
+
+// Load makes a set of what the objects say now. What does not load leaves the
+// last good program of its policy in the set.
+func (l *Loader) Load(ctx context.Context) {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	policies, profiles, revision, err := l.read()
+	if err != nil {
+		l.Log.Error("read policies", "err", err)
+		return
+	}
+	next := make(map[string]*live, len(policies))
+	changed := len(policies) != len(l.policies)
+	for _, object := range policies {
+		one, fresh := l.take(ctx, l.policies[object.Name], object)
+		next[object.Name] = one
+		changed = changed || fresh
+	}
+	dropped := l.policies
+	l.policies = next
+	if changed = changed || l.profilesChanged(profiles); changed {
+		l.publish(revision, profiles)
+		l.Log.Info("policies are live", "set", revision, "policies", len(next))
+	}
+	for name, one := range dropped {
+		if next[name] == nil {
+			one.retire()
+		}
+	}
+	for _, one := range next {
+		l.report(ctx, one)
+	}
+}
+
+func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
+	set := assemble(revision, l.policies, profiles)
+	set.profiles = profiles
+	l.current.Store(set)
+	l.tell()
+}
+
+func (l *Loader) profilesChanged(profiles []*v1alpha1.Profile) bool {
+	old := l.Current().profiles
+	if len(old) != len(profiles) {
+		return true
+	}
+	for i := range old {
+		if old[i].ResourceVersion != profiles[i].ResourceVersion {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profile, revision int64, err error) {
+	list, err := l.Objects.List(Policies, "", store.ListOptions{})
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	for _, o := range list.Items {
+		if p, ok := o.(*v1alpha1.Policy); ok {
+			policies = append(policies, p)
+		}
+	}
+	revision = list.Revision
+	if list, err = l.Objects.List(Profiles, "", store.ListOptions{}); err != nil {
+		return nil, nil, 0, err
+	}
+	for _, o := range list.Items {
+		if p, ok := o.(*v1alpha1.Profile); ok {
+			profiles = append(profiles, p)
+		}
+	}
+	return policies, profiles, max(revision, list.Revision), nil
+}
+
+// take makes the live form of one Policy; fresh tells that the set changes.
+func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
+	key := keyOf(object)
+	if old != nil && old.key == key && old.object.UID == object.UID {
+		same := *old
+		same.object = object
+		return &same, old.mode() != same.mode() || old.failsOpen() != same.failsOpen()
+	}
+	if warm := old.warm(key); warm != nil {
+		return old.replacedBy(warm, object, key), true
+	}
+	began := l.Now()
+	next, err := l.load(ctx, object)
+	if err == nil {
+		l.Log.Info("policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
+		return old.replacedBy(next, object, key), true
+	}
+	l.Log.Warn("policy refused", "policy", object.Name, "err", err)
+	kept := &live{}
+	if old != nil {
+		*kept = *old
+	}
+	kept.object, kept.key, kept.refused = object, key, err.Error()
+	return kept, old == nil
+}
+
+// keyOf covers what a program is made from.
+func keyOf(p *v1alpha1.Policy) string {
+	data, err := json.Marshal(struct {
+		Spec v1alpha1.PolicySpec
+	}{v1alpha1.PolicySpec{Module: p.Spec.Module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits, Canary: p.Spec.Canary}})
+	if err != nil {
+		return err.Error()
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// mostFormer is how many former programs are kept warm.
+const mostFormer = 2
+
+// warm returns the former program that was made from key.
+func (o *live) warm(key string) *live {
+	if o == nil {
+		return nil
+	}
+	for _, f := range o.former {
+		if f.key == key {
+			return f
+		}
+	}
+	return nil
+}
+
+// replacedBy puts next in o's place and keeps o warm behind it.
+func (o *live) replacedBy(next *live, object *v1alpha1.Policy, key string) *live {
+	one := *next
+	one.object, one.key, one.refused, one.former = object, key, "", nil
+	if o == nil || o.program == nil {
+		return &one
+	}
+	behind := *o
+	behind.former = nil
+	one.former = append(one.former, &behind)
+	for _, f := range o.former {
+		if f.key == key {
+			continue
+		}
+		if len(one.former) < mostFormer {
+			one.former = append(one.former, f)
+			continue
+		}
+		f.retire()
+	}
+	return &one
+}
+
+// grace is how long a retired program lives on: a cycle that took the set
+// before may still be asking it.
+const grace = 2 * time.Second
+
+// retire gives back what a program holds, after a while.
+func (o *live) retire() {
+	for _, f := range o.former {
+		f.retire()
+	}
+	if o.canary != nil {
+		o.canary.retire()
+	}
+	if o.program == nil {
+		return
+	}
+	time.AfterFunc(grace, func() {
+		o.main.retire()
+		if o.twin != nil {
+			o.twin.retire()
+		}
+		o.program.module.Close()
+	})
+}
+
+// Limits that a Policy may not exceed, and what holds where it says nothing.
+const (
+	defaultMemory = 64 << 20
+	mostMemory    = 1 << 30
+)
+
+// load makes a Policy's program, and opens it once to see that it does.
+func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy) (*live, error) {
+	one, err := l.loadModule(ctx, object, object.Spec.Module)
+	if err != nil {
+		return nil, err
+	}
+	if object.Spec.Canary == nil {
+		return one, nil
+	}
+	if one.canary, err = l.loadModule(ctx, object, object.Spec.Canary.Module); err != nil {
+		one.retire()
+		return nil, fmt.Errorf("canary: %w", err)
+	}
+	return one, nil
+}
+
+func (l *Loader) loadModule(ctx context.Context, object *v1alpha1.Policy, name string) (*live, error) {
+	digest, err := Digest(name)
+	if err != nil {
+		return nil, err
+	}
+	wasm, err := l.Objects.Blob(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("module %s is not there: upload it first", name)
+	}
+	module, err := l.Engine.Load(ctx, wasm, limitsOf(object))
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.program(object, module)
+	if err != nil {
+		module.Close()
+		return nil, err
+	}
+	one := &live{object: object, program: p, main: newSandbox(p), key: keyOf(object)}
+	if p.info.Remembered() {
+		one.twin = newSandbox(p)
+	}
+	i, err := p.open(ctx)
+	if err != nil {
+		module.Close()
+		return nil, err
+	}
+	i.Close()
+	return one, nil
+}
+
+func limitsOf(p *v1alpha1.Policy) vet.Limits {
+	limits := vet.DefaultLimits()
+	limits.MemoryBytes = defaultMemory
+	if p.Spec.Limits != nil && p.Spec.Limits.MemoryBytes > 0 {
+		limits.MemoryBytes = min(p.Spec.Limits.MemoryBytes, mostMemory)
+	}
+	return limits
+}
+
+func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*program, error) {
+	manifest, err := abi.ReadManifest(module.Manifest())
+	if err != nil {
+		return nil, err
+	}
+	name := object.Spec.Entry
+	if name == "" {
+		name = object.Name
+		if len(manifest.Policies) == 1 {
+			name = manifest.Policies[0].Name
+		}
+	}
+	entry := manifest.Find(name)
+	if entry == nil {
+		return nil, fmt.Errorf("the module has no policy %q: it has %s", name, entryNames(manifest))
+	}
+	spec := programSpec{name: object.Name, module: module, entry: entry}
+	if object.Spec.Config != nil {
+		spec.config = object.Spec.Config.Raw
+	}
+	if object.Spec.Limits != nil {
+		spec.call = time.Duration(object.Spec.Limits.CallMilliseconds) * time.Millisecond
+	}
+	return newProgram(spec, l.Reasons, newHealth(func() { signal(l.wake) }), l.Log)
+}
+
+func entryNames(m *abi.Manifest) string {
+	var all []string
+	for i := range m.Policies {
+		all = append(all, m.Policies[i].Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// Digest turns a Module's name or digest into the digest.
+func Digest(name string) (string, error) {
+	digest := strings.Replace(name, "sha256-", "sha256:", 1)
+	raw, ok := strings.CutPrefix(digest, "sha256:")
+	if b, err := hex.DecodeString(raw); !ok || err != nil || len(b) != sha256.Size {
+		return "", fmt.Errorf("module %q: want sha256-<64 hex digits>, as `kubectl get modules` shows it", name)
+	}
+	return digest, nil
+}
+
+// ModuleName is the name of the Module of that digest.
+func ModuleName(digest string) string { return strings.Replace(digest, "sha256:", "sha256-", 1) }

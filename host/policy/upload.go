@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/vet"
+)
+
+// ErrRefused wraps the reason for which a module may not come in.
+var ErrRefused = errors.New("module refused")
+
+// Examine checks who signed a module, and inspects it.
+//
+// # Errors
+//
+// ErrRefused with the reason, if the module is at fault.
+func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+	sum := sha256.Sum256(wasm)
+	if err := l.Trusted.Verify(sum, signatures); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	m, err := l.Inspect(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	m.Spec.Signatures = signatures
+	return m, nil
+}
+
+// Inspect vets and compiles a module, and returns the Module object that
+// stands for it. Nothing is stored.
+func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
+	module, err := l.Engine.Load(ctx, wasm, vet.DefaultLimits())
+	if err != nil {
+		return nil, refusal(ctx, err)
+	}
+	defer module.Close()
+	manifest, err := abi.ReadManifest(module.Manifest())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	digest := module.Digest()
+	m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: digest, Size: int64(len(wasm))}}
+	m.Name = ModuleName(digest)
+	m.Status = v1alpha1.ModuleStatus{Phase: "Accepted", Version: manifest.Version}
+	for i := range manifest.Policies {
+		p := &manifest.Policies[i]
+		m.Status.Entries = append(m.Status.Entries, v1alpha1.ModuleEntry{Name: p.Name, Kind: p.Kind, Description: p.Description})
+	}
+	return m, nil
+}
+
+// refusal tells a module's fault from the host's own trouble.
+func refusal(ctx context.Context, err error) error {
+	var bad *vet.Refusal
+	var failed *engine.Failure
+	if ctx.Err() != nil || !errors.As(err, &bad) && !errors.As(err, &failed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// Keep stores the module's bytes, so that policies can name it.
+func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
+	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
+}
