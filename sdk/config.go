@@ -416,3 +416,36 @@ func (c Config) Texts(key string) ([]string, error) {
 	}
 	return out, nil
 }
+
+// JSON is the value as JSON.
+func (c Config) JSON() string {
+	j := &JSON{}
+	c.append(j)
+	return string(j.Bytes())
+}
+
+func (c Config) append(j *JSON) {
+	switch c.kind {
+	case 'o':
+		j.Open('{')
+		for i, key := range c.keys {
+			j.Key(key)
+			c.items[i].append(j)
+		}
+		j.Close('}')
+	case 'l':
+		j.Open('[')
+		for _, i := range c.items {
+			i.append(j)
+		}
+		j.Close(']')
+	case 's':
+		j.Text(c.text)
+	case 'n':
+		j.Value(c.text)
+	case 'b':
+		j.Bool(c.num != 0)
+	default:
+		j.Value("null")
+	}
+}

@@ -232,3 +232,22 @@ func opNamed(name string) (Op, bool) {
 	}
 	return 0, false
 }
+
+// LabelSelector reads a label selector as Kubernetes writes it. Null gives an
+// absent one, which matches nothing.
+func LabelSelector(c Config, syms *Symbols) (s Selector, err error) {
+	if c.IsNull() {
+		return Selector{}, nil
+	}
+	labels := c.Object("matchLabels")
+	for i, key := range labels.Keys() {
+		value, ok := labels.Items()[i].Text()
+		if !ok {
+			return Selector{}, errors.New("matchLabels must hold strings")
+		}
+		s.Reqs = append(s.Reqs, Requirement{Key: syms.Intern(key), Values: []Symbol{syms.Intern(value)}})
+	}
+	more, err := requirements(c, "matchExpressions", syms)
+	s.Present, s.Reqs = true, append(s.Reqs, more...)
+	return s, err
+}

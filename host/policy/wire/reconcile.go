@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/abi/fb"
+)
+
+// ControlObject is an object for a controller: its metadata, and the fields
+// that its kind asks for, in the order of Kind.Fields, empty where there is none.
+type ControlObject struct {
+	Kind   abi.ObjectKind
+	Object metav1.Object
+	Fields []json.RawMessage
+}
+
+// Reconcile writes the input of berth_reconcile.
+func (e *Encoder) Reconcile(now int64, parent *ControlObject, children, related []ControlObject) []byte {
+	e.reset()
+	p, c, r := e.controlObject(parent), e.controlObjects(children), e.controlObjects(related)
+	fb.ReconcileInputStart(e.b)
+	fb.ReconcileInputAddNow(e.b, now)
+	fb.ReconcileInputAddParent(e.b, p)
+	fb.ReconcileInputAddChildren(e.b, c)
+	fb.ReconcileInputAddRelated(e.b, r)
+	return e.finish(fb.ReconcileInputEnd(e.b))
+}
+
+func (e *Encoder) controlObjects(list []ControlObject) offset {
+	mark := len(e.offs)
+	for i := range list {
+		e.push(e.controlObject(&list[i]))
+	}
+	return e.vector(mark)
+}
+
+func (e *Encoder) controlObject(o *ControlObject) offset {
+	m := o.Object
+	version, kind := e.str(o.Kind.APIVersion), e.str(o.Kind.Kind)
+	namespace, name, uid := e.str(m.GetNamespace()), e.str(m.GetName()), e.str(string(m.GetUID()))
+	labels, annotations, owners := e.kvs(m.GetLabels()), e.kvs(m.GetAnnotations()), e.owners(m.GetOwnerReferences())
+	fields := e.fields(o)
+	fb.ControlObjectStart(e.b)
+	fb.ControlObjectAddApiVersion(e.b, version)
+	fb.ControlObjectAddKind(e.b, kind)
+	fb.ControlObjectAddNamespace(e.b, namespace)
+	fb.ControlObjectAddName(e.b, name)
+	fb.ControlObjectAddUid(e.b, uid)
+	fb.ControlObjectAddGeneration(e.b, m.GetGeneration())
+	fb.ControlObjectAddCreated(e.b, nanos(m.GetCreationTimestamp()))
+	if t := m.GetDeletionTimestamp(); t != nil {
+		fb.ControlObjectAddDeleted(e.b, nanos(*t))
+	}
+	fb.ControlObjectAddLabels(e.b, labels)
+	fb.ControlObjectAddAnnotations(e.b, annotations)
+	fb.ControlObjectAddOwners(e.b, owners)
+	fb.ControlObjectAddFields(e.b, fields)
+	return fb.ControlObjectEnd(e.b)
+}
+
+func (e *Encoder) fields(o *ControlObject) offset {
+	mark := len(e.offs)
+	for i, value := range o.Fields {
+		if len(value) == 0 || i >= len(o.Kind.Fields) {
+			continue
+		}
+		path, text := e.b.CreateString(o.Kind.Fields[i]), e.b.CreateByteString(value)
+		fb.FieldStart(e.b)
+		fb.FieldAddPath(e.b, path)
+		fb.FieldAddJson(e.b, text)
+		e.push(fb.FieldEnd(e.b))
+	}
+	return e.vector(mark)
+}
