@@ -13,7 +13,7 @@ packages "tests" busybox-static
 .ci/tools/wasm.sh
 .ci/tools/wasm.sh --stock
 
-[ $# -gt 0 ] || set -- ./...
+[ $# -gt 0 ] || set -- ./... ./.ci/tools/testrun
 say "building testrun, which shows the tests' progress"
 go build -o .build/testrun ./.ci/tools/testrun
 say "testing $* (each package is shown when it is done; compiling comes first)"
