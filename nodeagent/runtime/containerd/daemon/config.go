@@ -43,12 +43,13 @@ func settings(cfg Config) string {
 	return b.String()
 }
 
-// longestSocket is what a unix socket's address holds, less what shims append.
-const longestSocket = 100
+// longestState leaves room in a unix socket's address (108 bytes) for what
+// containerd appends for each shim: /s/ and a hash.
+const longestState = 108 - 1 - len("/s/") - 64
 
 func (cfg Config) prepare() (string, error) {
-	if n := len(cfg.Address()); n > longestSocket {
-		return "", fmt.Errorf("the path %s is too long for a socket (%d > %d): choose a shorter state folder", cfg.Address(), n, longestSocket)
+	if n := len(cfg.State); n > longestState {
+		return "", fmt.Errorf("the state folder %s is %d bytes long, sockets in it allow %d: choose a shorter one, such as /run/berth", cfg.State, n, longestState)
 	}
 	for _, dir := range []string{cfg.Root, cfg.State, filepath.Join(cfg.State, "s")} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
