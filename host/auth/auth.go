@@ -18,6 +18,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -53,6 +54,8 @@ type Auth struct {
 	Agents *ca.Authority
 	// Access answers what somebody may do.
 	Access *access.Authorizer
+	// AgentClient is the certificate that the host shows to node agents.
+	AgentClient *ca.Leaf
 	// Requests answers who somebody is, before impersonation.
 	Requests *identity.Requests
 	// Accounts makes and checks service account tokens.
@@ -82,6 +85,10 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	if err != nil {
 		return nil, err
 	}
+	agentClient, err := authority.Client("agent-client", ca.AgentClient)
+	if err != nil {
+		return nil, err
+	}
 	key, err := authority.SigningKey("sa")
 	if err != nil {
 		return nil, err
@@ -95,10 +102,11 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	}
 	requests := identity.NewRequests(c.Now, accounts, identity.NewBootstrap(c.Objects, c.Now))
 	a := &Auth{
-		Authority: authority,
-		Agents:    agents,
-		Access:    access.New(c.Objects, c.Objects),
-		Requests:  requests,
+		Authority:   authority,
+		Agents:      agents,
+		AgentClient: agentClient,
+		Access:      access.New(c.Objects, c.Objects),
+		Requests:    requests,
 		Join: join.New(join.Config{
 			Who: requests, Objects: c.Objects, Clients: authority, Servers: agents, Now: c.Now, Log: c.Log,
 		}),
@@ -122,7 +130,17 @@ func (a *Auth) NewToken(ctx context.Context, life time.Duration, description str
 	return token + ":" + a.Authority.Hash(), nil
 }
 
-// Who tells who sent the request, impersonation included.
+// AuthenticateRequest implements authenticator.Request by Who.
+func (a *Auth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	who, err := a.Who(r)
+	if err != nil {
+		return nil, false, err
+	}
+	return &authenticator.Response{User: who}, true, nil
+}
+
+// Who tells who sent the request, impersonation included, and takes from it
+// what proved it.
 //
 // # Errors
 // Errors of the API, 401 or 403. Why a credential did not hold is logged and
@@ -140,6 +158,7 @@ func (a *Auth) Who(r *http.Request) (user.Info, error) {
 	case err != nil:
 		return nil, apierrors.NewForbidden(schema.GroupResource{}, "", err)
 	}
+	r.Header.Del("Authorization")
 	return who, nil
 }
 

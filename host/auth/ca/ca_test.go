@@ -163,7 +163,7 @@ func leafOf(t *testing.T, a *Authority, hosts []string) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := s.Certificate(nil)
+	cert, err := s.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,9 +181,9 @@ func TestARunningServerRenewsInAHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, _ := s.Certificate(nil)
+	before, _ := s.Certificate()
 	now = now.Add(300 * 24 * time.Hour)
-	after, err := s.Certificate(nil)
+	after, err := s.Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,41 +63,47 @@ func says(cert *x509.Certificate, s Subject) bool {
 		slices.EqualFunc(cert.IPAddresses, s.IPs, net.IP.Equal)
 }
 
-// Server hands the host's certificate to each TLS handshake and renews it on
-// the way, so that a host which runs for years needs no restart.
-type Server struct {
+// Leaf is a certificate that renews itself on the way to a handshake, so that a
+// host which runs for years needs no restart.
+type Leaf struct {
 	authority *Authority
+	name      string
 	subject   Subject
 
 	mu      sync.Mutex
 	current *tls.Certificate
 }
 
-// Serve keeps a server certificate for the addresses under server.crt. Hosts
-// are names or addresses; loopback and the in-cluster names are always added.
-func (a *Authority) Serve(hosts []string) (*Server, error) {
-	s := &Server{authority: a, subject: serverSubject(hosts)}
-	if err := s.renew(); err != nil {
-		return nil, err
-	}
-	return s, nil
+// Serve keeps the host's server certificate for the addresses, as server.crt.
+// Hosts are names or addresses; loopback and the in-cluster names are always
+// added.
+func (a *Authority) Serve(hosts []string) (*Leaf, error) {
+	return a.leaf("server", serverSubject(hosts))
 }
 
-// Certificate is a tls.Config's GetCertificate.
-func (s *Server) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.authority.due(s.current.Leaf) {
-		return s.current, nil
-	}
-	if err := s.renew(); err != nil && s.authority.now().After(s.current.Leaf.NotAfter) {
-		return nil, err
-	}
-	return s.current, nil
+// Client keeps a client certificate as NAME.crt.
+func (a *Authority) Client(name string, s Subject) (*Leaf, error) { return a.leaf(name, s) }
+
+func (a *Authority) leaf(name string, s Subject) (*Leaf, error) {
+	l := &Leaf{authority: a, name: name, subject: s}
+	return l, l.renew()
 }
 
-func (s *Server) renew() error {
-	pair, err := s.authority.Keep("server", s.subject)
+// Certificate is the one that holds now.
+func (l *Leaf) Certificate() (*tls.Certificate, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.authority.due(l.current.Leaf) {
+		return l.current, nil
+	}
+	if err := l.renew(); err != nil && l.authority.now().After(l.current.Leaf.NotAfter) {
+		return nil, err
+	}
+	return l.current, nil
+}
+
+func (l *Leaf) renew() error {
+	pair, err := l.authority.Keep(l.name, l.subject)
 	if err != nil {
 		return err
 	}
@@ -107,20 +113,20 @@ func (s *Server) renew() error {
 	}
 	// A machine that joins knows the authority by its hash alone: it finds the
 	// certificate in the handshake.
-	cert.Certificate = append(cert.Certificate, s.authority.cert.Raw)
-	s.current = &cert
+	cert.Certificate = append(cert.Certificate, l.authority.cert.Raw)
+	l.current = &cert
 	return nil
 }
 
 // TLS is the host's listener configuration: it asks for a client certificate
 // and lets those without one come in, who then show a token or stay anonymous.
 // A certificate that the authority did not sign ends the handshake.
-func (s *Server) TLS() *tls.Config {
+func (l *Leaf) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		GetCertificate: s.Certificate,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return l.Certificate() },
 		ClientAuth:     tls.VerifyClientCertIfGiven,
-		ClientCAs:      s.authority.Pool(),
+		ClientCAs:      l.authority.Pool(),
 		NextProtos:     []string{"h2", "http/1.1"},
 	}
 }
