@@ -137,6 +137,7 @@ func (s *Store) prepareOp(op Op) (write, error) {
 		w.Object = op.Object.DeepCopyObject().(Object)
 	}
 	w.Object.SetResourceVersion("")
+	s.fields.share(w.Object)
 	data, err := s.codec.Encode(w.Object)
 	if err != nil {
 		return write{}, fmt.Errorf("encode %s: %w", op.Key, err)

@@ -173,6 +173,7 @@ func (s *Store) decode(rec Record) (loaded, error) {
 		return loaded{}, fmt.Errorf("holds %s/%s", obj.GetNamespace(), obj.GetName())
 	}
 	obj.SetResourceVersion(strconv.FormatInt(rec.Revision, 10))
+	s.fields.share(obj)
 	return loaded{k.Resource, &entry{
 		namespace: obj.GetNamespace(),
 		name:      obj.GetName(),

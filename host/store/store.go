@@ -64,6 +64,7 @@ type Store struct {
 
 	revision atomic.Int64
 	shelf    *shelf
+	fields   fieldSets
 	stats    counters
 
 	mu        sync.RWMutex // guards the map, not the resources

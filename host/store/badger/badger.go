@@ -23,9 +23,8 @@ const (
 	format      = "1"
 )
 
-// memTable bounds a transaction to 15% of it. Badger fills two or three such
-// tables before it falls behind its own flushing.
-const memTable = 64 << 20
+// memTable bounds a transaction to 15% of it, and lies in memory once or twice.
+const memTable = 48 << 20
 
 // Engine is a Badger database.
 type Engine struct {

@@ -1,0 +1,282 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/storetest"
+)
+
+func key(name string) store.Key {
+	return store.Key{Resource: "configmaps", Namespace: "ns", Name: name}
+}
+
+func object(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+func create(name, value string) store.Op {
+	return store.Op{Kind: store.Create, Key: key(name), Object: object(name, value)}
+}
+
+func update(name, value string, expect int64) store.Op {
+	return store.Op{Kind: store.Update, Key: key(name), Object: object(name, value), Expect: expect}
+}
+
+func remove(name string) store.Op { return store.Op{Kind: store.Delete, Key: key(name)} }
+
+// gated is an engine whose commits wait for the test, or fail.
+type gated struct {
+	store.Engine
+	gate   chan struct{} // each commit takes one token, if not nil
+	limits *store.Limits
+
+	mu      sync.Mutex
+	batches []store.Batch
+	fail    error
+}
+
+func (g *gated) Commit(ctx context.Context, b store.Batch) error {
+	if g.gate != nil {
+		<-g.gate
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fail != nil {
+		return g.fail
+	}
+	g.batches = append(g.batches, b)
+	return g.Engine.Commit(ctx, b)
+}
+
+func (g *gated) Limits() store.Limits {
+	if g.limits != nil {
+		return *g.limits
+	}
+	return g.Engine.Limits()
+}
+
+func (g *gated) committed() []store.Batch {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.batches)
+}
+
+// openGated opens a store and then closes the gate: the first commit waits in
+// the engine, so what comes after it gathers in the queue, in order.
+func openGated(t *testing.T) (*store.Store, *gated) {
+	engine := &gated{Engine: store.NewMemory()}
+	s := storetest.OpenEngine(t, engine)
+	engine.gate = make(chan struct{}, 100)
+	engine.batches = nil
+	return s, engine
+}
+
+type outcome struct {
+	rev int64
+	err error
+}
+
+// queueUp commits each op from a goroutine of its own, one after another.
+func queueUp(t *testing.T, s *store.Store, ops ...store.Op) []*outcome {
+	outcomes := make([]*outcome, len(ops))
+	for i, op := range ops {
+		outcomes[i] = &outcome{}
+		go func() { outcomes[i].rev, _, outcomes[i].err = s.Commit(t.Context(), op) }()
+		synctest.Wait()
+	}
+	return outcomes
+}
+
+func TestOneBatchTakesManyCallersInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, engine := openGated(t)
+		start := s.Revision()
+		outcomes := queueUp(t, s,
+			create("first", "1"), // goes alone
+			create("x", "1"), create("x", "2"), update("x", "3", 0), remove("x"), update("x", "4", 0), create("x", "5"),
+			create("y", "1"), remove("y"), create("z", "1"), update("z", "1", 0),
+		)
+		if len(engine.committed()) != 0 || s.Revision() != start {
+			t.Fatalf("something was visible before it was durable")
+		}
+		engine.gate <- struct{}{}
+		engine.gate <- struct{}{}
+		synctest.Wait()
+		want := []outcome{
+			{start + 1, nil},
+			{start + 2, nil}, {0, store.ErrExists}, {start + 3, nil}, {start + 4, nil}, {0, store.ErrNotFound}, {start + 5, nil},
+			{start + 6, nil}, {start + 7, nil}, {start + 8, nil}, {start + 8, nil},
+		}
+		for i, got := range outcomes {
+			if got.rev != want[i].rev || !errors.Is(got.err, want[i].err) {
+				t.Errorf("op %d: revision %d, %v; want %d, %v", i, got.rev, got.err, want[i].rev, want[i].err)
+			}
+		}
+		checkBatches(t, engine.committed(), start)
+		checkEvents(t, s, start)
+		stats := s.Stats()
+		if stats.Batches != 2 || stats.Commits != 11 || stats.Changes != 8 || stats.BatchSizes[0] != 1 || stats.BatchSizes[3] != 1 {
+			t.Errorf("stats = %+v", stats)
+		}
+	})
+}
+
+func checkBatches(t *testing.T, batches []store.Batch, start int64) {
+	t.Helper()
+	if len(batches) != 2 {
+		t.Fatalf("%d engine commits, want 2", len(batches))
+	}
+	var puts []string
+	for _, rec := range batches[1].Puts {
+		puts = append(puts, fmt.Sprintf("%q@%d", rec.Key, rec.Revision-start))
+	}
+	if d := cmp.Diff([]string{`"o/configmaps\x00ns\x00x"@5`, `"o/configmaps\x00ns\x00z"@8`}, puts); d != "" {
+		t.Errorf("records of the batch (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]string{"o/configmaps\x00ns\x00y"}, batches[1].Deletes); d != "" || batches[1].Revision != start+8 {
+		t.Errorf("batch at %d (-want +got):\n%s", batches[1].Revision-start, d)
+	}
+}
+
+func checkEvents(t *testing.T, s *store.Store, start int64) {
+	t.Helper()
+	w, err := s.Watch("configmaps", "", start+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := w.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ev := range events {
+		got = append(got, fmt.Sprint(ev.Type, ev.Key.Name, ev.Revision-start))
+	}
+	if d := cmp.Diff([]string{"0x2", "1x3", "2x4", "0x5", "0y6", "2y7", "0z8"}, got); d != "" {
+		t.Errorf("events (-want +got):\n%s", d)
+	}
+}
+
+func TestCallerWhoGivesUpWritesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, engine := openGated(t)
+		first := queueUp(t, s, create("first", "1"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var err error
+		go func() { _, _, err = s.Commit(ctx, create("x", "1")) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("commit: %v, want context.Canceled", err)
+		}
+		engine.gate <- struct{}{}
+		synctest.Wait()
+		if _, ok := s.Get(key("x")); ok || first[0].err != nil {
+			t.Errorf("x was written after its caller had given up: %v; first: %v", ok, first[0].err)
+		}
+	})
+}
+
+func TestFailedEngineStopsWritesAndShowsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := &gated{Engine: store.NewMemory()}
+		s := storetest.OpenEngine(t, engine)
+		if _, _, err := s.Commit(t.Context(), create("x", "1")); err != nil {
+			t.Fatal(err)
+		}
+		rev := s.Revision()
+		full := errors.New("disk is full")
+		engine.mu.Lock()
+		engine.fail = full
+		engine.mu.Unlock()
+		if _, _, err := s.Commit(t.Context(), create("y", "1")); !errors.Is(err, full) {
+			t.Errorf("commit: %v, want %v", err, full)
+		}
+		engine.mu.Lock()
+		engine.fail = nil
+		engine.mu.Unlock()
+		if _, _, err := s.Commit(t.Context(), create("z", "1")); !errors.Is(err, full) {
+			t.Errorf("commit after the failure: %v, want %v still", err, full)
+		}
+		select {
+		case <-s.Failed():
+		default:
+			t.Errorf("Failed is not closed")
+		}
+		if _, ok := s.Get(key("x")); !ok || s.Revision() != rev || !errors.Is(s.Err(), full) {
+			t.Errorf("after the failure: read %v, revision %d of %d, Err %v", ok, s.Revision(), rev, s.Err())
+		}
+	})
+}
+
+func TestBatchesAreCutToTheEnginesLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, engine := openGated(t)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		small := &gated{Engine: engine.Engine, limits: &store.Limits{Bytes: 1500, Records: 3}}
+		s = storetest.OpenEngine(t, small)
+		small.gate = make(chan struct{}, 100)
+		small.batches = nil
+		var ops []store.Op
+		for i := range 20 {
+			ops = append(ops, create(fmt.Sprint("x", i), "1"))
+		}
+		outcomes := queueUp(t, s, ops...)
+		for range 40 {
+			small.gate <- struct{}{}
+		}
+		synctest.Wait()
+		for i, o := range outcomes {
+			if o.err != nil {
+				t.Errorf("commit %d: %v", i, o.err)
+			}
+		}
+		for _, b := range small.committed() {
+			if n := len(b.Puts); n == 0 || n > 3 {
+				t.Errorf("a batch of %d records, the engine takes 3", n)
+			}
+		}
+		if _, _, err := s.Commit(t.Context(), ops[:4]...); !errors.Is(err, store.ErrTooLarge) {
+			t.Errorf("a commit of 4: %v, want ErrTooLarge", err)
+		}
+	})
+}
+
+func TestCloseAnswersWhatIsQueued(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, engine := openGated(t)
+		outcomes := queueUp(t, s, create("taken", "1"), create("queued", "1"))
+		go s.Close()
+		synctest.Wait()
+		engine.gate <- struct{}{}
+		synctest.Wait()
+		if outcomes[0].err != nil {
+			t.Errorf("the commit that was being written: %v", outcomes[0].err)
+		}
+		if !errors.Is(outcomes[1].err, store.ErrClosed) {
+			t.Errorf("the commit in the queue: %v, want ErrClosed", outcomes[1].err)
+		}
+	})
+}
