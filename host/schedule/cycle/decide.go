@@ -76,6 +76,16 @@ func (d *Decider) Again(slot int32, reason string) Decision {
 	return d.conclude(&d.run, &d.field, d.field.best(d.run.seed))
 }
 
+// GiveUp refuses all rows that are left, for a reason of the host's own.
+func (d *Decider) GiveUp(reason string) Decision {
+	for _, slot := range slices.Clone(d.field.list()) {
+		if d.field.total[slot] != out {
+			d.field.refuse(slot, byHost, d.hostReason(reason))
+		}
+	}
+	return d.conclude(&d.run, &d.field, choice{slot: -1})
+}
+
 // End ends the cycle: what it used may be used by the next one.
 func (d *Decider) End(ctx context.Context, picked int32) {
 	r := &d.run

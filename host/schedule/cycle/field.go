@@ -233,8 +233,15 @@ func (d *Decider) foreseeBy(ctx context.Context, r *run, i int, seer profile.For
 			ask[n] = questions[k]
 		}
 	}
-	_, err := r.predicates[i].ask(ctx, r)
-	if err == nil {
+	answer, err := r.predicates[i].ask(ctx, r)
+	switch {
+	case err != nil:
+	case answer.Ask == abi.AskSkip:
+		// It has nothing to say of this pod, as in kube-scheduler's dry runs.
+		return open
+	case answer.Ask == abi.AskRefuse:
+		fill(verdicts, answer.Reason)
+	default:
 		err = seer.WhatIf(ctx, ask, verdicts)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -301,4 +302,14 @@ func byTime(a, b *Entry) bool {
 		return a.until < b.until
 	}
 	return a.order < b.order
+}
+
+// Find returns an entry whose pod is the one looked for, nil for none.
+func (q *Queue) Find(is func(*v1.Pod) bool) *Entry {
+	for _, e := range q.entries {
+		if is(e.Pod.Object) {
+			return e
+		}
+	}
+	return nil
 }

@@ -17,7 +17,7 @@ func (q *Queue) Follow(log snapshot.Log, now int64) {
 		return
 	}
 	if !ok {
-		q.wakeAll(now)
+		q.WakeAll(now)
 		return
 	}
 	for len(deltas) > 0 {
@@ -77,7 +77,8 @@ func couldTake(row *snapshot.Row, pod *snapshot.Pod, groups abi.Groups) bool {
 	return groups&^(filling|abi.Pods) != 0 && pod.Priority() > 0 && row.CouldFit(pod)
 }
 
-func (q *Queue) wakeAll(now int64) {
+// WakeAll wakes every waiting pod: what refused them may not be any more.
+func (q *Queue) WakeAll(now int64) {
 	for _, set := range q.byGroups {
 		for e := range set {
 			q.wake(e, now)

@@ -47,3 +47,15 @@ func (c *Cluster) Nominated(besides *Pod) map[int32][]*Pod {
 	}
 	return bySlot
 }
+
+// Lesser lists the pods of lower priority for which room is made on a node.
+func (c *Cluster) Lesser(node string, priority int32) []types.UID {
+	var list []types.UID
+	for uid, n := range c.nominated {
+		if n.node == node && n.pod.Priority() < priority {
+			list = append(list, uid)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,282 @@
+package binding_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/store"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// plain is a codec for the kinds of these tests.
+type plain struct{}
+
+func (plain) Encode(o store.Object) ([]byte, error) { return json.Marshal(o) }
+
+func (plain) Decode(name string, data []byte) (store.Object, error) {
+	var o store.Object
+	switch name {
+	case "pods":
+		o = &v1.Pod{}
+	case "nodes":
+		o = &v1.Node{}
+	case "events":
+		o = &v1.Event{}
+	case "persistentvolumes":
+		o = &v1.PersistentVolume{}
+	case "persistentvolumeclaims":
+		o = &v1.PersistentVolumeClaim{}
+	case "storageclasses.storage.k8s.io":
+		o = &storagev1.StorageClass{}
+	default:
+		return nil, fmt.Errorf("no codec for %s", name)
+	}
+	return o, json.Unmarshal(data, o)
+}
+
+// host is a store with a scheduler over it.
+type host struct {
+	t     *testing.T
+	store *store.Store
+	s     *schedule.Scheduler
+	notes *notes
+}
+
+type notes struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (n *notes) Event(pod *v1.Pod, _, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, fmt.Sprintf("%s %s: %s", pod.Name, reason, message))
+}
+
+func start(t *testing.T) *host {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := store.Open(ctx, store.NewMemory(), plain{}, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, store: s, notes: &notes{}}
+	reasons := profile.NewReasons(0)
+	set := policytest.Set(1, policytest.Default(reasons))
+	h.s, err = schedule.New(schedule.Config{
+		Source: binding.NewSource(s), Binder: binding.NewWriter(s, nil), Recorder: h.notes,
+		Set: func() *schedule.LiveSet { return set }, Reasons: reasons,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- h.s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func (h *host) create(resource string, objects ...store.Object) {
+	h.t.Helper()
+	for _, o := range objects {
+		key := store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+		if _, _, err := h.store.Commit(h.t.Context(), store.Op{Kind: store.Create, Key: key, Object: o}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func (h *host) pod(name string) *v1.Pod {
+	o, ok := h.store.Get(store.Key{Resource: "pods", Namespace: "default", Name: name})
+	if !ok {
+		return nil
+	}
+	return o.(*v1.Pod)
+}
+
+// eventually waits until a pod is as wanted.
+func (h *host) eventually(name, what string, is func(*v1.Pod) bool) *v1.Pod {
+	h.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		if p := h.pod(name); p != nil && is(p) {
+			return p
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	h.t.Fatalf("pod %s is not %s in time: %+v", name, what, h.pod(name))
+	return nil
+}
+
+func isBound(p *v1.Pod) bool { return p.Spec.NodeName != "" }
+
+func scheduled(p *v1.Pod) *v1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == v1.PodScheduled {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func TestBindsPodsDurably(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil), policytest.Node("b", "4", "8Gi", 110, nil))
+	for i := range 60 {
+		h.create("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "64Mi", nil))
+	}
+	on := map[string]int{}
+	for i := range 60 {
+		p := h.eventually(fmt.Sprint("p", i), "bound", isBound)
+		on[p.Spec.NodeName]++
+		if c := scheduled(p); c == nil || c.Status != v1.ConditionTrue {
+			t.Errorf("pod %s has condition %v, want PodScheduled True", p.Name, c)
+		}
+	}
+	if on["a"] != 30 || on["b"] != 30 {
+		t.Errorf("pods by node = %v, want 30 each", on)
+	}
+}
+
+func TestTellsWhyAPodWaitsAndTriesAgainWhenANodeComes(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.create("nodes", policytest.Node("small", "1", "8Gi", 110, nil), policytest.Node("full", "8", "8Gi", 0, nil))
+	h.create("pods", policytest.Pod("big", "3", "64Mi", nil))
+	p := h.eventually("big", "refused", func(p *v1.Pod) bool { return scheduled(p) != nil })
+	want := "0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+	if c := scheduled(p); c.Status != v1.ConditionFalse || c.Reason != v1.PodReasonUnschedulable || c.Message != want {
+		t.Errorf("condition = %s %s %q, want False Unschedulable %q", c.Status, c.Reason, c.Message, want)
+	}
+	h.create("nodes", policytest.Node("large", "8", "8Gi", 110, nil))
+	if p = h.eventually("big", "bound", isBound); p.Spec.NodeName != "large" {
+		t.Errorf("bound to %s, want large", p.Spec.NodeName)
+	}
+}
+
+func TestMakesRoomByPreemption(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	zero, high := int64(0), int32(10)
+	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+	for i := range 4 {
+		h.create("pods", policytest.Pod(fmt.Sprint("low", i), "900m", "64Mi", func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &zero }))
+	}
+	for i := range 4 {
+		h.eventually(fmt.Sprint("low", i), "bound", isBound)
+	}
+	h.create("pods", policytest.Pod("high", "3", "64Mi", func(p *v1.Pod) { p.Spec.Priority = &high }))
+	h.eventually("high", "bound", isBound)
+	left := 0
+	for i := range 4 {
+		if h.pod(fmt.Sprint("low", i)) != nil {
+			left++
+		}
+	}
+	if left != 1 {
+		t.Errorf("%d pods of low priority are left, want 1: no more may go than must", left)
+	}
+}
+
+func TestLeavesGatedAndForeignPodsAlone(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+	h.create("pods",
+		policytest.Pod("gated", "100m", "64Mi", func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }),
+		policytest.Pod("foreign", "100m", "64Mi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+		policytest.Pod("mine", "100m", "64Mi", nil))
+	h.eventually("mine", "bound", isBound)
+	for _, name := range []string{"gated", "foreign"} {
+		if p := h.pod(name); isBound(p) || len(p.Status.Conditions) > 0 {
+			t.Errorf("pod %s was touched: %+v", name, p)
+		}
+	}
+	_, err := h.store.Update(t.Context(), store.Key{Resource: "pods", Namespace: "default", Name: "gated"}, func(o store.Object) (store.Object, error) {
+		p := o.(*v1.Pod).DeepCopy()
+		p.Spec.SchedulingGates = nil
+		return p, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("gated", "bound", isBound)
+}
+
+func TestBindsVolumesTogetherWithThePod(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	h.create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait,
+	})
+	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+	for i, size := range []string{"10Gi", "2Gi", "5Gi"} {
+		h.create("persistentvolumes", volume(fmt.Sprint("v", i), size, "local"))
+	}
+	for i := range 3 {
+		h.create("persistentvolumeclaims", claim(fmt.Sprint("c", i), "1Gi", "local"))
+		h.create("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "64Mi", func(p *v1.Pod) {
+			p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("c", i)},
+			}}}
+		}))
+	}
+	of := map[string]string{}
+	for i := range 3 {
+		h.eventually(fmt.Sprint("p", i), "bound", isBound)
+		o, _ := h.store.Get(store.Key{Resource: "persistentvolumeclaims", Namespace: "default", Name: fmt.Sprint("c", i)})
+		c := o.(*v1.PersistentVolumeClaim)
+		if other := of[c.Spec.VolumeName]; other != "" || c.Spec.VolumeName == "" || c.Status.Phase != v1.ClaimBound {
+			t.Errorf("claim %s has volume %q as %q has, phase %s", c.Name, c.Spec.VolumeName, other, c.Status.Phase)
+		}
+		of[c.Spec.VolumeName] = c.Name
+	}
+	if of["v1"] != "c0" {
+		t.Errorf("claim c0 did not get the smallest volume: %v", of)
+	}
+}
+
+func volume(name, size, class string) *v1.PersistentVolume {
+	return &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}, StorageClassName: class,
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
+	}
+}
+
+func claim(name, size, class string) *v1.PersistentVolumeClaim {
+	return &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
+		Spec: v1.PersistentVolumeClaimSpec{
+			StorageClassName: &class, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}},
+		},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending},
+	}
+}

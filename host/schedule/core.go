@@ -1,0 +1,484 @@
+package schedule
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/queue"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+	"github.com/berth-dev/berth/host/schedule/volumes"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// core is the scheduler without goroutines, clock and I/O: it is told events,
+// times and how binds ended, and says what shall be written.
+type core struct {
+	cluster *snapshot.Cluster
+	queue   *queue.Queue
+	decider *cycle.Decider
+	ledger  *volumes.Ledger
+	reasons *profile.Reasons
+	traces  *Traces
+	set     func() *profile.LiveSet
+	clock   func() int64
+	failed  func(policy string, err error)
+
+	seed    uint64
+	cycles  uint64
+	lastSet *profile.LiveSet
+	digests map[*profile.Profile]*profile.Digest
+	// assumed are pods that have a place here and are not seen bound yet.
+	assumed map[types.UID]*assumption
+	// settling are plans of bound pods whose claims and volumes are not seen
+	// bound yet; their volumes stay reserved.
+	settling map[types.UID]*volumes.Plan
+	// latest holds the newest state of pods that have a place.
+	latest map[types.UID]*v1.Pod
+	// unclaimed are pods whose schedulerName no profile claims.
+	unclaimed map[types.UID]*v1.Pod
+	// evicted are victims that have been told to go and are still here.
+	evicted map[types.UID]bool
+	budgets []*policyv1.PodDisruptionBudget
+
+	out outbox
+}
+
+// assumption is a reservation on its way into the store.
+type assumption struct {
+	entry *queue.Entry
+	// node is the node as it was when the decision was made.
+	node *v1.Node
+	plan volumes.Plan
+}
+
+// outbox is what the core wants written.
+type outbox struct {
+	bindings   []Binding
+	conditions []Condition
+	evictions  []Eviction
+	provisions []Provision
+	notices    []notice
+}
+
+// notice is an Event for users.
+type notice struct {
+	pod                   *v1.Pod
+	kind, reason, message string
+}
+
+func newCore(c Config) *core {
+	cluster := snapshot.New(c.LogDeltas)
+	failed := c.Failed
+	if failed == nil {
+		failed = func(string, error) {}
+	}
+	return &core{
+		cluster:   cluster,
+		queue:     queue.New(),
+		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, Impure: c.Impure}),
+		ledger:    volumes.New(cluster),
+		reasons:   c.Reasons,
+		traces:    newTraces(c.Traces),
+		set:       c.Set,
+		clock:     func() int64 { return c.Clock().UnixNano() },
+		failed:    failed,
+		seed:      c.Seed,
+		assumed:   map[types.UID]*assumption{},
+		settling:  map[types.UID]*volumes.Plan{},
+		latest:    map[types.UID]*v1.Pod{},
+		unclaimed: map[types.UID]*v1.Pod{},
+		evicted:   map[types.UID]bool{},
+		digests:   map[*profile.Profile]*profile.Digest{},
+	}
+}
+
+// apply takes in events.
+func (c *core) apply(events []Event, now int64) {
+	for _, e := range events {
+		switch o := e.Object.(type) {
+		case *v1.Pod:
+			c.applyPod(o, e.Deleted, now)
+		case *v1.Node:
+			c.applyNode(o, e.Deleted)
+		case *policyv1.PodDisruptionBudget:
+			c.applyBudget(o, e.Deleted)
+		default:
+			c.applyObject(e)
+		}
+	}
+	c.queue.Follow(c.cluster, now)
+}
+
+func (c *core) applyNode(node *v1.Node, deleted bool) {
+	if deleted {
+		c.cluster.RemoveNode(node.Name)
+		return
+	}
+	c.cluster.UpsertNode(node)
+}
+
+func (c *core) applyObject(e Event) {
+	if e.Deleted {
+		c.cluster.RemoveObject(e.Resource, e.Object.GetNamespace(), e.Object.GetName())
+	} else {
+		c.cluster.UpsertObject(e.Resource, e.Object)
+	}
+	c.ledger.Changed(e.Resource)
+	if e.Resource != volumes.Claims && e.Resource != volumes.Volumes {
+		return
+	}
+	for uid, plan := range c.settling {
+		if c.planSeen(plan) {
+			delete(c.settling, uid)
+			c.ledger.Release(plan)
+		}
+	}
+}
+
+func (c *core) applyBudget(b *policyv1.PodDisruptionBudget, deleted bool) {
+	c.budgets = slices.DeleteFunc(c.budgets, func(o *policyv1.PodDisruptionBudget) bool {
+		return o.Namespace == b.Namespace && o.Name == b.Name
+	})
+	if !deleted {
+		c.budgets = append(c.budgets, b)
+	}
+}
+
+func (c *core) applyPod(object *v1.Pod, deleted bool, now int64) {
+	switch {
+	case deleted || snapshot.Finished(object):
+		c.forgetPod(object.UID)
+	case object.Spec.NodeName != "":
+		c.placePod(object)
+	case object.DeletionTimestamp != nil:
+		// Nobody will run it: it waits for its finalizers.
+		c.forgetPod(object.UID)
+	case c.assumed[object.UID] == nil:
+		c.enqueue(object, now)
+	}
+}
+
+// forgetPod takes a pod out of everything, also one whose bind is under way:
+// when that bind is answered, there is nothing to give back any more.
+func (c *core) forgetPod(uid types.UID) {
+	c.release(uid)
+	c.cluster.Remove(uid)
+	c.cluster.Unnominate(uid)
+	c.queue.Delete(uid)
+	delete(c.latest, uid)
+	delete(c.unclaimed, uid)
+	delete(c.evicted, uid)
+}
+
+// release forgets an assumption and gives its volumes back.
+func (c *core) release(uid types.UID) {
+	if plan := c.settling[uid]; plan != nil {
+		delete(c.settling, uid)
+		c.ledger.Release(plan)
+	}
+	a := c.assumed[uid]
+	if a == nil {
+		return
+	}
+	delete(c.assumed, uid)
+	c.ledger.Release(&a.plan)
+}
+
+// placePod counts a pod that is bound.
+func (c *core) placePod(object *v1.Pod) {
+	uid := object.UID
+	if a := c.assumed[uid]; a != nil {
+		c.settle(uid, a)
+	}
+	c.queue.Delete(uid)
+	c.cluster.Unnominate(uid)
+	delete(c.unclaimed, uid)
+	was := c.latest[uid]
+	c.latest[uid] = object
+	placed, node, ok := c.cluster.Placed(uid)
+	if ok && node == object.Spec.NodeName && (alike(placed.Object, object) || was != nil && alike(was, object)) {
+		return
+	}
+	c.cluster.Place(snapshot.NewPod(object), object.Spec.NodeName)
+}
+
+// settle ends an assumption whose pod is bound. Its volumes stay reserved until
+// claims and volumes are seen bound too.
+func (c *core) settle(uid types.UID, a *assumption) {
+	delete(c.assumed, uid)
+	c.queue.Delete(uid)
+	if c.planSeen(&a.plan) {
+		c.ledger.Release(&a.plan)
+		return
+	}
+	c.settling[uid] = &a.plan
+}
+
+// planSeen says whether the claims and volumes of a plan are known to be bound,
+// or gone.
+func (c *core) planSeen(plan *volumes.Plan) bool {
+	for _, m := range plan.Matches {
+		claim, ok := c.cluster.Object(volumes.Claims, m.Claim.Namespace, m.Claim.Name).(*v1.PersistentVolumeClaim)
+		if ok && claim.UID == m.Claim.UID && claim.Spec.VolumeName == "" {
+			return false
+		}
+		volume, ok := c.cluster.Object(volumes.Volumes, "", m.Volume.Name).(*v1.PersistentVolume)
+		if ok && volume.UID == m.Volume.UID && volume.Spec.ClaimRef == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// alike says at little cost that two states of a pod are the same for
+// scheduling, its node aside: they share what a binder does not touch.
+func alike(a, b *v1.Pod) bool {
+	if (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) || len(a.Spec.Containers) != len(b.Spec.Containers) ||
+		len(a.Spec.Tolerations) != len(b.Spec.Tolerations) ||
+		len(a.Status.ContainerStatuses) > 0 || len(b.Status.ContainerStatuses) > 0 {
+		return false
+	}
+	if len(a.Spec.Containers) > 0 && &a.Spec.Containers[0] != &b.Spec.Containers[0] {
+		return false
+	}
+	return sameTexts(a.Labels, b.Labels) && sameTexts(a.Annotations, b.Annotations)
+}
+
+func sameTexts(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if w, ok := b[k]; !ok || v != w {
+			return false
+		}
+	}
+	return true
+}
+
+// enqueue takes in a pod without a node, if a profile claims it.
+func (c *core) enqueue(object *v1.Pod, now int64) {
+	if _, _, ok := c.cluster.Placed(object.UID); ok {
+		// It has a place: this state is older than that.
+		return
+	}
+	pod := snapshot.NewPod(object)
+	if c.set().For(pod) == nil {
+		c.queue.Delete(object.UID)
+		c.unclaimed[object.UID] = object
+		return
+	}
+	delete(c.unclaimed, object.UID)
+	known := c.queue.Get(object.UID) != nil
+	c.queue.Add(pod, now)
+	if node := object.Status.NominatedNodeName; node != "" && !known {
+		// Room was made for it before this scheduler started.
+		c.cluster.Nominate(pod, node)
+	}
+}
+
+// swapped looks again at the pods that no profile claimed, and at those that
+// wait, when the live set has changed.
+func (c *core) swapped(now int64) {
+	set := c.set()
+	if set == c.lastSet {
+		return
+	}
+	c.lastSet = set
+	clear(c.digests)
+	for _, object := range c.unclaimed {
+		c.enqueue(object, now)
+	}
+	c.queue.WakeAll(now)
+}
+
+// bound hears how the bind of a pod ended.
+func (c *core) bound(uid types.UID, err error, now int64) {
+	a := c.assumed[uid]
+	if a == nil {
+		// Seen bound already, or deleted in flight.
+		return
+	}
+	if err == nil {
+		c.settle(uid, a)
+		return
+	}
+	c.giveBack(uid, a, now)
+}
+
+// giveBack ends an assumption that will not become a bind.
+func (c *core) giveBack(uid types.UID, a *assumption, now int64) {
+	c.release(uid)
+	c.cluster.Remove(uid)
+	delete(c.latest, uid)
+	c.queue.Retry(a.entry, now)
+	c.queue.Follow(c.cluster, now)
+}
+
+// takeBindings hands over what shall be bound now, at most n. A pod whose node
+// has changed or gone since the decision is tried again instead.
+func (c *core) takeBindings(n int, now int64) []Binding {
+	var list []Binding
+	taken := 0
+	for _, b := range c.out.bindings {
+		if len(list) == n {
+			break
+		}
+		taken++
+		a := c.assumed[b.Pod.UID]
+		if a == nil {
+			continue
+		}
+		slot, ok := c.cluster.Slot(b.Node)
+		if !ok || c.cluster.Row(slot).Node != a.node {
+			c.giveBack(b.Pod.UID, a, now)
+			continue
+		}
+		list = append(list, b)
+	}
+	c.out.bindings = slices.Delete(c.out.bindings, 0, taken)
+	return list
+}
+
+// step makes one decision; false means that no pod is ready.
+func (c *core) step(ctx context.Context) bool {
+	now := c.clock()
+	c.swapped(now)
+	entry := c.queue.Pop(now)
+	if entry == nil {
+		return false
+	}
+	set := c.lastSet
+	p := set.For(entry.Pod)
+	if p == nil {
+		object := entry.Pod.Object
+		c.queue.Delete(object.UID)
+		c.unclaimed[object.UID] = object
+		return true
+	}
+	c.decide(ctx, entry, set, p, now)
+	return true
+}
+
+// decide runs the cycle of a pod.
+func (c *core) decide(ctx context.Context, entry *queue.Entry, set *profile.LiveSet, p *profile.Profile, now int64) {
+	c.cycles++
+	in := cycle.Input{Set: set, Profile: p, Log: c.cluster, Pod: entry.Pod, Now: now, Seed: mix(c.seed + c.cycles)}
+	if c.cluster.Nominations() > 0 {
+		in.Nominated = c.cluster.Nominated(entry.Pod)
+	}
+	trace := c.newTrace(set, p, in)
+	decision := c.decider.Decide(ctx, in)
+	decision, plan := c.planVolumes(entry, decision)
+	for _, f := range decision.Failures {
+		c.failed(f.Policy, f.Err)
+	}
+	trace.Total, trace.Feasible, trace.Nodes, trace.Tied = decision.Total, decision.Feasible, decision.Nodes, decision.Tied
+	if decision.Slot >= 0 {
+		c.place(entry, decision, plan, &trace, now)
+	} else {
+		c.refuse(ctx, entry, decision, in, &trace, now)
+	}
+	c.decider.End(ctx, decision.Slot)
+	trace.Took = durationSince(c.clock, now)
+	c.traces.add(trace)
+	c.queue.Follow(c.cluster, now)
+}
+
+func (c *core) newTrace(set *profile.LiveSet, p *profile.Profile, in cycle.Input) Trace {
+	digest := c.digests[p]
+	if digest == nil {
+		digest = p.Digest()
+		c.digests[p] = digest
+	}
+	object := in.Pod.Object
+	return Trace{
+		Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+		Set: set.Number, Digest: digest, Position: c.cluster.Seq(), Now: in.Now, Seed: in.Seed, Pod: in.Pod, Nominated: in.Nominated,
+	}
+}
+
+// maxOtherRows bounds how many rows are tried for a pod whose volumes cannot
+// be had where it was to go.
+const maxOtherRows = 64
+
+// planVolumes decides which volumes the pod's claims get on the row that was
+// picked; where they cannot be had, another row is picked.
+func (c *core) planVolumes(entry *queue.Entry, decision cycle.Decision) (cycle.Decision, volumes.Plan) {
+	if !volumes.Needs(entry.Pod.Object) {
+		return decision, volumes.Plan{}
+	}
+	for range maxOtherRows {
+		if decision.Slot < 0 {
+			break
+		}
+		plan, err := c.ledger.Plan(entry.Pod.Object, c.cluster.Row(decision.Slot).Node)
+		if err == nil {
+			return decision, plan
+		}
+		decision = c.decider.Again(decision.Slot, err.Error())
+	}
+	if decision.Slot >= 0 {
+		decision = c.decider.GiveUp("volumes cannot be had on any of the nodes tried")
+	}
+	return decision, volumes.Plan{}
+}
+
+// place reserves the row and asks for the bind; a pod whose volumes must be
+// made first waits for them where they will be.
+func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.Plan, trace *Trace, now int64) {
+	object := entry.Pod.Object
+	node := c.cluster.Row(decision.Slot).Node.Name
+	trace.Node = node
+	if len(plan.Provision) > 0 {
+		trace.Outcome = Provisions
+		c.cluster.Nominate(entry.Pod, node)
+		c.out.provisions = append(c.out.provisions, Provision{Pod: object, Claims: plan.Provision, Node: node})
+		c.queue.Wait(entry, waitVolumes, true, now)
+		return
+	}
+	trace.Outcome = Placed
+	c.ledger.Reserve(&plan)
+	c.cluster.Place(entry.Pod, node)
+	c.assumed[object.UID] = &assumption{entry: entry, node: c.cluster.Row(decision.Slot).Node, plan: plan}
+	c.out.bindings = append(c.out.bindings, Binding{Pod: object, Node: node, Volumes: plan.Matches})
+}
+
+// refuse makes room for the pod if it may, and lets it wait.
+func (c *core) refuse(ctx context.Context, entry *queue.Entry, decision cycle.Decision, in cycle.Input, trace *Trace, now int64) {
+	if len(decision.Failures) > 0 {
+		trace.Outcome, trace.Message = Failed, failure(decision.Failures)+"; "+refusal(decision, c.reasons)
+		c.tell(entry, trace.Message, "SchedulerError")
+		c.queue.Retry(entry, now)
+		return
+	}
+	trace.Outcome, trace.Message = Refused, refusal(decision, c.reasons)
+	made := c.preempt(ctx, entry, decision, in)
+	if made == "" && decision.Nodes > 0 {
+		trace.Message += noRoom(decision, c.reasons)
+	}
+	trace.Made = made
+	c.tell(entry, trace.Message, v1.PodReasonUnschedulable)
+	wake := decision.Wake
+	if made != "" || entry.Nominated {
+		wake |= waitRoom
+	}
+	c.queue.Wait(entry, wake, decision.Spread, now)
+}
+
+// tell writes the pod's condition and event, unless they say that already.
+func (c *core) tell(entry *queue.Entry, message, reason string) {
+	nominated := c.cluster.NominatedNode(entry.Pod.UID())
+	if entry.Message == message+nominated {
+		return
+	}
+	entry.Message = message + nominated
+	object := entry.Pod.Object
+	c.out.conditions = append(c.out.conditions, Condition{Pod: object, Reason: reason, Message: message, Nominated: nominated})
+	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeWarning, "FailedScheduling", message})
+}

@@ -1,0 +1,70 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/profile"
+)
+
+// maxReasons bounds how many reasons a message counts one by one.
+const maxReasons = 32
+
+// refusal is the message of a pod that fits nowhere, in Kubernetes' form:
+// "0/5 nodes are available: 2 Too many pods, 3 Insufficient cpu."
+func refusal(d cycle.Decision, reasons *profile.Reasons) string {
+	if d.Nodes == 0 {
+		return "no nodes available to schedule pods"
+	}
+	// Several policies may give the same reason in the same words.
+	counts := map[string]int{}
+	rest := 0
+	for _, r := range d.Refusals {
+		text := reasons.Get(r.Reason).Text
+		if _, ok := counts[text]; !ok && len(counts) >= maxReasons {
+			rest += r.Count
+			continue
+		}
+		counts[text] += r.Count
+	}
+	parts := make([]string, 0, len(counts)+1)
+	for text, n := range counts {
+		parts = append(parts, fmt.Sprintf("%d %s", n, text))
+	}
+	slices.Sort(parts)
+	if rest > 0 {
+		parts = append(parts, fmt.Sprintf("%d for other reasons", rest))
+	}
+	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(parts, ", "))
+}
+
+// noRoom is what preemption adds when it cannot help.
+func noRoom(d cycle.Decision, reasons *profile.Reasons) string {
+	victims := 0
+	for _, r := range d.Refusals {
+		if reasons.Get(r.Reason).Resolvable {
+			victims += r.Count
+		}
+	}
+	var parts []string
+	if victims > 0 {
+		parts = append(parts, fmt.Sprintf("%d No preemption victims found for incoming pod", victims))
+	}
+	if rest := d.Nodes - victims; rest > 0 {
+		parts = append(parts, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
+	}
+	return fmt.Sprintf(" preemption: 0/%d nodes are available: %s.", d.Nodes, strings.Join(parts, ", "))
+}
+
+// failure is the message of a pod whose policies failed.
+func failure(failures []cycle.Failure) string {
+	names := make([]string, 0, len(failures))
+	for _, f := range failures {
+		if !slices.Contains(names, f.Policy) {
+			names = append(names, f.Policy)
+		}
+	}
+	return "policies failed: " + strings.Join(names, ", ")
+}

@@ -1,0 +1,95 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/queue"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// What pods wait for that are not refused by a policy alone.
+const (
+	waitVolumes = abi.Volumes
+	waitRoom    = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes
+)
+
+// preempt makes room for a pod that fits nowhere, and returns where.
+func (c *core) preempt(ctx context.Context, entry *queue.Entry, decision cycle.Decision, in cycle.Input) string {
+	if !c.mayPreempt(entry.Pod) {
+		return ""
+	}
+	c.cluster.Unnominate(entry.Pod.UID())
+	entry.Nominated = false
+	room := cycle.Room{Budgets: c.budgets, Nominated: in.Nominated, Latest: func(p *snapshot.Pod) *v1.Pod { return c.latest[p.UID()] }}
+	found, ok := c.decider.Preempt(ctx, room)
+	if !ok {
+		return ""
+	}
+	row := c.cluster.Row(found.Slot)
+	c.demote(row, entry.Pod)
+	c.cluster.Nominate(entry.Pod, row.Node.Name)
+	entry.Nominated = true
+	for _, victim := range found.Victims {
+		c.evict(victim, entry.Pod, row.Node.Name)
+	}
+	return row.Node.Name
+}
+
+// mayPreempt says whether the pod may make others go: by its policy, and since
+// no room is being made for it already.
+func (c *core) mayPreempt(pod *snapshot.Pod) bool {
+	if p := pod.Object.Spec.PreemptionPolicy; p != nil && *p == v1.PreemptNever {
+		return false
+	}
+	slot, ok := c.cluster.Slot(c.cluster.NominatedNode(pod.UID()))
+	if !ok {
+		return true
+	}
+	for _, p := range c.cluster.Row(slot).Pods {
+		if p.Priority() < pod.Priority() && c.leaving(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaving says whether a pod is on its way out.
+func (c *core) leaving(p *snapshot.Pod) bool {
+	if c.evicted[p.UID()] {
+		return true
+	}
+	latest := c.latest[p.UID()]
+	return latest != nil && latest.DeletionTimestamp != nil
+}
+
+// demote takes the row from pods of lower priority for which room was made there.
+func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod) {
+	for _, lesser := range c.cluster.Lesser(row.Node.Name, pod.Priority()) {
+		c.cluster.Unnominate(lesser)
+		if e := c.queue.Get(lesser); e != nil {
+			e.Nominated = false
+		}
+	}
+}
+
+func (c *core) evict(victim, by *snapshot.Pod, node string) {
+	if c.leaving(victim) {
+		return
+	}
+	object := victim.Object
+	if latest := c.latest[victim.UID()]; latest != nil {
+		object = latest
+	}
+	c.evicted[victim.UID()] = true
+	c.out.evictions = append(c.out.evictions, Eviction{Victim: object, By: by.Object, Node: node})
+	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeNormal, "Preempted",
+		fmt.Sprintf("Preempted by pod %s on node %s", by.UID(), node)})
+}
+
+// evictFailed hears that a victim did not go.
+func (c *core) evictFailed(victim *v1.Pod) { delete(c.evicted, victim.UID) }
