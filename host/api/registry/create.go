@@ -1,0 +1,152 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/store"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// attempts bounds how often a write is tried again after it lost a race, with
+// another writer or over a generated name.
+const attempts = 8
+
+// Create stores a new object, which it takes over and changes: obj is of the
+// stored version, as the client sent it. The answer is what was stored.
+func (reg *Registry) Create(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
+	if r.Kind.Strategy == nil || !r.Kind.Can("create") {
+		return nil, methodNotSupported(r, "create")
+	}
+	ctx = r.context(ctx)
+	if err := reg.readyToCreate(ctx, r, obj); err != nil {
+		return nil, err
+	}
+	sent := obj
+	for try := 1; ; try++ {
+		again := try < attempts
+		if again && obj.GetName() == "" && obj.GetGenerateName() != "" {
+			obj = sent.DeepCopyObject().(store.Object)
+		}
+		made, err := reg.create(ctx, r, obj)
+		if !again || !raced(err, sent) {
+			return made, r.named(r.Namespace, obj.GetName()).status(err)
+		}
+		obj = sent
+	}
+}
+
+// raced tells whether trying again may help: the name was generated and taken,
+// or another object of the transaction had changed.
+func raced(err error, sent store.Object) bool {
+	if errors.Is(err, store.ErrConflict) {
+		return true
+	}
+	return errors.Is(err, store.ErrExists) && sent.GetName() == "" && sent.GetGenerateName() != ""
+}
+
+// readyToCreate refuses what can be refused by looking at the metadata, and
+// fills in what belongs to the system.
+func (reg *Registry) readyToCreate(ctx context.Context, r *Request, obj store.Object) error {
+	if err := matchNamespace(r, obj); err != nil {
+		return err
+	}
+	if obj.GetResourceVersion() != "" {
+		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	if r.Name != "" && obj.GetName() == "" {
+		obj.SetName(r.Name)
+	}
+	if hook := reg.beforeCreate[r.Kind.StoreName()]; hook != nil {
+		if err := hook(ctx, r, obj); err != nil {
+			return r.status(err)
+		}
+	}
+	if obj.GetName() == "" && obj.GetGenerateName() == "" {
+		return apierrors.NewBadRequest("name or generateName is required")
+	}
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
+	rest.FillObjectMetaSystemFields(obj)
+	kind.Scheme.Default(obj)
+	return reg.namespaceOpen(r)
+}
+
+func matchNamespace(r *Request, obj store.Object) error {
+	switch {
+	case !r.Kind.Namespaced:
+		if obj.GetNamespace() != "" {
+			obj.SetNamespace("")
+		}
+	case r.Namespace == "":
+		return apierrors.NewBadRequest("an empty namespace may not be set when a resource name is provided")
+	case obj.GetNamespace() == "":
+		obj.SetNamespace(r.Namespace)
+	case obj.GetNamespace() != r.Namespace:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}
+
+// create is one attempt.
+func (reg *Registry) create(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
+	if obj.GetName() == "" {
+		obj.SetName(r.Kind.Strategy.GenerateName(obj.GetGenerateName()))
+	}
+	one := r.named(r.Namespace, obj.GetName())
+	if err := reg.trackCreate(r, obj); err != nil {
+		return nil, err
+	}
+	a := one.attributes(Create, obj, nil)
+	done := false
+	defer func() {
+		if !done {
+			a.rollback()
+		}
+	}()
+	if err := reg.admission.Admit(ctx, a); err != nil {
+		return nil, one.refused(err)
+	}
+	obj, err := prepare(ctx, r, obj)
+	if err != nil {
+		return nil, err
+	}
+	a.Object = obj
+	if err := reg.admission.Validate(ctx, a); err != nil {
+		return nil, one.refused(err)
+	}
+	a.sendWarnings(r)
+	if r.DryRun {
+		return obj, nil
+	}
+	ops := append([]store.Op{{Kind: store.Create, Key: one.key(), Object: obj}}, a.ops...)
+	_, objs, err := reg.store.Commit(ctx, ops...)
+	if err != nil {
+		return nil, err
+	}
+	done = true
+	return objs[0], nil
+}
+
+// prepare runs the kind's own preparation and validation.
+func prepare(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
+	hub, err := r.Kind.Internal(obj)
+	if err != nil {
+		return nil, err
+	}
+	if err := rest.BeforeCreate(r.Kind.Strategy, ctx, hub); err != nil {
+		return nil, err
+	}
+	return r.Kind.External(hub)
+}
+
+func (a *Attributes) sendWarnings(r *Request) {
+	for _, text := range a.warnings {
+		r.AddWarning("", text)
+	}
+	a.warnings = nil
+}

@@ -1,0 +1,183 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/berth-dev/berth/host/store"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ListOptions narrow a list.
+type ListOptions struct {
+	Selector
+	Limit int64
+	// Continue is the token that the page before ended with.
+	Continue string
+	// ResourceVersion and Match say how new the list must be, as Kubernetes
+	// defines them; a list here is never older than the newest revision,
+	// unless Match is Exact.
+	ResourceVersion string
+	Match           metav1.ResourceVersionMatch
+}
+
+// List is a page.
+type List struct {
+	store.List
+	// found by an index, so without the store's shared encodings
+	derived bool
+	// Continue is empty on the last page.
+	Continue string
+	// RemainingItems is nil when it isn't known.
+	RemainingItems *int64
+}
+
+// List shows the kind's objects in the request's namespace, or in all, by
+// namespace and name.
+func (reg *Registry) List(_ context.Context, r *Request, opts ListOptions) (*List, error) {
+	if r.Kind.Strategy == nil {
+		return nil, methodNotSupported(r, "list")
+	}
+	rev, after, err := reg.where(r, &opts)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Limit == 0 && opts.Continue == "" && rev == 0 {
+		if found, ok := reg.indexed(r, &opts); ok {
+			return found, nil
+		}
+	}
+	found, err := reg.store.List(r.Kind.StoreName(), r.Namespace, store.ListOptions{
+		Revision: rev, After: after, Limit: int(opts.Limit), Match: opts.match(r.Kind),
+	})
+	if err != nil {
+		return nil, listError(r, err, opts.Continue != "", rev, reg.store.Revision())
+	}
+	list := &List{List: found}
+	if !found.More {
+		return list, nil
+	}
+	list.Continue = token{Revision: found.Revision, After: found.After}.String()
+	if opts.Empty() {
+		list.RemainingItems = &found.Remaining
+	}
+	return list, nil
+}
+
+// where works out the revision to list at and the place to go on from.
+func (reg *Registry) where(r *Request, opts *ListOptions) (rev int64, after string, err error) {
+	if opts.Limit < 0 {
+		return 0, "", apierrors.NewBadRequest("limit must not be negative")
+	}
+	if opts.Continue != "" {
+		t, err := parseToken(opts.Continue)
+		if err != nil {
+			return 0, "", apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", err))
+		}
+		return t.Revision, t.After, nil
+	}
+	asked, err := ParseVersion(opts.ResourceVersion)
+	if err != nil {
+		return 0, "", err
+	}
+	if asked > reg.store.Revision() {
+		return 0, "", tooLargeVersion(asked, reg.store.Revision())
+	}
+	if opts.Match == metav1.ResourceVersionMatchExact || (opts.Match == "" && asked > 0 && opts.Limit > 0) {
+		return asked, "", nil
+	}
+	return 0, "", nil
+}
+
+// ParseVersion reads a resourceVersion parameter; "" and "0" are 0.
+func ParseVersion(rv string) (int64, error) {
+	if rv == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(rv, 10, 63)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("Invalid value: %q: resourceVersion must be an unsigned integer", rv))
+	}
+	return int64(n), nil
+}
+
+// indexed answers a list by an index of the store, which is where agents that
+// ask for their own pods would otherwise read all.
+func (reg *Registry) indexed(r *Request, opts *ListOptions) (*List, bool) {
+	if r.Kind != podKind || opts.Fields == nil {
+		return nil, false
+	}
+	node, ok := opts.Fields.RequiresExactMatch(IndexNode)
+	if !ok || node == "" {
+		return nil, false
+	}
+	rev := reg.store.Revision()
+	match := opts.match(r.Kind)
+	list := &List{List: store.List{Revision: rev}, derived: true}
+	for _, obj := range reg.store.Indexed(r.Kind.StoreName(), IndexNode, node) {
+		if (r.Namespace == "" || obj.GetNamespace() == r.Namespace) && match(obj) {
+			list.Items = append(list.Items, obj)
+		}
+	}
+	return list, true
+}
+
+// Shared is store.List.Shared where there is something to share.
+func (l *List) Shared(i int, format string, encode func(store.Object) ([]byte, error)) ([]byte, error) {
+	if l.derived {
+		return encode(l.Items[i])
+	}
+	return l.List.Shared(i, format, encode)
+}
+
+func listError(r *Request, err error, continued bool, asked, have int64) error {
+	switch {
+	case errors.Is(err, store.ErrCompacted) && continued:
+		return apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.")
+	case errors.Is(err, store.ErrCompacted):
+		return apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", asked))
+	case errors.Is(err, store.ErrFuture) && continued:
+		return apierrors.NewBadRequest("continue key is not valid: it is of another store, or forged")
+	case errors.Is(err, store.ErrFuture):
+		return tooLargeVersion(asked, have)
+	}
+	return r.status(err)
+}
+
+// token is where a list goes on. It is opaque to clients.
+type token struct {
+	Revision int64  `json:"rv"`
+	After    string `json:"after"`
+}
+
+func (t token) String() string {
+	data, _ := json.Marshal(t) // two plain fields
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+// longestToken is beyond what names and namespaces can make up.
+const longestToken = 2048
+
+func parseToken(s string) (token, error) {
+	if len(s) > longestToken {
+		return token{}, errors.New("too long")
+	}
+	data, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return token{}, errors.New("not base64")
+	}
+	var t token
+	if err := json.Unmarshal(data, &t); err != nil {
+		return token{}, errors.New("not a token of this server")
+	}
+	if t.Revision <= 0 || t.After == "" {
+		return token{}, errors.New("incomplete")
+	}
+	return t, nil
+}

@@ -1,0 +1,96 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/store"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Config is what a registry is made of. Store is required.
+type Config struct {
+	Store *store.Store
+	// Admission is asked for every write; nil admits all.
+	Admission Admission
+	// Tokens answers serviceaccounts/token; nil answers 404.
+	Tokens TokenIssuer
+	// BeforeCreate may change objects of a store resource ("modules.policy.berth.dev")
+	// right after they were decoded, before they are admitted and validated.
+	BeforeCreate map[string]func(ctx context.Context, r *Request, obj store.Object) error
+	Log          *slog.Logger
+}
+
+// Registry holds the operations of the API.
+type Registry struct {
+	store        *store.Store
+	admission    Admission
+	tokens       TokenIssuer
+	beforeCreate map[string]func(ctx context.Context, r *Request, obj store.Object) error
+	log          *slog.Logger
+	managers     *managers
+}
+
+// New makes a registry. It starts nothing.
+func New(c Config) *Registry {
+	if c.Admission == nil {
+		c.Admission = Admissions(nil)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Registry{
+		store: c.Store, admission: c.Admission, tokens: c.Tokens,
+		beforeCreate: c.BeforeCreate, log: c.Log, managers: newManagers(),
+	}
+}
+
+// Store is where the registry keeps its objects. Whoever writes to it directly
+// bypasses admission and validation.
+func (reg *Registry) Store() *store.Store { return reg.store }
+
+// Get returns the newest state. The object is shared: change a copy.
+func (reg *Registry) Get(_ context.Context, r *Request) (store.Object, error) {
+	obj, ok := reg.store.Get(r.key())
+	if !ok {
+		return nil, apierrors.NewNotFound(r.Kind.GroupResource(), r.Name)
+	}
+	return obj, nil
+}
+
+// Indexes are what the API looks up in the store, to be given to store.Open:
+// pods by node, and everything by the uid of its owners.
+func Indexes() map[string]map[string]store.IndexFunc {
+	return map[string]map[string]store.IndexFunc{
+		"pods":             {IndexNode: podNode},
+		store.AllResources: {IndexOwner: ownerUIDs},
+	}
+}
+
+// Names of the indexes.
+const (
+	IndexNode  = "spec.nodeName"
+	IndexOwner = "metadata.ownerReferences.uid"
+)
+
+func podNode(obj store.Object) []string {
+	k, ok := kind.Of(obj)
+	if !ok || k.Field == nil {
+		return nil
+	}
+	return []string{k.Field(obj, IndexNode)}
+}
+
+func ownerUIDs(obj store.Object) []string {
+	refs := obj.GetOwnerReferences()
+	if len(refs) == 0 {
+		return nil
+	}
+	uids := make([]string, len(refs))
+	for i := range refs {
+		uids[i] = string(refs[i].UID)
+	}
+	return uids
+}
