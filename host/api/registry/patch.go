@@ -233,4 +233,3 @@ func applyError(err error) error {
 	}
 	return apierrors.NewBadRequest(err.Error())
 }
-

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// gzipFrom is the length from which an answer is worth compressing; it is
+// Kubernetes' own.
+const gzipFrom = 128 << 10
+
+var zippers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is valid
+	return z
+}}
+
+// wantsGzip tells whether the client asked for it.
+func (k *call) wantsGzip() bool {
+	for _, part := range strings.Split(k.r.Header.Get("Accept-Encoding"), ",") {
+		name, params, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if name == "gzip" && strings.ReplaceAll(params, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+// write sends a whole answer. The headers but for its length are set.
+func (k *call) write(code int, data []byte) error {
+	if len(data) >= gzipFrom && k.wantsGzip() {
+		out, finish := k.stream(code)
+		if _, err := out.Write(data); err != nil {
+			return err
+		}
+		return finish()
+	}
+	k.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	k.w.WriteHeader(code)
+	_, err := k.w.Write(data)
+	return err
+}
+
+// stream sends an answer piece by piece, compressed if the client asked. The
+// headers go with the first piece, so an error before it can be answered.
+func (k *call) stream(code int) (out io.Writer, finish func() error) {
+	head := &headed{call: k, code: code}
+	if !k.wantsGzip() {
+		return head, func() error { return nil }
+	}
+	k.w.Header().Add("Vary", "Accept-Encoding")
+	k.w.Header().Set("Content-Encoding", "gzip")
+	z := zippers.Get().(*gzip.Writer)
+	z.Reset(head)
+	return z, func() error {
+		err := z.Close()
+		zippers.Put(z)
+		return err
+	}
+}
+
+// headed writes the status line before the first piece.
+type headed struct {
+	call *call
+	code int
+}
+
+func (h *headed) Write(p []byte) (int, error) {
+	if !h.call.w.Committed {
+		h.call.w.WriteHeader(h.code)
+	}
+	return h.call.w.Write(p)
+}

@@ -1,0 +1,287 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/wire"
+
+	"github.com/labstack/echo/v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// place is where a route leads.
+type place struct {
+	kind    *kind.Kind
+	version schema.GroupVersion
+	sub     string
+	verb    string
+	// streams run for long and count as begun, not as running.
+	stream bool
+}
+
+// call is one request on its way.
+type call struct {
+	server   *server
+	echo     echo.Context
+	w        *echo.Response
+	r        *http.Request
+	place    *place
+	info     *apirequest.RequestInfo
+	user     user.Info
+	query    query
+	warnings []string
+	begun    time.Time
+	leave    func()
+}
+
+func (s *server) begin(c echo.Context, at *place) *call {
+	k := &call{server: s, echo: c, w: c.Response(), r: c.Request(), place: at, begun: time.Now(), leave: func() {}}
+	k.query = parseQuery(k.r.URL.RawQuery)
+	k.info = k.describe()
+	return k
+}
+
+// serve makes an echo handler of one that may fail.
+func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		k := s.begin(c, &at)
+		defer k.end()
+		if err := k.pass(); err != nil {
+			k.fail(err)
+			return nil
+		}
+		if err := answer(k); err != nil {
+			k.fail(err)
+		}
+		return nil
+	}
+}
+
+// end recovers from a panic, which must not take the host down, and reports.
+func (k *call) end() {
+	if p := recover(); p != nil {
+		if p == http.ErrAbortHandler {
+			k.leave()
+			panic(p)
+		}
+		k.server.Log.Error("panic while answering", "verb", k.info.Verb, "path", k.r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		k.fail(apierrors.NewInternalError(errors.New("the host made a mistake; its log tells more")))
+	}
+	k.leave()
+	if k.server.Audit != nil {
+		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status})
+	}
+}
+
+// describe is what the authorizer, fairness and the audit log see.
+func (k *call) describe() *apirequest.RequestInfo {
+	info := &apirequest.RequestInfo{Path: k.r.URL.Path, Verb: strings.ToLower(k.r.Method)}
+	at := k.place
+	if at == nil || at.kind == nil {
+		return info
+	}
+	info.IsResourceRequest = true
+	info.Verb = at.verb
+	info.APIPrefix = "apis"
+	if at.version.Group == "" {
+		info.APIPrefix = "api"
+	}
+	info.APIGroup, info.APIVersion = at.version.Group, at.version.Version
+	info.Resource, info.Subresource = at.kind.Resource, at.sub
+	info.Namespace, info.Name = k.param("namespace"), k.param("name")
+	if at.kind.StoreName() == "namespaces" {
+		info.Namespace = info.Name
+	}
+	if at.verb == "list" || at.verb == "deletecollection" {
+		info.LabelSelector, info.FieldSelector = k.query.get("labelSelector"), k.query.get("fieldSelector")
+		if at.verb == "list" && k.query.flag("watch") {
+			info.Verb = "watch"
+		}
+		info.Name = nameIn(info.FieldSelector)
+	}
+	return info
+}
+
+// nameIn finds the one name that a field selector asks for, since rules may
+// allow to list or watch just that.
+func nameIn(selector string) string {
+	for _, part := range strings.Split(selector, ",") {
+		if name, ok := strings.CutPrefix(part, "metadata.name="); ok {
+			return strings.TrimPrefix(name, "=")
+		}
+	}
+	return ""
+}
+
+func (k *call) param(name string) string {
+	value := k.echo.Param(name)
+	if k.r.URL.RawPath == "" || !strings.Contains(value, "%") {
+		return value
+	}
+	if plain, err := unescape(value); err == nil {
+		return plain
+	}
+	return value
+}
+
+// pass finds out who asks, whether they may, and when.
+func (k *call) pass() error {
+	if err := k.authenticate(); err != nil {
+		return err
+	}
+	if err := k.authorize(); err != nil {
+		return err
+	}
+	if k.server.Fairness == nil {
+		return nil
+	}
+	leave, err := k.server.Fairness.Enter(k.r.Context(), k.user, k.info)
+	if err != nil {
+		if errors.As(err, new(apierrors.APIStatus)) {
+			return err
+		}
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	}
+	if k.info.Verb == "watch" || (k.place != nil && k.place.stream) {
+		leave()
+		return nil
+	}
+	k.leave = leave
+	return nil
+}
+
+func (k *call) authenticate() error {
+	if k.server.Authenticator == nil {
+		k.user = registry.Host
+		return nil
+	}
+	answer, ok, err := k.server.Authenticator.AuthenticateRequest(k.r)
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return err
+	}
+	if err != nil || !ok || answer == nil {
+		return apierrors.NewUnauthorized("Unauthorized")
+	}
+	k.user = answer.User
+	k.r.Header.Del("Authorization")
+	k.r = k.r.WithContext(authenticator.WithAudiences(apirequest.WithUser(k.r.Context(), k.user), answer.Audiences))
+	return nil
+}
+
+func (k *call) authorize() error {
+	if k.server.Authorizer == nil {
+		return nil
+	}
+	attributes := k.attributes()
+	decision, reason, err := k.server.Authorizer.Authorize(k.r.Context(), attributes)
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		k.server.Log.Debug("authorizer", "error", err)
+	}
+	return forbidden(attributes, reason)
+}
+
+func (k *call) attributes() authorizer.AttributesRecord {
+	i := k.info
+	return authorizer.AttributesRecord{
+		User: k.user, Verb: i.Verb, Namespace: i.Namespace, APIGroup: i.APIGroup, APIVersion: i.APIVersion,
+		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name, ResourceRequest: i.IsResourceRequest, Path: i.Path,
+	}
+}
+
+// request is the operation that the call asks of the registry.
+func (k *call) request() (*registry.Request, error) {
+	r := &registry.Request{
+		Kind: k.place.kind, Version: k.place.version, Subresource: k.place.sub,
+		Namespace: k.param("namespace"), Name: k.param("name"), User: k.user,
+		Manager: k.query.get("fieldManager"), Agent: k.r.UserAgent(),
+		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn,
+	}
+	return r, k.query.write(r)
+}
+
+// longestWarning and mostWarnings keep headers within what clients accept.
+const (
+	longestWarning = 1024
+	mostWarnings   = 16
+)
+
+func (k *call) warn(text string) {
+	if len(k.warnings) >= mostWarnings {
+		return
+	}
+	if len(text) > longestWarning {
+		text = text[:longestWarning]
+	}
+	for _, had := range k.warnings {
+		if had == text {
+			return
+		}
+	}
+	k.warnings = append(k.warnings, text)
+}
+
+// header sets what comes before an answer's body.
+func (k *call) header(contentType string) {
+	h := k.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-cache, private")
+	for _, text := range k.warnings {
+		if value, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+			h.Add("Warning", value)
+		}
+	}
+}
+
+// fail answers with a Status, if nothing has been answered yet.
+func (k *call) fail(err error) {
+	if k.w.Committed {
+		return
+	}
+	status := statusOf(err)
+	if status.Code >= 500 {
+		k.server.Log.Warn("answer with an error", "verb", k.info.Verb, "path", k.r.URL.Path, "code", status.Code, "error", err)
+	}
+	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
+		k.w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
+	k.status(int(status.Code), status)
+}
+
+func (k *call) status(code int, status *metav1.Status) {
+	status.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Status"})
+	f, err := wire.Negotiate(k.r.Header.Get("Accept"), wire.Offer{Protobuf: true, Shapes: true})
+	if err != nil || f.As != wire.Whole {
+		f = wire.Format{}
+	}
+	data, err := wire.Any(f, status)
+	if err != nil {
+		data, f = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure"}`), wire.Format{}
+	}
+	k.header(f.ContentType())
+	k.w.WriteHeader(code)
+	_, _ = k.w.Write(data)
+}
+
+// context bounds how long a request may work that is not a stream.
+func (k *call) context() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(k.r.Context(), time.Minute)
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/store"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+)
+
+// Config is what the API is made of. Registry is required.
+type Config struct {
+	Registry *registry.Registry
+	// Authenticator tells who asks. Nil takes everybody for the host itself,
+	// which is for tests.
+	Authenticator authenticator.Request
+	// Authorizer tells who may what; nil allows everything.
+	Authorizer authorizer.Authorizer
+	// Reviewer answers token, subject and access reviews; nil answers 404.
+	Reviewer registry.Reviewer
+	// Metrics answers metrics.k8s.io; nil answers 404.
+	Metrics Metrics
+	// Connectors answer subresources that are streams or proxies, by
+	// "resource/subresource": "pods/log", "pods/exec", "pods/explain".
+	Connectors map[string]Connector
+	// ModuleUpload answers POST …/modules with a body of application/wasm.
+	ModuleUpload Upload
+	// Fairness may hold back or refuse requests; nil lets all through.
+	Fairness Fairness
+	// Audit hears of every answer; nil hears nothing.
+	Audit func(*Audited)
+	// Routes are further ones, by "METHOD /path" in echo's notation.
+	Routes map[string]Route
+	// Ready is asked by /readyz; nil is always ready.
+	Ready func() error
+	Log   *slog.Logger
+	// Version is what /version tells; empty is DefaultVersion.
+	Version version.Info
+}
+
+// Route is a raw path beside the API.
+type Route struct {
+	Handler http.Handler
+	// Public routes are served to whoever asks; others are authorized as
+	// requests for a path, as Kubernetes does with non-resource URLs.
+	Public bool
+}
+
+// Connection is a stream or a proxied request on its way to a connector.
+type Connection struct {
+	*registry.Request
+	// Object is the pod, node or service that it is for.
+	Object store.Object
+	// Path is what follows the subresource in the URL: "/a/b" of …/proxy/a/b.
+	Path string
+}
+
+// Connector answers a connection. An error becomes the answer if nothing has
+// been written yet.
+type Connector func(w http.ResponseWriter, r *http.Request, c *Connection) error
+
+// Upload stores a module that comes as raw bytes, and returns its object. The
+// request is authorized, and its body is not limited yet.
+type Upload func(ctx context.Context, r *http.Request, about *registry.Request) (store.Object, error)
+
+// Metrics gives what node agents report of use. The empty namespace is all.
+type Metrics interface {
+	NodeMetrics(ctx context.Context) ([]metricsv1beta1.NodeMetrics, error)
+	PodMetrics(ctx context.Context, namespace string) ([]metricsv1beta1.PodMetrics, error)
+}
+
+// Fairness shares the server between its clients. Enter blocks until the
+// request may run and is told by leave that it is done; streams leave as soon
+// as they have begun. An error becomes the answer, 429 if it is no API error.
+type Fairness interface {
+	Enter(ctx context.Context, who user.Info, about *apirequest.RequestInfo) (leave func(), err error)
+}
+
+// Audited is one answered request.
+type Audited struct {
+	Begun   time.Time
+	Took    time.Duration
+	User    user.Info
+	About   *apirequest.RequestInfo
+	Request *http.Request
+	Code    int
+}
+
+// DefaultVersion names the Kubernetes that Berth's API is. Some installed
+// kubectls pick the client that they run by it.
+var DefaultVersion = version.Info{
+	Major: "1", Minor: "36", EmulationMajor: "1", EmulationMinor: "36", MinCompatibilityMajor: "1", MinCompatibilityMinor: "35",
+	GitVersion: "v1.36.3", GitTreeState: "clean", Compiler: "gc",
+}

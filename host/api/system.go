@@ -1,0 +1,79 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+)
+
+// routeSystem lays the paths that are about the server itself.
+func (s *server) routeSystem() {
+	s.get("/version", func(k *call) error {
+		data, err := json.MarshalIndent(s.Version, "", "  ")
+		if err != nil {
+			return err
+		}
+		k.header("application/json")
+		return k.write(http.StatusOK, data)
+	})
+	for _, path := range []string{"/healthz", "/livez"} {
+		s.get(path, func(k *call) error { return k.health("ping", nil) })
+	}
+	s.get("/readyz", func(k *call) error { return k.health("ready", s.Ready) })
+	s.get("/", func(k *call) error {
+		data, err := json.MarshalIndent(map[string][]string{"paths": s.paths()}, "", "  ")
+		if err != nil {
+			return err
+		}
+		k.header("application/json")
+		return k.write(http.StatusOK, data)
+	})
+}
+
+// get lays a path that is no resource.
+func (s *server) get(path string, answer func(*call) error) {
+	s.echo.GET(path, s.serve(place{verb: "get"}, answer))
+}
+
+func (s *server) routeRaw(method, path string, route Route) {
+	at := place{verb: "", stream: true}
+	s.echo.Add(method, path, func(c echo.Context) error {
+		k := s.begin(c, &at)
+		defer k.end()
+		if !route.Public {
+			if err := k.pass(); err != nil {
+				k.fail(err)
+				return nil
+			}
+		}
+		route.Handler.ServeHTTP(k.w, k.r)
+		return nil
+	})
+}
+
+func (k *call) health(name string, check func() error) error {
+	k.header("text/plain; charset=utf-8")
+	k.w.Header().Set("X-Content-Type-Options", "nosniff")
+	if check != nil {
+		if err := check(); err != nil {
+			return k.write(http.StatusInternalServerError, fmt.Appendf(nil, "[-]%s failed: %v\n%s check failed\n", name, err, name))
+		}
+	}
+	if _, verbose := k.query["verbose"]; verbose {
+		return k.write(http.StatusOK, fmt.Appendf(nil, "[+]%s ok\n%s check passed\n", name, k.r.URL.Path[1:]))
+	}
+	return k.write(http.StatusOK, []byte("ok"))
+}
+
+// paths are the roots that clients may look at.
+func (s *server) paths() []string {
+	paths := []string{"/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	for _, gv := range versions() {
+		paths = append(paths, root(gv))
+	}
+	slices.Sort(paths)
+	return paths
+}
