@@ -1,0 +1,92 @@
+package apitest
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/store"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Server is a running API.
+type Server struct {
+	Registry *registry.Registry
+	Store    *store.Store
+	// URL of the server.
+	URL string
+	// CA is its certificate in PEM.
+	CA   []byte
+	http *httptest.Server
+}
+
+// Option changes how a server is made.
+type Option func(*registry.Config, *api.Config)
+
+// Start runs a server until the test ends. The namespace default is there.
+func Start(t testing.TB, options ...Option) *Server {
+	t.Helper()
+	return StartOn(t, store.NewMemory(), options...)
+}
+
+// StartOn runs a server over an engine.
+func StartOn(t testing.TB, engine store.Engine, options ...Option) *Server {
+	t.Helper()
+	st, err := store.Open(t.Context(), engine, kind.Codec{}, store.Options{Indexes: registry.Indexes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rc, ac := registry.Config{Store: st}, api.Config{}
+	for _, o := range options {
+		o(&rc, &ac)
+	}
+	reg := registry.New(rc)
+	ac.Registry = reg
+	handler, err := api.New(ac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &Server{Registry: reg, Store: st, URL: server.URL, http: server,
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	s.Namespace(t, "default")
+	return s
+}
+
+// Namespace makes a namespace.
+func (s *Server) Namespace(t testing.TB, name string) {
+	t.Helper()
+	_, err := s.Registry.Create(context.Background(), registry.On("namespaces", "", ""), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Config is a client's, in JSON unless contentType says otherwise.
+func (s *Server) Config(contentType string) *rest.Config {
+	return &rest.Config{
+		Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: s.CA}, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: contentType},
+	}
+}
+
+// CloseConnections breaks the connections of all clients.
+func (s *Server) CloseConnections() { s.http.CloseClientConnections() }
