@@ -1,0 +1,168 @@
+package policy_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/builtin"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	engine.ChildMain()
+	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// rig is a loader with the built-in policies over a store in memory.
+type rig struct {
+	*policy.Loader
+	store   *store.Store
+	reasons *schedule.Reasons
+	cluster *snapshot.Cluster
+	decider *cycle.Decider
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Config{CacheDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{store: storetest.Open(t), reasons: schedule.NewReasons(0), cluster: snapshot.New(0)}
+	r.decider = cycle.New(cycle.Options{Reasons: r.reasons})
+	r.Loader = policy.NewLoader(policy.Config{
+		Objects: r.store, Engine: e, Reasons: r.reasons, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := builtin.Install(t.Context(), r.Loader); err != nil {
+		t.Fatal(err)
+	}
+	r.Load(t.Context())
+	return r
+}
+
+func (r *rig) policy(t testing.TB, name string) *v1alpha1.Policy {
+	t.Helper()
+	o, ok := r.store.Get(store.Key{Resource: policy.Policies, Name: name})
+	if !ok {
+		t.Fatalf("no policy %s", name)
+	}
+	return o.(*v1alpha1.Policy)
+}
+
+// decide places a pod by the default profile and returns the node, or why not.
+func (r *rig) decide(t testing.TB, pod *v1.Pod) string {
+	t.Helper()
+	p := snapshot.NewPod(pod)
+	set := r.Scheduling()
+	got := r.decider.Decide(context.Background(), cycle.Input{Set: set, Profile: set.For(p), Log: r.cluster, Pod: p, Seed: 1})
+	r.decider.End(context.Background(), got.Slot)
+	if got.Slot < 0 {
+		return fmt.Sprintf("%+v", got)
+	}
+	name := r.cluster.Row(got.Slot).Node.Name
+	r.cluster.Place(p, name)
+	return name
+}
+
+func TestBuiltInPoliciesAreLive(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	list, err := r.store.List(policy.Policies, "", store.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		p := o.(*v1alpha1.Policy)
+		if p.Status.Phase != policy.PhaseLive || p.Status.Live == "" || p.Status.Kind == "" {
+			t.Errorf("policy %s is %q: %s", p.Name, p.Status.Phase, p.Status.Message)
+		}
+	}
+	for _, want := range []string{"PodFitsResources", "HostName", "MatchNodeSelector", "PodToleratesNodeTaints", "PodFitsHostPorts", "LeastRequestedPriority", "BalancedResourceAllocation"} {
+		r.policy(t, want)
+	}
+}
+
+func TestBuiltInPoliciesDecide(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cluster.UpsertNode(policytest.Node("small", "1", "1Gi", 10, nil))
+	r.cluster.UpsertNode(policytest.Node("large", "16", "64Gi", 10, nil))
+	if got := r.decide(t, policytest.Pod("big", "4", "8Gi", nil)); got != "large" {
+		t.Errorf("a pod that only fits one node went to %s", got)
+	}
+	picky := policytest.Pod("picky", "100m", "64Mi", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })
+	if got := r.decide(t, picky); !strings.Contains(got, "Slot:-1") {
+		t.Errorf("a pod whose selector no node meets went to %s", got)
+	}
+	r.cluster.UpsertNode(policytest.Node("ssd", "1", "1Gi", 10, func(n *v1.Node) { n.Labels["disk"] = "ssd" }))
+	if got := r.decide(t, picky); got != "ssd" {
+		t.Errorf("a pod with a selector went to %s", got)
+	}
+}
+
+func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	before := r.policy(t, "PodFitsResources")
+	change := before.DeepCopy()
+	change.Spec.Module = "sha256-" + strings.Repeat("0", 64)
+	change.Generation++
+	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Update, Key: store.Key{Resource: policy.Policies, Name: change.Name}, Object: change}); err != nil {
+		t.Fatal(err)
+	}
+	r.Load(t.Context())
+	after := r.policy(t, "PodFitsResources")
+	if after.Status.Phase != policy.PhaseRefused || !strings.Contains(after.Status.Message, "upload it first") {
+		t.Errorf("status = %s: %s", after.Status.Phase, after.Status.Message)
+	}
+	if after.Status.Live != before.Status.Live {
+		t.Errorf("live = %s, want the former %s", after.Status.Live, before.Status.Live)
+	}
+	r.cluster.UpsertNode(policytest.Node("small", "1", "1Gi", 10, nil))
+	if got := r.decide(t, policytest.Pod("big", "4", "8Gi", nil)); !strings.Contains(got, "Slot:-1") {
+		t.Errorf("the former policy does not decide: the pod went to %s", got)
+	}
+}
+
+// BenchmarkDecide is a decision by the whole default profile in sandboxes,
+// with its reservation, for replicas of one class.
+func BenchmarkDecide(b *testing.B) {
+	for _, nodes := range []int{100, 1000, 5000} {
+		b.Run(fmt.Sprintf("one class, %d nodes", nodes), func(b *testing.B) {
+			r := newRig(b)
+			for _, n := range policytest.Nodes(nodes) {
+				r.cluster.UpsertNode(n)
+			}
+			pods := make([]*v1.Pod, b.N)
+			for i := range pods {
+				pods[i] = policytest.Pod(fmt.Sprint(i), "100m", "200Mi", nil)
+			}
+			b.ResetTimer()
+			for i, pod := range pods {
+				r.decide(b, pod)
+				if i >= nodes {
+					r.cluster.Remove(pods[i-nodes].UID)
+				}
+			}
+		})
+	}
+}
