@@ -34,7 +34,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	if err != nil {
 		return 0, err
 	}
-	out, err := d.Guest.Reconcile(ctx, in)
+	out, err := d.Guest.Reconcile(ctx, d.Now().UnixNano(), &in.parent, in.children, in.related)
 	if err != nil {
 		return 0, err
 	}
@@ -44,11 +44,18 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	return time.Duration(out.AskAgainNanos), d.apply(ctx, in, out)
 }
 
+// input is what a guest is given.
+type input struct {
+	object            store.Object // the parent
+	parent            Object
+	children, related []Object
+}
+
 // input gathers the parent, its children, and orphans that it selects.
-func (d *Driver) input(parent store.Object) (*Input, error) {
-	in := &Input{Now: d.Now()}
+func (d *Driver) input(parent store.Object) (*input, error) {
+	in := &input{object: parent}
 	var err error
-	if in.Parent, err = d.parent.object(parent); err != nil {
+	if in.parent, err = d.parent.object(parent); err != nil {
 		return nil, err
 	}
 	selector := selectorOf(parent)
@@ -61,7 +68,7 @@ func (d *Driver) input(parent store.Object) (*Input, error) {
 				}
 			}
 		}
-		if in.Children, err = w.objects(in.Children, found); err != nil {
+		if in.children, err = w.objects(in.children, found); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +79,7 @@ func (d *Driver) input(parent store.Object) (*Input, error) {
 		if err != nil {
 			return nil, err
 		}
-		if in.Related, err = w.objects(in.Related, list.Items); err != nil {
+		if in.related, err = w.objects(in.related, list.Items); err != nil {
 			return nil, err
 		}
 	}
@@ -100,8 +107,8 @@ func (w *watched) objects(to []Object, found []store.Object) ([]Object, error) {
 
 // apply does what the guest wants, in an order that never leaves a child
 // without the parent knowing: adopt, release, delete, create, status.
-func (d *Driver) apply(ctx context.Context, in *Input, out *abi.Outcome) error {
-	parent := in.Parent.Object
+func (d *Driver) apply(ctx context.Context, in *input, out *abi.Outcome) error {
+	parent := in.object
 	var errs []error
 	for _, uid := range out.Adopt {
 		errs = append(errs, d.own(ctx, in, uid, true))
@@ -122,16 +129,16 @@ func (d *Driver) apply(ctx context.Context, in *Input, out *abi.Outcome) error {
 }
 
 // child finds one of the objects that the guest was given.
-func (d *Driver) child(in *Input, uid string) (*watched, store.Object, error) {
-	for i := range in.Children {
-		c := &in.Children[i]
+func (d *Driver) child(in *input, uid string) (*watched, store.Object, error) {
+	for i := range in.children {
+		c := &in.children[i]
 		if string(c.Object.GetUID()) != uid {
 			continue
 		}
 		w := slices.IndexFunc(d.children, func(w watched) bool {
 			return w.kind.Kind == c.Kind.Kind && w.kind.APIVersion == c.Kind.APIVersion
 		})
-		return &d.children[w], c.Object, nil
+		return &d.children[w], c.Object.(store.Object), nil
 	}
 	return nil, nil, fmt.Errorf("the guest names a child %s that it was not given", uid)
 }
@@ -142,12 +149,12 @@ func controlledBy(o, parent store.Object) bool {
 }
 
 // own takes an orphan in, or lets a child go.
-func (d *Driver) own(ctx context.Context, in *Input, uid string, adopt bool) error {
+func (d *Driver) own(ctx context.Context, in *input, uid string, adopt bool) error {
 	w, child, err := d.child(in, uid)
 	if err != nil {
 		return err
 	}
-	parent := in.Parent.Object
+	parent := in.object
 	_, err = d.Objects.Update(ctx, keyOf(w, child), func(o store.Object) (store.Object, error) {
 		if string(o.GetUID()) != uid {
 			return o, nil
@@ -182,12 +189,12 @@ func (d *Driver) reference(parent store.Object) *metav1.OwnerReference {
 	return metav1.NewControllerRef(parent, schema.FromAPIVersionAndKind(d.parent.kind.APIVersion, d.parent.kind.Kind))
 }
 
-func (d *Driver) remove(ctx context.Context, in *Input, uid string) error {
+func (d *Driver) remove(ctx context.Context, in *input, uid string) error {
 	w, child, err := d.child(in, uid)
 	if err != nil {
 		return err
 	}
-	if !controlledBy(child, in.Parent.Object) {
+	if !controlledBy(child, in.object) {
 		return fmt.Errorf("the guest wants %s %s deleted, which its parent does not own", w.Resource, child.GetName())
 	}
 	if child.GetDeletionTimestamp() != nil {
@@ -195,10 +202,10 @@ func (d *Driver) remove(ctx context.Context, in *Input, uid string) error {
 	}
 	err = d.Writer.Delete(ctx, w.Resource, child)
 	if err != nil {
-		d.Recorder.Event(in.Parent.Object, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
+		d.Recorder.Event(in.object, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
 		return err
 	}
-	d.Recorder.Event(in.Parent.Object, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(w), child.GetName()))
+	d.Recorder.Event(in.object, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(w), child.GetName()))
 	return nil
 }
 

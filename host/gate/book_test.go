@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/abi"
 )
 
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -104,16 +106,16 @@ func TestBookHoldsNothingOfForgottenPods(t *testing.T) {
 func TestWithCondition(t *testing.T) {
 	t.Parallel()
 	pod := gatedPod("web", "a")
-	first := withCondition(pod, "a", Verdict{Status: v1.ConditionFalse, Reason: "Waiting"}, start)
-	same := withCondition(first, "a", Verdict{Status: v1.ConditionFalse, Reason: "Waiting"}, start.Add(time.Minute))
+	first := withCondition(pod, "a", abi.Readiness{Status: "False", Reason: "Waiting"}, start)
+	same := withCondition(first, "a", abi.Readiness{Status: "False", Reason: "Waiting"}, start.Add(time.Minute))
 	if same != first {
 		t.Error("an unchanged verdict makes a new pod")
 	}
-	reworded := withCondition(first, "a", Verdict{Status: v1.ConditionFalse, Reason: "StillWaiting"}, start.Add(time.Minute))
+	reworded := withCondition(first, "a", abi.Readiness{Status: "False", Reason: "StillWaiting"}, start.Add(time.Minute))
 	if got := reworded.Status.Conditions[0]; !got.LastTransitionTime.Time.Equal(start) || !got.LastProbeTime.Time.Equal(start.Add(time.Minute)) {
 		t.Errorf("a new reason moves the transition time: %v", got)
 	}
-	turned := withCondition(reworded, "a", Verdict{Status: v1.ConditionTrue}, start.Add(time.Hour))
+	turned := withCondition(reworded, "a", abi.Readiness{Status: "True"}, start.Add(time.Hour))
 	if got := turned.Status.Conditions[0]; !got.LastTransitionTime.Time.Equal(start.Add(time.Hour)) {
 		t.Errorf("a new status keeps the transition time: %v", got)
 	}

@@ -4,56 +4,41 @@ import (
 	"context"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
 )
 
-// Subject is one question: does the condition hold for the pod?
-type Subject struct {
-	Pod       *v1.Pod
-	Condition v1.PodConditionType
-	// Observed is what the host saw for the checker, as it asked for.
-	Observed []Observation
-}
-
-// Observation is the outcome of something that a checker wants to know.
-type Observation struct {
-	Name   string
-	OK     bool
-	Code   int32
-	Detail string
-	At     time.Time
-}
-
-// Verdict is a checker's answer to one Subject.
-type Verdict struct {
-	Status  v1.ConditionStatus
-	Reason  string
-	Message string
-	// Again is when to ask anew though nothing changed; zero for never.
-	Again time.Duration
-}
-
-// A Checker judges the subjects of one batch, each by itself. An error means
-// that it failed as a whole: the conditions become Unknown.
+// A Checker judges the pods of one batch, each by itself, and answers in their
+// order. An error means that it failed as a whole: the conditions become
+// Unknown.
 type Checker interface {
 	Name() string
-	Judge(ctx context.Context, now time.Time, subjects []Subject) ([]Verdict, error)
+	Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error)
 	// Wants are the observations to make of each pod before it is judged.
 	Wants() []Want
 }
 
 // Want is something that the host observes for a checker.
 type Want struct {
-	Name string
+	Name string `json:"name"`
 	// Kind is http, tcp, pods or node.
-	Kind string
+	Kind string `json:"kind"`
 	// Port and Path are for http and tcp, to the pod's address.
-	Port int32
-	Path string
+	Port int32  `json:"port,omitempty"`
+	Path string `json:"path,omitempty"`
 	// Selector and Namespace are for pods: how many match, and are ready.
-	Selector  string
-	Namespace string
+	Selector  string `json:"selector,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
 	// Condition is for node: the condition of the pod's node.
-	Condition string
-	Timeout   time.Duration
+	Condition string `json:"condition,omitempty"`
+	// TimeoutSeconds bounds an attempt; 1 by default.
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// timeout is how long one attempt may take.
+func (w *Want) timeout() time.Duration {
+	if w.TimeoutSeconds <= 0 {
+		return time.Second
+	}
+	return min(time.Duration(w.TimeoutSeconds)*time.Second, 10*time.Second)
 }

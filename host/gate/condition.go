@@ -5,13 +5,15 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/abi"
 )
 
 // withCondition returns the pod with the verdict as its condition. A pod that
 // has it already is returned as it is: an unchanged answer writes nothing.
-func withCondition(pod *v1.Pod, kind v1.PodConditionType, v Verdict, now time.Time) *v1.Pod {
+func withCondition(pod *v1.Pod, kind v1.PodConditionType, v abi.Readiness, now time.Time) *v1.Pod {
 	next := v1.PodCondition{
-		Type: kind, Status: v.Status, Reason: v.Reason, Message: v.Message,
+		Type: kind, Status: v1.ConditionStatus(v.Status), Reason: v.Reason, Message: v.Message,
 		LastProbeTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 		ObservedGeneration: pod.Generation,
 	}

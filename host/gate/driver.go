@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -36,7 +38,7 @@ type Config struct {
 	// Swapped is signalled when Checkers changed.
 	Swapped <-chan struct{}
 	// Observe makes a checker's observations of a pod.
-	Observe func(ctx context.Context, pod *v1.Pod, wants []Want) []Observation
+	Observe func(ctx context.Context, pod *v1.Pod, wants []Want) []wire.Observation
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -147,8 +149,8 @@ func (d *Driver) pass(ctx context.Context) {
 
 // sort groups what is due by the checker that claims it; what nobody claims is
 // left to others.
-func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Checker, due []key) map[Checker][]Subject {
-	sorted := map[Checker][]Subject{}
+func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Checker, due []key) map[Checker][]wire.GatePod {
+	sorted := map[Checker][]wire.GatePod{}
 	for _, k := range due {
 		checker := checkers[k.condition]
 		if checker == nil {
@@ -162,7 +164,7 @@ func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Chec
 		if !ok || !gated(pod) {
 			continue
 		}
-		subject := Subject{Pod: pod, Condition: k.condition}
+		subject := wire.GatePod{Pod: pod, Condition: string(k.condition)}
 		if wants := checker.Wants(); len(wants) > 0 && d.Observe != nil {
 			subject.Observed = d.Observe(ctx, pod, wants)
 		}
@@ -171,9 +173,9 @@ func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Chec
 	return sorted
 }
 
-func (d *Driver) judge(ctx context.Context, checker Checker, subjects []Subject) {
+func (d *Driver) judge(ctx context.Context, checker Checker, subjects []wire.GatePod) {
 	now := d.Now()
-	verdicts, err := checker.Judge(ctx, now, subjects)
+	verdicts, err := checker.Judge(ctx, now.UnixNano(), subjects)
 	if err == nil && len(verdicts) != len(subjects) {
 		err = fmt.Errorf("%d answers for %d pods", len(verdicts), len(subjects))
 	}
@@ -184,27 +186,28 @@ func (d *Driver) judge(ctx context.Context, checker Checker, subjects []Subject)
 	for i, v := range verdicts {
 		s := &subjects[i]
 		name := types.NamespacedName{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
-		if v.Again > 0 {
-			d.book.Again(name, s.Condition, now.Add(v.Again))
+		condition := v1.PodConditionType(s.Condition)
+		if v.AskAgainNanos > 0 {
+			d.book.Again(name, condition, now.Add(time.Duration(v.AskAgainNanos)))
 		}
 		if err := d.write(ctx, s, v, now); err != nil && ctx.Err() == nil {
 			d.Log.Warn("write condition", "pod", name.String(), "condition", s.Condition, "err", err)
-			d.book.Again(name, s.Condition, now.Add(time.Second))
+			d.book.Again(name, condition, now.Add(time.Second))
 		}
 	}
 }
 
 // unknown is what holds when a checker failed: nobody knows.
-func unknown(n int, err error) []Verdict {
-	verdicts := make([]Verdict, n)
+func unknown(n int, err error) []abi.Readiness {
+	verdicts := make([]abi.Readiness, n)
 	for i := range verdicts {
-		verdicts[i] = Verdict{Status: v1.ConditionUnknown, Reason: "CheckerFailed", Message: err.Error(), Again: retry}
+		verdicts[i] = abi.Readiness{Status: "Unknown", Reason: "CheckerFailed", Message: err.Error(), AskAgainNanos: int64(retry)}
 	}
 	return verdicts
 }
 
-func (d *Driver) write(ctx context.Context, s *Subject, v Verdict, now time.Time) error {
-	if withCondition(s.Pod, s.Condition, v, now) == s.Pod {
+func (d *Driver) write(ctx context.Context, s *wire.GatePod, v abi.Readiness, now time.Time) error {
+	if withCondition(s.Pod, v1.PodConditionType(s.Condition), v, now) == s.Pod {
 		return nil
 	}
 	_, err := d.Objects.Update(ctx, store.Key{Resource: "pods", Namespace: s.Pod.Namespace, Name: s.Pod.Name}, func(o store.Object) (store.Object, error) {
@@ -212,7 +215,7 @@ func (d *Driver) write(ctx context.Context, s *Subject, v Verdict, now time.Time
 		if !ok || pod.UID != s.Pod.UID {
 			return o, nil
 		}
-		return withCondition(pod, s.Condition, v, now), nil
+		return withCondition(pod, v1.PodConditionType(s.Condition), v, now), nil
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil

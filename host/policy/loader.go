@@ -363,7 +363,12 @@ func (l *Loader) loadModule(ctx context.Context, object *v1alpha1.Policy, name s
 		return nil, err
 	}
 	one := &live{object: object, program: p, main: newSandbox(p), key: keyOf(object)}
-	if p.info.Remembered() {
+	switch {
+	case p.entry.Kind == abi.KindGate:
+		one.gate = &Gate{asked{box: one.main}}
+	case p.entry.Kind == abi.KindController:
+		one.controller = &Controller{asked{box: one.main}}
+	case p.info.Remembered():
 		one.twin = newSandbox(p)
 	}
 	i, err := p.open(ctx)

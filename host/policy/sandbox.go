@@ -78,10 +78,6 @@ func (s *sandbox) fail(err error) error {
 
 // follow brings the guest up to the log's newest delta.
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
-	if !s.health.allow(time.Now()) {
-		s.close()
-		return fmt.Errorf("policy %s: %w", s.name, errQuarantined)
-	}
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
@@ -95,8 +91,15 @@ func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
 	return s.rebuild(ctx, log)
 }
 
-// rebuild opens an instance and gives it the whole present state.
-func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
+// ready opens an instance unless there is one.
+func (s *sandbox) ready(ctx context.Context) error {
+	if !s.health.allow(time.Now()) {
+		s.close()
+		return fmt.Errorf("policy %s: %w", s.name, errQuarantined)
+	}
+	if s.instance != nil {
+		return nil
+	}
 	i, err := s.open(ctx)
 	if err != nil {
 		return s.fail(err)
@@ -107,6 +110,15 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
 	}
 	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
+	return nil
+}
+
+// rebuild opens an instance and gives it the whole present state.
+func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
+	err := s.ready(ctx)
+	if err != nil {
+		return err
+	}
 	s.seen = log.Seq()
 	s.pending = s.pending[:0]
 	log.Base(func(d snapshot.Delta) bool {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
@@ -27,6 +28,9 @@ type live struct {
 	main    *sandbox
 	// twin answers a sample of remembered answers once more.
 	twin *sandbox
+	// gate and controller ask main, where it is one.
+	gate       *Gate
+	controller *Controller
 	// canary decides a share of the pods; nil without one.
 	canary *live
 	// key covers what the program was made from.
@@ -46,6 +50,9 @@ func (l *live) mode() v1alpha1.Mode {
 
 // failsOpen says whether a predicate admits where its policy fails.
 func (l *live) failsOpen() bool { return l.object.Spec.FailureMode == v1alpha1.Open }
+
+// ordered are the names of all policies, sorted.
+func (s *Set) ordered() []string { return slices.Sorted(maps.Keys(s.policies)) }
 
 // enforced returns the policy of that name, if it decides and is of the kind.
 func (s *Set) enforced(name, kind string) *live {

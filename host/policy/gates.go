@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"context"
+	"sync"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/wire"
+)
+
+// asked is a policy that is asked about objects, not about a snapshot: a gate
+// or a controller. Its calls come one at a time.
+type asked struct {
+	mu  sync.Mutex // held during a call: the instance serves one at a time
+	box *sandbox
+}
+
+// ask opens the instance if need be, and calls it.
+func (a *asked) ask(ctx context.Context, f engine.Func, input func(*wire.Encoder) []byte, objects int) ([]byte, error) {
+	if err := a.box.ready(ctx); err != nil {
+		return nil, err
+	}
+	in := input(a.box.encoder)
+	r, err := a.box.call(f, in, engine.Budget(objects, len(in), a.box.instance.MemoryBytes(), applyMost))
+	return r.Out, err
+}
+
+// Gate is a live checker of readiness gates.
+type Gate struct{ asked }
+
+// Name is the Policy's.
+func (g *Gate) Name() string { return g.box.name }
+
+// ConditionTypes are those that the checker claims.
+func (g *Gate) ConditionTypes() []string { return g.box.entry.ConditionTypes }
+
+// Judge asks the guest about a batch of pods.
+func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out, err := g.ask(ctx, engine.FuncGate, func(e *wire.Encoder) []byte { return e.Gate(now, pods, g.box.info.Reads) }, len(pods))
+	if err != nil {
+		return nil, err
+	}
+	answers, err := abi.ReadReadiness(out, len(pods))
+	if err != nil {
+		return nil, g.box.fail(err)
+	}
+	return answers, nil
+}
+
+// Controller is a live controller.
+type Controller struct{ asked }
+
+// Name is the Policy's.
+func (c *Controller) Name() string { return c.box.name }
+
+// Parent is the kind that it controls.
+func (c *Controller) Parent() abi.ObjectKind { return *c.box.entry.Parent }
+
+// Children are the kinds that it makes.
+func (c *Controller) Children() []abi.ObjectKind { return c.box.entry.Children }
+
+// Related are the kinds that it looks at besides.
+func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
+
+// Identity changes when another module or config goes live.
+func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
+
+// Reconcile asks the guest what is wanted of a parent's children.
+func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.Outcome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
+	out, err := c.ask(ctx, engine.FuncReconcile, input, 1+len(children)+len(related))
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := abi.ReadOutcome(out)
+	if err != nil {
+		return nil, c.box.fail(err)
+	}
+	return outcome, nil
+}
+
+// Gates returns the live checkers by the condition type that they claim. Where
+// two claim the same, the one whose Policy comes first by name has it.
+func (s *Set) Gates() map[string]*Gate {
+	gates := map[string]*Gate{}
+	for _, name := range s.ordered() {
+		l := s.enforced(name, abi.KindGate)
+		if l == nil {
+			continue
+		}
+		for _, condition := range l.program.entry.ConditionTypes {
+			if gates[condition] == nil {
+				gates[condition] = l.gate
+			}
+		}
+	}
+	return gates
+}
+
+// Controllers returns the live controllers in the order of their names.
+func (s *Set) Controllers() []*Controller {
+	var all []*Controller
+	for _, name := range s.ordered() {
+		if l := s.enforced(name, abi.KindController); l != nil {
+			all = append(all, l.controller)
+		}
+	}
+	return all
+}
