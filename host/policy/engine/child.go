@@ -63,8 +63,8 @@ func runtimeConfig(c wazero.CompilationCache) wazero.RuntimeConfig {
 	return wazero.NewRuntimeConfigCompiler().WithCompilationCache(c).WithDebugInfoEnabled(false)
 }
 
-// errCompile wraps what the compiler says of a module that it does not accept.
-var errCompile = errors.New("the compiler refuses the module")
+// ErrCompile wraps what the compiler says of a module that it does not accept.
+var ErrCompile = errors.New("the compiler refuses the module")
 
 // runChild has a child compile into dir.
 func runChild(ctx context.Context, command []string, dir string, wasm []byte) error {
@@ -95,7 +95,7 @@ func runChild(ctx context.Context, command []string, dir string, wasm []byte) er
 	if ctx.Err() != nil {
 		return fmt.Errorf("compile: it took longer than %v: %w", childTime, ctx.Err())
 	}
-	return fmt.Errorf("%w: %s (%w)", errCompile, said.String(), err)
+	return fmt.Errorf("%w: %s (%w)", ErrCompile, said.String(), err)
 }
 
 // limited keeps the beginning of what is written to it.

@@ -255,7 +255,7 @@ func (e *Engine) entry(ctx context.Context, name string, wasm []byte, functions 
 		return nil, ctx.Err()
 	}
 	entry, err := e.compile(ctx, name, wasm, functions)
-	if err != nil && !errors.Is(err, errCompile) && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, ErrCompile) && ctx.Err() == nil {
 		e.log.Warn("compiling again", "err", err)
 		entry, err = e.compile(ctx, name, wasm, functions)
 	}

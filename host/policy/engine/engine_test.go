@@ -47,7 +47,7 @@ func TestAHandWrittenModuleAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer i.Close()
-	r, err := i.Call(FuncFilter, []byte{41, 0, 0, 0}, MostBudget)
+	r, err := i.Call(FuncFilter, []byte{41, 0, 0, 0}, 5*PerMillisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestAGuestBuiltByGoAnswers(t *testing.T) {
 	}
 	defer i.Close()
 	for range 3 {
-		r, err := i.Call(FuncFilter, []byte{41, 0, 7}, MostBudget)
+		r, err := i.Call(FuncFilter, []byte{41, 0, 7}, 5*PerMillisecond)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,13 +13,14 @@ import (
 type Kind string
 
 const (
-	Trap      Kind = "Trap"      // it ran into a trap
-	FuelSpent Kind = "FuelSpent" // its budget ended before it did
-	BadAnswer Kind = "BadAnswer" // it answered what no answer can be
-	Memory    Kind = "Memory"    // what it asks for lies outside of its memory
-	Refused   Kind = "Refused"   // it cannot be run at all, or lacks the export
-	Exited    Kind = "Exited"    // it ended itself
-	Dead      Kind = "Dead"      // it failed before; Err has that failure
+	Trap       Kind = "Trap"       // it ran into a trap
+	FuelSpent  Kind = "FuelSpent"  // its budget ended before it did
+	StackSpent Kind = "StackSpent" // it recursed too deep
+	BadAnswer  Kind = "BadAnswer"  // it answered what no answer can be
+	Memory     Kind = "Memory"     // what it asks for lies outside of its memory
+	Refused    Kind = "Refused"    // it cannot be run at all, or lacks the export
+	Exited     Kind = "Exited"     // it ended itself
+	Dead       Kind = "Dead"       // it failed before; Err has that failure
 )
 
 // Failure is a guest's fault, as a value.

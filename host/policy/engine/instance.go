@@ -27,6 +27,7 @@ type Instance struct {
 	memory memory
 	module api.Module
 	fuel   api.MutableGlobal
+	depth  api.Global // what is left of the stack for recursion
 	input  api.Function
 	funcs  [numFuncs]api.Function
 	stack  [2]uint64
@@ -73,6 +74,7 @@ func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
 	i.module = module
 	i.fuel = module.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
 	i.guest.fuel = i.fuel
+	i.depth = module.ExportedGlobal(vet.StackExport)
 	i.input = module.ExportedFunction("berth_input")
 	if err := i.initialize(c.Budget); err != nil {
 		i.Close()
@@ -236,6 +238,8 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 		kind = Exited
 	case Fuel(i.fuel.Get()) < 0:
 		kind, what = FuelSpent, fmt.Errorf("its budget of %d is spent", budget)
+	case int64(i.depth.Get()) < 0:
+		kind, what = StackSpent, errors.New("it calls itself too deep")
 	}
 	f := i.broken(export, kind, i.used(budget), start, what)
 	f.Stack = stack

@@ -20,6 +20,7 @@ type body struct {
 	now      flow
 	locals   uint32 // the function's own, parameters included
 	scratch  bool   // a bulk operation needs an i32 beside the i64
+	calls    calls
 	blocks   int
 	branches int
 	deepest  int
@@ -76,8 +77,9 @@ func (b *body) run() {
 
 func (b *body) newPoint() {
 	b.settle(b.now)
-	b.points = append(b.points, point{at: len(b.out)})
-	b.now = flow{payer: len(b.points) - 1, live: true}
+	b.count(1)
+	b.points = append(b.points, point{at: len(b.out), price: priceCharge})
+	b.now = flow{payer: len(b.points) - 1, price: priceCharge, live: true}
 }
 
 // settle lets the payer of a path pay at least for this one.
@@ -124,11 +126,16 @@ func (b *body) branch(depth uint32) {
 	f.meet(b.now)
 }
 
-func (b *body) open(op byte) {
-	if b.blocks++; b.blocks > b.m.limits.Blocks {
-		b.refuse(tooMany("blocks", uint64(b.blocks), b.m.limits.Blocks, adviceSplit))
-		return
+// count counts a place where the flow parts or meets; the compiler's time grows
+// faster than their number.
+func (b *body) count(n int) {
+	if b.blocks += n; b.blocks > b.m.limits.Blocks {
+		b.refuse(tooMany("blocks, branches and bulk operations", uint64(b.blocks), b.m.limits.Blocks, adviceSplit))
 	}
+}
+
+func (b *body) open(op byte) {
+	b.count(1)
 	if len(b.frames) > b.m.limits.Nesting {
 		b.refuse(tooMany("nested blocks", uint64(len(b.frames)), b.m.limits.Nesting, adviceSplit))
 		return
@@ -190,6 +197,7 @@ func (b *body) instruction() {
 		b.blockType()
 		b.open(op)
 	case formLabel:
+		b.count(1)
 		depth := b.r.u32()
 		b.out = appendU32(b.out, depth)
 		b.branch(depth)
@@ -199,13 +207,22 @@ func (b *body) instruction() {
 	case formLabels:
 		b.branchTable()
 	case formFunc:
-		f := b.m.funcIndex(b.r)
-		b.out = appendU32(b.out, f)
-		if op == opCall && int(f) < b.m.imports {
-			b.now.price += priceImport
-		}
+		b.function(op)
 	default:
 		b.operand(op, o.form)
+	}
+}
+
+func (b *body) function(op byte) {
+	if op == opRefFunc {
+		b.out = appendU32(b.out, b.m.take(b.r))
+		return
+	}
+	f := b.m.funcIndex(b.r)
+	b.out = appendU32(b.out, f)
+	b.calls.direct = append(b.calls.direct, f)
+	if int(f) < b.m.imports {
+		b.now.price += priceImport
 	}
 }
 
@@ -215,13 +232,16 @@ func (b *body) plain(op byte) {
 		b.close()
 	case opElse:
 		b.otherwise()
-	case opUnreachable, opReturn:
+	case opReturn:
+		// The same, and right too when the function becomes a block.
+		b.out = appendU32(append(b.out[:len(b.out)-1], opBr), uint32(len(b.frames)-1))
+		b.die()
+	case opUnreachable:
 		b.die()
 	}
 }
 
 func (b *body) blockType() {
-	const empty = 0x40
 	t := b.r.signed(33)
 	switch {
 	case b.r.err != nil:
@@ -234,7 +254,7 @@ func (b *body) blockType() {
 		b.r.fail("a block has no type")
 	default:
 		c := byte(t & 0x7f)
-		if c != empty && !b.m.accepts(c) {
+		if c != typeNone && !b.m.accepts(c) {
 			b.feature("a block of type 0x%02x", c)
 		}
 		b.out = append(b.out, c)
@@ -263,6 +283,7 @@ func (b *body) branchTable() {
 func (b *body) operand(op byte, f form) {
 	switch f {
 	case formIndirect:
+		b.calls.indirect = true
 		b.out = appendU32(b.out, b.m.typeIndex(b.r))
 		b.out = appendU32(b.out, b.m.tableIndex(b.r))
 	case formLocal:

@@ -12,15 +12,17 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 	if r.err == nil && n != len(own) {
 		r.fail("it has another number of bodies than of functions")
 	}
-	out := appendU32(make([]byte, 0, len(r.b)+len(r.b)/2), uint32(n))
+	functions := make([]function, 0, n)
+	edges := make([]calls, 0, n)
 	for i := range n {
 		size := r.u32()
 		if r.err == nil && int64(size) > int64(m.limits.BodyBytes) {
 			r.err = tooMany("bytes of code", uint64(size), m.limits.BodyBytes, adviceSplit)
 		}
 		code := r.sub(int(size))
+		var f function
 		if code.err == nil {
-			out = m.function(code, m.types[own[i]], out)
+			f = m.function(code, m.types[own[i]])
 		}
 		if code.err != nil {
 			if i < len(own) {
@@ -28,12 +30,20 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 			}
 			return nil, code.err
 		}
+		functions, edges = append(functions, f), append(edges, f.calls)
 		m.report.BodyBytes = max(m.report.BodyBytes, int(size))
 	}
 	if r.err == nil && r.left() > 0 {
 		r.fail("the code section holds more than it says")
 	}
-	return out, r.err
+	if r.err != nil {
+		return nil, r.err
+	}
+	out := appendU32(make([]byte, 0, len(r.b)+len(r.b)/2), uint32(n))
+	for i, deep := range recursive(edges, m.imports, m.taken) {
+		out = m.appendFunction(out, &functions[i], m.types[own[i]], deep)
+	}
+	return out, nil
 }
 
 type localGroup struct {
@@ -41,16 +51,23 @@ type localGroup struct {
 	t byte
 }
 
-// function appends one function's rewritten body with its length before it.
-func (m *module) function(r *reader, t funcType, out []byte) []byte {
+// function is one function's rewritten code.
+type function struct {
+	groups []localGroup
+	code   []byte
+	locals uint32 // of its own; the first beyond them is for vet's use
+	calls  calls
+}
+
+func (m *module) function(r *reader, t funcType) function {
 	groups, locals := m.localGroups(r, len(t.params))
 	if r.err != nil {
-		return out
+		return function{}
 	}
 	b := &body{m: m, r: r, locals: locals, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
 	b.run()
 	if r.err != nil {
-		return out
+		return function{}
 	}
 	rep := &m.report
 	rep.Locals = max(rep.Locals, int(locals))
@@ -61,11 +78,21 @@ func (m *module) function(r *reader, t funcType, out []byte) []byte {
 	if b.scratch {
 		groups = append(groups, localGroup{1, typeI32})
 	}
-	head := appendU32(nil, uint32(len(groups)))
-	for _, g := range groups {
+	return function{groups: groups, code: b.withCharges(), locals: locals, calls: b.calls}
+}
+
+// appendFunction writes a function with its length before it; one that may call
+// itself pays for its place on the stack while it runs.
+func (m *module) appendFunction(out []byte, f *function, t funcType, deep bool) []byte {
+	head := appendU32(nil, uint32(len(f.groups)))
+	for _, g := range f.groups {
 		head = append(appendU32(head, g.n), g.t)
 	}
-	code := b.withCharges()
+	code := f.code
+	if deep {
+		m.report.Recursive++
+		code = m.withDepth(f, t)
+	}
 	out = appendU32(out, uint32(len(head)+len(code)))
 	return append(append(out, head...), code...)
 }
@@ -95,11 +122,14 @@ func (m *module) write() ([]byte, *Refusal) {
 	if err != nil {
 		return nil, err
 	}
-	globals := append(appendU32(nil, uint32(m.globals)+1), m.sections[secGlobal]...)
+	globals := append(appendU32(nil, uint32(m.globals)+2), m.sections[secGlobal]...)
 	globals = append(globals, typeI64, 1, opI64Const, 0, opEnd)
-	exports := append(appendU32(nil, uint32(len(m.exports))+1), m.sections[secExport]...)
-	exports = appendU32(append(appendName(exports, FuelExport), kindGlobal), uint32(m.globals))
+	globals = append(appendS64(append(globals, typeI64, 1, opI64Const), stackBytes), opEnd)
+	exports := append(appendU32(nil, uint32(len(m.exports))+2), m.sections[secExport]...)
+	exports = appendU32(append(appendName(exports, FuelExport), kindGlobal), m.counter())
+	exports = appendU32(append(appendName(exports, StackExport), kindGlobal), m.stackLeft())
 	m.sections[secGlobal], m.sections[secExport], m.sections[secCode] = globals, exports, code
+	m.sections[secType] = m.typeBytes()
 
 	out := append(make([]byte, 0, len(code)+len(m.sections[secData])+64<<10), header...)
 	for _, id := range []byte{secType, secImport, secFunction, secTable, secMemory, secGlobal, secExport, secElement, secDataCount, secCode, secData} {

@@ -87,7 +87,9 @@ const (
 
 	// FuelExport is the counter's export. A guest may export nothing under
 	// ReservedPrefix.
-	FuelExport     = ReservedPrefix + "fuel"
+	FuelExport = ReservedPrefix + "fuel"
+	// StackExport is what is left of the stack for recursion.
+	StackExport    = ReservedPrefix + "stack"
 	ReservedPrefix = "berth:"
 )
 

@@ -15,7 +15,7 @@ type Limits struct {
 	BodyBytes    int // one function's code
 	Locals       int // of one function, parameters included
 	Nesting      int // blocks within blocks in one function
-	Blocks       int // blocks, loops and ifs of one function
+	Blocks       int // blocks, branches and bulk operations of one function, charges included
 	BranchTable  int // targets of one br_table
 	BranchTables int // targets of all br_tables of one function
 	Tables       int

@@ -28,13 +28,13 @@ var rank = [...]int{secType: 1, secImport: 2, secFunction: 3, secTable: 4, secMe
 
 // Value types.
 const (
-	typeI32       = 0x7f
-	typeI64       = 0x7e
-	typeF32       = 0x7d
-	typeF64       = 0x7c
-	typeV128      = 0x7b
-	typeFuncref   = 0x70
-	typeExternref = 0x6f
+	typeI32     = 0x7f
+	typeI64     = 0x7e
+	typeF32     = 0x7d
+	typeF64     = 0x7c
+	typeV128    = 0x7b
+	typeFuncref = 0x70
+	typeNone    = 0x40 // of a block without results
 )
 
 type funcType struct{ params, results []byte }
@@ -86,7 +86,8 @@ type module struct {
 	tables    int
 	memories  int
 	globals   int
-	data      int // by the data count section, or -1
+	data      int      // by the data count section, or -1
+	taken     []uint32 // functions that tables or references may hold
 	names     map[uint32]string
 	exports   map[string]export
 	sections  [13][]byte
@@ -124,6 +125,7 @@ type Report struct {
 	Imports     []string
 	Exports     []string
 	Charges     int // places where fuel is charged
+	Recursive   int // functions that may call themselves
 	BodyBytes   int // the largest function
 	Locals      int
 	Nesting     int

@@ -39,6 +39,7 @@ const (
 	opBrTable     = 0x0e
 	opReturn      = 0x0f
 	opCall        = 0x10
+	opRefFunc     = 0xd2
 	opLocalGet    = 0x20
 	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
@@ -46,8 +47,9 @@ const (
 	opMemoryGrow  = 0x40
 	opI64Const    = 0x42
 	opI64LtS      = 0x53
-	opI64Mul      = 0x7e
+	opI64Add      = 0x7c
 	opI64Sub      = 0x7d
+	opI64Mul      = 0x7e
 	opI64ShrU     = 0x88
 	opI64ExtendU  = 0xad
 
@@ -68,8 +70,8 @@ const (
 // usual, or else a module of nothing but those would outrun its budget.
 const (
 	priceSimple   = 1
-	priceLoad     = 3
-	priceStore    = 3
+	priceLoad     = 4
+	priceStore    = 4
 	priceFloat    = 2
 	priceSlow     = 4 // several machine instructions, or one of long latency
 	priceMultiply = 2
@@ -80,9 +82,12 @@ const (
 	priceTable    = 4   // br_table
 	priceSIMD     = 4
 	priceBulk     = 30 // before the size
+	priceTableSet = 100
+	priceCharge   = 3 // of a charge itself
 
-	priceGrow     = 3000 // of memory.grow, before the pages
-	priceGrowPage = 1000
+	// Growing costs the host the pages that it puts there.
+	priceGrow     = 3000
+	priceGrowPage = 12000
 	// A byte moved or set costs 1/4, an entry of a table 4.
 	bulkByteShift  = 2
 	bulkEntryPrice = 4
@@ -116,7 +121,8 @@ func buildOpcodes() (t [256]opcode) {
 	set(0x1c, 0x1c, formSelect, priceSimple)
 	set(0x20, 0x22, formLocal, priceSimple)
 	set(0x23, 0x24, formGlobal, priceFloat)
-	set(0x25, 0x26, formTable, priceLoad)
+	set(0x25, 0x25, formTable, priceLoad)
+	set(0x26, 0x26, formTable, priceTableSet)
 	set(0x28, 0x35, formMemarg, priceLoad)
 	set(0x36, 0x3e, formMemarg, priceStore)
 	set(0x3f, 0x3f, formMemory, priceLoad)

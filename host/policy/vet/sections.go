@@ -36,7 +36,6 @@ func (m *module) valueTypes(r *reader, what string, limit int) []byte {
 
 func (m *module) typeSection(r *reader) *Refusal {
 	n := r.count("function types", m.limits.Types, "")
-	out := appendU32(nil, uint32(n))
 	for range n {
 		if form := r.byte(); r.err == nil && form != 0x60 {
 			return refuse(RuleFeature, "turn garbage-collected types off in the compiler", "it has a type of form 0x%02x, which is no function", form)
@@ -46,13 +45,20 @@ func (m *module) typeSection(r *reader) *Refusal {
 			return r.err
 		}
 		m.types = append(m.types, t)
+	}
+	m.report.Types = n
+	return r.err
+}
+
+// typeBytes writes the types, with those that vet added.
+func (m *module) typeBytes() []byte {
+	out := appendU32(nil, uint32(len(m.types)))
+	for _, t := range m.types {
 		out = append(out, 0x60)
 		out = append(appendU32(out, uint32(len(t.params))), t.params...)
 		out = append(appendU32(out, uint32(len(t.results))), t.results...)
 	}
-	m.report.Types = n
-	m.sections[secType] = out
-	return nil
+	return out
 }
 
 func (m *module) typeIndex(r *reader) uint32 {
@@ -210,7 +216,7 @@ func (m *module) constant(r *reader, out []byte, globals int) []byte {
 		}
 		out = append(out, c, typeFuncref)
 	case 0xd2:
-		out = appendU32(append(out, c), m.funcIndex(r))
+		out = appendU32(append(out, c), m.take(r))
 	case 0xfd:
 		if sub := r.u32(); r.err == nil && (sub != 12 || m.limits.NoSIMD) {
 			r.fail("a constant uses an instruction that is not accepted")
@@ -311,9 +317,16 @@ func (m *module) element(r *reader, out []byte) []byte {
 			out = m.constant(r, out, m.globals)
 			continue
 		}
-		out = appendU32(out, m.funcIndex(r))
+		out = appendU32(out, m.take(r))
 	}
 	return out
+}
+
+// take reads the index of a function that a table or a reference may hold.
+func (m *module) take(r *reader) uint32 {
+	f := m.funcIndex(r)
+	m.taken = append(m.taken, f)
+	return f
 }
 
 func (m *module) tableIndex(r *reader) uint32 {

@@ -1,0 +1,162 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/vet"
+	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+)
+
+// containment is how long any module may take from its upload to its end.
+const containment = 5 * time.Second
+
+func corpus() []hostile {
+	var all []hostile
+	for _, part := range [][]hostile{spinning(), calling(), hungry(), chatty(), lying(), bombs(), forged()} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// attempt takes a module from its bytes to its end.
+func attempt(e *engine.Engine, h hostile) (outcome, *engine.Failure) {
+	ctx := context.Background()
+	m, err := e.Load(ctx, h.build(), vet.Limits{})
+	var refusal *vet.Refusal
+	var failure *engine.Failure
+	switch {
+	case errors.As(err, &refusal):
+		return byVet, nil
+	case errors.Is(err, engine.ErrCompile):
+		return byCompiler, nil
+	case errors.As(err, &failure):
+		return atLoad, failure
+	case err != nil:
+		return outcome(err.Error()), nil
+	}
+	defer m.Close()
+	i, err := m.Open(ctx, engine.OpenConfig{})
+	if err != nil {
+		return outcome(err.Error()), nil
+	}
+	defer i.Close()
+	for range h.calls {
+		before := cpu()
+		_, err := i.Call(engine.FuncFilter, []byte{1, 0, 0, 0}, engine.Most(i.MemoryBytes()))
+		if errors.As(err, &failure) {
+			failure.Took = cpu() - before
+			return ends(failure.Kind), failure
+		}
+		if err != nil {
+			return outcome(err.Error()), nil
+		}
+	}
+	return answers, nil
+}
+
+func TestTheCorpusHolds(t *testing.T) {
+	e := open(t)
+	all := corpus()
+	if len(all) < 60 {
+		t.Fatalf("the corpus has %d modules, want 60 at least", len(all))
+	}
+	stop := serve(t, e)
+	var slowest time.Duration
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			start := time.Now()
+			got, failure := attempt(e, h)
+			if took := time.Since(start); took > containment {
+				t.Errorf("it took %v from upload to end, want %v at most", took, containment)
+			} else if took > containment/5 {
+				t.Logf("it took %v from upload to end", took)
+			}
+			if h.want != "" && got != h.want {
+				t.Errorf("it %s, want it %s (%+v)", got, h.want, failure)
+			}
+			if failure == nil || got == atLoad {
+				return
+			}
+			if failure.Took > 10*time.Millisecond {
+				t.Logf("%s: its budget of 5 ms lasted %v", h.name, failure.Took)
+			}
+			slowest = max(slowest, failure.Took)
+		})
+	}
+	t.Logf("%d modules; no call lasted longer than %v on a budget of 5 ms", len(all), slowest)
+	if gap := stop(); gap > time.Second {
+		t.Errorf("the process stood still for %v", gap)
+	}
+}
+
+// serve keeps an honest guest answering and the garbage collector and timers
+// going, until its result is called, which tells the longest standstill.
+func serve(t *testing.T, e *engine.Engine) func() time.Duration {
+	m, err := e.Load(context.Background(), policy(func(m *Module) {
+		m.Export("berth_filter", givesI64, nil, I32Const(InputAt), I32Const(InputAt), Load32(0), I32Const(1), Op(0x6a), Store32(0), I64Const(InputAt<<32|4))
+	})(), vet.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := m.Open(context.Background(), engine.OpenConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	var longest time.Duration
+	group.Go(func() {
+		last := time.Now()
+		for n := byte(0); ; n++ {
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			r, err := i.Call(engine.FuncFilter, []byte{n % 128, 0, 0, 0}, engine.Most(i.MemoryBytes()))
+			if err != nil || len(r.Out) != 4 || r.Out[0] != n%128+1 {
+				t.Errorf("the honest guest answers %v, %v", r, err)
+			}
+			if n%16 == 0 {
+				runtime.GC()
+			}
+			longest = max(longest, time.Since(last))
+			last = time.Now()
+		}
+	})
+	return func() time.Duration {
+		close(done)
+		group.Wait()
+		i.Close()
+		m.Close()
+		return longest
+	}
+}
+
+func open(tb testing.TB) *engine.Engine {
+	tb.Helper()
+	e, err := engine.New(context.Background(), engine.Config{CacheDir: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return e
+}
+
+// cpu is the time that this thread has run: a busy machine does not add to it.
+func cpu() time.Duration {
+	const thread = 1
+	var u syscall.Rusage
+	_ = syscall.Getrusage(thread, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
