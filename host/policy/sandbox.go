@@ -138,9 +138,9 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	return err
 }
 
-// applyMost is the budget of a batch of deltas: it is not part of a decision,
-// and may be as long as a whole cluster.
-const applyMost = 10 * engine.MostBudget
+// whatIfMost is the budget of a batch of what-if questions, each of which may
+// bring as many deltas as a node has pods.
+const whatIfMost = 10 * engine.MostBudget
 
 func (s *sandbox) apply(deltas []snapshot.Delta) error {
 	for len(deltas) > 0 {
@@ -150,7 +150,7 @@ func (s *sandbox) apply(deltas []snapshot.Delta) error {
 		if batch == nil {
 			continue
 		}
-		if _, err := s.call(engine.FuncApply, batch, engine.Budget(n, len(batch), s.instance.MemoryBytes(), applyMost)); err != nil {
+		if _, err := s.call(engine.FuncApply, batch, engine.ApplyBudget(n, len(batch), s.instance.MemoryBytes())); err != nil {
 			return err
 		}
 		s.sent = seq
@@ -312,7 +312,7 @@ func (s *sandbox) WhatIf(ctx context.Context, questions []schedule.WhatIf, verdi
 			return errNotOpen
 		}
 		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
-		r, err := s.call(engine.FuncWhatIf, in, engine.Budget(n, len(in), s.instance.MemoryBytes(), applyMost))
+		r, err := s.call(engine.FuncWhatIf, in, engine.Budget(n, len(in), s.instance.MemoryBytes(), whatIfMost))
 		if err != nil {
 			return err
 		}

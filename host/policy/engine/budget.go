@@ -10,10 +10,14 @@ type Fuel int64
 // its price takes four times as long at most.
 const PerMillisecond Fuel = 1_000_000
 
-// Budgets of what happens once in an instance's life.
+// Budgets that do not depend on rows. Those of what happens once in an
+// instance's life are larger.
 const (
 	StartBudget    = 20 * PerMillisecond // _initialize
 	ManifestBudget = 10 * PerMillisecond
+	OpenBudget     = 20 * PerMillisecond
+	// MostBudget is what one call within a cycle gets at most by default.
+	MostBudget = 5 * PerMillisecond
 )
 
 // Parts of a budget. A page is 64 KiB of the guest's memory.
@@ -28,35 +32,38 @@ const (
 // pages is the size of a memory of so many bytes.
 func pages(memory uint64) Fuel { return Fuel(memory >> 16) }
 
-// Most is the largest budget of one call within a cycle to a guest that holds
-// so much memory; larger asks are split. It stands for 5 ms, and shrinks where
-// the memory is larger than a processor's cache, since each load may then take
+// Most is what most comes to for a guest that holds so much memory. It shrinks
+// where that is larger than a processor's cache, since each load may then take
 // a hundred times what it takes at best.
-func Most(memory uint64) Fuel {
+func Most(most Fuel, memory uint64) Fuel {
 	const cached = 64 // pages
-	p := pages(memory)
-	if p <= cached {
-		return 5 * PerMillisecond
+	if p := pages(memory); p > cached {
+		return max(most*cached/p, most/8)
 	}
-	return max(PerMillisecond*3/5, 5*PerMillisecond*cached/p)
+	return most
 }
 
-// CallBudget is the fuel of berth_pod, berth_filter, berth_score and their like
-// over so many rows and bytes of input.
-func CallBudget(rows, input int, memory uint64) Fuel {
+// Budget is the fuel of a call over so many rows and bytes of input, to a guest
+// that holds so much memory: a base, what rows and bytes take, and a share for
+// its collector. Most bounds it; larger asks are split by rows.
+func Budget(rows, input int, memory uint64, most Fuel) Fuel {
+	if most <= 0 {
+		most = MostBudget
+	}
 	f := baseBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + collectBudget*pages(memory)
-	return min(f, Most(memory))
+	return min(f, Most(most, memory))
 }
 
-// ApplyBudget is the fuel of berth_open and berth_apply, in which a guest may
-// have to double its memory and to collect garbage.
-func ApplyBudget(input int, memory uint64) Fuel {
-	return 5*PerMillisecond + byteBudget*Fuel(input) + (collectBudget+growBudget)*pages(memory)
+// ApplyBudget is the fuel of berth_apply, in which a guest may have to double
+// its memory and to collect garbage. It is outside of what a decision waits for
+// each time.
+func ApplyBudget(rows, input int, memory uint64) Fuel {
+	return MostBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + (collectBudget+growBudget)*pages(memory)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
 func IdleBudget(memory uint64) Fuel {
-	return PerMillisecond + 2*collectBudget*pages(memory)
+	return MostBudget + 2*collectBudget*pages(memory)
 }
 
 // ForTime is the fuel of that much time.

@@ -253,8 +253,8 @@ func hungry() []hostile {
 		{"a thousand tables", policy(func(m *Module) { m.Sizes = make([]uint32, 1000) }), 1, byVet},
 		{"a memory of 4 GiB", policy(func(m *Module) { m.Memory = &[2]uint32{65536, 65536} }), 1, byVet},
 		{"a memory that may grow to 4 GiB", policy(func(m *Module) {
-			m.Memory = &[2]uint32{1000, 65536}
-			m.Export("berth_filter", givesI64, nil, I32Const(50), Op(0x40, 0), I32Const(-1), Op(0x47), If(Void, Op(0)), I64Const(0))
+			m.Memory = &[2]uint32{1020, 65536}
+			m.Export("berth_filter", givesI64, nil, I32Const(8), Op(0x40, 0), I32Const(-1), Op(0x47), If(Void, Op(0)), I64Const(0))
 		}), 1, answers},
 		{"data outside of memory", policy(func(m *Module) { m.Data(1<<30, []byte("x")) }), 1, atLoad},
 		{"functions outside of the table", policy(func(m *Module) { m.Sizes, m.Elem = []uint32{1}, make([]uint32, 50) }), 1, ""},

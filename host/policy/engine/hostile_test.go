@@ -49,7 +49,7 @@ func attempt(e *engine.Engine, h hostile) (outcome, *engine.Failure) {
 	defer i.Close()
 	for range h.calls {
 		before := cpu()
-		_, err := i.Call(engine.FuncFilter, []byte{1, 0, 0, 0}, engine.Most(i.MemoryBytes()))
+		_, err := i.Call(engine.FuncFilter, []byte{1, 0, 0, 0}, engine.Most(engine.MostBudget, i.MemoryBytes()))
 		if errors.As(err, &failure) {
 			failure.Took = cpu() - before
 			return ends(failure.Kind), failure
@@ -124,7 +124,7 @@ func serve(t *testing.T, e *engine.Engine) func() time.Duration {
 				return
 			case <-time.After(5 * time.Millisecond):
 			}
-			r, err := i.Call(engine.FuncFilter, []byte{n % 128, 0, 0, 0}, engine.Most(i.MemoryBytes()))
+			r, err := i.Call(engine.FuncFilter, []byte{n % 128, 0, 0, 0}, engine.Most(engine.MostBudget, i.MemoryBytes()))
 			if err != nil || len(r.Out) != 4 || r.Out[0] != n%128+1 {
 				t.Errorf("the honest guest answers %v, %v", r, err)
 			}
