@@ -138,9 +138,9 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	return err
 }
 
-// whatIfMost is the budget of a batch of what-if questions, each of which may
-// bring as many deltas as a node has pods.
-const whatIfMost = 10 * engine.MostBudget
+// applyMost is the budget of what may be as large as a whole cluster, such as a
+// batch of what-if questions.
+const applyMost = 10 * engine.MostBudget
 
 func (s *sandbox) apply(deltas []snapshot.Delta) error {
 	for len(deltas) > 0 {
@@ -312,7 +312,7 @@ func (s *sandbox) WhatIf(ctx context.Context, questions []schedule.WhatIf, verdi
 			return errNotOpen
 		}
 		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
-		r, err := s.call(engine.FuncWhatIf, in, engine.Budget(n, len(in), s.instance.MemoryBytes(), whatIfMost))
+		r, err := s.call(engine.FuncWhatIf, in, engine.Budget(n, len(in), s.instance.MemoryBytes(), applyMost))
 		if err != nil {
 			return err
 		}
