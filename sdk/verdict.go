@@ -104,3 +104,6 @@ var Skip = Answer{ask: abi.AskSkip}
 
 // Refuse: no row can take the pod.
 func Refuse(reason ReasonID) Answer { return Answer{ask: abi.AskRefuse, reason: reason} }
+
+// Reason of a refusal.
+func (a Answer) Reason() ReasonID { return a.reason }

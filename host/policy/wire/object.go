@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -114,7 +116,11 @@ var resources = map[string]fb.Resource{
 	"csistoragecapacities": fb.ResourceCSIStorageCapacities, "volumeattachments": fb.ResourceVolumeAttachments,
 }
 
-func resourceNamed(name string) fb.Resource { return resources[name] }
+// resourceNamed takes a resource with or without its group.
+func resourceNamed(name string) fb.Resource {
+	plain, _, _ := strings.Cut(name, ".")
+	return resources[plain]
+}
 
 func modes(list []v1.PersistentVolumeAccessMode) []string {
 	out := make([]string, len(list))

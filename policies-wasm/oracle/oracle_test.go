@@ -1,0 +1,181 @@
+package oracle
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/host/schedule/score"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/hostname"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchnodeselector"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtoleratesnodetaints"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/balancedallocation"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/imagelocality"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
+	"github.com/berth-dev/berth/sdk"
+)
+
+// stand says which policies stand for a plugin. With several, a node passes
+// the plugin if it passes all of them.
+type stand struct {
+	plugin   string
+	policies []string
+	config   string
+	// reasons: the texts agree too, word by word.
+	reasons bool
+}
+
+var predicates = []stand{
+	{plugin: "NodeUnschedulable", policies: []string{"CheckNodeUnschedulable"}, reasons: true},
+	{plugin: "NodeName", policies: []string{"HostName"}, reasons: true},
+	{plugin: "TaintToleration", policies: []string{"PodToleratesNodeTaints"}},
+	{plugin: "NodeAffinity", policies: []string{"MatchNodeSelector"}, reasons: true},
+	{plugin: "NodePorts", policies: []string{"PodFitsHostPorts"}, reasons: true},
+	{plugin: "NodeResourcesFit", policies: []string{"PodFitsResources"}, reasons: true},
+}
+
+var priorities = []stand{
+	{plugin: "TaintToleration", policies: []string{"TaintTolerationPriority"}},
+	{plugin: "NodeAffinity", policies: []string{"NodeAffinityPriority"}},
+	{plugin: "NodeResourcesFit", policies: []string{"LeastRequestedPriority"}},
+	{plugin: "NodeResourcesBalancedAllocation", policies: []string{"BalancedResourceAllocation"}},
+	{plugin: "ImageLocality", policies: []string{"ImageLocalityPriority"}},
+}
+
+func TestPoliciesAnswerAsKubeSchedulerDoes(t *testing.T) {
+	t.Parallel()
+	for _, theme := range themes {
+		t.Run(theme, func(t *testing.T) {
+			t.Parallel()
+			answers := read[answer](t, filepath.Join("testdata", theme+".answers.ndjson"))
+			for _, c := range read[testCase](t, filepath.Join("testdata", theme+".cases.ndjson")) {
+				n := len(c.pending())
+				if len(answers) < n {
+					t.Fatalf("%s: answers are missing", c.Name)
+				}
+				c.compare(t, answers[:n])
+				answers = answers[n:]
+			}
+		})
+	}
+}
+
+// compare asks about each of the case's pods. One guest serves all of them, as
+// it does in a host.
+func (c *testCase) compare(t *testing.T, answers []answer) {
+	cluster := c.cluster()
+	for _, s := range predicates {
+		for _, name := range s.policies {
+			g := open(t, name, s.config, cluster)
+			for i, pod := range c.pending() {
+				g.comparePredicate(c, s, &answers[i], g.pod(pod))
+			}
+		}
+	}
+	for _, s := range priorities {
+		g := open(t, s.policies[0], s.config, cluster)
+		for i, pod := range c.pending() {
+			g.comparePriority(c, s, &answers[i], g.pod(pod))
+		}
+	}
+}
+
+// codes of a verdict, as kube-scheduler names them.
+func code(v sdk.Verdict) string {
+	switch {
+	case v.Admitted():
+		return "Success"
+	case v.Final():
+		return "UnschedulableAndUnresolvable"
+	}
+	return "Unschedulable"
+}
+
+func (g *guest) comparePredicate(c *testCase, s stand, a *answer, said sdk.Answer) {
+	g.t.Helper()
+	for name, node := range a.Nodes {
+		slot, ok := g.cluster.Slot(name)
+		if !ok {
+			g.t.Fatalf("%s has no node %s", c.Name, name)
+		}
+		want, refused := node.Filters[s.plugin]
+		if pre := a.PreFilter[s.plugin]; pre.Code != "" && pre.Code != "Success" && pre.Code != "Skip" {
+			want, refused = pre, true
+		}
+		if !refused {
+			want.Code = "Success"
+		}
+		v := g.filter(said, []int32{slot})[0]
+		if code(v) != want.Code {
+			g.t.Errorf("%s, %s on %s: %s says %s (%s), want %s %q",
+				c.Name, a.Pod, name, g.manifest.Name, code(v), v.Reason(), want.Code, want.Reasons)
+			continue
+		}
+		if !s.reasons || !refused {
+			continue
+		}
+		// kube-scheduler lists extended resources in the order of a map.
+		if diff := cmp.Diff(sorted(want.Reasons), sorted(g.explain(slot))); diff != "" {
+			g.t.Errorf("%s, %s on %s: reasons of %s (-want +got):\n%s", c.Name, a.Pod, name, g.manifest.Name, diff)
+		}
+	}
+}
+
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
+
+func (g *guest) comparePriority(c *testCase, s stand, a *answer, said sdk.Answer) {
+	g.t.Helper()
+	if s.skipped(a) {
+		return
+	}
+	var slots []int32
+	var want []scored
+	for name, node := range a.Nodes {
+		one, ok := node.Scores[s.plugin]
+		slot, found := g.cluster.Slot(name)
+		if ok && found {
+			slots, want = append(slots, slot), append(want, scored{name, one.Raw, one.Normalized})
+		}
+	}
+	if len(slots) == 0 {
+		return
+	}
+	raw := make([]int64, len(slots))
+	if said == sdk.AskRows {
+		raw = g.score(slots)
+	}
+	extremes := score.Of(raw)
+	for i, w := range want {
+		got := scored{w.node, raw[i], score.Normalize(g.manifest.Normalization(), raw[i], extremes)}
+		if got != w {
+			g.t.Errorf("%s, %s on %s: %s scores %d, normalised %d, want %d, %d",
+				c.Name, a.Pod, w.node, g.manifest.Name, got.raw, got.normalized, w.raw, w.normalized)
+		}
+	}
+}
+
+type scored struct {
+	node            string
+	raw, normalized int64
+}
+
+// skipped: kube-scheduler left the plugin out, so there is nothing to compare.
+func (s stand) skipped(a *answer) bool {
+	for _, p := range a.ScoreOrder {
+		if p.Name == s.plugin {
+			return p.Skipped
+		}
+	}
+	return true
+}
