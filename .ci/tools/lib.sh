@@ -6,6 +6,7 @@
 #
 #   $BERTH_TOOLS, or ${XDG_CACHE_HOME:-~/.cache}/berth/tools
 #     bin/          everything that is run: task, tinygo, kubectl, containerd, ...
+#     cni/          the CNI plugins
 #     tinygo/       TINYGOROOT (bin/tinygo is a wrapper that sets it)
 #     stamps/NAME   the hash of what the step NAME was built from
 

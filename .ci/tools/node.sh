@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 DIR=$ROOT/.ci/tools/node
+TO=$TOOLS/bin
 CONTAINERD=github.com/containerd/containerd/v2
 PLUGINS=github.com/containernetworking/plugins/plugins
 
@@ -11,11 +12,11 @@ PLUGINS=github.com/containernetworking/plugins/plugins
 # snapshotters, tracing.
 SLIM=no_cri,no_btrfs,no_zfs,no_devmapper,no_tracing,urfave_cli_no_docs
 
-# build TAGS PACKAGE...: installs the commands into bin.
+# build TAGS PACKAGE...: installs the commands into $TO.
 build() {
   local tags=$1
   shift
-  GOBIN=$TOOLS/bin go -C "$DIR" install -trimpath -ldflags "$LDFLAGS" -tags "$tags" "$@"
+  GOBIN=$TO go -C "$DIR" install -trimpath -ldflags "$LDFLAGS" -tags "$tags" "$@"
 }
 
 version_of() { go -C "$DIR" list -m -f '{{.Version}}' "$1"; }
@@ -33,6 +34,7 @@ runc() {
 
 plugins() {
   LDFLAGS="-s -w"
+  TO=$TOOLS/cni # not on PATH: iproute2 has a command called bridge, too
   CGO_ENABLED=0 build "" $PLUGINS/main/bridge $PLUGINS/main/loopback \
     $PLUGINS/ipam/host-local $PLUGINS/meta/portmap
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the bundles in policies-wasm/modules into policies-wasm/bundle/wasm, where the binary embeds them: by
-# TinyGo where there is one, else by stock Go. The same sources serve both.
+# Compiles the bundles in policies-wasm/modules into policies-wasm/bundle/wasm,
+# where the binary embeds them: by TinyGo where there is one, else by stock Go.
+# The same sources serve both.
 #
 #   wasm.sh            by the best compiler that is there
 #   wasm.sh --stock    into .build/wasm-go, by stock Go

@@ -8,28 +8,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// Dir is where ./task puts programs: $BERTH_TOOLS/bin, or bin in berth/tools of
-// the user's cache folder. It is empty if there is no such folder to name.
-func Dir() string {
+// Dir is where ./task puts programs: bin in $BERTH_TOOLS, or in berth/tools of
+// the user's cache folder.
+func Dir() string { return filepath.Join(root(), "bin") }
+
+func root() string {
 	if dir := os.Getenv("BERTH_TOOLS"); dir != "" {
-		return filepath.Join(dir, "bin")
+		return dir
 	}
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return ""
+			home = "/root"
 		}
 		cache = filepath.Join(home, ".cache")
 	}
-	return filepath.Join(cache, "berth", "tools", "bin")
+	return filepath.Join(cache, "berth", "tools")
 }
 
 // places are searched after the folders that are asked for and before Dir.
-var places = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"}
+var places = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
 
 // Find gives the path of a program: in one of dirs, on PATH, in the usual
 // places, or in Dir. The error is a line that says what to do.
@@ -43,19 +46,39 @@ func Find(name string, dirs ...string) (string, error) {
 		return path, nil
 	}
 	for _, dir := range append(places, Dir()) {
-		if path := filepath.Join(dir, name); dir != "" && executable(path) {
+		if path := filepath.Join(dir, name); executable(path) {
 			return path, nil
 		}
 	}
 	return "", &MissingError{Names: []string{name}}
 }
 
+// FindPlugin gives the path of a CNI plugin. PATH is left out: some plugins'
+// names are those of other programs (bridge).
+func FindPlugin(name string, dirs ...string) (string, error) {
+	for _, dir := range slices.Concat(dirs, []string{"/opt/cni/bin", "/usr/lib/cni", filepath.Join(root(), "cni")}) {
+		if path := filepath.Join(dir, name); executable(path) {
+			return path, nil
+		}
+	}
+	return "", &MissingError{Names: []string{name}}
+}
+
+// FindPlugins finds several CNI plugins, by name, and names all that are missing.
+func FindPlugins(names []string, dirs ...string) (map[string]string, error) {
+	return all(FindPlugin, names, dirs)
+}
+
 // FindAll finds several programs, by name, and names all that are missing.
 func FindAll(names []string, dirs ...string) (map[string]string, error) {
+	return all(Find, names, dirs)
+}
+
+func all(find func(string, ...string) (string, error), names, dirs []string) (map[string]string, error) {
 	found := make(map[string]string, len(names))
 	var missing []string
 	for _, name := range names {
-		path, err := Find(name, dirs...)
+		path, err := find(name, dirs...)
 		if err != nil {
 			missing = append(missing, name)
 			continue

@@ -254,7 +254,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if err := r.StopContainer(ctx, id, 0); err != nil {
 		return err
 	}
-	defer r.settling.lock(id)()
+	defer r.settling.Lock(id)()
 	fail := func(err error) error { return fmt.Errorf("remove container %s: %w", id, err) }
 	c, err := r.client.LoadContainer(ctx, id)
 	if errdefs.IsNotFound(err) {

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 
+	"github.com/berth-dev/berth/nodeagent/keyed"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd/daemon"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd/keeper"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd/pause"
@@ -44,7 +45,7 @@ type Runtime struct {
 	runc        string
 	snapshotter string
 	log         *slog.Logger
-	settling    locks
+	settling    keyed.Locks
 	watchers    watchers
 
 	stop context.CancelFunc

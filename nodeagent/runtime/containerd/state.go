@@ -125,7 +125,7 @@ const drainWithin = 2 * time.Second
 // conclude writes an outcome down, once, and then deletes the task, so that
 // its shim, its mounts and its cgroup are free.
 func (r *Runtime) conclude(ctx context.Context, id string, o outcome) error {
-	defer r.settling.lock(id)()
+	defer r.settling.Lock(id)()
 	rec, labels, err := r.load(ctx, id)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
@@ -152,7 +152,7 @@ func (r *Runtime) conclude(ctx context.Context, id string, o outcome) error {
 
 // forget deletes the task of a container whose end is written down.
 func (r *Runtime) forget(ctx context.Context, id string) error {
-	defer r.settling.lock(id)()
+	defer r.settling.Lock(id)()
 	return r.deleteTask(ctx, id)
 }
 

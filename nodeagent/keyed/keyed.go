@@ -1,9 +1,11 @@
-package containerd
+// Package keyed gives a mutex for each name, such as a container's id, that
+// exists only while somebody holds or wants it.
+package keyed
 
 import "sync"
 
-// locks are mutexes by name, which exist as long as somebody holds or wants them.
-type locks struct {
+// Locks are mutexes by name. The zero value is ready.
+type Locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
 }
@@ -13,8 +15,8 @@ type lock struct {
 	users int
 }
 
-// lock locks a name; the function that it returns unlocks it.
-func (l *locks) lock(name string) (unlock func()) {
+// Lock locks a name; the function that it returns unlocks it.
+func (l *Locks) Lock(name string) (unlock func()) {
 	l.mu.Lock()
 	if l.held == nil {
 		l.held = map[string]*lock{}

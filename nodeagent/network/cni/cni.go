@@ -1,0 +1,344 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/berth-dev/berth/nodeagent/keyed"
+	"github.com/berth-dev/berth/nodeagent/network"
+	"github.com/berth-dev/berth/nodeagent/tool"
+)
+
+// plugins are run for each pod; programs by this package.
+var (
+	plugins  = []string{"bridge", "host-local", "portmap", "loopback"}
+	programs = []string{"ip", "iptables"}
+)
+
+// Network is a network.Network.
+type Network struct {
+	cfg     Config
+	cni     *libcni.CNIConfig
+	lo, eth *libcni.NetworkConfigList
+	paths   map[string]string // of programs
+	busy    keyed.Locks       // by id: one Add or Del at a time
+}
+
+// Open checks that this machine can connect pods and lays its rules.
+func Open(ctx context.Context, cfg Config) (*Network, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("pod networks need root: run as root, or without containers (--agent none)")
+	}
+	found, err := tool.FindPlugins(plugins, cfg.Bin...)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := tool.FindAll(programs, cfg.Bin...)
+	if err != nil {
+		return nil, err
+	}
+	n := &Network{cfg: cfg, paths: paths}
+	if n.lo, n.eth, err = cfg.lists(); err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, p := range plugins {
+		if dir := filepath.Dir(found[p]); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	// libcni would make this itself, but not safely for calls at once.
+	run := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}
+	n.cni = libcni.NewCNIConfigWithCacheDir(dirs, cfg.resultDir(), run)
+	for _, dir := range []string{cfg.netnsDir(), cfg.leaseDir(), cfg.resultDir()} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, fmt.Errorf("open network: %w", err)
+		}
+	}
+	if err := n.checkBridge(ctx); err != nil {
+		return nil, err
+	}
+	if err := n.layRules(ctx); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Network) netns(id string) string { return filepath.Join(n.cfg.netnsDir(), id) }
+
+// checkID refuses what is no file name.
+func checkID(id string) error {
+	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
+		return fmt.Errorf("%q can not name an attachment", id)
+	}
+	return nil
+}
+
+// Add implements network.Network.
+func (n *Network) Add(ctx context.Context, pod network.Pod) (network.Attachment, error) {
+	fail := func(err error) (network.Attachment, error) {
+		return network.Attachment{}, fmt.Errorf("connect pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if err := checkID(pod.ID); err != nil {
+		return fail(err)
+	}
+	defer n.busy.Lock(pod.ID)()
+	if a, ok := n.attached(pod.ID); ok {
+		return a, nil
+	}
+	// What a crash left half-done goes first.
+	if err := n.del(ctx, pod.ID); err != nil {
+		return fail(err)
+	}
+	a, err := n.add(ctx, pod)
+	if err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		return fail(errors.Join(err, n.del(undo, pod.ID)))
+	}
+	return a, nil
+}
+
+func (n *Network) add(ctx context.Context, pod network.Pod) (network.Attachment, error) {
+	path := n.netns(pod.ID)
+	if err := makeNetns(path); err != nil {
+		return network.Attachment{}, err
+	}
+	if _, err := n.cni.AddNetworkList(ctx, n.lo, n.loopback(pod.ID, path)); err != nil {
+		return network.Attachment{}, explain(err)
+	}
+	res, err := n.cni.AddNetworkList(ctx, n.eth, n.ethernet(pod.ID, path, pod.Ports, pod))
+	if err != nil {
+		return network.Attachment{}, explain(err)
+	}
+	return attachment(path, res)
+}
+
+// explain adds what to do to what a plugin says.
+func explain(err error) error {
+	if strings.Contains(err.Error(), "no IP addresses available") {
+		return fmt.Errorf("%w: the node's pod range is used up: give nodes larger ranges, or fewer pods", err)
+	}
+	return err
+}
+
+func (n *Network) loopback(id, path string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "lo"}
+}
+
+func (n *Network) ethernet(id, path string, ports []network.PortMapping, pod network.Pod) *libcni.RuntimeConf {
+	rt := &libcni.RuntimeConf{
+		ContainerID: id, NetNS: path, IfName: podIfname,
+		Args: [][2]string{
+			{"IgnoreUnknown", "1"},
+			{"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_UID", pod.UID},
+		},
+	}
+	type mapping struct {
+		HostPort      int32  `json:"hostPort"`
+		ContainerPort int32  `json:"containerPort"`
+		Protocol      string `json:"protocol"`
+		HostIP        string `json:"hostIP,omitempty"`
+	}
+	var mappings []mapping
+	for _, p := range ports {
+		if p.HostPort > 0 {
+			mappings = append(mappings, mapping{p.HostPort, p.ContainerPort, strings.ToLower(p.Protocol), p.HostIP})
+		}
+	}
+	if len(mappings) > 0 {
+		rt.CapabilityArgs = map[string]any{"portMappings": mappings}
+	}
+	return rt
+}
+
+// attached finds an attachment that is whole.
+func (n *Network) attached(id string) (network.Attachment, bool) {
+	path := n.netns(id)
+	if !isNetns(path) {
+		return network.Attachment{}, false
+	}
+	res, err := n.cni.GetNetworkListCachedResult(n.eth, n.ethernet(id, path, nil, network.Pod{}))
+	if err != nil || res == nil {
+		return network.Attachment{}, false
+	}
+	a, err := attachment(path, res)
+	return a, err == nil
+}
+
+func attachment(path string, res types.Result) (network.Attachment, error) {
+	r, err := types100.NewResultFromResult(res)
+	if err != nil {
+		return network.Attachment{}, fmt.Errorf("read the plugins' result: %w", err)
+	}
+	a := network.Attachment{NetNS: path}
+	for _, ip := range r.IPs {
+		if addr, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+			a.IPs = append(a.IPs, addr.Unmap())
+		}
+	}
+	if len(a.IPs) == 0 {
+		return network.Attachment{}, errors.New("the plugins gave the pod no address")
+	}
+	return a, nil
+}
+
+// Del implements network.Network.
+func (n *Network) Del(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	defer n.busy.Lock(id)()
+	if err := n.del(ctx, id); err != nil {
+		return fmt.Errorf("disconnect %s: %w", id, err)
+	}
+	return nil
+}
+
+// del removes all traces of an attachment. Plugins do without what is gone.
+func (n *Network) del(ctx context.Context, id string) error {
+	path := n.netns(id)
+	given := path
+	if !isNetns(path) {
+		given = ""
+	}
+	rt := n.ethernet(id, given, nil, network.Pod{})
+	// The port mappings of the Add are in the cache.
+	if _, cached, err := n.cni.GetNetworkListCachedConfig(n.eth, n.ethernet(id, path, nil, network.Pod{})); err == nil && cached != nil {
+		rt.CapabilityArgs, rt.Args = cached.CapabilityArgs, cached.Args
+	}
+	if n.known(id) {
+		if err := n.cni.DelNetworkList(ctx, n.eth, rt); err != nil {
+			return err
+		}
+		if given != "" {
+			if err := n.cni.DelNetworkList(ctx, n.lo, n.loopback(id, given)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := n.release(id); err != nil {
+		return err
+	}
+	return removeNetns(path)
+}
+
+// known: there is something for the plugins to undo.
+func (n *Network) known(id string) bool {
+	if _, err := os.Stat(n.netns(id)); err == nil {
+		return true
+	}
+	return slices.Contains(n.cached(), id) || slices.Contains(n.leased(), id)
+}
+
+// Sweep implements network.Network.
+func (n *Network) Sweep(ctx context.Context, keep []string) error {
+	ids := slices.Concat(n.cached(), n.leased())
+	entries, err := os.ReadDir(n.cfg.netnsDir())
+	if err != nil {
+		return fmt.Errorf("sweep networks: %w", err)
+	}
+	for _, e := range entries {
+		ids = append(ids, e.Name())
+	}
+	slices.Sort(ids)
+	var errs []error
+	for _, id := range slices.Compact(ids) {
+		if !slices.Contains(keep, id) {
+			errs = append(errs, n.Del(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// cached lists the attachments of which libcni has a result.
+func (n *Network) cached() []string {
+	entries, err := os.ReadDir(filepath.Join(n.cfg.resultDir(), "results"))
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(e.Name(), networkName+"-")
+		if !ok {
+			continue
+		}
+		id = strings.TrimPrefix(id, "lo-")
+		for _, suffix := range []string{"-" + podIfname, "-lo"} {
+			if short, ok := strings.CutSuffix(id, suffix); ok {
+				ids = append(ids, short)
+				break
+			}
+		}
+	}
+	return ids
+}
+
+// leases lists host-local's files, one an address, with the id in each.
+func (n *Network) leases() map[string]string {
+	dir := filepath.Join(n.cfg.leaseDir(), networkName)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		if _, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":")); err != nil {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if b, err := os.ReadFile(path); err == nil {
+			id, _, _ := strings.Cut(string(b), "\n")
+			out[path] = strings.TrimSpace(id)
+		}
+	}
+	return out
+}
+
+func (n *Network) leased() []string {
+	var ids []string
+	for _, id := range n.leases() {
+		if checkID(id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// release frees addresses that the plugin left leased.
+func (n *Network) release(id string) error {
+	for path, holder := range n.leases() {
+		if holder != id {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("free an address: %w", err)
+		}
+	}
+	return nil
+}
+
+// Ready implements network.Network.
+func (n *Network) Ready(ctx context.Context) error {
+	if _, err := tool.FindPlugins(plugins, n.cfg.Bin...); err != nil {
+		return err
+	}
+	return n.checkBridge(ctx)
+}

@@ -1,0 +1,430 @@
+package cni
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/nodeagent/network"
+	"github.com/berth-dev/berth/nodeagent/network/networktest"
+	"github.com/berth-dev/berth/nodeagent/tool"
+)
+
+// TestMain runs the tests in network and mount namespaces of their own, so
+// that the machine's interfaces, routes and rules stay as they are.
+func TestMain(m *testing.M) {
+	const inside = "BERTH_TEST_INSIDE"
+	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "in namespaces:", err)
+		os.Exit(1)
+	}
+}
+
+// needPlugins skips where pods can not be connected; in CI they must.
+func needPlugins(t *testing.T) {
+	t.Helper()
+	var missing string
+	if os.Geteuid() != 0 {
+		missing = "pod networks need root"
+	} else if _, err := tool.FindPlugins(plugins); err != nil {
+		missing = err.Error()
+	} else if _, err := tool.FindAll(programs); err != nil {
+		missing = err.Error()
+	}
+	if missing == "" {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+}
+
+// host is a network namespace that plays a machine.
+type host struct{ path string }
+
+func newHost(t *testing.T) host {
+	t.Helper()
+	needPlugins(t)
+	path := filepath.Join(t.TempDir(), "host")
+	if err := makeNetns(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeNetns(path); err != nil {
+			t.Error(err)
+		}
+	})
+	h := host{path}
+	h.ip(t, "link set lo up")
+	return h
+}
+
+// within runs f on a thread in the namespace; f must start no goroutines that
+// touch the network.
+func (h host) within(f func()) { within(h.path, f) }
+
+func within(netns string, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			panic(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+			panic(err)
+		}
+		f()
+	}()
+	<-done
+}
+
+func (h host) ip(t *testing.T, line string) {
+	t.Helper()
+	h.within(func() {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", line, err, out)
+		}
+	})
+}
+
+// wire connects hosts by a bridge in a namespace between them, and gives each
+// an address of 192.0.2.0/24.
+func wire(t *testing.T, hosts ...host) {
+	t.Helper()
+	middle := newHost(t)
+	middle.ip(t, "link add name switch type bridge")
+	middle.ip(t, "link set dev switch up")
+	for i, h := range hosts {
+		fd, err := os.Open(h.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		middle.within(func() {
+			peer := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd.Fd())
+			for _, line := range []string{
+				fmt.Sprintf("link add name v%d type veth peer name up0 netns %s", i, peer),
+				fmt.Sprintf("link set dev v%d master switch up", i),
+			} {
+				if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+					t.Fatalf("ip %s: %v: %s", line, err, out)
+				}
+			}
+		})
+		fd.Close()
+		h.ip(t, fmt.Sprintf("addr add 192.0.2.%d/24 dev up0", i+1))
+		h.ip(t, "link set up0 up")
+	}
+}
+
+// open opens a network in the host's namespace.
+func (h host) open(t *testing.T, change func(*Config)) (*Network, error) {
+	t.Helper()
+	cfg := Config{
+		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.99.1.0/24")}, State: t.TempDir(),
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	var n *Network
+	var err error
+	h.within(func() { n, err = Open(t.Context(), cfg) })
+	return n, err
+}
+
+func (h host) mustOpen(t *testing.T, change func(*Config)) *Network {
+	t.Helper()
+	n, err := h.open(t, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.within(func() {
+			if err := n.Sweep(context.Background(), nil); err != nil {
+				t.Error(err)
+			}
+			if err := n.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	return n
+}
+
+func (h host) add(t *testing.T, n *Network, p network.Pod) (network.Attachment, error) {
+	t.Helper()
+	var a network.Attachment
+	var err error
+	h.within(func() { a, err = n.Add(t.Context(), p) })
+	return a, err
+}
+
+func (h host) mustAdd(t *testing.T, n *Network, p network.Pod) network.Attachment {
+	t.Helper()
+	a, err := h.add(t, n, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func pod(name string) network.Pod {
+	return network.Pod{ID: "uid-" + name + "-0", Namespace: "default", Name: name, UID: "uid-" + name}
+}
+
+// serve answers connections in a namespace with the client's address.
+func serve(t *testing.T, netns, addr string) {
+	t.Helper()
+	within(netns, func() {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				ip, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+				io.WriteString(c, ip)
+				c.Close()
+			}
+		}()
+	})
+}
+
+// ask connects from a namespace and gives what the server said, which is the
+// address that it saw.
+func ask(t *testing.T, netns, addr string) (string, error) {
+	t.Helper()
+	var text []byte
+	var err error
+	within(netns, func() {
+		var c net.Conn
+		if c, err = net.DialTimeout("tcp4", addr, 5*time.Second); err != nil {
+			return
+		}
+		defer c.Close()
+		text, err = io.ReadAll(c)
+	})
+	return string(text), err
+}
+
+func mustAsk(t *testing.T, netns, addr, want string) {
+	t.Helper()
+	got, err := ask(t, netns, addr)
+	if err != nil || got != want {
+		t.Errorf("%s saw %q, %v; want %q", addr, got, err, want)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	needPlugins(t)
+	networktest.Run(t, func(t *testing.T) network.Network {
+		n, err := Open(t.Context(), Config{
+			PodRanges: []netip.Prefix{netip.MustParsePrefix("10.98.0.0/24")}, State: t.TempDir(),
+			Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := n.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return n
+	})
+}
+
+func TestPodsReachEachOtherAndTheirHost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	n := h.mustOpen(t, nil)
+	a, b := h.mustAdd(t, n, pod("a")), h.mustAdd(t, n, pod("b"))
+	serve(t, b.NetNS, ":80")
+	mustAsk(t, a.NetNS, b.IPs[0].String()+":80", a.IPs[0].String())
+	mustAsk(t, b.NetNS, "127.0.0.1:80", "127.0.0.1") // lo is up
+	mustAsk(t, h.path, b.IPs[0].String()+":80", "10.99.1.1")
+}
+
+func TestHostPort(t *testing.T) {
+	t.Parallel()
+	h, outside := newHost(t), newHost(t)
+	wire(t, h, outside)
+	n := h.mustOpen(t, nil)
+	p := pod("web")
+	p.Ports = []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "TCP"}}
+	web := h.mustAdd(t, n, p)
+	serve(t, web.NetNS, ":80")
+	mustAsk(t, outside.path, "192.0.2.1:8080", "192.0.2.2")
+	if _, err := ask(t, h.path, "127.0.0.1:8080"); err != nil {
+		t.Errorf("from the machine itself: %v", err)
+	}
+	h.within(func() {
+		if err := n.Del(t.Context(), p.ID); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got, err := ask(t, outside.path, "192.0.2.1:8080"); err == nil {
+		t.Errorf("after Del the port still answers %q", got)
+	}
+}
+
+func TestNodesRouteToEachOthersPodsAndMasqueradeTheRest(t *testing.T) {
+	t.Parallel()
+	one, two, outside := newHost(t), newHost(t), newHost(t)
+	wire(t, one, two, outside)
+	cluster := []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}
+	n1 := one.mustOpen(t, func(c *Config) { c.ClusterRanges = cluster })
+	n2 := two.mustOpen(t, func(c *Config) {
+		c.ClusterRanges, c.PodRanges = cluster, []netip.Prefix{netip.MustParsePrefix("10.99.2.0/24")}
+	})
+	peers := func(h host, n *Network, peers ...Peer) {
+		t.Helper()
+		h.within(func() {
+			if err := n.SetPeers(t.Context(), peers); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for range 2 { // the second time changes nothing
+		peers(one, n1, Peer{netip.MustParsePrefix("10.99.2.0/24"), netip.MustParseAddr("192.0.2.2")},
+			Peer{netip.MustParsePrefix("10.99.7.0/24"), netip.MustParseAddr("192.0.2.3")})
+	}
+	peers(two, n2, Peer{netip.MustParsePrefix("10.99.1.0/24"), netip.MustParseAddr("192.0.2.1")})
+	a, b := one.mustAdd(t, n1, pod("a")), two.mustAdd(t, n2, pod("b"))
+	serve(t, b.NetNS, ":80")
+	serve(t, outside.path, ":80")
+	mustAsk(t, a.NetNS, b.IPs[0].String()+":80", a.IPs[0].String())
+	mustAsk(t, a.NetNS, "192.0.2.3:80", "192.0.2.1")
+
+	peers(one, n1) // all others are gone
+	if _, err := ask(t, a.NetNS, b.IPs[0].String()+":80"); err == nil {
+		t.Error("a node that is gone is still routed to")
+	}
+}
+
+func TestLeasesOfACrashAreFreed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	n := h.mustOpen(t, func(c *Config) { c.PodRanges = []netip.Prefix{netip.MustParsePrefix("10.99.1.0/29")} })
+	// Five pods fill the range; then their namespaces and results are lost.
+	for i := range 5 {
+		a := h.mustAdd(t, n, pod(fmt.Sprint(i)))
+		if err := removeNetns(a.NetNS); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(n.cfg.resultDir()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.add(t, n, pod("more"))
+	if err == nil || !strings.Contains(err.Error(), "range is used up") {
+		t.Errorf("Add to a full range: %v, want what to do", err)
+	}
+	again := h.mustAdd(t, n, pod("1")) // its own lease is in the way no more
+	if len(again.IPs) != 1 {
+		t.Errorf("Add = %+v", again)
+	}
+	h.within(func() {
+		if err := n.Sweep(t.Context(), []string{pod("1").ID}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for i := range 4 {
+		h.mustAdd(t, n, pod(fmt.Sprint("new", i)))
+	}
+}
+
+func TestOpenRefusesRangesThatAreTaken(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, setUp, want string
+	}{
+		{"another interface has it", "link add other type bridge; addr add 10.99.0.1/16 dev other; link set other up", "overlaps 10.99.0.0/16 of interface other"},
+		{"our bridge has another, with pods on it", "link add berth0 type bridge; addr add 10.77.0.1/24 dev berth0; link set berth0 up; link add v0 type veth peer name v1; link set v0 master berth0", "bridge berth0 has the range 10.77.0.0/24"},
+		{"our bridge has another, left over", "link add berth0 type bridge; addr add 10.77.0.1/24 dev berth0; link set berth0 up", ""},
+		{"our bridge has it", "link add berth0 type bridge; addr add 10.99.1.1/24 dev berth0; link set berth0 up", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			for line := range strings.SplitSeq(tt.setUp, ";") {
+				h.ip(t, line)
+			}
+			_, err := h.open(t, nil)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("Open: %v", err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("Open: %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	prefixes := func(s ...string) (out []netip.Prefix) {
+		for _, p := range s {
+			out = append(out, netip.MustParsePrefix(p))
+		}
+		return out
+	}
+	tests := []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"no range", Config{}, "no pod range"},
+		{"a range with host bits", Config{PodRanges: prefixes("10.0.0.1/24")}, "want 10.0.0.0/24"},
+		{"a range of one address", Config{PodRanges: prefixes("10.0.0.0/32")}, "no room"},
+		{"two of one family", Config{PodRanges: prefixes("10.0.0.0/24", "10.0.1.0/24")}, "at most one of each family"},
+		{"a long name", Config{PodRanges: prefixes("10.0.0.0/24"), Bridge: "a-name-that-is-too-long"}, "longer than an interface's"},
+		{"two families", Config{PodRanges: prefixes("10.0.0.0/24", "fd00::/64")}, ""},
+	}
+	for _, tt := range tests {
+		_, err := tt.cfg.withDefaults()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestIDsThatAreNoFileNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	n := &Network{}
+	for _, id := range []string{"", ".", "..", "a/b", "a\x00"} {
+		if err := n.Del(t.Context(), id); err == nil {
+			t.Errorf("Del(%q) succeeded", id)
+		}
+	}
+}
