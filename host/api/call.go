@@ -17,6 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -201,10 +202,20 @@ func (k *call) authorize() error {
 
 func (k *call) attributes() authorizer.AttributesRecord {
 	i := k.info
-	return authorizer.AttributesRecord{
+	a := authorizer.AttributesRecord{
 		User: k.user, Verb: i.Verb, Namespace: i.Namespace, APIGroup: i.APIGroup, APIVersion: i.APIVersion,
 		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name, ResourceRequest: i.IsResourceRequest, Path: i.Path,
 	}
+	if i.FieldSelector != "" {
+		// What a machine may list and watch hangs on it.
+		selector, err := fields.ParseSelector(i.FieldSelector)
+		if err != nil {
+			a.FieldSelectorParsingErr = err
+			return a
+		}
+		a.FieldSelectorRequirements = selector.Requirements()
+	}
+	return a
 }
 
 // request is the operation that the call asks of the registry.

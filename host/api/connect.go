@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // connect hands a stream or a proxied request to its connector.
@@ -19,7 +20,11 @@ func (k *call) connect() error {
 	if err != nil {
 		return err
 	}
-	obj, err := k.server.Registry.Connect(k.r.Context(), r, connectOptions(k.place.sub, k.query))
+	about := *r
+	if _, name, _, ok := utilnet.SplitSchemeNamePort(r.Name); ok && k.place.sub == "proxy" {
+		about.Name = name // of SCHEME:NAME:PORT
+	}
+	obj, err := k.server.Registry.Connect(k.r.Context(), &about, connectOptions(k.place.sub, k.query))
 	if err != nil {
 		return err
 	}
