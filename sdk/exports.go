@@ -99,7 +99,7 @@ func exportPod(size uint32) uint64 {
 		ok(err)
 		return uint64(abi.AskError)
 	}
-	return uint64(a.ask) | uint64(a.reason)<<8
+	return a.Packed()
 }
 
 //go:wasmexport berth_filter

@@ -105,5 +105,5 @@ var Skip = Answer{ask: abi.AskSkip}
 // Refuse: no row can take the pod.
 func Refuse(reason ReasonID) Answer { return Answer{ask: abi.AskRefuse, reason: reason} }
 
-// Reason of a refusal.
-func (a Answer) Reason() ReasonID { return a.reason }
+// Packed is the answer as berth_pod gives it.
+func (a Answer) Packed() uint64 { return uint64(a.ask) | uint64(a.reason)<<8 }

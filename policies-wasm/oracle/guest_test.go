@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"testing"
 
@@ -13,18 +12,57 @@ import (
 	"github.com/berth-dev/berth/sdk"
 )
 
-// guest is one policy opened natively over a cluster, spoken to in the bytes
-// that a sandbox would be given.
+// speaker is an opened policy, wherever it runs. It takes and gives the bytes
+// of the ABI.
+type speaker interface {
+	apply(in []byte) error
+	pod(in []byte) (packed uint64, err error)
+	filter(rows []byte) ([]byte, error)
+	score(rows []byte) ([]byte, error)
+	explain(row uint32) ([]byte, error)
+	reasons(from uint32) ([]byte, error)
+	close()
+}
+
+// opener opens the policy that a config names.
+type opener func(t *testing.T, policy string, config []byte) speaker
+
+// native runs the policy in this process.
+type native struct{ in *sdk.Instance }
+
+func openNative(t *testing.T, policy string, config []byte) speaker {
+	in, err := sdk.Open(config)
+	if err != nil {
+		t.Fatalf("open %s: %v", policy, err)
+	}
+	return native{in}
+}
+
+func (n native) apply(in []byte) error { return n.in.Apply(in) }
+
+func (n native) pod(in []byte) (uint64, error) {
+	a, err := n.in.Pod(in)
+	return a.Packed(), err
+}
+
+func (n native) filter(rows []byte) ([]byte, error)  { return n.in.Filter(rows) }
+func (n native) score(rows []byte) ([]byte, error)   { return n.in.Score(rows) }
+func (n native) explain(row uint32) ([]byte, error)  { return n.in.Explain(row) }
+func (n native) reasons(from uint32) ([]byte, error) { return n.in.Reasons(from), nil }
+func (n native) close()                              {}
+
+// guest is one policy over a cluster.
 type guest struct {
 	t        *testing.T
-	in       *sdk.Instance
+	speaker  speaker
 	manifest *abi.Policy
 	encoder  *wire.Encoder
 	sent     uint64
 	cluster  *snapshot.Cluster
+	table    []abi.Reason
 }
 
-func open(t *testing.T, name, config string, cluster *snapshot.Cluster) *guest {
+func (o opener) over(t *testing.T, name, config string, cluster *snapshot.Cluster) *guest {
 	t.Helper()
 	m, err := abi.ReadManifest(sdk.Manifest())
 	if err != nil {
@@ -34,10 +72,11 @@ func open(t *testing.T, name, config string, cluster *snapshot.Cluster) *guest {
 	if g.manifest == nil {
 		t.Fatalf("there is no policy %s", name)
 	}
-	settings, _ := json.Marshal(abi.OpenConfig{Policy: name, Config: json.RawMessage(config)})
-	if g.in, err = sdk.Open(settings); err != nil {
-		t.Fatalf("open %s: %v", name, err)
+	settings, err := json.Marshal(abi.OpenConfig{Policy: name, Config: json.RawMessage(config)})
+	if err != nil {
+		t.Fatal(err)
 	}
+	g.speaker = o(t, name, settings)
 	var deltas []snapshot.Delta
 	cluster.Base(func(d snapshot.Delta) bool {
 		deltas = append(deltas, d)
@@ -47,60 +86,78 @@ func open(t *testing.T, name, config string, cluster *snapshot.Cluster) *guest {
 	return g
 }
 
+// must fails the test, naming the policy.
+func (g *guest) must(what string, err error) {
+	g.t.Helper()
+	if err != nil {
+		g.t.Fatalf("%s: %s: %v", g.manifest.Name, what, err)
+	}
+}
+
 func (g *guest) apply(deltas []snapshot.Delta) {
 	g.t.Helper()
 	batch, seq := g.encoder.Deltas(deltas, g.manifest.Groups())
 	if batch == nil {
 		return
 	}
-	if err := g.in.Apply(batch); err != nil {
-		g.t.Fatalf("%s: apply: %v", g.manifest.Name, err)
-	}
+	g.must("apply", g.speaker.apply(batch))
 	g.sent = seq
 }
 
-func (g *guest) pod(pod *v1.Pod) sdk.Answer {
+func (g *guest) pod(pod *v1.Pod) abi.PodAnswer {
 	g.t.Helper()
-	a, err := g.in.Pod(g.encoder.Pod(g.sent, 0, snapshot.NewPod(pod), g.manifest.Groups()))
-	if err != nil {
-		g.t.Fatalf("%s: pod: %v", g.manifest.Name, err)
-	}
+	packed, err := g.speaker.pod(g.encoder.Pod(g.sent, 0, snapshot.NewPod(pod), g.manifest.Groups()))
+	g.must("pod", err)
+	a, err := abi.ReadPodAnswer(packed)
+	g.must("pod", err)
 	return a
 }
 
-// filter asks about slots, and gives the verdicts by slot.
-func (g *guest) filter(a sdk.Answer, slots []int32) []sdk.Verdict {
+// filter asks about slots. Admission is a Reason without text.
+func (g *guest) filter(a abi.PodAnswer, slots []int32) []abi.Reason {
 	g.t.Helper()
-	verdicts := make([]sdk.Verdict, len(slots))
-	switch {
-	case a == sdk.Skip:
+	verdicts := make([]abi.Reason, len(slots))
+	switch a.Ask {
+	case abi.AskSkip:
 		return verdicts
-	case a != sdk.AskRows:
+	case abi.AskRefuse:
 		for i := range verdicts {
-			verdicts[i] = g.in.Reason(a.Reason())
+			verdicts[i] = g.reason(a.Reason)
 		}
 		return verdicts
 	}
-	out, err := g.in.Filter(g.encoder.Rows(slots))
-	if err != nil {
-		g.t.Fatalf("%s: filter: %v", g.manifest.Name, err)
-	}
+	out, err := g.speaker.filter(g.encoder.Rows(slots))
+	g.must("filter", err)
+	out, err = abi.ReadVerdicts(out, len(slots))
+	g.must("filter", err)
+	out = append([]byte(nil), out...) // the next call may take its place
 	for i, id := range out {
-		verdicts[i] = g.in.Reason(id)
+		verdicts[i] = g.reason(uint32(id))
 	}
 	return verdicts
 }
 
+func (g *guest) reason(id uint32) abi.Reason {
+	g.t.Helper()
+	if id == 0 {
+		return abi.Reason{}
+	}
+	if int(id) > len(g.table) {
+		out, err := g.speaker.reasons(uint32(len(g.table)) + 1)
+		g.must("reasons", err)
+		more, err := abi.ReadReasons(out)
+		g.must("reasons", err)
+		g.table = append(g.table, more...)
+	}
+	return g.table[id-1]
+}
+
 func (g *guest) explain(slot int32) (texts []string) {
 	g.t.Helper()
-	out, err := g.in.Explain(uint32(slot))
-	if err != nil {
-		g.t.Fatalf("%s: explain: %v", g.manifest.Name, err)
-	}
+	out, err := g.speaker.explain(uint32(slot))
+	g.must("explain", err)
 	reasons, err := abi.ReadReasons(out)
-	if err != nil {
-		g.t.Fatalf("%s: explain: %v", g.manifest.Name, err)
-	}
+	g.must("explain", err)
 	for _, r := range reasons {
 		texts = append(texts, r.Text)
 	}
@@ -109,13 +166,9 @@ func (g *guest) explain(slot int32) (texts []string) {
 
 func (g *guest) score(slots []int32) []int64 {
 	g.t.Helper()
-	out, err := g.in.Score(g.encoder.Rows(slots))
-	if err != nil {
-		g.t.Fatalf("%s: score: %v", g.manifest.Name, err)
-	}
+	out, err := g.speaker.score(g.encoder.Rows(slots))
+	g.must("score", err)
 	scores := make([]int64, len(slots))
-	for i := range scores {
-		scores[i] = int64(binary.LittleEndian.Uint64(out[8*i:]))
-	}
+	g.must("score", abi.ReadScores(out, scores))
 	return scores
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/score"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/hostname"
@@ -19,7 +20,6 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
-	"github.com/berth-dev/berth/sdk"
 )
 
 // stand says which policies stand for a plugin. With several, a node passes
@@ -51,16 +51,19 @@ var priorities = []stand{
 
 func TestPoliciesAnswerAsKubeSchedulerDoes(t *testing.T) {
 	t.Parallel()
+	walk(t, themes, openNative)
+}
+
+func walk(t *testing.T, themes []string, open opener) {
 	for _, theme := range themes {
 		t.Run(theme, func(t *testing.T) {
-			t.Parallel()
 			answers := read[answer](t, filepath.Join("testdata", theme+".answers.ndjson"))
 			for _, c := range read[testCase](t, filepath.Join("testdata", theme+".cases.ndjson")) {
 				n := len(c.pending())
 				if len(answers) < n {
 					t.Fatalf("%s: answers are missing", c.Name)
 				}
-				c.compare(t, answers[:n])
+				c.compare(t, open, answers[:n])
 				answers = answers[n:]
 			}
 		})
@@ -69,36 +72,38 @@ func TestPoliciesAnswerAsKubeSchedulerDoes(t *testing.T) {
 
 // compare asks about each of the case's pods. One guest serves all of them, as
 // it does in a host.
-func (c *testCase) compare(t *testing.T, answers []answer) {
+func (c *testCase) compare(t *testing.T, open opener, answers []answer) {
 	cluster := c.cluster()
 	for _, s := range predicates {
 		for _, name := range s.policies {
-			g := open(t, name, s.config, cluster)
+			g := open.over(t, name, s.config, cluster)
 			for i, pod := range c.pending() {
 				g.comparePredicate(c, s, &answers[i], g.pod(pod))
 			}
+			g.speaker.close()
 		}
 	}
 	for _, s := range priorities {
-		g := open(t, s.policies[0], s.config, cluster)
+		g := open.over(t, s.policies[0], s.config, cluster)
 		for i, pod := range c.pending() {
 			g.comparePriority(c, s, &answers[i], g.pod(pod))
 		}
+		g.speaker.close()
 	}
 }
 
-// codes of a verdict, as kube-scheduler names them.
-func code(v sdk.Verdict) string {
+// code of a verdict, as kube-scheduler names it.
+func code(v abi.Reason) string {
 	switch {
-	case v.Admitted():
+	case v.Text == "":
 		return "Success"
-	case v.Final():
+	case v.Final:
 		return "UnschedulableAndUnresolvable"
 	}
 	return "Unschedulable"
 }
 
-func (g *guest) comparePredicate(c *testCase, s stand, a *answer, said sdk.Answer) {
+func (g *guest) comparePredicate(c *testCase, s stand, a *answer, said abi.PodAnswer) {
 	g.t.Helper()
 	for name, node := range a.Nodes {
 		slot, ok := g.cluster.Slot(name)
@@ -115,7 +120,7 @@ func (g *guest) comparePredicate(c *testCase, s stand, a *answer, said sdk.Answe
 		v := g.filter(said, []int32{slot})[0]
 		if code(v) != want.Code {
 			g.t.Errorf("%s, %s on %s: %s says %s (%s), want %s %q",
-				c.Name, a.Pod, name, g.manifest.Name, code(v), v.Reason(), want.Code, want.Reasons)
+				c.Name, a.Pod, name, g.manifest.Name, code(v), v.Text, want.Code, want.Reasons)
 			continue
 		}
 		if !s.reasons || !refused {
@@ -134,7 +139,7 @@ func sorted(list []string) []string {
 	return list
 }
 
-func (g *guest) comparePriority(c *testCase, s stand, a *answer, said sdk.Answer) {
+func (g *guest) comparePriority(c *testCase, s stand, a *answer, said abi.PodAnswer) {
 	g.t.Helper()
 	if s.skipped(a) {
 		return
@@ -152,7 +157,7 @@ func (g *guest) comparePriority(c *testCase, s stand, a *answer, said sdk.Answer
 		return
 	}
 	raw := make([]int64, len(slots))
-	if said == sdk.AskRows {
+	if said.Ask == abi.AskRows {
 		raw = g.score(slots)
 	}
 	extremes := score.Of(raw)
