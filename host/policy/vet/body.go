@@ -78,8 +78,8 @@ func (b *body) run() {
 func (b *body) newPoint() {
 	b.settle(b.now)
 	b.count(1)
-	b.points = append(b.points, point{at: len(b.out), price: priceCharge})
-	b.now = flow{payer: len(b.points) - 1, price: priceCharge, live: true}
+	b.points = append(b.points, point{at: len(b.out), price: b.m.chargePrice})
+	b.now = flow{payer: len(b.points) - 1, price: b.m.chargePrice, live: true}
 }
 
 // settle lets the payer of a path pay at least for this one.
@@ -186,6 +186,9 @@ func (b *body) close() {
 }
 
 func (b *body) instruction() {
+	if b.m.exact {
+		b.newPoint()
+	}
 	op := b.r.byte()
 	o := opcodes[op]
 	b.now.price += int(o.price)

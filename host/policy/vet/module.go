@@ -93,6 +93,13 @@ type module struct {
 	sections  [13][]byte
 	code      *reader
 	report    Report
+	// For tests: what a charge itself costs, and to charge each instruction.
+	chargePrice int
+	exact       bool
+}
+
+func newModule(l Limits) *module {
+	return &module{limits: l.withDefaults(), data: -1, exports: map[string]export{}, chargePrice: priceCharge}
 }
 
 type export struct {
@@ -140,7 +147,7 @@ var header = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}
 // Rewrite vets a module under the limits and returns it with a fuel counter,
 // charges, and the memory cap written in. The error is a *Refusal.
 func Rewrite(wasm []byte, limits Limits) ([]byte, Report, error) {
-	m := &module{limits: limits.withDefaults(), data: -1, exports: map[string]export{}}
+	m := newModule(limits)
 	if err := m.read(wasm); err != nil {
 		return nil, Report{}, err
 	}

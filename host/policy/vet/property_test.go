@@ -1,0 +1,118 @@
+package vet_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
+)
+
+// deed is what a module did.
+type deed struct {
+	Results [][]uint64
+	Trapped []bool
+	Globals [3]uint64
+	Pages   uint32
+	Memory  [sha256.Size]byte
+}
+
+var arguments = [][]uint64{{0, 0}, {7, math.MaxUint64}, {1 << 31, 1 << 40}}
+
+const plenty = 1 << 40
+
+// run calls a random module's run with each of the arguments, and tells what
+// that did and what fuel each call took.
+func run(t *testing.T, r wazero.Runtime, wasm []byte) (d deed, took []int64) {
+	t.Helper()
+	ctx := context.Background()
+	m, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(ctx)
+	fuel, metered := m.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
+	for _, args := range arguments {
+		if metered {
+			fuel.Set(plenty)
+		}
+		results, err := m.ExportedFunction("run").Call(ctx, args...)
+		d.Results = append(d.Results, results)
+		d.Trapped = append(d.Trapped, err != nil)
+		if metered {
+			took = append(took, plenty-int64(fuel.Get()))
+		}
+	}
+	for i := range d.Globals {
+		d.Globals[i] = m.ExportedGlobal(fmt.Sprint("g", i)).Get()
+	}
+	d.Pages = m.Memory().Size() / vet.PageBytes
+	all, _ := m.Memory().Read(0, m.Memory().Size())
+	d.Memory = sha256.Sum256(all)
+	return d, took
+}
+
+// TestMeaningAndMetering holds of random modules what must hold of all: they do
+// the same with and without the meter, and the meter takes at least the price of
+// each instruction that ran.
+func TestMeaningAndMetering(t *testing.T) {
+	t.Parallel()
+	modules := uint64(400)
+	if testing.Short() {
+		modules = 50
+	}
+	for name, config := range map[string]wazero.RuntimeConfig{
+		"interpreted": wazero.NewRuntimeConfigInterpreter(),
+		"compiled":    wazero.NewRuntimeConfigCompiler(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := context.Background()
+			r := wazero.NewRuntimeWithConfig(ctx, config)
+			defer r.Close(ctx)
+			trapped, spent := 0, int64(0)
+			for seed := range modules {
+				wasm := wasmtest.Random(seed)
+				metered, _, err := vet.Rewrite(wasm, vet.Limits{})
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				exactly, err := vet.RewriteExactly(wasm)
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				tightly, err := vet.RewriteTightly(wasm)
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				want, _ := run(t, r, wasm)
+				got, _ := run(t, r, metered)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("seed %d: the meter changes what the module does (-without +with):\n%s", seed, diff)
+				}
+				_, fuel := run(t, r, tightly)
+				_, price := run(t, r, exactly)
+				for i := range price {
+					if fuel[i] < price[i] {
+						t.Fatalf("seed %d: call %d took %d of fuel and ran instructions worth %d", seed, i, fuel[i], price[i])
+					}
+					if spent += price[i]; want.Trapped[i] {
+						trapped++
+					}
+				}
+			}
+			calls := int(modules) * len(arguments)
+			if trapped == calls || spent < int64(calls)*100 {
+				t.Errorf("of %d calls %d trapped, and they ran %d units: the modules do too little to show anything", calls, trapped, spent)
+			}
+			t.Logf("%d calls, %d trapped, %d units of fuel", calls, trapped, spent)
+		})
+	}
+}
