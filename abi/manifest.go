@@ -25,10 +25,32 @@ type Policy struct {
 	Config      json.RawMessage `json:"configSchema,omitempty"`
 	// ConditionTypes are those that a gate answers for.
 	ConditionTypes []string `json:"conditionTypes,omitempty"`
+	// Observe is what a gate wants to know of each pod; its config may name
+	// others under the same key.
+	Observe []Observe `json:"observe,omitempty"`
 	// Parent, Children and Related are a controller's kinds.
 	Parent   *ObjectKind  `json:"parent,omitempty"`
 	Children []ObjectKind `json:"children,omitempty"`
 	Related  []ObjectKind `json:"related,omitempty"`
+}
+
+// Observe is something that the host looks at for a gate, since a guest can
+// reach nothing.
+type Observe struct {
+	Name string `json:"name"`
+	// Kind is http, tcp, pods or node.
+	Kind string `json:"kind"`
+	// Port and Path are for http and tcp, to the pod's own address.
+	Port int32  `json:"port,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Selector and Namespace are for pods: how many match, and are ready. The
+	// pod's own namespace is the default.
+	Selector  string `json:"selector,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// Condition is for node: a condition of the pod's node.
+	Condition string `json:"condition,omitempty"`
+	// TimeoutSeconds bounds an attempt; 1 by default, 10 at most.
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // ObjectKind is a kind that a controller handles, and the fields of it that it

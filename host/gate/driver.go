@@ -38,7 +38,7 @@ type Config struct {
 	// Swapped is signalled when Checkers changed.
 	Swapped <-chan struct{}
 	// Observe makes a checker's observations of a pod.
-	Observe func(ctx context.Context, pod *v1.Pod, wants []Want) []wire.Observation
+	Observe func(ctx context.Context, pod *v1.Pod, wants []abi.Observe) []wire.Observation
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -165,7 +165,7 @@ func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Chec
 			continue
 		}
 		subject := wire.GatePod{Pod: pod, Condition: string(k.condition)}
-		if wants := checker.Wants(); len(wants) > 0 && d.Observe != nil {
+		if wants := checker.Observes(); len(wants) > 0 && d.Observe != nil {
 			subject.Observed = d.Observe(ctx, pod, wants)
 		}
 		sorted[checker] = append(sorted[checker], subject)

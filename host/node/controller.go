@@ -32,7 +32,7 @@ type Remover interface {
 }
 
 // IndexByNode is the store's index of pods by spec.nodeName.
-const IndexByNode = "node"
+const IndexByNode = "spec.nodeName"
 
 const (
 	tick         = time.Second

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"sync"
 
 	"github.com/berth-dev/berth/abi"
@@ -27,7 +29,29 @@ func (a *asked) ask(ctx context.Context, f engine.Func, input func(*wire.Encoder
 }
 
 // Gate is a live checker of readiness gates.
-type Gate struct{ asked }
+type Gate struct {
+	asked
+	observes []abi.Observe
+}
+
+// newGate reads what the checker wants observed: its config has the last word.
+func newGate(box *sandbox, config []byte) (*Gate, error) {
+	g := &Gate{asked: asked{box: box}, observes: box.entry.Observe}
+	var own struct{ Observe []abi.Observe }
+	if len(config) == 0 {
+		return g, nil
+	}
+	if err := json.Unmarshal(config, &own); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if len(own.Observe) > 0 {
+		g.observes = own.Observe
+	}
+	return g, nil
+}
+
+// Observes is what the checker wants to know of each pod.
+func (g *Gate) Observes() []abi.Observe { return g.observes }
 
 // Name is the Policy's.
 func (g *Gate) Name() string { return g.box.name }

@@ -365,7 +365,10 @@ func (l *Loader) loadModule(ctx context.Context, object *v1alpha1.Policy, name s
 	one := &live{object: object, program: p, main: newSandbox(p), key: keyOf(object)}
 	switch {
 	case p.entry.Kind == abi.KindGate:
-		one.gate = &Gate{asked{box: one.main}}
+		if one.gate, err = newGate(one.main, rawConfig(object)); err != nil {
+			module.Close()
+			return nil, err
+		}
 	case p.entry.Kind == abi.KindController:
 		one.controller = &Controller{asked{box: one.main}}
 	case p.info.Remembered():
@@ -405,10 +408,7 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if entry == nil {
 		return nil, fmt.Errorf("the module has no policy %q: it has %s", name, entryNames(manifest))
 	}
-	spec := programSpec{name: object.Name, module: module, entry: entry}
-	if object.Spec.Config != nil {
-		spec.config = object.Spec.Config.Raw
-	}
+	spec := programSpec{name: object.Name, module: module, entry: entry, config: rawConfig(object)}
 	if object.Spec.Limits != nil {
 		spec.call = time.Duration(object.Spec.Limits.CallMilliseconds) * time.Millisecond
 	}
@@ -435,3 +435,10 @@ func Digest(name string) (string, error) {
 
 // ModuleName is the name of the Module of that digest.
 func ModuleName(digest string) string { return strings.Replace(digest, "sha256:", "sha256-", 1) }
+
+func rawConfig(p *v1alpha1.Policy) []byte {
+	if p.Spec.Config == nil {
+		return nil
+	}
+	return p.Spec.Config.Raw
+}

@@ -1,0 +1,116 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/stream"
+	"github.com/berth-dev/berth/host/auth/join"
+	"github.com/berth-dev/berth/host/auth/view"
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// handler makes the API. close ends the connections to node agents.
+func (h *Host) handler() (handler http.Handler, close func(), err error) {
+	streams := stream.New(stream.Config{
+		Objects: view.Of(h.store), May: h.auth.Access, Certificate: h.auth.AgentClient.Certificate,
+		Agents: h.auth.Agents.Pool(), Log: h.Log,
+	})
+	connect := map[string]api.Connector{}
+	for _, sub := range []string{"pods/log", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"} {
+		connect[sub] = streamConnector(streams)
+	}
+	handler, err = api.New(api.Config{
+		Registry: h.registry, Authenticator: h.auth, Authorizer: h.auth.Access, Reviewer: h.auth,
+		Connectors: connect, ModuleUpload: h.upload, Log: h.Log,
+		Routes: map[string]api.Route{
+			"POST " + join.Path: {Handler: h.auth.Join, Public: true},
+		},
+	})
+	return handler, streams.Close, err
+}
+
+func streamConnector(streams *stream.Streams) api.Connector {
+	return func(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
+		streams.ServeHTTP(w, r, stream.Target{
+			Resource: c.Kind.Resource, Namespace: c.Namespace, Name: c.Name, Subresource: c.Subresource, Path: c.Path, User: c.User,
+		})
+		return nil
+	}
+}
+
+// upload takes a module as it comes over the wire.
+func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Request) (store.Object, error) {
+	limit := int64(vet.DefaultLimits().Bytes)
+	wasm, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err != nil {
+		return nil, apierrors.NewBadRequest("read the module: " + err.Error())
+	}
+	if int64(len(wasm)) > limit {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a module may have %d bytes", limit))
+	}
+	signatures, err := signaturesOf(r)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	m, err := h.admit(ctx, wasm, signatures)
+	if err != nil {
+		return nil, err
+	}
+	about.Name = m.Name
+	if about.DryRun {
+		return m, nil
+	}
+	made, err := h.registry.Create(ctx, about, m)
+	if apierrors.IsAlreadyExists(err) {
+		return h.registry.Get(ctx, registry.On(policy.Modules, "", m.Name))
+	}
+	return made, err
+}
+
+// admit examines a module and keeps its bytes.
+func (h *Host) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	m, err := h.loader.Examine(ctx, wasm, signatures)
+	if errors.Is(err, policy.ErrRefused) {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, h.loader.Keep(ctx, m, wasm)
+}
+
+// takeInline turns a Module that was created with its bytes in it into one
+// that names them.
+func (h *Host) takeInline(ctx context.Context, r *registry.Request, o store.Object) error {
+	m, ok := o.(*v1alpha1.Module)
+	if !ok || len(m.Spec.Wasm) == 0 {
+		return nil
+	}
+	admitted, err := h.admit(ctx, m.Spec.Wasm, m.Spec.Signatures)
+	if err != nil {
+		return err
+	}
+	m.Spec, m.Status = admitted.Spec, admitted.Status
+	m.Name, m.GenerateName = admitted.Name, ""
+	r.Name = admitted.Name
+	return nil
+}
+
+func (h *Host) admission() registry.Admission { return nil }
+
+// signatureHeader carries signatures of an uploaded module, each KEYID=BASE64.
+const signatureHeader = "Berth-Signature"

@@ -1,0 +1,38 @@
+package host
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Config says how a host runs. DataDir, Listen and Log are required.
+type Config struct {
+	// DataDir holds all state of the host.
+	DataDir string
+	// Listen is the API's address.
+	Listen string
+	// Advertise are further names and addresses of the API.
+	Advertise []string
+	// PodCIDR is the range of the pod network; each node gets a /24 of it.
+	PodCIDR string
+	// AuditLog is a file, empty for none.
+	AuditLog string
+	// TrustedKeys is a directory of public keys; if given, modules must be
+	// signed by one of them.
+	TrustedKeys string
+	// Version is told by /metrics and in logs.
+	Version string
+	Log     *slog.Logger
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Serving is what a host that is ready tells.
+type Serving struct {
+	// URL of the API.
+	URL string
+	// Kubeconfig is the administrator's.
+	Kubeconfig string
+	// NewToken makes a token with which a machine joins.
+	NewToken func() (string, error)
+}

@@ -1,0 +1,236 @@
+// Package event tells users what happened to their objects: it writes Events
+// in batches, counts repetitions instead of writing them again, and lets old
+// ones expire. Telling never blocks whoever tells; what comes faster than it
+// can be written is dropped and counted.
+package event
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/berth-dev/berth/host/store"
+)
+
+// Life is how long an Event is kept after it happened last.
+const Life = time.Hour
+
+const (
+	resource    = "events"
+	batch       = 512
+	queued      = 1 << 15
+	remembered  = 1 << 14
+	expireEvery = time.Minute
+	maxMessage  = 1024
+)
+
+// Objects is the part of the store that events need.
+type Objects interface {
+	Get(store.Key) (store.Object, bool)
+	List(resource, namespace string, opts store.ListOptions) (store.List, error)
+	Commit(ctx context.Context, ops ...store.Op) (int64, []store.Object, error)
+}
+
+// KindOf finds the version and kind of an object, which decoded objects do not
+// carry.
+type KindOf func(store.Object) (apiVersion, kind string)
+
+// Writer writes what recorders tell.
+type Writer struct {
+	objects Objects
+	kindOf  KindOf
+	now     func() time.Time
+	log     *slog.Logger
+	queue   chan told
+	dropped atomic.Int64
+
+	known map[same]string // name of the Event by what it says
+	last  int64           // newest number given out for a name
+}
+
+// told is one thing that happened.
+type told struct {
+	about                               store.Object
+	source, kind, reason, message, host string
+	at                                  time.Time
+}
+
+// same finds the Event of which another one is a repetition.
+type same struct {
+	uid                           types.UID
+	source, kind, reason, message string
+}
+
+// NewWriter makes a writer. Run writes.
+func NewWriter(objects Objects, kindOf KindOf, now func() time.Time, log *slog.Logger) *Writer {
+	return &Writer{objects: objects, kindOf: kindOf, now: now, log: log, queue: make(chan told, queued), known: map[same]string{}}
+}
+
+// Dropped is how many events were not written.
+func (w *Writer) Dropped() int64 { return w.dropped.Load() }
+
+// For returns a recorder in the name of a component.
+func (w *Writer) For(source string) *Recorder { return &Recorder{w, source} }
+
+// Recorder tells in the name of one component.
+type Recorder struct {
+	writer *Writer
+	source string
+}
+
+// Event tells that something happened to an object. Kind is Normal or Warning.
+func (r *Recorder) Event(about store.Object, kind, reason, message string) {
+	if len(message) > maxMessage {
+		message = message[:maxMessage-3] + "..."
+	}
+	t := told{about: about, source: r.source, kind: kind, reason: reason, message: message, at: r.writer.now()}
+	select {
+	case r.writer.queue <- t:
+	default:
+		r.writer.dropped.Add(1)
+	}
+}
+
+// Run writes until ctx ends.
+func (w *Writer) Run(ctx context.Context) error {
+	expire := time.NewTicker(expireEvery)
+	defer expire.Stop()
+	for {
+		select {
+		case t := <-w.queue:
+			w.write(ctx, w.more(t))
+		case <-expire.C:
+			w.expire(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// more takes what else is queued already.
+func (w *Writer) more(first told) []told {
+	all := []told{first}
+	for len(all) < batch {
+		select {
+		case t := <-w.queue:
+			all = append(all, t)
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+func (w *Writer) write(ctx context.Context, all []told) {
+	ops := make([]store.Op, 0, len(all))
+	written := map[same]int{} // place in ops
+	for i := range all {
+		t := &all[i]
+		s := same{t.about.GetUID(), t.source, t.kind, t.reason, t.message}
+		if at, ok := written[s]; ok {
+			repeat(ops[at].Object.(*v1.Event), t.at)
+			continue
+		}
+		written[s] = len(ops)
+		ops = append(ops, w.op(s, t))
+	}
+	if _, _, err := w.objects.Commit(ctx, ops...); err == nil || ctx.Err() != nil {
+		return
+	}
+	// One that was deleted meanwhile must not cost the others.
+	for _, op := range ops {
+		if _, _, err := w.objects.Commit(ctx, op); err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
+			w.log.Warn("write event", "err", err)
+			w.dropped.Add(1)
+		}
+	}
+}
+
+// op counts a repetition, or makes a new Event.
+func (w *Writer) op(s same, t *told) store.Op {
+	namespace := t.about.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	if name, ok := w.known[s]; ok {
+		key := store.Key{Resource: resource, Namespace: namespace, Name: name}
+		if o, ok := w.objects.Get(key); ok {
+			if old, ok := o.(*v1.Event); ok {
+				next := old.DeepCopy()
+				repeat(next, t.at)
+				return store.Op{Kind: store.Update, Key: key, Object: next}
+			}
+		}
+	}
+	event := w.event(namespace, t)
+	if len(w.known) >= remembered {
+		clear(w.known)
+	}
+	w.known[s] = event.Name
+	return store.Op{Kind: store.Create, Key: store.Key{Resource: resource, Namespace: namespace, Name: event.Name}, Object: event}
+}
+
+func repeat(e *v1.Event, at time.Time) {
+	e.Count++
+	e.LastTimestamp = metav1.NewTime(at).Rfc3339Copy()
+}
+
+func (w *Writer) event(namespace string, t *told) *v1.Event {
+	at := metav1.NewTime(t.at).Rfc3339Copy()
+	apiVersion, kind := w.kindOf(t.about)
+	// Names grow, so that two of the same moment differ.
+	w.last = max(w.last+1, t.at.UnixNano())
+	return &v1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("%s.%x", t.about.GetName(), w.last),
+			UID: types.UID(uuid.NewUUID()), CreationTimestamp: at,
+		},
+		InvolvedObject: v1.ObjectReference{
+			APIVersion: apiVersion, Kind: kind, Namespace: t.about.GetNamespace(), Name: t.about.GetName(),
+			UID: t.about.GetUID(), ResourceVersion: t.about.GetResourceVersion(),
+		},
+		Type: t.kind, Reason: t.reason, Message: t.message, Count: 1, FirstTimestamp: at, LastTimestamp: at,
+		Source: v1.EventSource{Component: t.source}, ReportingController: t.source,
+	}
+}
+
+// expire removes Events whose life is over.
+func (w *Writer) expire(ctx context.Context) {
+	cutoff := w.now().Add(-Life)
+	list, err := w.objects.List(resource, "", store.ListOptions{Match: func(o store.Object) bool {
+		e, ok := o.(*v1.Event)
+		return ok && happened(e).Before(cutoff)
+	}})
+	if err != nil {
+		return
+	}
+	for _, o := range list.Items {
+		key := store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+		if _, _, err := w.objects.Commit(ctx, store.Op{Kind: store.Delete, Key: key}); err != nil && !errors.Is(err, store.ErrNotFound) {
+			w.log.Warn("expire event", "err", err)
+			return
+		}
+	}
+}
+
+// happened is when the event happened last.
+func happened(e *v1.Event) time.Time {
+	at := e.CreationTimestamp.Time
+	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
+		if t.After(at) {
+			at = t
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(at) {
+		at = e.Series.LastObservedTime.Time
+	}
+	return at
+}

@@ -1,0 +1,209 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/auth"
+	"github.com/berth-dev/berth/host/auth/view"
+	"github.com/berth-dev/berth/host/event"
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/builtin"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/badger"
+)
+
+// Host is a host under construction; Run makes one, and nothing outlives Run.
+type Host struct {
+	Config
+	store     *store.Store
+	auth      *auth.Auth
+	engine    *engine.Engine
+	loader    *policy.Loader
+	events    *event.Writer
+	registry  *registry.Registry
+	scheduler *schedule.Scheduler
+}
+
+// Run runs a host until ctx ends. It calls serving once, when the API answers
+// and pods can be scheduled.
+func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	// Listening comes first: a second host on this address must not touch anything.
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
+	}
+	defer listener.Close()
+	h := &Host{Config: cfg}
+	close, err := h.open(ctx)
+	defer func() { err = errors.Join(err, close()) }()
+	if err != nil {
+		return err
+	}
+	return h.serve(ctx, listener, serving)
+}
+
+// open makes all parts, none of which runs yet. close is never nil.
+func (h *Host) open(ctx context.Context) (close func() error, err error) {
+	var closers []io.Closer
+	close = func() error {
+		var errs []error
+		for i := len(closers) - 1; i >= 0; i-- {
+			errs = append(errs, closers[i].Close())
+		}
+		return errors.Join(errs...)
+	}
+	disk, err := badger.Open(filepath.Join(h.DataDir, "store"), h.Log)
+	if err != nil {
+		return close, err
+	}
+	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), Logger: h.Log}); err != nil {
+		return close, errors.Join(err, disk.Close())
+	}
+	closers = append(closers, h.store)
+	h.auth, err = auth.Open(ctx, auth.Config{
+		Dir: h.DataDir, Objects: view.Of(h.store), Server: "https://" + h.Listen, Log: h.Log, Now: h.Now,
+	})
+	if err != nil {
+		return close, err
+	}
+	h.events = event.NewWriter(h.store, kindOf, h.Now, h.Log)
+	if h.engine, err = engine.New(ctx, engine.Config{CacheDir: filepath.Join(h.DataDir, "compiled"), Log: h.Log}); err != nil {
+		return close, err
+	}
+	closers = append(closers, h.engine)
+	if err := h.openPolicies(ctx); err != nil {
+		return close, err
+	}
+	h.registry = registry.New(registry.Config{
+		Store: h.store, Admission: h.admission(), Tokens: h.auth, Log: h.Log,
+		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
+	})
+	return close, h.openScheduler()
+}
+
+func (h *Host) openPolicies(ctx context.Context) error {
+	trusted, err := policy.ReadKeyring(h.TrustedKeys)
+	if err != nil {
+		return err
+	}
+	h.loader = policy.NewLoader(policy.Config{
+		Objects: h.store, Engine: h.engine, Reasons: schedule.NewReasons(0), Now: h.Now, Log: h.Log,
+		Trusted: trusted, Event: h.events.For("berth-policies").Event,
+	})
+	if err := builtin.Install(ctx, h.loader); err != nil {
+		return err
+	}
+	h.loader.Load(ctx)
+	return nil
+}
+
+func (h *Host) openScheduler() (err error) {
+	h.scheduler, err = schedule.New(schedule.Config{
+		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Binder: binding.NewWriter(h.store, h.Now),
+		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
+		Clock: h.Now, Seed: uint64(h.Now().UnixNano()),
+		Impure: func(d schedule.Difference) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
+	})
+	return err
+}
+
+// serve runs all parts until ctx ends or one of them fails.
+func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Serving)) error {
+	handler, closeStreams, err := h.handler()
+	if err != nil {
+		return err
+	}
+	defer closeStreams()
+	leaf, err := h.auth.Authority.Serve(h.names())
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
+		ErrorLog: log.New(quiet{h.Log}, "", 0),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	group.Go(func() error {
+		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(patience) != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	for _, part := range h.parts() {
+		group.Go(func() error {
+			if err := part.run(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("%s: %w", part.name, err)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error { return h.announce(ctx, listener, serving) })
+	return group.Wait()
+}
+
+// announce writes the administrator's kubeconfig and tells that all is ready.
+func (h *Host) announce(ctx context.Context, listener net.Listener, serving func(Serving)) error {
+	url := "https://" + listener.Addr().String()
+	kubeconfig := filepath.Join(h.DataDir, "kubeconfig")
+	if err := h.auth.Authority.AdminKubeconfig(kubeconfig, url); err != nil {
+		return err
+	}
+	serving(Serving{
+		URL: url, Kubeconfig: kubeconfig,
+		NewToken: func() (string, error) { return h.auth.NewToken(ctx, time.Hour, "made by berth up") },
+	})
+	return nil
+}
+
+// names are what clients may call the API by.
+func (h *Host) names() []string {
+	names := append([]string(nil), h.Advertise...)
+	if address, _, err := net.SplitHostPort(h.Listen); err == nil && address != "" {
+		names = append(names, address)
+	}
+	if own, err := os.Hostname(); err == nil {
+		names = append(names, own)
+	}
+	return names
+}
+
+// quiet logs what net/http complains about, most of it clients that left.
+type quiet struct{ log *slog.Logger }
+
+func (q quiet) Write(p []byte) (int, error) {
+	q.log.Debug("http", "message", string(p))
+	return len(p), nil
+}

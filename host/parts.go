@@ -1,0 +1,217 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/controller"
+	"github.com/berth-dev/berth/host/event"
+	"github.com/berth-dev/berth/host/gate"
+	"github.com/berth-dev/berth/host/node"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// part is something that runs as long as the host does.
+type part struct {
+	name string
+	run  func(context.Context) error
+}
+
+func (h *Host) parts() []part {
+	return []part{
+		{"store", h.watchStore},
+		{"accounts and roles", h.auth.Run},
+		{"events", h.events.Run},
+		{"policies", h.loader.Run},
+		{"scheduler", h.scheduler.Run},
+		{"nodes", node.New(h.store, remover{h.registry}, h.Now, h.Log).Run},
+		{"gates", h.runGates},
+		{"controllers", h.runControllers},
+	}
+}
+
+// watchStore ends the host when its disk fails: what cannot be written must
+// not be served.
+func (h *Host) watchStore(ctx context.Context) error {
+	select {
+	case <-h.store.Failed():
+		return h.store.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func (h *Host) runGates(ctx context.Context) error {
+	return gate.New(gate.Config{
+		Objects: h.store, Swapped: h.loader.Swapped(), Now: h.Now, Log: h.Log,
+		Observe: gate.NewObserver(h.store, h.Now).Observe,
+		Checkers: func() map[v1.PodConditionType]gate.Checker {
+			checkers := map[v1.PodConditionType]gate.Checker{}
+			for condition, g := range h.loader.Current().Gates() {
+				checkers[v1.PodConditionType(condition)] = g
+			}
+			return checkers
+		},
+	}).Run(ctx)
+}
+
+// runControllers keeps one driver for each live controller.
+func (h *Host) runControllers(ctx context.Context) error {
+	running := map[[32]byte]context.CancelFunc{}
+	swapped := h.loader.Swapped()
+	for {
+		wanted := map[[32]byte]bool{}
+		for _, guest := range h.loader.Current().Controllers() {
+			id := guest.Identity()
+			wanted[id] = true
+			if running[id] != nil {
+				continue
+			}
+			driver, err := h.driver(guest)
+			if err != nil {
+				h.Log.Warn("controller does not run", "policy", guest.Name(), "err", err)
+				continue
+			}
+			own, cancel := context.WithCancel(ctx)
+			running[id] = cancel
+			go func() {
+				if err := driver.Run(own); err != nil {
+					h.Log.Error("controller ended", "policy", guest.Name(), "err", err)
+				}
+			}()
+		}
+		for id, cancel := range running {
+			if !wanted[id] {
+				cancel()
+				delete(running, id)
+			}
+		}
+		select {
+		case <-swapped:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (h *Host) driver(guest controller.Guest) (*controller.Driver, error) {
+	return controller.New(controller.Config{
+		Guest: guest, Objects: h.store, Writer: writer{h.registry}, Types: servedType, Now: h.Now, Log: h.Log,
+		Recorder: h.events.For(guest.Name() + "-controller"),
+	})
+}
+
+// servedType finds a stored kind by what manifests call it.
+func servedType(apiVersion, name string) (controller.Type, bool) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return controller.Type{}, false
+	}
+	k, ok := kind.ByGVK(gv.WithKind(name))
+	if !ok || k.Strategy == nil || k.Stored() != gv {
+		return controller.Type{}, false
+	}
+	return controller.Type{Resource: k.StoreName(), New: k.New}, true
+}
+
+// kindOf names the kind of a stored object, which does not carry it.
+func kindOf(o store.Object) (apiVersion, name string) {
+	k, ok := kind.Of(o)
+	if !ok {
+		return "", ""
+	}
+	gvk := k.GVK()
+	return gvk.GroupVersion().String(), gvk.Kind
+}
+
+// writer lets controllers write as clients of the API do.
+type writer struct{ registry *registry.Registry }
+
+func (w writer) Create(ctx context.Context, resource string, o store.Object) error {
+	made, err := w.registry.Create(ctx, registry.On(resource, o.GetNamespace(), o.GetName()), o)
+	if err == nil {
+		o.SetName(made.GetName())
+	}
+	return err
+}
+
+func (w writer) Delete(ctx context.Context, resource string, o store.Object) error {
+	uid := o.GetUID()
+	background := metav1.DeletePropagationBackground
+	_, _, err := w.registry.Delete(ctx, registry.On(resource, o.GetNamespace(), o.GetName()), &metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
+	})
+	return ignoreGone(err)
+}
+
+// remover takes pods away from nodes that are gone or tainted.
+type remover struct{ registry *registry.Registry }
+
+func (r remover) Evict(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	uid := pod.UID
+	if err := r.disrupt(ctx, pod, reason, message); err != nil {
+		return ignoreGone(err)
+	}
+	_, _, err := r.registry.Delete(ctx, registry.On("pods", pod.Namespace, pod.Name), &metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	return ignoreGone(err)
+}
+
+func (r remover) Collect(ctx context.Context, pod *v1.Pod, message string) error {
+	uid, now := pod.UID, int64(0)
+	if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		if err := r.disrupt(ctx, pod, "DeletionByPodGC", message); err != nil {
+			return ignoreGone(err)
+		}
+	}
+	_, _, err := r.registry.Delete(ctx, registry.On("pods", pod.Namespace, pod.Name), &metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now,
+	})
+	return ignoreGone(err)
+}
+
+// disrupt writes the condition by which Jobs and users see that the pod did
+// not end by itself.
+func (r remover) disrupt(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	_, err := r.registry.Store().Update(ctx, store.Key{Resource: "pods", Namespace: pod.Namespace, Name: pod.Name}, func(o store.Object) (store.Object, error) {
+		have, ok := o.(*v1.Pod)
+		if !ok || have.UID != pod.UID {
+			return o, nil
+		}
+		next := have.DeepCopy()
+		condition := v1.PodCondition{
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason, Message: message,
+			LastTransitionTime: metav1.Now(), ObservedGeneration: next.Generation,
+		}
+		for i := range next.Status.Conditions {
+			if next.Status.Conditions[i].Type == v1.DisruptionTarget {
+				next.Status.Conditions[i] = condition
+				return next, nil
+			}
+		}
+		next.Status.Conditions = append(next.Status.Conditions, condition)
+		return next, nil
+	})
+	return err
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, store.ErrNotFound) || isNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// podRecorder tells of pods in the scheduler's name.
+type podRecorder struct{ *event.Recorder }
+
+func (r podRecorder) Event(pod *v1.Pod, kind, reason, message string) {
+	r.Recorder.Event(pod, kind, reason, message)
+}
