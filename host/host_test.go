@@ -1,0 +1,166 @@
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+func TestMain(m *testing.M) {
+	engine.ChildMain()
+	os.Exit(m.Run())
+}
+
+// start runs a host on dir until the test ends or stop is called.
+func start(t testing.TB, dir string) (client kubernetes.Interface, serving host.Serving, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready := make(chan host.Serving, 1)
+	ended := make(chan error, 1)
+	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	go func() {
+		ended <- host.Run(ctx, host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: log}, func(s host.Serving) { ready <- s })
+	}()
+	select {
+	case serving = <-ready:
+	case err := <-ended:
+		t.Fatalf("host ended: %v", err)
+	}
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("host ended: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	cfg, err := clientcmd.BuildConfigFromFlags("", serving.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	if client, err = kubernetes.NewForConfig(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return client, serving, stop
+}
+
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	fmt.Fprint(os.Stderr, l.t.Name(), ": ", string(p))
+	return len(p), nil
+}
+
+func readyNode(name string) *v1.Node {
+	amounts := v1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("32Gi"), "pods": resource.MustParse("110")}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status: v1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []v1.NodeCondition{
+			{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady"},
+		}},
+	}
+}
+
+func plainPod(name string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PodSpec{Containers: []v1.Container{{
+			Name: "c", Image: "example.test/app:1",
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("500Mi")}},
+		}}},
+	}
+}
+
+// bound waits until the pod has a node.
+func bound(t testing.TB, client kubernetes.Interface, name string) *v1.Pod {
+	t.Helper()
+	return await(t, client, name, "is bound", func(p *v1.Pod) bool { return p.Spec.NodeName != "" })
+}
+
+func await(t testing.TB, client kubernetes.Interface, name, what string, done func(*v1.Pod) bool) *v1.Pod {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	pods := client.CoreV1().Pods("default")
+	w, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	last := &v1.Pod{}
+	for ev := range w.ResultChan() {
+		pod, ok := ev.Object.(*v1.Pod)
+		if !ok || ev.Type == watch.Deleted {
+			t.Fatalf("watch of %s: %v %+v", name, ev.Type, ev.Object)
+		}
+		if last = pod; done(pod) {
+			return pod
+		}
+	}
+	t.Fatalf("pod %s never %s: %+v", name, what, last.Status)
+	return nil
+}
+
+func create(t testing.TB, client kubernetes.Interface, pod *v1.Pod) {
+	t.Helper()
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createNode(t testing.TB, client kubernetes.Interface, name string) {
+	t.Helper()
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), readyNode(name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPodIsBoundByPolicies(t *testing.T) {
+	t.Parallel()
+	client, _, _ := start(t, t.TempDir())
+	create(t, client, plainPod("early"))
+	waiting := await(t, client, "early", "is told why it waits", func(p *v1.Pod) bool { return len(p.Status.Conditions) > 0 })
+	if c := waiting.Status.Conditions[0]; c.Type != v1.PodScheduled || c.Reason != v1.PodReasonUnschedulable {
+		t.Errorf("condition of a pod without nodes = %+v", c)
+	}
+	createNode(t, client, "n1")
+	if pod := bound(t, client, "early"); pod.Spec.NodeName != "n1" {
+		t.Errorf("bound to %s, want n1", pod.Spec.NodeName)
+	}
+}
+
+func TestARestartKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	client, _, stop := start(t, dir)
+	createNode(t, client, "n1")
+	create(t, client, plainPod("a"))
+	before := bound(t, client, "a")
+	stop()
+	client, _, _ = start(t, dir)
+	after := bound(t, client, "a")
+	if before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName {
+		t.Errorf("after a restart the pod is %s on %s, want %s on %s", after.UID, after.Spec.NodeName, before.UID, before.Spec.NodeName)
+	}
+	create(t, client, plainPod("b"))
+	bound(t, client, "b")
+}
