@@ -81,7 +81,7 @@ func newCore(c Config) *core {
 		cluster:   cluster,
 		queue:     queue.New(),
 		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, Impure: c.Impure}),
-		ledger:    volumes.New(cluster),
+		ledger:    newLedger(cluster),
 		reasons:   c.Reasons,
 		traces:    newTraces(c.Traces),
 		set:       c.Set,
@@ -96,6 +96,8 @@ func newCore(c Config) *core {
 		digests:   map[*profile.Profile]*profile.Digest{},
 	}
 }
+
+func newLedger(cluster *snapshot.Cluster) *volumes.Ledger { return volumes.New(cluster) }
 
 // apply takes in events.
 func (c *core) apply(events []Event, now int64) {
@@ -374,7 +376,7 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *profile.Live
 	}
 	trace := c.newTrace(set, p, in)
 	decision := c.decider.Decide(ctx, in)
-	decision, plan := c.planVolumes(entry, decision)
+	decision, plan := c.planVolumes(entry, decision, &trace)
 	for _, f := range decision.Failures {
 		c.failed(f.Policy, f.Err)
 	}
@@ -409,7 +411,7 @@ const maxOtherRows = 64
 
 // planVolumes decides which volumes the pod's claims get on the row that was
 // picked; where they cannot be had, another row is picked.
-func (c *core) planVolumes(entry *queue.Entry, decision cycle.Decision) (cycle.Decision, volumes.Plan) {
+func (c *core) planVolumes(entry *queue.Entry, decision cycle.Decision, trace *Trace) (cycle.Decision, volumes.Plan) {
 	if !volumes.Needs(entry.Pod.Object) {
 		return decision, volumes.Plan{}
 	}
@@ -421,6 +423,10 @@ func (c *core) planVolumes(entry *queue.Entry, decision cycle.Decision) (cycle.D
 		if err == nil {
 			return decision, plan
 		}
+		if trace.Excluded == nil {
+			trace.Excluded = map[int32]string{}
+		}
+		trace.Excluded[decision.Slot] = err.Error()
 		decision = c.decider.Again(decision.Slot, err.Error())
 	}
 	if decision.Slot >= 0 {

@@ -37,6 +37,8 @@ type Trace struct {
 	Pod      *snapshot.Pod
 	// Nominated are the pods whose room was respected, by slot.
 	Nominated map[int32][]*snapshot.Pod
+	// Excluded are rows where the pod's volumes could not be had, and why.
+	Excluded map[int32]string
 
 	Outcome  Outcome
 	Node     string

@@ -157,3 +157,12 @@ func (t *Table) First(i int) (int, profile.ReasonID) {
 	}
 	return -1, 0
 }
+
+// Pick returns the slot that a Decider picks with a seed, -1 for none.
+func (t *Table) Pick(seed uint64) int32 {
+	best, _ := t.Best()
+	if len(best) == 0 {
+		return -1
+	}
+	return best[splitmix(seed)%uint64(len(best))]
+}

@@ -1,6 +1,8 @@
 package policytest
 
 import (
+	"context"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -197,4 +199,13 @@ func Default(reasons *profile.Reasons) *profile.Profile {
 // Set is a live set of one profile.
 func Set(number int64, p *profile.Profile) *profile.LiveSet {
 	return &profile.LiveSet{Number: number, Profiles: map[string]*profile.Profile{"default-scheduler": p}}
+}
+
+// Live is a live set of one profile that can be opened again.
+func Live(number int64, open func() *profile.Profile) *profile.LiveSet {
+	set := Set(number, open())
+	set.Fresh = func(context.Context) (*profile.LiveSet, func(), error) {
+		return Set(number, open()), func() {}, nil
+	}
+	return set
 }

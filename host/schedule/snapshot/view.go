@@ -116,3 +116,29 @@ func compareNames(a, b types.NamespacedName) int {
 	}
 	return 1
 }
+
+// Clone copies the present state, to go on from it in another way. The copy's
+// log begins here.
+func (c *Cluster) Clone() *Cluster {
+	n := New(c.history.limit)
+	n.gen, n.history.seq = c.gen, c.history.seq
+	n.rows = make([]*Row, len(c.rows))
+	for i, row := range c.rows {
+		if row == nil {
+			continue
+		}
+		// The copy must not grow in an array that it shares.
+		own := *row
+		own.Pods = slices.Clip(own.Pods)
+		n.rows[i] = &own
+	}
+	n.free = slices.Clone(c.free)
+	n.slots, n.placed, n.nominated = maps.Clone(c.slots), maps.Clone(c.placed), maps.Clone(c.nominated)
+	for node, pods := range c.strays {
+		n.strays[node] = slices.Clone(pods)
+	}
+	for resource, all := range c.objects {
+		n.objects[resource] = maps.Clone(all)
+	}
+	return n
+}

@@ -1,0 +1,213 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// Options narrow a report.
+type Options struct {
+	// Node leaves only this node in the rows.
+	Node string
+	// Limit bounds the rows, 0 for all.
+	Limit int
+}
+
+// Kinds of errors.
+var (
+	ErrNoPod     = errors.New("no such pod is known to the scheduler")
+	ErrNoNode    = errors.New("no such node")
+	ErrNoProfile = errors.New("no profile claims the pod's schedulerName")
+	ErrOutside   = errors.New("the decision lies outside the recorded log")
+)
+
+// Pod explains a pod: one that is placed by the decision that placed it, as far
+// as the log reaches back, and one that waits by the present state.
+func Pod(ctx context.Context, s *schedule.Scheduler, namespace, name string, o Options) (*Report, error) {
+	trace, traced := s.Traces().Of(namespace, name)
+	if traced && trace.Outcome == schedule.Placed {
+		r, err := fromTrace(ctx, s, trace, o)
+		if err == nil || !errors.Is(err, ErrOutside) {
+			return r, err
+		}
+		return fromPresent(ctx, s, namespace, name, "the decision lies outside the recorded log: this is the present state", o)
+	}
+	return fromPresent(ctx, s, namespace, name, "", o)
+}
+
+// fromPresent asks the live policies about the present state, between two cycles.
+func fromPresent(ctx context.Context, s *schedule.Scheduler, namespace, name, note string, o Options) (*Report, error) {
+	var r *Report
+	var failed error
+	err := s.Inspect(ctx, namespace, name, func(p schedule.Present) { r, failed = present(ctx, p, o) })
+	if err := errors.Join(err, failed); err != nil {
+		return nil, fmt.Errorf("explain %s/%s: %w", namespace, name, err)
+	}
+	r.Namespace, r.Pod, r.Note = namespace, name, note
+	if trace, ok := s.Traces().Of(namespace, name); ok && r.Node == "" {
+		r.Message = trace.Message
+	}
+	return r, nil
+}
+
+func present(ctx context.Context, p schedule.Present, o Options) (*Report, error) {
+	if p.Pod == nil {
+		return nil, ErrNoPod
+	}
+	deciding := p.Set.For(p.Pod)
+	if deciding == nil {
+		return nil, fmt.Errorf("%w: %q", ErrNoProfile, p.Pod.Object.Spec.SchedulerName)
+	}
+	r := &Report{State: p.State, Node: p.Node, Profile: deciding.Name, Set: p.Set.Number, Derived: "present"}
+	log := p.Log
+	if p.Node != "" {
+		log = without(log, p.Pod, p.Node)
+	}
+	// The caller's impatience must not break a live policy in the middle of a call.
+	t, err := cycle.Judge(context.WithoutCancel(ctx), deciding, p.Reasons, p.Log, p.Pod, p.Now)
+	if err != nil {
+		return nil, err
+	}
+	r.fill(t, p.Reasons, log, hostColumn(t, log, p.Pod, p.Nominated, nil), o)
+	return r, r.mustHave(o)
+}
+
+// without shows the host's own sums as if the pod did not count where it is.
+func without(log snapshot.Log, pod *snapshot.Pod, node string) snapshot.Log {
+	return &lacking{Log: log, pod: pod, node: node}
+}
+
+type lacking struct {
+	snapshot.Log
+	pod  *snapshot.Pod
+	node string
+}
+
+// Row implements snapshot.Log.
+func (l *lacking) Row(slot int32) *snapshot.Row {
+	row := l.Log.Row(slot)
+	if row == nil || row.Node.Name != l.node {
+		return row
+	}
+	return row.Without(l.pod)
+}
+
+func (r *Report) mustHave(o Options) error {
+	if o.Node != "" && len(r.Rows) == 0 {
+		return fmt.Errorf("%w: %s", ErrNoNode, o.Node)
+	}
+	return nil
+}
+
+// fromTrace derives a past decision again, with policies opened for it.
+func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, o Options) (*Report, error) {
+	d, err := again(ctx, s, trace)
+	if err != nil {
+		return nil, fmt.Errorf("explain %s/%s: %w", trace.Namespace, trace.Name, err)
+	}
+	r := &Report{
+		Namespace: trace.Namespace, Pod: trace.Name, State: "bound", Node: trace.Node, Message: trace.Message,
+		Profile: trace.Digest.Profile, Set: trace.Set, Derived: "decision", Note: d.note,
+		Decision: &Decision{
+			Number: trace.Number, At: time.Unix(0, trace.Now).UTC(), Took: trace.Took, Position: trace.Position,
+			Seed: trace.Seed, Tied: trace.Tied, Same: d.node == trace.Node,
+		},
+	}
+	r.fill(d.table, s.Reasons(), d.log, d.host, o)
+	return r, r.mustHave(o)
+}
+
+// derived is a decision made again.
+type derived struct {
+	table *cycle.Table
+	log   snapshot.Log
+	host  map[int]string
+	node  string
+	note  string
+}
+
+func again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace) (*derived, error) {
+	view, ok, err := s.At(ctx, trace.Position)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, ErrOutside
+	}
+	_, set, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &derived{log: view}
+	live := set.For(trace.Pod)
+	if live == nil {
+		return nil, fmt.Errorf("%w: %q", ErrNoProfile, trace.Pod.Object.Spec.SchedulerName)
+	}
+	if !sameDigest(live.Digest(), trace.Digest) {
+		d.note = fmt.Sprintf("set %d decided; the policies have changed since, and this is what those of set %d say", trace.Set, set.Number)
+	}
+	if set.Fresh == nil {
+		return nil, errors.New("the live policies cannot be opened a second time")
+	}
+	fresh, release, err := set.Fresh(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the policies again: %w", err)
+	}
+	defer release()
+	if d.table, err = cycle.Judge(ctx, fresh.For(trace.Pod), s.Reasons(), view, trace.Pod, trace.Now); err != nil {
+		return nil, err
+	}
+	d.host = hostColumn(d.table, view, trace.Pod, trace.Nominated, trace.Excluded)
+	if slot := pick(d.table, d.host, trace.Seed); slot >= 0 {
+		d.node = view.Row(slot).Node.Name
+	}
+	return d, nil
+}
+
+func sameDigest(a, b *profile.Digest) bool {
+	if a.Profile != b.Profile || len(a.Policies) != len(b.Policies) {
+		return false
+	}
+	for i := range a.Policies {
+		if a.Policies[i] != b.Policies[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func pick(t *cycle.Table, host map[int]string, seed uint64) int32 {
+	for i := range host {
+		t.Feasible[i] = false
+	}
+	return t.Pick(seed)
+}
+
+// Replayed is a decision made again.
+type Replayed struct {
+	Trace schedule.Trace
+	// Node is what came out this time, empty for none.
+	Node string
+	Same bool
+	Note string
+}
+
+// Replay derives the decision with a number again.
+func Replay(ctx context.Context, s *schedule.Scheduler, number uint64) (*Replayed, error) {
+	trace, ok := s.Traces().Get(number)
+	if !ok {
+		return nil, fmt.Errorf("replay %d: %w", number, ErrOutside)
+	}
+	d, err := again(ctx, s, trace)
+	if err != nil {
+		return nil, fmt.Errorf("replay %d: %w", number, err)
+	}
+	return &Replayed{Trace: trace, Node: d.node, Same: d.node == trace.Node, Note: d.note}, nil
+}

@@ -1,0 +1,284 @@
+package explain_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+)
+
+// cluster is source and binder at once: what is bound comes back as an event.
+type cluster struct {
+	mu      sync.Mutex
+	events  []schedule.Event
+	changed chan struct{}
+	pods    map[string]*v1.Pod
+}
+
+func newCluster() *cluster {
+	return &cluster{changed: make(chan struct{}, 1), pods: map[string]*v1.Pod{}}
+}
+
+func (c *cluster) put(resource string, objects ...snapshot.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range objects {
+		if p, ok := o.(*v1.Pod); ok {
+			c.pods[p.Name] = p
+		}
+		c.events = append(c.events, schedule.Event{Resource: resource, Object: o})
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Next implements schedule.Source.
+func (c *cluster) Next(ctx context.Context) ([]schedule.Event, bool, error) {
+	for {
+		c.mu.Lock()
+		events := c.events
+		c.events = nil
+		c.mu.Unlock()
+		if len(events) > 0 {
+			return events, true, nil
+		}
+		select {
+		case <-c.changed:
+		case <-ctx.Done():
+			return nil, true, ctx.Err()
+		}
+	}
+}
+
+// Bind implements schedule.Binder.
+func (c *cluster) Bind(_ context.Context, list []schedule.Binding) []error {
+	for _, b := range list {
+		p := *b.Pod
+		p.Spec.NodeName = b.Node
+		c.put("pods", &p)
+	}
+	return make([]error, len(list))
+}
+
+// Condition implements schedule.Binder.
+func (*cluster) Condition(_ context.Context, list []schedule.Condition) []error {
+	return make([]error, len(list))
+}
+
+// Evict implements schedule.Binder.
+func (*cluster) Evict(_ context.Context, list []schedule.Eviction) []error { return make([]error, len(list)) }
+
+// Provision implements schedule.Binder.
+func (*cluster) Provision(_ context.Context, list []schedule.Provision) []error {
+	return make([]error, len(list))
+}
+
+func run(t testing.TB, c *cluster, deltas int) *schedule.Scheduler {
+	t.Helper()
+	reasons := profile.NewReasons(0)
+	set := policytest.Live(7, func() *profile.Profile { return policytest.Default(reasons) })
+	s, err := schedule.New(schedule.Config{
+		Source: c, Binder: c, Reasons: reasons, Set: func() *schedule.LiveSet { return set }, Seed: 3, LogDeltas: deltas,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// decided waits for a decision about a pod.
+func decided(t testing.TB, s *schedule.Scheduler, pod string, outcome schedule.Outcome) schedule.Trace {
+	t.Helper()
+	for range 5000 {
+		if trace, ok := s.Traces().Of("default", pod); ok && trace.Outcome == outcome {
+			return trace
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("pod %s is not %s in time", pod, outcome)
+	return schedule.Trace{}
+}
+
+func TestExplainsWhereAPodWent(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 0)
+	c.put("nodes", policytest.Node("big", "8", "8Gi", 110, nil), policytest.Node("small", "2", "8Gi", 110, nil), policytest.Node("tiny", "100m", "8Gi", 110, nil))
+	c.put("pods", policytest.Pod("app", "1", "1Gi", nil))
+	decided(t, s, "app", schedule.Placed)
+	// What comes later must not change the story.
+	c.put("nodes", policytest.Node("huge", "64", "64Gi", 110, nil))
+	c.put("pods", policytest.Pod("later", "1", "1Gi", nil))
+	decided(t, s, "later", schedule.Placed)
+
+	r, err := explain.Pod(t.Context(), s, "default", "app", explain.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Node != "big" || r.Nodes != 3 || r.Feasible != 2 || r.Derived != "decision" || !r.Decision.Same || r.Set != 7 {
+		t.Errorf("report = %+v, want big of 2 feasible of 3, derived from the decision", r)
+	}
+	var lines []string
+	for _, row := range r.Rows {
+		lines = append(lines, fmt.Sprintf("%s %v %v %d %v", row.Node, row.Feasible, row.Chosen, row.Total, row.Refusals))
+	}
+	want := []string{
+		"big true true 387 []", "small true false 368 []", "tiny false false 0 [{PodFitsResources Insufficient cpu} {host Insufficient cpu}]",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+func TestExplainsWhyAPodWaits(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 0)
+	c.put("nodes", policytest.Node("a", "1", "8Gi", 110, nil), policytest.Node("b", "8", "8Gi", 110, func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}}
+	}), policytest.Node("c", "1", "8Gi", 110, func(n *v1.Node) { n.Spec.Unschedulable = true }))
+	c.put("pods", policytest.Pod("app", "2", "1Gi", nil))
+	decided(t, s, "app", schedule.Refused)
+	r, err := explain.Pod(t.Context(), s, "default", "app", explain.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string][2]int{}
+	for _, p := range r.Predicates {
+		counts[p.Name] = [2]int{p.Refuses, p.Alone}
+	}
+	want := map[string][2]int{
+		"PodToleratesNodeTaints": {2, 1}, "PodFitsResources": {2, 1}, "MatchNodeSelector": {}, "PodFitsHostPorts": {}, "Apart": {}, "host": {2, 0},
+	}
+	if diff := cmp.Diff(want, counts); diff != "" {
+		t.Errorf("refusals and lone ones (-want +got):\n%s", diff)
+	}
+	if r.State != "waiting" || r.Derived != "present" || !strings.HasPrefix(r.Message, "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).") {
+		t.Errorf("report = %s %s %q", r.State, r.Derived, r.Message)
+	}
+	one, err := explain.Pod(t.Context(), s, "default", "app", explain.Options{Node: "b"})
+	if err != nil || len(one.Rows) != 1 || one.Rows[0].Refusals[0].Predicate != "PodToleratesNodeTaints" {
+		t.Errorf("why not b: %+v, %v", one, err)
+	}
+	var text strings.Builder
+	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "node(s) had untolerated taint(s)") {
+		t.Errorf("text: %v\n%s", err, text.String())
+	}
+	if _, err := explain.Pod(t.Context(), s, "default", "nobody", explain.Options{}); err == nil {
+		t.Error("a pod that is not there was explained")
+	}
+	if _, err := explain.Pod(t.Context(), s, "default", "app", explain.Options{Node: "nowhere"}); err == nil {
+		t.Error("a node that is not there was explained")
+	}
+}
+
+func TestSaysWhenADecisionLiesOutsideTheLog(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 8)
+	c.put("nodes", policytest.Node("a", "64", "64Gi", 110, nil))
+	c.put("pods", policytest.Pod("first", "1", "1Gi", nil))
+	first := decided(t, s, "first", schedule.Placed)
+	for i := range 40 {
+		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "1", "1Gi", nil))
+	}
+	decided(t, s, "p39", schedule.Placed)
+	r, err := explain.Pod(t.Context(), s, "default", "first", explain.Options{})
+	if err != nil || r.Derived != "present" || !strings.Contains(r.Note, "outside the recorded log") {
+		t.Errorf("report = %+v, %v, want the present state with a note", r, err)
+	}
+	if _, err := explain.Replay(t.Context(), s, first.Number); err == nil {
+		t.Error("a decision outside the log was replayed")
+	}
+}
+
+func TestReplaysDecisionsToTheBit(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 0)
+	for i := range 20 {
+		c.put("nodes", policytest.Node(fmt.Sprint("n", i), "4", "8Gi", 20, nil))
+	}
+	for i := range 200 {
+		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "300m", "128Mi", func(p *v1.Pod) {
+			p.Labels = map[string]string{"apart": fmt.Sprint(i % 30), "crowd": fmt.Sprint(i % 2)}
+		}))
+	}
+	decided(t, s, "p199", schedule.Placed)
+	for _, trace := range s.Traces().Last(200) {
+		again, err := explain.Replay(t.Context(), s, trace.Number)
+		if err != nil || !again.Same || again.Note != "" {
+			t.Fatalf("replay of %d: %+v, %v, want %s again", trace.Number, again, err, trace.Node)
+		}
+	}
+}
+
+func TestPlansWithoutPlacing(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 0)
+	high := int32(5)
+	c.put("nodes", policytest.Node("a", "2", "8Gi", 110, nil))
+	c.put("pods", policytest.Pod("low", "1500m", "1Gi", nil))
+	decided(t, s, "low", schedule.Placed)
+	before := s.Stats().Cycles
+	pods := []*v1.Pod{
+		policytest.Pod("fits", "400m", "1Gi", nil),
+		policytest.Pod("too-big", "3", "1Gi", nil),
+		policytest.Pod("pushes", "1", "1Gi", func(p *v1.Pod) { p.Spec.Priority = &high }),
+		policytest.Pod("foreign", "1", "1Gi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+	}
+	got, err := explain.Plan(t.Context(), s, pods, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []explain.Placement{
+		{Namespace: "default", Pod: "fits", Node: "a"},
+		{Namespace: "default", Pod: "too-big", Message: "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."},
+		{Namespace: "default", Pod: "pushes", Node: "a", Message: "0/1 nodes are available: 1 Insufficient cpu.", Preempts: []string{"default/low"}},
+		{Namespace: "default", Pod: "foreign", Message: "no profile claims its schedulerName, or it is gated"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if after := s.Stats().Cycles; after != before {
+		t.Errorf("planning ran %d cycles of the live scheduler", after-before)
+	}
+}
+
+func BenchmarkExplainWaitingPod(b *testing.B) {
+	c := newCluster()
+	s := run(b, c, 0)
+	for _, n := range policytest.Nodes(5000) {
+		c.put("nodes", n)
+	}
+	c.put("pods", policytest.Pod("app", "9", "1Gi", nil))
+	decided(b, s, "app", schedule.Refused)
+	for b.Loop() {
+		if _, err := explain.Pod(b.Context(), s, "default", "app", explain.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
