@@ -12,6 +12,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -99,7 +100,7 @@ func resetFields(r *Request) map[fieldpath.APIVersion]fieldpath.Filter {
 
 // trackCreate notes the creator as manager of what it set.
 func (reg *Registry) trackCreate(r *Request, obj store.Object) error {
-	if r.Manager == "" && len(obj.GetManagedFields()) == 0 {
+	if r.applied || r.Manager == "" && len(obj.GetManagedFields()) == 0 {
 		return nil
 	}
 	fm, err := reg.managers.get(r)
@@ -112,6 +113,9 @@ func (reg *Registry) trackCreate(r *Request, obj store.Object) error {
 
 // trackUpdate notes who changed what, in objects that are tracked.
 func (reg *Registry) trackUpdate(r *Request, old, obj store.Object) error {
+	if r.applied {
+		return nil
+	}
 	if len(old.GetManagedFields()) == 0 {
 		obj.SetManagedFields(nil)
 		return nil
@@ -169,6 +173,13 @@ type converter struct{ kind *kind.Kind }
 var _ runtime.ObjectConvertor = converter{}
 
 func (c converter) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	if u, ok := in.(*unstructured.Unstructured); ok {
+		typed, err := c.typed(u)
+		if err != nil {
+			return nil, err
+		}
+		in = typed
+	}
 	obj, ok := in.(store.Object)
 	if !ok {
 		return kind.Scheme.ConvertToVersion(in, target)
@@ -190,6 +201,16 @@ func (c converter) ConvertToVersion(in runtime.Object, target runtime.GroupVersi
 	}
 	out.GetObjectKind().SetGroupVersionKind(gvk)
 	return out, nil
+}
+
+// typed makes the Go type of what field managers merge as maps. It leaves
+// defaults to them.
+func (c converter) typed(u *unstructured.Unstructured) (runtime.Object, error) {
+	out, err := c.kind.NewIn(u.GroupVersionKind().GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(u.UnstructuredContent(), out)
 }
 
 func (c converter) kinds() []schema.GroupVersionKind {

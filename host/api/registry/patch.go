@@ -200,7 +200,9 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 		}
 		return settle(r, out)
 	}
-	updated, err := reg.Modify(ctx, r, func(old store.Object) (store.Object, error) {
+	merged := *r
+	merged.applied = true
+	updated, err := reg.Modify(ctx, &merged, func(old store.Object) (store.Object, error) {
 		if err := current(r, want, old); err != nil {
 			return nil, err
 		}
@@ -217,7 +219,7 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 	if err != nil {
 		return nil, false, err
 	}
-	made, err := reg.Create(ctx, r, fresh)
+	made, err := reg.Create(ctx, &merged, fresh)
 	return made, err == nil, err
 }
 

@@ -30,6 +30,9 @@ type Request struct {
 	FieldValidation string
 	// Warn gets what the client should know; nil drops it.
 	Warn func(text string)
+
+	// applied: the fields' managers are settled already
+	applied bool
 }
 
 // Host is who writes in the name of the host itself.

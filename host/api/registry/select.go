@@ -26,7 +26,7 @@ func ParseSelector(r *Request, labelText, fieldText string) (Selector, error) {
 	var err error
 	if labelText != "" {
 		if s.Labels, err = labels.Parse(labelText); err != nil {
-			return s, apierrors.NewBadRequest("unable to parse requirement: " + err.Error())
+			return s, apierrors.NewBadRequest(err.Error())
 		}
 	}
 	if fieldText == "" {
