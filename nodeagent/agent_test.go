@@ -1,0 +1,414 @@
+package nodeagent_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/berth-dev/berth/nodeagent"
+	imagefake "github.com/berth-dev/berth/nodeagent/image/fake"
+	networkfake "github.com/berth-dev/berth/nodeagent/network/fake"
+	"github.com/berth-dev/berth/nodeagent/runtime"
+	runtimefake "github.com/berth-dev/berth/nodeagent/runtime/fake"
+)
+
+// machine is one agent over fakes.
+type machine struct {
+	t       *testing.T
+	api     *fake.Clientset
+	runtime *runtimefake.Runtime
+	network *networkfake.Network
+	images  *imagefake.Store
+	root    string
+	stop    func()
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{
+		t: t, api: fake.NewClientset(), runtime: runtimefake.New(), images: imagefake.New(),
+		network: networkfake.New(netip.MustParsePrefix("10.9.0.0/24")), root: t.TempDir(),
+	}
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+func (m *machine) start() {
+	m.t.Helper()
+	a, err := nodeagent.New(nodeagent.Config{
+		Client: m.api, NodeName: "n1", RootDir: m.root, Runtime: m.runtime, Network: m.network, Images: m.images,
+		Address: "192.0.2.1", Pressure: nodeagent.Pressure{MemoryAvailable: 1, DiskAvailable: 1e-9, ImagesHigh: 2},
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	m.stop = func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				m.t.Errorf("Run: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			m.t.Errorf("Run does not return")
+		}
+	}
+}
+
+func (m *machine) create(p *v1.Pod) {
+	m.t.Helper()
+	if _, err := m.api.CoreV1().Pods(p.Namespace).Create(m.t.Context(), p, metav1.CreateOptions{}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// await polls till the pod is as wanted.
+func (m *machine) await(name, what string, is func(*v1.Pod) bool) *v1.Pod {
+	m.t.Helper()
+	var last *v1.Pod
+	for range 1000 {
+		p, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			if last = p; is(p) {
+				return p
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.t.Fatalf("pod %s is not %s; calls %v; last %+v", name, what, m.runtime.Calls(), last.Status)
+	return nil
+}
+
+func (m *machine) awaitGone(name string) {
+	m.t.Helper()
+	for range 1000 {
+		if _, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.t.Fatalf("pod %s is still there", name)
+}
+
+// terminate does what the API does for a graceful deletion.
+func (m *machine) terminate(name string, grace int64) {
+	m.t.Helper()
+	p, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	at := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	if _, err := m.api.CoreV1().Pods("default").Update(m.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func newPod(name, script string) *v1.Pod {
+	no := false
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
+		Spec: v1.PodSpec{
+			NodeName: "n1", RestartPolicy: v1.RestartPolicyAlways, EnableServiceLinks: &no, DNSPolicy: v1.DNSDefault,
+			Containers: []v1.Container{{
+				Name: "app", Image: "busybox:1", Command: []string{"/bin/sh", "-c", script}, TerminationMessagePath: "/dev/termination-log",
+			}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodPending},
+	}
+}
+
+func ready(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+}
+
+// nothingLeft waits till a pod left no trace.
+func (m *machine) nothingLeft(uid string) {
+	m.t.Helper()
+	var left []string
+	for range 300 {
+		if left = m.left(uid); len(left) == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.t.Errorf("left behind: %v", left)
+}
+
+func (m *machine) left(uid string) (left []string) {
+	list, err := m.runtime.List(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if len(list.Containers)+len(list.Sandboxes) > 0 {
+		left = append(left, fmt.Sprintf("in the runtime: %+v", list))
+	}
+	if n := m.network.Attached(); n != 0 {
+		left = append(left, fmt.Sprintf("%d networks", n))
+	}
+	_ = filepath.WalkDir(m.root, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && strings.Contains(path, uid) {
+			left = append(left, path)
+		}
+		return nil // what goes away while we look is not left
+	})
+	return left
+}
+
+func TestPodRunsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "echo hello; sleep 600"))
+	p := m.await("web", "ready", ready)
+	if p.Status.Phase != v1.PodRunning || p.Status.PodIP == "" || p.Status.HostIP != "192.0.2.1" || p.Status.QOSClass != v1.PodQOSBestEffort {
+		t.Errorf("status %+v", p.Status)
+	}
+	cs := p.Status.ContainerStatuses
+	if len(cs) != 1 || cs[0].State.Running == nil || !strings.HasPrefix(cs[0].ContainerID, "fake://") || cs[0].RestartCount != 0 {
+		t.Errorf("container statuses %+v", cs)
+	}
+	m.terminate("web", 1)
+	m.awaitGone("web")
+	m.nothingLeft("uid-web")
+}
+
+func TestFailedPodKeepsItsStatus(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("job", "echo why > /dev/termination-log; exit 3")
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	m.create(p)
+	got := m.await("job", "failed", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	end := got.Status.ContainerStatuses[0].State.Terminated
+	if end == nil || end.ExitCode != 3 || end.Reason != "Error" || end.Message != "why\n" {
+		t.Errorf("state %+v", got.Status.ContainerStatuses[0].State)
+	}
+}
+
+func TestCrashingContainerRestartsWithBackoff(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("crash", "exit 1"))
+	got := m.await("crash", "in back-off", func(p *v1.Pod) bool {
+		cs := p.Status.ContainerStatuses
+		return len(cs) == 1 && cs[0].State.Waiting != nil && cs[0].State.Waiting.Reason == "CrashLoopBackOff"
+	})
+	cs := got.Status.ContainerStatuses[0]
+	if cs.RestartCount != 1 || cs.LastTerminationState.Terminated == nil || got.Status.Phase != v1.PodRunning {
+		t.Errorf("phase %s, container %+v", got.Status.Phase, cs)
+	}
+	m.terminate("crash", 1)
+	m.awaitGone("crash")
+	m.nothingLeft("uid-crash")
+}
+
+func TestRestartedAgentLeavesPodsAlone(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	before := m.await("web", "ready", ready)
+	calls := len(m.runtime.Calls())
+	m.stop()
+	m.start()
+	m.create(newPod("next", "sleep 600"))
+	m.await("next", "ready", ready)
+	after := m.await("web", "ready", ready)
+	if b, a := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b {
+		t.Errorf("container %s became %s", b, a)
+	}
+	for _, c := range m.runtime.Calls()[calls:] {
+		if strings.Contains(c, "web") {
+			t.Errorf("after the restart: %s", c)
+		}
+	}
+	m.terminate("web", 1)
+	m.awaitGone("web")
+}
+
+func TestAgentFindsPodsAgainWithoutItsRecords(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	before := m.await("web", "ready", ready)
+	m.stop()
+	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	m.start()
+	m.create(newPod("next", "sleep 600"))
+	m.await("next", "ready", ready)
+	after := m.await("web", "ready", ready)
+	if b, a := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b {
+		t.Errorf("container %s became %s", b, a)
+	}
+}
+
+func TestOrphansAreSweptAtStart(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	m.await("web", "ready", ready)
+	m.stop()
+	if err := m.api.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	m.start()
+	m.nothingLeft("uid-web")
+}
+
+func TestPodsBoundDirectlyAreJudged(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("away", "sleep 600")
+	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	m.create(p)
+	got := m.await("away", "failed", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodFailed })
+	if got.Status.Reason != "NodeAffinity" || !strings.HasPrefix(got.Status.Message, "Pod was rejected") {
+		t.Errorf("reason %q, message %q", got.Status.Reason, got.Status.Message)
+	}
+	if len(m.runtime.Calls()) > 0 && slices.ContainsFunc(m.runtime.Calls(), func(c string) bool { return strings.HasPrefix(c, "RunSandbox") }) {
+		t.Errorf("a refused pod got a sandbox")
+	}
+}
+
+func TestReadinessGates(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("gated", "sleep 600")
+	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/warm"}}
+	m.create(p)
+	gate := func(p *v1.Pod) v1.ConditionStatus {
+		for _, c := range p.Status.Conditions {
+			if c.Type == "example.com/warm" {
+				return c.Status
+			}
+		}
+		return ""
+	}
+	got := m.await("gated", "running", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning })
+	if gate(got) != v1.ConditionFalse || ready(got) {
+		t.Errorf("gate %q, ready %v; want False, false", gate(got), ready(got))
+	}
+	patch := []byte(`{"status":{"conditions":[{"type":"example.com/warm","status":"True"}]}}`)
+	if _, err := m.api.CoreV1().Pods("default").Patch(t.Context(), "gated", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	m.await("gated", "ready", ready)
+}
+
+func TestInitContainersRunInOrder(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("init", "sleep 600")
+	always := v1.ContainerRestartPolicyAlways
+	sh := func(name, script string) v1.Container {
+		return v1.Container{Name: name, Image: "busybox:1", Command: []string{"/bin/sh", "-c", script}}
+	}
+	side := sh("side", "sleep 600")
+	side.RestartPolicy = &always
+	p.Spec.InitContainers = []v1.Container{sh("first", "exit 0"), side, sh("last", "sleep 0.05; exit 0")}
+	m.create(p)
+	got := m.await("init", "ready", ready)
+	var started []string
+	for _, c := range m.runtime.Calls() {
+		if name, ok := strings.CutPrefix(c, "StartContainer init/"); ok {
+			started = append(started, name)
+		}
+	}
+	if want := []string{"first", "side", "last", "app"}; !slices.Equal(started, want) {
+		t.Errorf("started %v, want %v", started, want)
+	}
+	for i, want := range []string{"done", "runs", "done"} {
+		s := got.Status.InitContainerStatuses[i].State
+		if is := map[bool]string{true: "runs", false: "done"}[s.Running != nil]; is != want {
+			t.Errorf("init container %d %s, want %s", i, is, want)
+		}
+	}
+}
+
+func TestImagePullFailuresBackOff(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.images.Remote = nil
+	p := newPod("pull", "sleep 600")
+	p.Spec.Containers[0].Image = "no image name"
+	m.create(p)
+	got := m.await("pull", "waiting", func(p *v1.Pod) bool {
+		cs := p.Status.ContainerStatuses
+		return len(cs) == 1 && cs[0].State.Waiting != nil && cs[0].State.Waiting.Reason == "InvalidImageName"
+	})
+	if got.Status.Phase != v1.PodPending {
+		t.Errorf("phase %s", got.Status.Phase)
+	}
+}
+
+func TestManyPodsAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	const n = 40
+	for i := range n {
+		m.create(newPod(fmt.Sprintf("p%d", i), "sleep 600"))
+	}
+	for i := range n {
+		m.await(fmt.Sprintf("p%d", i), "ready", ready)
+	}
+	for i := range n {
+		m.terminate(fmt.Sprintf("p%d", i), 1)
+	}
+	for i := range n {
+		m.awaitGone(fmt.Sprintf("p%d", i))
+	}
+	m.nothingLeft("uid-p")
+}
+
+func TestContainerThatDiesOutsideIsRestarted(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	p := m.await("web", "ready", ready)
+	m.runtime.Crash(strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "fake://"), 137, true)
+	got := m.await("web", "restarted", func(p *v1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p)
+	})
+	if last := got.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.Reason != "OOMKilled" || last.ExitCode != 137 {
+		t.Errorf("last state %+v", last)
+	}
+}
+
+func TestSandboxThatDiesIsReplaced(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	m.await("web", "ready", ready)
+	list, err := m.runtime.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.runtime.Crash(list.Sandboxes[0].ID, 0, false)
+	m.await("web", "restarted", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p) })
+	list, err = m.runtime.List(t.Context())
+	if err != nil || len(list.Sandboxes) != 1 || list.Sandboxes[0].Attempt != 1 || list.Sandboxes[0].State != runtime.Running {
+		t.Errorf("sandboxes %+v, %v", list.Sandboxes, err)
+	}
+	if n := m.network.Attached(); n != 1 {
+		t.Errorf("%d networks, want 1", n)
+	}
+}

@@ -1,0 +1,105 @@
+package nodeagent
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/nodeagent/admit"
+	"github.com/berth-dev/berth/nodeagent/pod"
+)
+
+// follow watches this machine's pods and its Node, and feeds the workers.
+func (a *Agent) follow(ctx context.Context) error {
+	nodes := informers.NewSharedInformerFactoryWithOptions(a.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.cfg.NodeName).String()
+	}))
+	if _, err := nodes.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { a.self.Store(obj.(*v1.Node)) },
+		UpdateFunc: func(_, obj any) { a.self.Store(obj.(*v1.Node)) },
+	}); err != nil {
+		return err
+	}
+	nodes.Start(ctx.Done())
+	defer nodes.Shutdown()
+	a.awaitNode(ctx)
+
+	pods := informers.NewSharedInformerFactoryWithOptions(a.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName).String()
+	}))
+	informer := pods.Core().V1().Pods().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { a.set(obj.(*v1.Pod)) },
+		UpdateFunc: func(old, obj any) {
+			p, was := obj.(*v1.Pod), old.(*v1.Pod)
+			if was.UID != p.UID {
+				a.pool.Delete(string(was.UID))
+			}
+			a.set(p)
+		},
+		DeleteFunc: func(obj any) {
+			if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tomb.Obj
+			}
+			if p, ok := obj.(*v1.Pod); ok {
+				a.pool.Delete(string(p.UID))
+			}
+		},
+	}); err != nil {
+		return err
+	}
+	pods.Start(ctx.Done())
+	defer pods.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return ctx.Err()
+	}
+	known := map[string]bool{}
+	for _, obj := range informer.GetStore().List() {
+		known[string(obj.(*v1.Pod).UID)] = true
+	}
+	a.pool.Keep(known)
+	a.sweep(ctx, known)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// awaitNode waits a moment for our own Node, whose labels and taints admission
+// needs; without it the agent's own description serves.
+func (a *Agent) awaitNode(ctx context.Context) {
+	deadline := time.NewTimer(5 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for a.self.Load() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-deadline.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *Agent) set(p *v1.Pod) {
+	if p.Spec.NodeName != a.cfg.NodeName {
+		return // a server that does not know the field selector
+	}
+	a.pool.Set(p, func(active []*v1.Pod) *pod.Verdict {
+		self := a.self.Load()
+		if self == nil {
+			self = a.describe(context.Background())
+		}
+		own := self.DeepCopy()
+		own.Status.Allocatable = a.allocatable()
+		if v := a.pressure.refuses(p); v != nil {
+			return v
+		}
+		return admit.Admit(own, active, p)
+	})
+}

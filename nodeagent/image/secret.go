@@ -1,0 +1,131 @@
+package image
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+type dockerAuth struct {
+	Username      string `json:"username"`
+	Password      string `json:"password"`
+	Auth          string `json:"auth"`
+	IdentityToken string `json:"identitytoken"`
+	RegistryToken string `json:"registrytoken"`
+}
+
+// Credentials gives those of a pull secret (dockerconfigjson or dockercfg) that
+// fit an image name, the longest match first. Keys may have a scheme, a port, a
+// path prefix, and * for parts of the host name.
+func Credentials(secret *v1.Secret, ref string) ([]Credential, error) {
+	auths, err := dockerAuths(secret)
+	if err != nil {
+		return nil, fmt.Errorf("pull secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	registry, repository, err := Registry(ref)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, 0, len(auths))
+	for k := range auths {
+		if fits(k, registry, repository) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	var out []Credential
+	for _, k := range keys {
+		c, err := auths[k].credential()
+		if err != nil {
+			return out, fmt.Errorf("pull secret %s/%s: %s: %w", secret.Namespace, secret.Name, k, err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func dockerAuths(secret *v1.Secret) (map[string]dockerAuth, error) {
+	if data, ok := secret.Data[v1.DockerConfigJsonKey]; ok {
+		var f struct {
+			Auths map[string]dockerAuth `json:"auths"`
+		}
+		if err := json.Unmarshal(data, &f); err != nil {
+			return nil, err
+		}
+		return f.Auths, nil
+	}
+	if data, ok := secret.Data[v1.DockerConfigKey]; ok {
+		var auths map[string]dockerAuth
+		err := json.Unmarshal(data, &auths)
+		return auths, err
+	}
+	return nil, fmt.Errorf("neither %s nor %s is there", v1.DockerConfigJsonKey, v1.DockerConfigKey)
+}
+
+func (a dockerAuth) credential() (Credential, error) {
+	c := Credential{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
+	if a.Auth == "" || c.Username != "" {
+		return c, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(a.Auth)
+	if err != nil {
+		if raw, err = base64.RawStdEncoding.DecodeString(a.Auth); err != nil {
+			return c, fmt.Errorf("auth is not base64")
+		}
+	}
+	user, password, ok := strings.Cut(string(raw), ":")
+	if !ok {
+		return c, fmt.Errorf("auth is not user:password")
+	}
+	c.Username, c.Password = user, strings.TrimRight(password, "\x00")
+	return c, nil
+}
+
+// fits says whether a key of a pull secret speaks of a registry's repository.
+func fits(key, registry, repository string) bool {
+	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
+	host, prefix, _ := strings.Cut(strings.TrimSuffix(key, "/"), "/")
+	prefix = strings.TrimPrefix(strings.TrimPrefix(prefix, "v1"), "v2")
+	prefix = strings.Trim(prefix, "/")
+	if host == "index.docker.io" || host == "registry-1.docker.io" {
+		host = "docker.io"
+	}
+	if !hostFits(host, registry) {
+		return false
+	}
+	return prefix == "" || repository == prefix || strings.HasPrefix(repository, prefix+"/")
+}
+
+func hostFits(pattern, host string) bool {
+	patternName, patternPort := splitPort(pattern)
+	name, port := splitPort(host)
+	if patternPort != port {
+		return false
+	}
+	want, have := strings.Split(patternName, "."), strings.Split(name, ".")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if ok, err := path.Match(want[i], have[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func splitPort(s string) (string, string) {
+	if h, p, err := net.SplitHostPort(s); err == nil {
+		return h, p
+	}
+	return s, ""
+}

@@ -1,0 +1,179 @@
+package pod
+
+import (
+	"net/netip"
+	"time"
+)
+
+// The pace at which a step for the pod as a whole is tried again.
+const (
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 2 * time.Minute
+)
+
+// Failed notes that a step for the whole pod did not succeed.
+func (r *Record) Failed(err error, now time.Time) {
+	r.Failure = err.Error()
+	r.RetryFor = min(max(2*r.RetryFor, retryFirst), retryMost)
+	r.RetryAt = now.Add(r.RetryFor)
+}
+
+func (r *Record) succeeded() { r.Failure, r.RetryFor, r.RetryAt = "", 0, time.Time{} }
+
+// DidSetUp notes that folders, cgroup and volumes are there.
+func (r *Record) DidSetUp() {
+	r.succeeded()
+	r.SetUp = true
+}
+
+// DidStartSandbox notes a sandbox that runs.
+func (r *Record) DidStartSandbox(id string, ips []netip.Addr) {
+	r.succeeded()
+	r.Sandbox.ID, r.Sandbox.IPs, r.Sandbox.Ready, r.Sandbox.Dirty = id, ips, true, true
+}
+
+// DidResetSandbox notes that a dead sandbox is gone and its containers with it.
+// Init containers run again in the next one.
+func (r *Record) DidResetSandbox(now time.Time) {
+	r.RetryAt = time.Time{} // the delay goes on growing till a sandbox runs
+	r.Sandbox = Sandbox{Attempt: r.Sandbox.Attempt + 1}
+	r.Initialized = false
+	for c := range r.all() {
+		s := r.Containers[c.Name]
+		if s.Phase == Running {
+			s.exit(Termination{ExitCode: 137, Reason: "Error", Message: "the pod's sandbox ended", FinishedAt: now})
+		}
+		if c.Kind == Init && s.Phase == Terminated && r.restarts() {
+			s.Last, s.Phase, s.Wait = s.termination(), Waiting, nil
+			s.Restarts++
+		}
+	}
+}
+
+// restarts says whether the pod has any right to run again.
+func (r *Record) restarts() bool { return r.Pod.Spec.RestartPolicy != "Never" }
+
+// DidTearDown notes that nothing but logs is left on the machine.
+func (r *Record) DidTearDown(now time.Time) {
+	r.succeeded()
+	r.SetUp, r.Touched = false, false
+	r.Sandbox.ID, r.Sandbox.Ready, r.Sandbox.Dirty = "", false, false
+	for _, s := range r.Containers {
+		if s.Phase == Running {
+			s.exit(Termination{ExitCode: 137, Reason: "ContainerStatusUnknown",
+				Message: "The container could not be located when the pod was terminated", FinishedAt: now})
+		}
+	}
+}
+
+// Run is a container that was started.
+type Run struct {
+	ID        string
+	ImageID   string
+	LogPath   string
+	StartedAt time.Time
+}
+
+// DidStart notes that a container runs.
+func (r *Record) DidStart(name string, run Run, now time.Time) {
+	c, ok := r.Spec(name)
+	s := r.Containers[name]
+	if !ok || s == nil {
+		return
+	}
+	if s.Phase == Terminated {
+		s.Last = s.termination()
+		s.Restart.Next(s.FinishedAt, now)
+		s.Restarts++
+	}
+	s.Phase, s.ID, s.ImageID, s.LogPath, s.StartedAt = Running, run.ID, run.ImageID, run.LogPath, run.StartedAt
+	s.FinishedAt, s.ExitCode, s.Reason, s.Message = time.Time{}, 0, "", ""
+	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", c.Image, Backoff{}
+	s.Started = c.StartupProbe == nil
+	s.Ready = s.Started && c.ReadinessProbe == nil
+}
+
+// NextAttempt is the restart count with which the container would run next.
+func (s *Container) NextAttempt() uint32 {
+	if s.Phase == Terminated {
+		return s.Restarts + 1
+	}
+	return s.Restarts
+}
+
+// DidNotStart notes why a container could not be made, with the waiting reason
+// that kubectl shows; it is tried again after a while.
+func (r *Record) DidNotStart(name, reason, message string, now time.Time) {
+	s := r.Containers[name]
+	if s == nil {
+		return
+	}
+	s.Wait = &Wait{Reason: reason, Message: message, Again: now.Add(backoffFirst)}
+}
+
+// DidNotPull notes that a container's image could not be fetched.
+func (r *Record) DidNotPull(name, reason, message string, now time.Time) {
+	s := r.Containers[name]
+	if s == nil {
+		return
+	}
+	s.Pull.Next(now, now)
+	s.Wait = &Wait{Reason: reason, Message: message, Again: now.Add(s.Pull.Delay)}
+}
+
+// PullBackoff turns the reasons of pulls that wait for their next try into
+// ImagePullBackOff, once the first reason has been reported.
+func (r *Record) PullBackoff(image string, name string) (changed bool) {
+	s := r.Containers[name]
+	if s == nil || s.Wait == nil || s.Wait.Reason != "ErrImagePull" {
+		return false
+	}
+	s.Wait.Reason = "ImagePullBackOff"
+	s.Wait.Message = "Back-off pulling image \"" + image + "\": " + s.Wait.Message
+	return true
+}
+
+// DidExit notes how a run ended.
+func (r *Record) DidExit(name string, t Termination) {
+	s := r.Containers[name]
+	if s == nil || s.Phase != Running {
+		return
+	}
+	s.exit(t)
+}
+
+func (s *Container) exit(t Termination) {
+	s.Phase = Terminated
+	s.ExitCode, s.Message, s.FinishedAt = t.ExitCode, t.Message, t.FinishedAt
+	if !t.StartedAt.IsZero() {
+		s.StartedAt = t.StartedAt
+	}
+	s.Reason = t.Reason
+	if s.Reason == "" {
+		s.Reason = "Error"
+		if t.ExitCode == 0 {
+			s.Reason = "Completed"
+		}
+	}
+	s.Started, s.Ready, s.Unhealthy, s.Wait = false, false, "", nil
+}
+
+func (s *Container) termination() *Termination {
+	return &Termination{ID: s.ID, ExitCode: s.ExitCode, Reason: s.Reason, Message: s.Message,
+		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, LogPath: s.LogPath}
+}
+
+// Probed notes a probe's standing for the run with this id; it says whether
+// anything changed.
+func (r *Record) Probed(name, id string, started, ready bool, unhealthy string) bool {
+	s := r.Containers[name]
+	if s == nil || s.Phase != Running || s.ID != id {
+		return false
+	}
+	ready = ready && started
+	if s.Started == started && s.Ready == ready && s.Unhealthy == unhealthy {
+		return false
+	}
+	s.Started, s.Ready, s.Unhealthy = started, ready, unhealthy
+	return true
+}

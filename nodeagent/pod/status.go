@@ -1,0 +1,327 @@
+package pod
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Host is what a status says of the machine.
+type Host struct {
+	// IPs of the node, the primary first.
+	IPs []string
+	// Runtime is the scheme of container ids: "containerd".
+	Runtime string
+}
+
+// Status gives the whole status to report at a time. It remembers in the
+// record when its conditions changed.
+func (r *Record) Status(h Host, now time.Time) v1.PodStatus {
+	if r.Settled {
+		return *r.Pod.Status.DeepCopy()
+	}
+	st := v1.PodStatus{
+		ObservedGeneration: r.Pod.Generation,
+		QOSClass:           QOS(r.Pod),
+		StartTime:          &metav1.Time{Time: r.StartTime.Truncate(time.Second)},
+		NominatedNodeName:  r.Pod.Status.NominatedNodeName,
+		Resize:             r.Pod.Status.Resize,
+	}
+	if v := r.verdict(); v != nil && !r.anyRunning() {
+		st.Reason, st.Message = v.Reason, v.Message
+	}
+	if len(h.IPs) > 0 {
+		st.HostIP = h.IPs[0]
+		for _, ip := range h.IPs {
+			st.HostIPs = append(st.HostIPs, v1.HostIP{IP: ip})
+		}
+	}
+	r.addresses(&st, h)
+	for c := range r.all() {
+		cs := r.containerStatus(c, h)
+		switch c.Kind {
+		case Init, Sidecar:
+			st.InitContainerStatuses = append(st.InitContainerStatuses, cs)
+		case Regular:
+			st.ContainerStatuses = append(st.ContainerStatuses, cs)
+		case Ephemeral:
+			st.EphemeralContainerStatuses = append(st.EphemeralContainerStatuses, cs)
+		}
+	}
+	if r.Rejected != nil {
+		st.InitContainerStatuses, st.ContainerStatuses = nil, nil
+	}
+	st.Phase = r.phase()
+	st.Conditions = r.conditions(st.Phase, now)
+	return st
+}
+
+func (r *Record) verdict() *Verdict {
+	if r.Rejected != nil {
+		return r.Rejected
+	}
+	return r.Ended
+}
+
+func (r *Record) anyRunning() bool {
+	for _, s := range r.Containers {
+		if s.Phase == Running {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Record) addresses(st *v1.PodStatus, h Host) {
+	if r.Pod.Spec.HostNetwork && r.Sandbox.ID != "" {
+		st.PodIP = st.HostIP
+		for _, ip := range h.IPs {
+			st.PodIPs = append(st.PodIPs, v1.PodIP{IP: ip})
+		}
+		return
+	}
+	for _, ip := range r.Sandbox.IPs {
+		st.PodIPs = append(st.PodIPs, v1.PodIP{IP: ip.String()})
+	}
+	if len(st.PodIPs) > 0 {
+		st.PodIP = st.PodIPs[0].IP
+	}
+}
+
+func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
+	s := r.Containers[c.Name]
+	started := s.Started
+	cs := v1.ContainerStatus{
+		Name: c.Name, Image: c.Image, ImageID: s.ImageID, RestartCount: int32(s.Restarts),
+		Started: &started, Ready: s.Ready, State: r.state(c, s, h), AllocatedResources: c.Resources.Requests,
+	}
+	if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
+		cs.Resources = &v1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}
+	}
+	if s.ID != "" {
+		cs.ContainerID = h.Runtime + "://" + s.ID
+	}
+	if c.Kind == Init && s.Phase == Terminated && s.ExitCode == 0 {
+		cs.Ready = true
+	}
+	last := s.Last
+	if s.Phase == Terminated && cs.State.Terminated == nil {
+		last = s.termination()
+	}
+	if last != nil {
+		cs.LastTerminationState.Terminated = terminated(last, h)
+	}
+	for _, m := range c.VolumeMounts {
+		vm := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			mode := v1.RecursiveReadOnlyDisabled
+			vm.RecursiveReadOnly = &mode
+		}
+		cs.VolumeMounts = append(cs.VolumeMounts, vm)
+	}
+	return cs
+}
+
+func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
+	switch {
+	case s.Phase == Running:
+		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(s.StartedAt)}}
+	case s.Phase == Terminated && (s.Wait == nil || r.Terminating() || r.Finished()):
+		return v1.ContainerState{Terminated: terminated(s.termination(), h)}
+	case s.Wait != nil:
+		return waiting(s.Wait.Reason, s.Wait.Message)
+	case r.over() && r.Initialized && c.Kind != Init:
+		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
+			Message: "The container could not be located when the pod was terminated"}}
+	case c.Kind == Init || c.Kind == Sidecar || len(r.Pod.Spec.InitContainers) > 0:
+		return waiting("PodInitializing", "")
+	}
+	return waiting("ContainerCreating", r.Failure)
+}
+
+// over: nothing of the pod runs, and nothing will.
+func (r *Record) over() bool {
+	return (r.Terminating() || r.Finished()) && !r.anyRunning() && !r.SetUp && !r.Touched && r.Sandbox.ID == ""
+}
+
+func waiting(reason, message string) v1.ContainerState {
+	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func terminated(t *Termination, h Host) *v1.ContainerStateTerminated {
+	out := &v1.ContainerStateTerminated{
+		ExitCode: t.ExitCode, Reason: t.Reason, Message: t.Message,
+		StartedAt: metav1.NewTime(t.StartedAt), FinishedAt: metav1.NewTime(t.FinishedAt),
+	}
+	if t.ID != "" {
+		out.ContainerID = h.Runtime + "://" + t.ID
+	}
+	return out
+}
+
+// phase follows the kubelet's rules: Pending until every container has run
+// once, Running while any may run again, else Succeeded or Failed.
+func (r *Record) phase() v1.PodPhase {
+	if r.Rejected != nil {
+		return v1.PodFailed
+	}
+	if r.Ended != nil && !r.anyRunning() {
+		return v1.PodFailed
+	}
+	if !r.Initialized {
+		return r.initPhase()
+	}
+	var running, waiting, stopped, succeeded int
+	for c := range r.all() {
+		if c.Kind != Regular {
+			continue
+		}
+		switch s := r.Containers[c.Name]; {
+		case s.Phase == Running:
+			running++
+		case s.Phase == Terminated && (s.Wait == nil || s.Wait.Reason == "CrashLoopBackOff" || s.Restarts > 0):
+			stopped++
+			if s.ExitCode == 0 {
+				succeeded++
+			}
+		case s.Last != nil:
+			stopped++
+		default:
+			waiting++
+		}
+	}
+	switch {
+	case waiting > 0 && r.over():
+		return v1.PodFailed
+	case waiting > 0:
+		return v1.PodPending
+	case running > 0 || r.anyRunning():
+		return v1.PodRunning
+	case r.over() || r.Finished() || r.Terminating():
+		if succeeded == stopped {
+			return v1.PodSucceeded
+		}
+		return v1.PodFailed
+	}
+	return v1.PodRunning
+}
+
+func (r *Record) initPhase() v1.PodPhase {
+	if r.Finished() && !r.anyRunning() {
+		return v1.PodFailed
+	}
+	for c := range r.all() { // a pod that lost its sandbox was running before
+		if c.Kind == Regular && r.Containers[c.Name].Phase == Terminated && r.Sandbox.Attempt > 0 {
+			return v1.PodRunning
+		}
+	}
+	if r.over() && r.Terminating() {
+		return v1.PodFailed
+	}
+	return v1.PodPending
+}
+
+// Terminal says whether a phase is final.
+func Terminal(p v1.PodPhase) bool { return p == v1.PodSucceeded || p == v1.PodFailed }
+
+// conditions computes those that the agent owns; others are left alone.
+func (r *Record) conditions(phase v1.PodPhase, now time.Time) []v1.PodCondition {
+	want := []v1.PodCondition{
+		truth(v1.PodReadyToStartContainers, r.Sandbox.ID != "" && r.Sandbox.Ready, "", ""),
+		r.initialized(phase), r.ready(phase), r.containersReady(phase),
+	}
+	if !slices.ContainsFunc(r.Pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue }) {
+		want = append(want, truth(v1.PodScheduled, true, "", ""))
+	}
+	if v := r.verdict(); v != nil && v.Disruption != "" {
+		want = append(want, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v.Disruption, Message: v.Message})
+	}
+	for i := range want {
+		c := &want[i]
+		c.ObservedGeneration = r.Pod.Generation
+		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		for _, old := range slices.Concat(r.Pod.Status.Conditions, r.Conditions) {
+			if old.Type == c.Type && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+		}
+	}
+	r.Conditions = want
+	return slices.Clone(want)
+}
+
+func truth(t v1.PodConditionType, is bool, reason, message string) v1.PodCondition {
+	c := v1.PodCondition{Type: t, Status: v1.ConditionTrue, Reason: reason, Message: message}
+	if !is {
+		c.Status = v1.ConditionFalse
+	}
+	return c
+}
+
+func (r *Record) initialized(phase v1.PodPhase) v1.PodCondition {
+	if phase == v1.PodSucceeded {
+		return truth(v1.PodInitialized, true, "PodCompleted", "")
+	}
+	if r.Initialized {
+		return truth(v1.PodInitialized, true, "", "")
+	}
+	var open []string
+	for c := range r.all() {
+		if (c.Kind == Init || c.Kind == Sidecar) && !r.passed(c) {
+			open = append(open, c.Name)
+		}
+	}
+	if len(open) == 0 {
+		return truth(v1.PodInitialized, true, "", "")
+	}
+	return truth(v1.PodInitialized, false, "ContainersNotInitialized",
+		fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(open, " ")))
+}
+
+func (r *Record) containersReady(phase v1.PodPhase) v1.PodCondition {
+	switch phase {
+	case v1.PodSucceeded:
+		return truth(v1.ContainersReady, false, "PodCompleted", "")
+	case v1.PodFailed:
+		return truth(v1.ContainersReady, false, "PodFailed", "")
+	}
+	var unready []string
+	for c := range r.all() {
+		if (c.Kind == Regular || c.Kind == Sidecar) && !r.Containers[c.Name].Ready {
+			unready = append(unready, c.Name)
+		}
+	}
+	if len(unready) == 0 {
+		return truth(v1.ContainersReady, true, "", "")
+	}
+	return truth(v1.ContainersReady, false, "ContainersNotReady",
+		fmt.Sprintf("containers with unready status: [%s]", strings.Join(unready, " ")))
+}
+
+// ready needs the containers and each readiness gate; a gate whose condition
+// nobody has set counts as False.
+func (r *Record) ready(phase v1.PodPhase) v1.PodCondition {
+	c := r.containersReady(phase)
+	c.Type = v1.PodReady
+	if c.Status != v1.ConditionTrue {
+		return c
+	}
+	var open []string
+	for _, g := range r.Pod.Spec.ReadinessGates {
+		i := slices.IndexFunc(r.Pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == g.ConditionType })
+		switch {
+		case i < 0:
+			open = append(open, fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", g.ConditionType))
+		case r.Pod.Status.Conditions[i].Status != v1.ConditionTrue:
+			open = append(open, fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", g.ConditionType, r.Pod.Status.Conditions[i].Status))
+		}
+	}
+	if len(open) > 0 {
+		return truth(v1.PodReady, false, "ReadinessGatesNotReady", strings.Join(open, ", "))
+	}
+	return c
+}

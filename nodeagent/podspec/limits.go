@@ -1,0 +1,88 @@
+package podspec
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+const cfsPeriod = 100_000
+
+// Limits translates a container's resources. machine is the machine's memory
+// in bytes, by which the OOM score of burstable pods is scaled.
+func Limits(p *v1.Pod, c *v1.Container, machine int64) runtime.Resources {
+	request, limit := c.Resources.Requests.Cpu().MilliValue(), c.Resources.Limits.Cpu().MilliValue()
+	if _, ok := c.Resources.Requests[v1.ResourceCPU]; !ok {
+		request = limit
+	}
+	res := runtime.Resources{
+		CPUShares: Shares(request), MemoryLimit: c.Resources.Limits.Memory().Value(), OOMScoreAdj: OOMScoreAdj(p, c, machine),
+	}
+	if limit > 0 {
+		res.CPUPeriod = cfsPeriod
+		res.CPUQuota = max(limit*cfsPeriod/1000, 1000)
+	}
+	return res
+}
+
+// Shares turns milli-CPU into cgroup v1 cpu.shares.
+func Shares(milli int64) int64 { return min(max(milli*1024/1000, 2), 262144) }
+
+// PodLimits sums what the pod's cgroup is held to; zero fields are unlimited
+// because one of its containers is.
+func PodLimits(p *v1.Pod) runtime.Resources {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	res := runtime.Resources{CPUShares: Shares(requests.Cpu().MilliValue())}
+	if bounded(p, v1.ResourceCPU) {
+		limits := resource.PodLimits(p, resource.PodResourcesOptions{})
+		res.CPUPeriod, res.CPUQuota = cfsPeriod, max(limits.Cpu().MilliValue()*cfsPeriod/1000, 1000)
+	}
+	if bounded(p, v1.ResourceMemory) {
+		limits := resource.PodLimits(p, resource.PodResourcesOptions{})
+		res.MemoryLimit = limits.Memory().Value()
+	}
+	return res
+}
+
+func bounded(p *v1.Pod, name v1.ResourceName) bool {
+	if p.Spec.Resources != nil {
+		if q, ok := p.Spec.Resources.Limits[name]; ok && !q.IsZero() {
+			return true
+		}
+	}
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if q, ok := list[i].Resources.Limits[name]; !ok || q.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// OOMScoreAdj says how soon the kernel kills a container when memory runs out:
+// Guaranteed last, BestEffort first, between them by the share requested.
+func OOMScoreAdj(p *v1.Pod, c *v1.Container, machine int64) int {
+	if p.Spec.PriorityClassName == "system-node-critical" || pod.QOS(p) == v1.PodQOSGuaranteed {
+		return -997
+	}
+	if pod.QOS(p) == v1.PodQOSBestEffort || machine <= 0 {
+		return 1000
+	}
+	adjust := 1000 - 1000*c.Resources.Requests.Memory().Value()/machine
+	return int(min(max(adjust, 3), 999))
+}
+
+// CgroupParent is the pod's cgroup below the root: /kubepods/burstable/podUID.
+func CgroupParent(root string, p *v1.Pod) string {
+	path := root + "/kubepods"
+	switch pod.QOS(p) {
+	case v1.PodQOSBurstable:
+		path += "/burstable"
+	case v1.PodQOSBestEffort:
+		path += "/besteffort"
+	}
+	return path + "/pod" + string(p.UID)
+}

@@ -1,0 +1,218 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+// maxOutput is how much of an answer is read.
+const maxOutput = 10 << 10
+
+// Client is the HTTP client of probes and hooks: certificates are not checked,
+// connections not kept, redirects to other hosts not followed.
+var Client = &http.Client{
+	Transport: &http.Transport{
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // a pod's own certificate, as Kubernetes has it
+		DisableKeepAlives:  true,
+		DisableCompression: true,
+		Proxy:              nil,
+	},
+	CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if req.URL.Hostname() != via[0].URL.Hostname() || len(via) >= 10 {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	},
+}
+
+// Port resolves a port by number or by its name in the container.
+func Port(p intstr.IntOrString, c *v1.Container) (int, error) {
+	n := p.IntValue()
+	if p.Type == intstr.String {
+		for _, named := range c.Ports {
+			if named.Name == p.StrVal {
+				n = int(named.ContainerPort)
+			}
+		}
+	}
+	if n < 1 || n > 65535 {
+		return 0, fmt.Errorf("container %s has no port %q", c.Name, p.String())
+	}
+	return n, nil
+}
+
+// Request makes the request of an HTTP probe or hook to a pod at ip.
+func Request(ctx context.Context, get *v1.HTTPGetAction, c *v1.Container, ip, agent string) (*http.Request, error) {
+	port, err := Port(get.Port, c)
+	if err != nil {
+		return nil, err
+	}
+	host := get.Host
+	if host == "" {
+		host = ip
+	}
+	u, err := url.Parse(get.Path)
+	if err != nil {
+		u = &url.URL{Path: get.Path}
+	}
+	u.Scheme = strings.ToLower(string(get.Scheme))
+	if u.Scheme == "" {
+		u.Scheme = "http"
+	}
+	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("User-Agent", agent)
+	req.Header.Set("Accept", "*/*")
+	for _, h := range get.HTTPHeaders {
+		switch http.CanonicalHeaderKey(h.Name) {
+		case "Host":
+			req.Host = h.Value
+		case "Accept":
+			req.Header.Del("Accept")
+			if h.Value != "" {
+				req.Header.Set("Accept", h.Value)
+			}
+		case "User-Agent":
+			req.Header.Set("User-Agent", h.Value)
+		default:
+			req.Header.Add(h.Name, h.Value)
+		}
+	}
+	return req, nil
+}
+
+// Execer runs a command in a container.
+type Execer interface {
+	Exec(ctx context.Context, id string, cfg runtime.ExecConfig) (int32, error)
+}
+
+// ask probes once; ctx ends by the probe's timeout.
+func ask(ctx context.Context, run Execer, t Target, spec *v1.Probe) Answer {
+	switch {
+	case spec.Exec != nil:
+		return askExec(ctx, run, t.ID, spec.Exec.Command)
+	case spec.HTTPGet != nil:
+		return askHTTP(ctx, t, spec.HTTPGet)
+	case spec.TCPSocket != nil:
+		return askTCP(ctx, t, spec.TCPSocket)
+	case spec.GRPC != nil:
+		return askGRPC(ctx, t, spec.GRPC)
+	}
+	return Answer{Output: "missing probe handler"}
+}
+
+func askExec(ctx context.Context, run Execer, id string, command []string) Answer {
+	var out bytes.Buffer
+	limited := &Limited{W: &out, N: maxOutput}
+	code, err := run.Exec(ctx, id, runtime.ExecConfig{Args: command, IO: runtime.IO{Stdout: limited, Stderr: limited}})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Answer{Output: fmt.Sprintf("command timed out: %q", strings.Join(command, " "))}
+	}
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	return Answer{OK: code == 0, Output: out.String()}
+}
+
+func askHTTP(ctx context.Context, t Target, get *v1.HTTPGetAction) Answer {
+	req, err := Request(ctx, get, t.Container, t.IP, "kube-probe/1.36")
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	resp, err := Client.Do(req)
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
+		return Answer{OK: true, Output: string(body)}
+	}
+	return Answer{Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", resp.StatusCode)}
+}
+
+func askTCP(ctx context.Context, t Target, tcp *v1.TCPSocketAction) Answer {
+	port, err := Port(tcp.Port, t.Container)
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	host := tcp.Host
+	if host == "" {
+		host = t.IP
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	conn.Close()
+	return Answer{OK: true}
+}
+
+func askGRPC(ctx context.Context, t Target, g *v1.GRPCAction) Answer {
+	conn, err := grpc.NewClient(net.JoinHostPort(t.IP, strconv.Itoa(int(g.Port))),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUserAgent("kube-probe/1.36"))
+	if err != nil {
+		return Answer{Output: err.Error()}
+	}
+	defer conn.Close()
+	service := ""
+	if g.Service != nil {
+		service = *g.Service
+	}
+	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
+	if err != nil {
+		return Answer{Output: fmt.Sprintf("service %q: %v", service, err)}
+	}
+	if resp.Status != healthpb.HealthCheckResponse_SERVING {
+		return Answer{Output: fmt.Sprintf("service unhealthy (responded with %q)", resp.Status)}
+	}
+	return Answer{OK: true}
+}
+
+// Limited passes at most N bytes on and swallows the rest.
+type Limited struct {
+	W io.Writer
+	N int64
+}
+
+func (l *Limited) Write(p []byte) (int, error) {
+	n := len(p)
+	if int64(len(p)) > l.N {
+		p = p[:l.N]
+	}
+	l.N -= int64(len(p))
+	if len(p) > 0 {
+		if _, err := l.W.Write(p); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// minWait keeps a probe with an odd period from spinning.
+const minWait = 10 * time.Millisecond

@@ -1,0 +1,138 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/podspec"
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+// refreshEvery is the pace at which volumes follow the API.
+const refreshEvery = time.Minute
+
+// refresh brings the volumes of running pods up to date.
+func (a *Agent) refresh(ctx context.Context) error {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			a.refreshAll(ctx)
+		}
+	}
+}
+
+type refreshed struct {
+	pod   *v1.Pod
+	facts podspec.Facts
+}
+
+func (a *Agent) refreshAll(ctx context.Context) {
+	var all []refreshed
+	a.pool.Each(func(r *pod.Record) {
+		if !r.SetUp || r.Terminating() || r.Finished() {
+			return
+		}
+		f := podspec.Facts{HostIPs: []string{a.address}, Allocatable: a.allocatable()}
+		for _, ip := range r.Sandbox.IPs {
+			f.PodIPs = append(f.PodIPs, ip.String())
+		}
+		all = append(all, refreshed{r.Pod, f})
+	})
+	for _, one := range all {
+		if err := a.volumes.Refresh(ctx, one.pod, one.facts); err != nil && ctx.Err() == nil {
+			a.log.Warn("refresh volumes", "pod", one.pod.Name, "namespace", one.pod.Namespace, "error", err)
+		}
+	}
+}
+
+// sweep removes what no pod owns: sandboxes, networks, folders and cgroups that
+// a crash left. It runs once, when the API has said which pods there are.
+func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
+	keep := map[string]bool{}
+	var attachments []string
+	a.pool.Each(func(r *pod.Record) {
+		uid := string(r.Pod.UID)
+		keep[uid] = true
+		attachments = append(attachments, fmt.Sprintf("%s-%d", uid, r.Sandbox.Attempt))
+	})
+	for uid := range known {
+		keep[uid] = true
+	}
+	warn := func(what string, err error) {
+		if err != nil {
+			a.log.Warn("sweep: "+what, "error", err)
+		}
+	}
+	all, err := a.cfg.Runtime.List(ctx)
+	warn("list containers", err)
+	for _, s := range all.Sandboxes {
+		if !keep[s.Pod.UID] {
+			a.log.Info("remove an orphaned sandbox", "pod", s.Pod.Name, "namespace", s.Pod.Namespace)
+			warn("remove sandbox", a.cfg.Runtime.RemoveSandbox(ctx, s.ID))
+		}
+	}
+	for _, c := range all.Containers {
+		if !keep[c.Pod.UID] {
+			warn("remove container", a.cfg.Runtime.RemoveContainer(ctx, c.ID))
+		}
+	}
+	for _, s := range all.Sandboxes { // running ones keep their networks
+		if keep[s.Pod.UID] && s.State == runtime.Running {
+			attachments = append(attachments, fmt.Sprintf("%s-%d", s.Pod.UID, s.Attempt))
+		}
+	}
+	warn("networks", a.cfg.Network.Sweep(ctx, attachments))
+	uids, err := a.volumes.Pods()
+	warn("list volumes", err)
+	for _, uid := range uids {
+		if !keep[uid] {
+			warn("volumes", a.volumes.TearDown(uid))
+		}
+	}
+	a.sweepLogs(keep, warn)
+	a.sweepCgroups(keep, warn)
+}
+
+func (a *Agent) sweepLogs(keep map[string]bool, warn func(string, error)) {
+	dirs, err := filepath.Glob(filepath.Join(a.cfg.RootDir, "logs", "*"))
+	warn("list logs", err)
+	for _, d := range dirs {
+		if _, uid, ok := cutLast(filepath.Base(d), "_"); ok && !keep[uid] {
+			warn("logs", os.RemoveAll(d))
+		}
+	}
+}
+
+func (a *Agent) sweepCgroups(keep map[string]bool, warn func(string, error)) {
+	tree, ok := a.cfg.Cgroups.(interface{ Pods(root string) []string })
+	if !ok {
+		return
+	}
+	for _, uid := range tree.Pods(a.cfg.CgroupRoot) {
+		if keep[uid] {
+			continue
+		}
+		for _, class := range []string{"", "/burstable", "/besteffort"} {
+			warn("cgroup", a.cfg.Cgroups.Remove(a.cfg.CgroupRoot+"/kubepods"+class+"/pod"+uid))
+		}
+	}
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

@@ -1,0 +1,345 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/podspec"
+)
+
+// Sources gives what volumes refer to.
+type Sources interface {
+	podspec.Objects
+	Token(ctx context.Context, namespace, account string, req *authv1.TokenRequest) (*authv1.TokenRequest, error)
+	Claim(ctx context.Context, namespace, name string) (*v1.PersistentVolumeClaim, error)
+	Volume(ctx context.Context, name string) (*v1.PersistentVolume, error)
+}
+
+// Volumes makes volumes below a folder.
+type Volumes struct {
+	root  string
+	src   Sources
+	mount Mounter
+
+	mu     sync.Mutex
+	tokens map[tokenKey]token
+	// places of volumes that lie elsewhere (hostPath, claims), by pod and volume.
+	places map[string]map[string]place
+}
+
+// place is where a volume lies.
+type place struct {
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	Block    bool   `json:"block,omitempty"`
+}
+
+// New keeps volumes in root/UID.
+func New(root string, src Sources, mount Mounter) *Volumes {
+	return &Volumes{root: root, src: src, mount: mount, tokens: map[tokenKey]token{}, places: map[string]map[string]place{}}
+}
+
+func (v *Volumes) podDir(uid string) string { return filepath.Join(v.root, uid) }
+
+func (v *Volumes) dir(uid, volume string) string {
+	return filepath.Join(v.podDir(uid), "volumes", volume)
+}
+
+// shmSize is the shared memory that each pod gets.
+const shmSize = 64 << 20
+
+// SetUp makes all volumes of a pod; what is there already stays.
+func (v *Volumes) SetUp(ctx context.Context, p *v1.Pod, facts podspec.Facts) error {
+	if !p.Spec.HostIPC {
+		shm := filepath.Join(v.podDir(string(p.UID)), "shm")
+		if err := v.mount.Tmpfs(shm, shmSize, 0o1777); err != nil {
+			return err
+		}
+	}
+	for i := range p.Spec.Volumes {
+		vol := &p.Spec.Volumes[i]
+		if err := v.setUp(ctx, p, vol, facts); err != nil {
+			return fmt.Errorf("MountVolume.SetUp failed for volume %q: %w", vol.Name, err)
+		}
+	}
+	return nil
+}
+
+// Refresh brings what comes from the API up to date in a running pod.
+func (v *Volumes) Refresh(ctx context.Context, p *v1.Pod, facts podspec.Facts) error {
+	var errs []error
+	for i := range p.Spec.Volumes {
+		vol := &p.Spec.Volumes[i]
+		if vol.ConfigMap != nil || vol.Secret != nil || vol.DownwardAPI != nil || vol.Projected != nil {
+			if err := v.setUp(ctx, p, vol, facts); err != nil {
+				errs = append(errs, fmt.Errorf("volume %q: %w", vol.Name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts podspec.Facts) error {
+	uid := string(p.UID)
+	dir := v.dir(uid, vol.Name)
+	switch {
+	case vol.EmptyDir != nil:
+		return v.emptyDir(p, vol.EmptyDir, dir)
+	case vol.HostPath != nil:
+		if err := hostPath(vol.HostPath); err != nil {
+			return err
+		}
+		return v.put(uid, vol.Name, place{Path: vol.HostPath.Path})
+	case vol.PersistentVolumeClaim != nil:
+		return v.claim(ctx, p, vol.Name, vol.PersistentVolumeClaim.ClaimName, vol.PersistentVolumeClaim.ReadOnly)
+	case vol.Ephemeral != nil:
+		return v.claim(ctx, p, vol.Name, p.Name+"-"+vol.Name, false)
+	case vol.ConfigMap != nil, vol.Secret != nil, vol.DownwardAPI != nil, vol.Projected != nil:
+		files, err := v.content(ctx, p, vol, facts)
+		if err != nil {
+			return err
+		}
+		if vol.Secret != nil || vol.Projected != nil { // secrets stay off the disk
+			if err := v.mount.Tmpfs(dir, 0, 0o755); err != nil {
+				return err
+			}
+		} else if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		return replace(dir, files, fsGroup(p), time.Now())
+	}
+	return errors.New("this kind of volume is not supported; use emptyDir, hostPath, configMap, secret, downwardAPI, projected, or a claim bound to a local or hostPath volume")
+}
+
+// put notes where a volume lies, in memory and beside the pod's folders, so that
+// it is known after a restart of the agent too.
+func (v *Volumes) put(uid, volume string, at place) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := v.load(uid)
+	if all[volume] == at {
+		return nil
+	}
+	all[volume] = at
+	data, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(v.podDir(uid), "places.json")
+	if err := os.MkdirAll(v.podDir(uid), 0o750); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// load gives a pod's places; v.mu is held. A file that can not be read is
+// written anew when the volumes are set up.
+func (v *Volumes) load(uid string) map[string]place {
+	if all := v.places[uid]; all != nil {
+		return all
+	}
+	all := map[string]place{}
+	if data, err := os.ReadFile(filepath.Join(v.podDir(uid), "places.json")); err == nil {
+		_ = json.Unmarshal(data, &all)
+	}
+	v.places[uid] = all
+	return all
+}
+
+func fsGroup(p *v1.Pod) *int64 {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	return p.Spec.SecurityContext.FSGroup
+}
+
+func (v *Volumes) emptyDir(p *v1.Pod, e *v1.EmptyDirVolumeSource, dir string) error {
+	switch e.Medium {
+	case v1.StorageMediumMemory:
+		if err := v.mount.Tmpfs(dir, memorySize(p, e), 0o777); err != nil {
+			return err
+		}
+	case v1.StorageMediumDefault:
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir, 0o777); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("emptyDir of medium %q is not supported", e.Medium)
+	}
+	return ownByGroup(dir, fsGroup(p), v1.FSGroupChangeAlways)
+}
+
+// memorySize is the smaller of the volume's and the pod's limit; 0 is the
+// kernel's default of half the memory.
+func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
+	size := podspec.PodLimits(p).MemoryLimit
+	if e.SizeLimit != nil && e.SizeLimit.Value() > 0 && (size == 0 || e.SizeLimit.Value() < size) {
+		size = e.SizeLimit.Value()
+	}
+	return size
+}
+
+// hostPath checks, or makes, what a hostPath volume names.
+func hostPath(h *v1.HostPathVolumeSource) error {
+	kind := v1.HostPathUnset
+	if h.Type != nil {
+		kind = *h.Type
+	}
+	if slices.Contains(strings.Split(h.Path, "/"), "..") {
+		return fmt.Errorf("hostPath %s: must not contain '..'", h.Path)
+	}
+	switch kind {
+	case v1.HostPathUnset:
+		return nil
+	case v1.HostPathDirectoryOrCreate:
+		if err := os.MkdirAll(h.Path, 0o755); err != nil {
+			return err
+		}
+	case v1.HostPathFileOrCreate:
+		f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_RDONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	}
+	info, err := os.Stat(h.Path)
+	if err != nil {
+		return fmt.Errorf("hostPath type check failed: %w", err)
+	}
+	mode := info.Mode()
+	ok := false
+	switch kind {
+	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
+		ok = mode.IsDir()
+	case v1.HostPathFile, v1.HostPathFileOrCreate:
+		ok = mode.IsRegular()
+	case v1.HostPathSocket:
+		ok = mode&os.ModeSocket != 0
+	case v1.HostPathCharDev:
+		ok = mode&os.ModeCharDevice != 0
+	case v1.HostPathBlockDev:
+		ok = mode&os.ModeDevice != 0 && mode&os.ModeCharDevice == 0
+	}
+	if !ok {
+		return fmt.Errorf("hostPath type check failed: %s is not a %s", h.Path, kind)
+	}
+	return nil
+}
+
+// claim finds the volume that a claim is bound to.
+func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, readOnly bool) error {
+	claim, err := v.src.Claim(ctx, p.Namespace, name)
+	if err != nil {
+		return err
+	}
+	if claim.Spec.VolumeName == "" || claim.Status.Phase != v1.ClaimBound {
+		return fmt.Errorf("claim %s/%s is not bound yet", p.Namespace, name)
+	}
+	pv, err := v.src.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil {
+		return err
+	}
+	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
+		return fmt.Errorf("volume %s is bound to another claim", pv.Name)
+	}
+	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
+	switch {
+	case pv.Spec.Local != nil:
+		at.Path = pv.Spec.Local.Path
+	case pv.Spec.HostPath != nil:
+		if err := hostPath(pv.Spec.HostPath); err != nil {
+			return err
+		}
+		at.Path = pv.Spec.HostPath.Path
+	default:
+		return fmt.Errorf("volume %s: only local and hostPath volumes can be mounted", pv.Name)
+	}
+	if _, err := os.Stat(at.Path); err != nil {
+		return fmt.Errorf("volume %s: %w", pv.Name, err)
+	}
+	if !at.Block && pv.Spec.Local != nil {
+		policy := v1.FSGroupChangeAlways
+		if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
+			policy = *sc.FSGroupChangePolicy
+		}
+		if err := ownByGroup(at.Path, fsGroup(p), policy); err != nil {
+			return err
+		}
+	}
+	return v.put(string(p.UID), volume, at)
+}
+
+// TearDown unmounts and removes all that there is of a pod.
+func (v *Volumes) TearDown(uid string) error {
+	if uid == "" || !filepath.IsLocal(uid) || filepath.Base(uid) != uid {
+		return fmt.Errorf("%q is no pod's UID", uid)
+	}
+	v.mu.Lock()
+	delete(v.places, uid)
+	for k := range v.tokens {
+		if k.uid == uid {
+			delete(v.tokens, k)
+		}
+	}
+	v.mu.Unlock()
+	dir := v.podDir(uid)
+	if err := v.mount.UnmountBelow(dir); err != nil {
+		return fmt.Errorf("unmount volumes: %w", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove volumes: %w", err)
+	}
+	return nil
+}
+
+// Pods lists the UIDs for which there is a folder.
+func (v *Volumes) Pods() ([]string, error) {
+	entries, err := os.ReadDir(v.root)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// Size measures a volume's files on disk, and stops counting above limit.
+func (v *Volumes) Size(uid, volume string, limit int64) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(v.dir(uid, volume), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it went away meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				sum += st.Blocks * 512
+			}
+		}
+		if sum > limit {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return sum, err
+}

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/pod"
+)
+
+// leastGrace is what a sidecar gets even when the others used up the grace.
+const leastGrace = 2 * time.Second
+
+func (w *worker) stopContainer(ctx context.Context, r *pod.Record, a pod.Action) outcome {
+	c, ok := r.Spec(a.Container)
+	if !ok {
+		return func(*pod.Record, time.Time) {}
+	}
+	if err := w.end(ctx, r, c, time.Now().Add(a.Grace), a.Reason); err != nil {
+		return failed(err)
+	}
+	return w.look()
+}
+
+// end runs the preStop hook and stops a container by the deadline.
+func (w *worker) end(ctx context.Context, r *pod.Record, c pod.Spec, deadline time.Time, reason string) error {
+	s := r.Containers[c.Name]
+	if reason == "" {
+		reason = "Stopping container " + c.Name
+	}
+	w.containerEvent(r, c.Name, v1.EventTypeNormal, "Killing", "%s", reason)
+	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && time.Until(deadline) > 0 {
+		hook, cancel := context.WithDeadline(ctx, deadline)
+		err := w.hook(hook, r, c, s.ID, c.Lifecycle.PreStop)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			w.containerEvent(r, c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed: %v", err)
+		}
+	}
+	grace := max(time.Until(deadline), 0)
+	if grace < leastGrace && deadline.After(r.KillSince) {
+		grace = leastGrace // the hook used it up; still the process may say goodbye
+	}
+	return w.Runtime.StopContainer(ctx, s.ID, grace)
+}
+
+// stopAll ends all that runs: first containers side by side, then sidecars in
+// reverse order.
+func (w *worker) stopAll(ctx context.Context, r *pod.Record) outcome {
+	deadline := r.Deadline()
+	var (
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		errs     []error
+		sidecars []pod.Spec
+	)
+	for _, c := range r.Specs() {
+		if r.Containers[c.Name].Phase != pod.Running {
+			continue
+		}
+		if c.Kind == pod.Sidecar {
+			sidecars = append(sidecars, c)
+			continue
+		}
+		wg.Go(func() {
+			if err := w.end(ctx, r, c, deadline, ""); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range slices.Backward(sidecars) {
+		if ctx.Err() == nil {
+			errs = append(errs, w.end(ctx, r, c, deadline, ""))
+		}
+	}
+	err := errors.Join(errs...)
+	if ctx.Err() != nil {
+		return func(*pod.Record, time.Time) {} // cut short by a shorter grace, or by the agent's end
+	}
+	if err != nil {
+		return w.cannotKill(r, err)
+	}
+	return w.look()
+}
+
+// look lists the runtime, so that an end is known before the next decision.
+func (w *worker) look() outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	all, err := w.Runtime.List(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	l := ByPod(all)[w.uid]
+	message := w.messages(l)
+	return func(r *pod.Record, now time.Time) { r.ObserveExits(l, message, now) }
+}

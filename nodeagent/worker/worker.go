@@ -1,0 +1,260 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/probe"
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+// worker looks after one pod.
+type worker struct {
+	*Deps
+	uid    string
+	relist func()
+	wake   chan struct{}
+
+	mu  sync.Mutex
+	rec *pod.Record
+	// acted is when the last action ended; listings from before are stale.
+	acted time.Time
+	// flight is the action under way.
+	flight *flight
+	// finished: the pod is gone from API and machine.
+	finished bool
+
+	// Owned by the worker's goroutine.
+	reported v1.PodStatus
+	saved    []byte
+	done     chan outcome
+}
+
+type flight struct {
+	action   pod.Action
+	deadline time.Time
+	cancel   context.CancelFunc
+	starting bool
+}
+
+// outcome notes in the record how an action went.
+type outcome func(r *pod.Record, now time.Time)
+
+func newWorker(d *Deps, rec *pod.Record, relist func()) *worker {
+	return &worker{Deps: d, uid: string(rec.Pod.UID), rec: rec, relist: relist,
+		wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
+}
+
+// change applies f to the record and looks again at what is due.
+func (w *worker) change(f func(r *pod.Record)) {
+	w.mu.Lock()
+	f(w.rec)
+	w.interrupt()
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// interrupt cancels an action that is no longer wanted; w.mu is held.
+func (w *worker) interrupt() {
+	f := w.flight
+	if f == nil || !w.rec.Terminating() {
+		return
+	}
+	if f.starting || f.action.Kind == pod.StopAll && w.rec.Deadline().Before(f.deadline) {
+		f.cancel()
+	}
+}
+
+// observe brings in a listing that was begun at the time began.
+func (w *worker) observe(l runtime.Listing, began time.Time) {
+	var left leftovers
+	message := w.messages(l)
+	w.change(func(r *pod.Record) {
+		if w.flight != nil || !began.After(w.acted) {
+			r.ObserveExits(l, message, time.Now())
+			return
+		}
+		left.containers, left.sandboxes = r.Observe(l, message, time.Now())
+	})
+	w.sweep(left)
+}
+
+type leftovers struct{ containers, sandboxes []string }
+
+// sweep removes what belongs to the pod but to no run of it.
+func (w *worker) sweep(left leftovers) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, id := range left.containers {
+		if err := w.Runtime.RemoveContainer(ctx, id); err != nil {
+			w.Log.Warn("remove leftover container", "container", id, "error", err)
+		}
+	}
+	for _, id := range left.sandboxes {
+		if err := w.Runtime.RemoveSandbox(ctx, id); err != nil {
+			w.Log.Warn("remove leftover sandbox", "sandbox", id, "error", err)
+		}
+	}
+}
+
+// run works until the pod is gone (true) or ctx ends. Then the pod's containers
+// go on.
+func (w *worker) run(ctx context.Context) (finished bool) {
+	defer w.dropProbes()
+	for {
+		action, wake := w.next(ctx)
+		if action == finishedKind {
+			return true
+		}
+		w.publish()
+		var timer <-chan time.Time
+		var t *time.Timer
+		if !wake.IsZero() {
+			t = time.NewTimer(max(time.Until(wake), time.Millisecond))
+			timer = t.C
+		}
+		select {
+		case <-ctx.Done():
+			w.settle()
+			return false
+		case <-w.wake:
+		case <-timer:
+		case note := <-w.done:
+			w.land(note)
+		}
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+const finishedKind pod.ActionKind = "finished"
+
+// land notes an action's outcome.
+func (w *worker) land(note outcome) {
+	w.mu.Lock()
+	now := time.Now()
+	note(w.rec, now)
+	w.flight, w.acted = nil, now
+	w.mu.Unlock()
+	w.relist()
+}
+
+// settle waits for the action under way, which its context has ended, so that
+// what it made is written down.
+func (w *worker) settle() {
+	w.mu.Lock()
+	busy := w.flight != nil
+	w.mu.Unlock()
+	if busy {
+		w.land(<-w.done)
+	}
+	w.publish()
+}
+
+// next starts the action that is due, if none is under way.
+func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.finished {
+		return finishedKind, time.Time{}
+	}
+	if w.flight != nil {
+		return pod.None, time.Time{}
+	}
+	a := w.rec.Next(time.Now())
+	if a.Kind == pod.None || ctx.Err() != nil {
+		return a.Kind, a.Wake
+	}
+	act, cancel := context.WithCancel(ctx)
+	w.flight = &flight{action: a, deadline: w.rec.Deadline(), cancel: cancel,
+		starting: a.Kind == pod.SetUp || a.Kind == pod.StartSandbox || a.Kind == pod.StartContainer || a.Kind == pod.StopContainer}
+	if a.Kind == pod.StartSandbox {
+		w.rec.Sandbox.Dirty = true
+	}
+	if a.Kind == pod.SetUp {
+		w.rec.Touched = true
+	}
+	view := *w.rec
+	view.Containers = map[string]*pod.Container{}
+	for name, c := range w.rec.Containers {
+		clone := *c
+		view.Containers[name] = &clone
+	}
+	go func() {
+		defer cancel()
+		w.done <- w.act(act, a, &view)
+	}()
+	return pod.None, time.Time{}
+}
+
+// publish writes down and reports what changed.
+func (w *worker) publish() {
+	w.mu.Lock()
+	st := w.rec.Status(w.Host, time.Now())
+	p := w.rec.Pod
+	gone := w.rec.Gone
+	data, err := json.Marshal(w.rec)
+	var snapshot *pod.Record
+	if err == nil && !bytes.Equal(data, w.saved) {
+		snapshot = &pod.Record{}
+		err = json.Unmarshal(data, snapshot)
+	}
+	w.syncProbes()
+	w.mu.Unlock()
+	if err == nil && snapshot != nil {
+		if err = w.Keep.Save(snapshot); err == nil {
+			w.saved = data
+		}
+	}
+	if err != nil {
+		w.Log.Error("keep the pod's record", "pod", w.uid, "error", err)
+	}
+	if gone || apiequality.Semantic.DeepEqual(st, w.reported) {
+		return
+	}
+	w.reported = st
+	w.Status.Set(p, st)
+}
+
+// syncProbes tells the prober what runs; w.mu is held.
+func (w *worker) syncProbes() {
+	if w.rec.Terminating() {
+		w.Prober.Drop(w.uid)
+		return
+	}
+	var targets []probe.Target
+	ip := ""
+	if st := w.rec.Sandbox.IPs; len(st) > 0 {
+		ip = st[0].String()
+	} else if w.rec.Pod.Spec.HostNetwork && len(w.Host.IPs) > 0 {
+		ip = w.Host.IPs[0]
+	}
+	for _, c := range w.rec.Specs() {
+		s := w.rec.Containers[c.Name]
+		if s.Phase != pod.Running || c.LivenessProbe == nil && c.ReadinessProbe == nil && c.StartupProbe == nil {
+			continue
+		}
+		targets = append(targets, probe.Target{
+			Pod: w.rec.Pod, Container: c.Container, ID: s.ID, IP: ip, StartedAt: s.StartedAt, Started: s.Started, Ready: s.Ready,
+		})
+	}
+	w.Prober.Set(w.uid, targets, w.probed)
+}
+
+func (w *worker) dropProbes() { w.Prober.Drop(w.uid) }
+
+// probed takes a probe's standing.
+func (w *worker) probed(name, id string, standing probe.Standing) {
+	w.change(func(r *pod.Record) { r.Probed(name, id, standing.Started, standing.Ready, standing.Unhealthy) })
+}
