@@ -3,6 +3,7 @@ package store
 import (
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,17 @@ type log struct {
 	wake  chan struct{}
 
 	topics map[topicKey]*topic
+
+	last atomic.Pointer[reading]
+}
+
+// reading is what some watcher of all namespaces has just read. The thousand
+// others that woke with it get the same events, instead of a copy each.
+type reading struct {
+	rev    int64  // after which it read
+	next   uint64 // the log's end at that time
+	events []Event
+	seen   int64
 }
 
 type logged struct {
@@ -99,6 +111,7 @@ func (l *log) expire(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trim(now)
+	l.last.Store(nil) // it keeps events alive
 }
 
 // after is the position of the first event after rev. Called with mu held.
@@ -112,12 +125,27 @@ const maxRead = 512
 
 // read returns the events after rev in the namespace (all with ""), the
 // revision up to which it looked, and what to wait for when there are none.
-func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wake <-chan struct{}, err error) {
+func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wake chan struct{}, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if rev < l.floor {
 		return nil, rev, nil, ErrCompacted
 	}
+	if namespace != "" {
+		events, seen = l.collect(rev, namespace)
+		return events, seen, l.wake, nil
+	}
+	last := l.last.Load()
+	if last == nil || last.rev != rev || last.next != l.next {
+		last = &reading{rev: rev, next: l.next}
+		last.events, last.seen = l.collect(rev, "")
+		l.last.Store(last)
+	}
+	return last.events, last.seen, l.wake, nil
+}
+
+// collect copies whole revisions. Called with mu held.
+func (l *log) collect(rev int64, namespace string) (events []Event, seen int64) {
 	seen = rev
 	for pos := l.after(rev); pos < l.next; pos++ {
 		ev := l.at(pos)
@@ -129,7 +157,7 @@ func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wak
 			events = append(events, ev.Event)
 		}
 	}
-	return events, seen, l.wake, nil
+	return events, seen
 }
 
 // since returns the events after rev; ok is false when some are gone. Called

@@ -1,9 +1,6 @@
 package store
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // publish shows the batch, in the order that keeps readers from seeing a
 // future and then the past: each resource's state with its events, then the
@@ -42,40 +39,4 @@ func (c *change) event() Event {
 		ev.Prev = c.prev.obj
 	}
 	return ev
-}
-
-// wakes hands the channels that watchers wait on to a goroutine that closes
-// them: waking a thousand goroutines takes longer than a commit, and the
-// sequencer shall not wait for it.
-type wakes struct {
-	mu      sync.Mutex
-	pending []chan struct{}
-	some    chan struct{} // holds a token while something is pending
-}
-
-func (w *wakes) add(chans []chan struct{}) {
-	w.mu.Lock()
-	w.pending = append(w.pending, chans...)
-	w.mu.Unlock()
-	select {
-	case w.some <- struct{}{}:
-	default:
-	}
-}
-
-func (s *Store) wakeWatchers() {
-	for {
-		select {
-		case <-s.wakes.some:
-		case <-s.stop: // wakes the watchers too
-			return
-		}
-		s.wakes.mu.Lock()
-		chans := s.wakes.pending
-		s.wakes.pending = nil
-		s.wakes.mu.Unlock()
-		for _, c := range chans {
-			close(c)
-		}
-	}
 }

@@ -121,7 +121,7 @@ func (t *topic) add(p place, floor int64) {
 }
 
 // readTopic is read for a watcher of a topic.
-func (l *log) readTopic(t *topic, rev int64) (events []Event, seen int64, wake <-chan struct{}, err error) {
+func (l *log) readTopic(t *topic, rev int64) (events []Event, seen int64, wake chan struct{}, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	i := sort.Search(len(t.places), func(i int) bool { return t.places[i].rev > rev })

@@ -83,7 +83,7 @@ func (w *Watch) Stop() {
 }
 
 // Next waits until there are events and returns them, oldest first; those of
-// one commit come together. The slice is the caller's.
+// one commit come together. The slice is shared with other watchers: read it.
 //
 // # Errors
 //
@@ -108,7 +108,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
-func (w *Watch) read() ([]Event, int64, <-chan struct{}, error) {
+func (w *Watch) read() ([]Event, int64, chan struct{}, error) {
 	if w.topic != nil {
 		return w.resource.log.readTopic(w.topic, w.seen.Load())
 	}

@@ -56,28 +56,32 @@ func BenchmarkCreate(b *testing.B) {
 		b.Run(fmt.Sprint("writers=", writers), func(b *testing.B) {
 			s := benchStore(b, open(b, b.TempDir()))
 			defer s.Close()
-			var n atomic.Int64
-			var group sync.WaitGroup
 			b.ResetTimer()
-			for range writers {
-				group.Go(func() {
-					for i := n.Add(1); i <= int64(b.N); i = n.Add(1) {
-						name := fmt.Sprint("x", i)
-						op := store.Op{Kind: store.Create, Key: crashKey(name), Object: small(name)}
-						if _, _, err := s.Commit(context.Background(), op); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			group.Wait()
+			createAll(b, s, writers)
 			b.StopTimer()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
 			stats := s.Stats()
 			b.ReportMetric(float64(stats.Commits)/float64(stats.Batches), "commits/batch")
 		})
 	}
+}
+
+func createAll(b *testing.B, s *store.Store, writers int) {
+	var n atomic.Int64
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			for i := n.Add(1); i <= int64(b.N); i = n.Add(1) {
+				name := fmt.Sprint("x", i)
+				op := store.Op{Kind: store.Create, Key: crashKey(name), Object: small(name)}
+				if _, _, err := s.Commit(context.Background(), op); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 // benchPod is about what a scheduled pod of a ReplicaSet looks like.
@@ -234,4 +238,49 @@ func BenchmarkWatchers(b *testing.B) {
 	slices.Sort(delays)
 	b.ReportMetric(float64(delays[len(delays)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(delays[len(delays)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkCreateWatched: BenchmarkCreate with 64 writers while others watch:
+// a thousand everything, or five thousand a value of an index each.
+func BenchmarkCreateWatched(b *testing.B) {
+	byName := map[string]map[string]store.IndexFunc{"configmaps": {
+		"name": func(obj store.Object) []string { return []string{obj.GetName()} },
+	}}
+	for name, watch := range map[string]func(s *store.Store, i int) (*store.Watch, error){
+		"all=1000": func(s *store.Store, _ int) (*store.Watch, error) { return s.Watch("configmaps", "", s.Revision()) },
+		"indexed=5000": func(s *store.Store, i int) (*store.Watch, error) {
+			return s.WatchIndexed("configmaps", "name", fmt.Sprint("x", i), s.Revision())
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var watchers int
+			fmt.Sscanf(name[strings.Index(name, "=")+1:], "%d", &watchers)
+			s, err := store.Open(context.Background(), open(b, b.TempDir()), protoCodec{}, store.Options{Indexes: byName})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			ctx, stop := context.WithCancel(context.Background())
+			var group sync.WaitGroup
+			for i := range watchers {
+				w, err := watch(s, i)
+				if err != nil {
+					b.Fatal(err)
+				}
+				group.Go(func() {
+					defer w.Stop()
+					for {
+						if _, err := w.Next(ctx); err != nil {
+							return
+						}
+					}
+				})
+			}
+			b.ResetTimer()
+			createAll(b, s, 64)
+			b.StopTimer()
+			stop()
+			group.Wait()
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,8 +119,9 @@ func crashObject(name, value string, n int) *corev1.ConfigMap {
 // told is what the killed processes said about one key: what was acknowledged
 // last, and what was tried after that.
 type told struct {
-	acked, tried string
-	rev          int64
+	acked string
+	tried []string
+	rev   int64
 }
 
 func TestKilledProcessLosesNothing(t *testing.T) {
@@ -138,7 +140,10 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		}
 		newest = max(newest, said.newest)
 		acks += said.acks
-		newest = checkSurvived(t, dir, known, newest)
+		// Some kills follow each other without a clean close in between.
+		if n%3 != 1 || n == *kills-1 {
+			newest = checkSurvived(t, dir, known, newest)
+		}
 	}
 	t.Logf("%d kills, %d acknowledged writes, revision %d", *kills, acks, newest)
 	if acks == 0 {
@@ -214,7 +219,7 @@ func listen(t *testing.T, log string, known map[string]told) heard {
 			if !seen {
 				k.acked = "-"
 			}
-			k.tried = value
+			k.tried = append(k.tried, value)
 			known[name] = k
 		case !scanned(line, "open %d", &h.opened):
 			t.Fatalf("the writing process failed: %s", log)
@@ -244,13 +249,10 @@ func checkSurvived(t *testing.T, dir string, known map[string]told, newest int64
 		if got != twin || rev != twinRev {
 			t.Fatalf("half a commit: %s is %s at %s, its twin %s at %s", name, got, rev, twin, twinRev)
 		}
-		switch got {
-		case want.acked:
-			if got != "-" && fmt.Sprint(want.rev) != rev {
-				t.Fatalf("%s is at %s, acknowledged was %d", name, rev, want.rev)
-			}
-		case want.tried:
-		default:
+		if got == want.acked && got != "-" && fmt.Sprint(want.rev) != rev {
+			t.Fatalf("%s is at %s, acknowledged was %d", name, rev, want.rev)
+		}
+		if got != want.acked && !slices.Contains(want.tried, got) {
 			t.Fatalf("%s is %s at %s; acknowledged was %s at %d, then tried %s", name, got, rev, want.acked, want.rev, want.tried)
 		}
 		settled := told{acked: got}
