@@ -13,10 +13,10 @@ func (in *Instance) Apply(b []byte) error {
 	if err != nil {
 		return err
 	}
-	var batch fb.Batch
+	batch := &in.batch
 	batch.Init(b, at)
 	in.asked = false
-	for i := 0; i < batch.DeltasLength(); i++ {
+	for i, n := 0, batch.DeltasLength(); i < n; i++ {
 		batch.Deltas(&in.delta, i)
 		if err := in.applyDelta(&in.delta); err != nil {
 			return err
@@ -89,11 +89,11 @@ func (in *Instance) movePod(d *fb.Delta, placed bool) error {
 	if d.Slot() < 0 || d.Slot() >= maxSlots {
 		return errSlot
 	}
-	var p fb.Pod
-	if d.Pod(&p) == nil {
+	p := &in.podRead
+	if d.Pod(p) == nil {
 		return errNoPod
 	}
-	in.rows.dec.pod(&in.placed, &p)
+	in.rows.dec.pod(&in.placed, p)
 	if placed {
 		in.onPod.PodPlaced(d.Slot(), &in.placed)
 		return nil

@@ -4,7 +4,9 @@ import (
 	"github.com/berth-dev/berth/abi/fb"
 )
 
-// decoder turns records into plain values. Its pools are reused, so that a
+// decoder turns records into plain values. It keeps the readers of all tables,
+// since one that is made anew for each row is garbage. A method as a value is
+// garbage too, so empty lists are passed by before theirs is made. The pools are reused, so that a
 // replica of a pod seen before costs no allocation; a slice that was handed
 // out stays whole when its pool grows.
 type decoder struct {
@@ -22,6 +24,19 @@ type decoder struct {
 	vol   fb.Volume
 	port  fb.HostPort
 	own   fb.Owner
+	tol   fb.Toleration
+	cond  fb.Condition
+	image fb.Image
+
+	// The groups of a row.
+	usage      fb.Usage
+	capacity   fb.Capacity
+	labels     fb.Labels
+	taints     fb.Taints
+	conds      fb.Conditions
+	rowPorts   fb.Ports
+	rowVolumes fb.Volumes
+	rowImages  fb.Images
 }
 
 // reset empties the pools: what they handed out is no longer valid.
@@ -41,67 +56,135 @@ func (d *decoder) pod(p *Pod, r *fb.Pod) {
 	p.syms = syms
 	p.UID, p.Name, p.Terminating = syms.intern(r.Uid()), syms.intern(r.Name()), r.Terminating()
 	p.Namespace = syms.intern(r.Namespace())
-	p.Labels = Labels{syms, d.pairs(p.Labels.Pairs[:0], r.LabelsLength(), r.Labels)}
-	p.Annotations = Labels{syms, d.pairs(p.Annotations.Pairs[:0], r.AnnotationsLength(), r.Annotations)}
-	p.Owners = d.owners(p.Owners[:0], r.OwnersLength(), r.Owners)
+	d.podLabels(p, r)
 	p.Requests = d.amounts(r.Requests(&d.amt))
 	p.NonZero = d.amounts(r.NonZero(&d.amt))
-	p.Scalars = d.scalars(p.Scalars[:0], r.ScalarsLength(), r.Scalars)
+	p.Scalars = p.Scalars[:0]
+	if n := r.ScalarsLength(); n > 0 {
+		p.Scalars = d.scalars(p.Scalars, n, r.Scalars)
+	}
 	p.BestEffort, p.Priority = r.BestEffort(), r.Priority()
 	d.affinity(p, r)
 	d.podLists(p, r)
 }
 
+func (d *decoder) podLabels(p *Pod, r *fb.Pod) {
+	p.Labels = Labels{d.syms, p.Labels.Pairs[:0]}
+	if n := r.LabelsLength(); n > 0 {
+		p.Labels.Pairs = d.pairs(p.Labels.Pairs, n, r.Labels)
+	}
+	p.Annotations = Labels{d.syms, p.Annotations.Pairs[:0]}
+	if n := r.AnnotationsLength(); n > 0 {
+		p.Annotations.Pairs = d.pairs(p.Annotations.Pairs, n, r.Annotations)
+	}
+	p.Owners = p.Owners[:0]
+	if n := r.OwnersLength(); n > 0 {
+		p.Owners = d.owners(p.Owners, n, r.Owners)
+	}
+}
+
 func (d *decoder) affinity(p *Pod, r *fb.Pod) {
-	p.NodeName = d.syms.intern(r.NodeName())
-	p.NodeSelector = d.pairs(p.NodeSelector[:0], r.NodeSelectorLength(), r.NodeSelector)
-	p.HasRequired = r.HasRequired()
-	p.Required = d.nodeTerms(p.Required[:0], r.RequiredLength(), r.Required)
+	p.NodeName, p.HasRequired = d.syms.intern(r.NodeName()), r.HasRequired()
+	p.NodeSelector, p.Required = p.NodeSelector[:0], p.Required[:0]
+	if n := r.NodeSelectorLength(); n > 0 {
+		p.NodeSelector = d.pairs(p.NodeSelector, n, r.NodeSelector)
+	}
+	if n := r.RequiredLength(); n > 0 {
+		p.Required = d.nodeTerms(p.Required, n, r.Required)
+	}
 	p.Preferred = p.Preferred[:0]
+	if n := r.PreferredLength(); n > 0 {
+		p.Preferred = d.preferred(p.Preferred, n, r)
+	}
+	p.Affinity, p.AntiAffinity = p.Affinity[:0], p.AntiAffinity[:0]
+	if n := r.AffinityLength(); n > 0 {
+		p.Affinity = d.podTerms(p.Affinity, n, r.Affinity)
+	}
+	if n := r.AntiAffinityLength(); n > 0 {
+		p.AntiAffinity = d.podTerms(p.AntiAffinity, n, r.AntiAffinity)
+	}
+	p.PreferredAffinity, p.PreferredAntiAffinity = p.PreferredAffinity[:0], p.PreferredAntiAffinity[:0]
+	if n := r.PreferredAffinityLength(); n > 0 {
+		p.PreferredAffinity = d.podTerms(p.PreferredAffinity, n, r.PreferredAffinity)
+	}
+	if n := r.PreferredAntiAffinityLength(); n > 0 {
+		p.PreferredAntiAffinity = d.podTerms(p.PreferredAntiAffinity, n, r.PreferredAntiAffinity)
+	}
+	p.Spread = p.Spread[:0]
+	if n := r.SpreadLength(); n > 0 {
+		p.Spread = d.spread(p.Spread, n, r)
+	}
+}
+
+func (d *decoder) preferred(dst []NodeTerm, n int, r *fb.Pod) []NodeTerm {
 	var preferred fb.PreferredNodeTerm
-	for i := 0; i < r.PreferredLength(); i++ {
+	for i := 0; i < n; i++ {
 		r.Preferred(&preferred, i)
 		var t NodeTerm
 		if preferred.Term(&d.term) != nil {
 			t = d.nodeTerm(&d.term)
 		}
 		t.Weight = preferred.Weight()
-		p.Preferred = append(p.Preferred, t)
+		dst = append(dst, t)
 	}
-	p.Affinity = d.podTerms(p.Affinity[:0], r.AffinityLength(), r.Affinity)
-	p.AntiAffinity = d.podTerms(p.AntiAffinity[:0], r.AntiAffinityLength(), r.AntiAffinity)
-	p.PreferredAffinity = d.podTerms(p.PreferredAffinity[:0], r.PreferredAffinityLength(), r.PreferredAffinity)
-	p.PreferredAntiAffinity = d.podTerms(p.PreferredAntiAffinity[:0], r.PreferredAntiAffinityLength(), r.PreferredAntiAffinity)
-	p.Spread = p.Spread[:0]
+	return dst
+}
+
+func (d *decoder) spread(dst []SpreadConstraint, n int, r *fb.Pod) []SpreadConstraint {
 	var c fb.SpreadConstraint
-	for i := 0; i < r.SpreadLength(); i++ {
+	for i := 0; i < n; i++ {
 		r.Spread(&c, i)
-		p.Spread = append(p.Spread, SpreadConstraint{
+		dst = append(dst, SpreadConstraint{
 			MaxSkew: c.MaxSkew(), MinDomains: c.MinDomains(), TopologyKey: d.syms.intern(c.TopologyKey()),
 			Soft:          c.WhenUnsatisfiable() == fb.UnsatisfiableScheduleAnyway,
 			HonorAffinity: c.NodeAffinity() == fb.InclusionHonor, HonorTaints: c.NodeTaints() == fb.InclusionHonor,
 			Selector: d.selector(c.Selector(&d.sel)),
 		})
 	}
+	return dst
 }
 
 func (d *decoder) podLists(p *Pod, r *fb.Pod) {
 	p.Tolerations = p.Tolerations[:0]
-	var t fb.Toleration
-	for i := 0; i < r.TolerationsLength(); i++ {
-		r.Tolerations(&t, i)
+	t := &d.tol
+	for i, n := 0, r.TolerationsLength(); i < n; i++ {
+		r.Tolerations(t, i)
 		p.Tolerations = append(p.Tolerations, Toleration{
 			Key: d.syms.intern(t.Key()), Value: d.syms.intern(t.Value()),
 			Op: TolerationOp(t.Op()), Effect: Effect(t.Effect()),
 		})
 	}
-	p.Ports = d.ports(p.Ports[:0], r.PortsLength(), r.Ports)
-	p.Volumes = d.volumes(p.Volumes[:0], r.VolumesLength(), r.Volumes)
+	p.Ports, p.Volumes = p.Ports[:0], p.Volumes[:0]
+	if n := r.PortsLength(); n > 0 {
+		p.Ports = d.ports(p.Ports, n, r.Ports)
+	}
+	if n := r.VolumesLength(); n > 0 {
+		p.Volumes = d.volumes(p.Volumes, n, r.Volumes)
+	}
 	p.Images = p.Images[:0]
-	for i := 0; i < r.ImagesLength(); i++ {
+	for i, n := 0, r.ImagesLength(); i < n; i++ {
 		p.Images = append(p.Images, d.syms.intern(r.Images(i)))
 	}
 	p.Containers = r.Containers()
+}
+
+// labelPairs reads a row's labels or annotations.
+func (d *decoder) labelPairs(dst []Pair, l *fb.Labels) []Pair {
+	for i, n := 0, l.ItemsLength(); i < n; i++ {
+		l.Items(&d.kv, i)
+		dst = append(dst, Pair{d.syms.intern(d.kv.Key()), d.syms.intern(d.kv.Value())})
+	}
+	return dst
+}
+
+// rowConditions reads d.conds.
+func (d *decoder) rowConditions(dst []Condition) []Condition {
+	c := &d.cond
+	for i, n := 0, d.conds.ItemsLength(); i < n; i++ {
+		d.conds.Items(c, i)
+		dst = append(dst, Condition{d.syms.intern(c.Type()), ConditionStatus(c.Status()), c.Since()})
+	}
+	return dst
 }
 
 func (d *decoder) pairs(dst []Pair, n int, at func(*fb.KV, int) bool) []Pair {
@@ -228,10 +311,11 @@ func (d *decoder) conditions(dst []Condition, n int, at func(*fb.Condition, int)
 	return dst
 }
 
-func (d *decoder) images(dst []Image, n int, at func(*fb.Image, int) bool) []Image {
-	var im fb.Image
-	for i := 0; i < n; i++ {
-		at(&im, i)
+// images reads d.rowImages.
+func (d *decoder) images(dst []Image) []Image {
+	im := &d.image
+	for i, n := 0, d.rowImages.ItemsLength(); i < n; i++ {
+		d.rowImages.Items(im, i)
 		dst = append(dst, Image{d.syms.intern(im.Name()), im.Size()})
 	}
 	return dst

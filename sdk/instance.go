@@ -33,8 +33,12 @@ type Instance struct {
 	podDec *decoder
 	placed Pod
 	delta  fb.Delta
-	row    [1]int32
-	base   int
+	batch  fb.Batch
+	input  fb.PodInput
+	// podRead reads the pod of the cycle and those of deltas.
+	podRead fb.Pod
+	row     [1]int32
+	base    int
 
 	slots    []int32
 	verdicts []byte
@@ -144,19 +148,19 @@ func (in *Instance) Pod(b []byte) (Answer, error) {
 	if in.filter == nil && in.scorer == nil {
 		return Answer{}, errKind
 	}
-	var input fb.PodInput
+	input := &in.input
 	input.Init(b, at)
 	if input.Seq() != in.seq {
 		return Answer{}, errBehind
 	}
-	var p fb.Pod
-	if input.Pod(&p) == nil {
+	p := &in.podRead
+	if input.Pod(p) == nil {
 		return Answer{}, errNoPod
 	}
 	if in.base == 0 {
 		in.base = in.rows.Symbols.bytes
 	}
-	in.podDec.pod(&in.pod, &p)
+	in.podDec.pod(&in.pod, p)
 	in.pod.Now = input.Now()
 	in.asked = true
 	return in.ask(), nil

@@ -172,67 +172,70 @@ func (r *Rows) upsert(slot int32, d *fb.Delta) {
 }
 
 func (r *Rows) setUsage(slot int32, d *fb.Delta) {
-	var u fb.Usage
-	if d.Usage(&u) == nil {
+	u := &r.dec.usage
+	if d.Usage(u) == nil {
 		return
 	}
 	r.Requested.set(slot, r.dec.amounts(u.Requested(&r.dec.amt)))
 	r.NonZero.set(slot, r.dec.amounts(u.NonZero(&r.dec.amt)))
-	n := u.ScalarsLength()
-	if n == 0 {
-		r.RequestedScalars[slot] = r.RequestedScalars[slot][:0]
-		return
+	r.RequestedScalars[slot] = r.RequestedScalars[slot][:0]
+	if n := u.ScalarsLength(); n > 0 {
+		r.RequestedScalars[slot] = r.dec.scalars(r.RequestedScalars[slot], n, u.Scalars)
 	}
-	r.RequestedScalars[slot] = r.dec.scalars(r.RequestedScalars[slot][:0], n, u.Scalars)
 }
 
 func (r *Rows) setCapacity(slot int32, d *fb.Delta) {
-	var c fb.Capacity
-	if d.Capacity(&c) == nil {
+	c := &r.dec.capacity
+	if d.Capacity(c) == nil {
 		return
 	}
 	r.Allocatable.set(slot, r.dec.amounts(c.Allocatable(&r.dec.amt)))
-	r.AllocatableScalars[slot] = r.dec.scalars(r.AllocatableScalars[slot][:0], c.ScalarsLength(), c.Scalars)
+	r.AllocatableScalars[slot] = r.AllocatableScalars[slot][:0]
+	if n := c.ScalarsLength(); n > 0 {
+		r.AllocatableScalars[slot] = r.dec.scalars(r.AllocatableScalars[slot], n, c.Scalars)
+	}
 }
 
 func (r *Rows) setLabels(slot int32, d *fb.Delta) {
-	var l fb.Labels
-	if r.labels != nil && d.Labels(&l) != nil {
-		r.labels[slot] = r.dec.pairs(r.labels[slot][:0], l.ItemsLength(), l.Items)
+	l := &r.dec.labels
+	if r.labels != nil && d.Labels(l) != nil {
+		r.labels[slot] = r.dec.labelPairs(r.labels[slot][:0], l)
 		for _, c := range r.columns {
 			c.values[slot] = r.Labels(slot).Value(c.key)
 		}
 	}
-	if r.annotations != nil && d.Annotations(&l) != nil {
-		r.annotations[slot] = r.dec.pairs(r.annotations[slot][:0], l.ItemsLength(), l.Items)
+	if r.annotations != nil && d.Annotations(l) != nil {
+		r.annotations[slot] = r.dec.labelPairs(r.annotations[slot][:0], l)
 	}
 }
 
 func (r *Rows) setTaints(slot int32, d *fb.Delta) {
-	var t fb.Taints
-	if d.Taints(&t) == nil {
+	t := &r.dec.taints
+	if d.Taints(t) == nil {
 		return
 	}
 	r.Unschedulable[slot] = t.Unschedulable()
-	r.TaintSet[slot] = r.taints.replace(r.TaintSet[slot], r.Symbols, &t)
+	r.TaintSet[slot] = r.taints.replace(r.TaintSet[slot], r.Symbols, t)
 }
 
 func (r *Rows) setLists(slot int32, d *fb.Delta) {
-	var c fb.Conditions
-	if r.Conditions != nil && d.Conditions(&c) != nil {
-		r.Conditions[slot] = r.dec.conditions(r.Conditions[slot][:0], c.ItemsLength(), c.Items)
+	if r.Conditions != nil && d.Conditions(&r.dec.conds) != nil {
+		r.Conditions[slot] = r.dec.rowConditions(r.Conditions[slot][:0])
 	}
-	var p fb.Ports
-	if r.Ports != nil && d.Ports(&p) != nil {
-		r.Ports[slot] = r.dec.ports(r.Ports[slot][:0], p.ItemsLength(), p.Items)
+	if r.Ports != nil && d.Ports(&r.dec.rowPorts) != nil {
+		r.Ports[slot] = r.Ports[slot][:0]
+		if n := r.dec.rowPorts.ItemsLength(); n > 0 {
+			r.Ports[slot] = r.dec.ports(r.Ports[slot], n, r.dec.rowPorts.Items)
+		}
 	}
-	var v fb.Volumes
-	if r.Volumes != nil && d.Volumes(&v) != nil {
-		r.Volumes[slot] = r.dec.volumes(r.Volumes[slot][:0], v.ItemsLength(), v.Items)
+	if r.Volumes != nil && d.Volumes(&r.dec.rowVolumes) != nil {
+		r.Volumes[slot] = r.Volumes[slot][:0]
+		if n := r.dec.rowVolumes.ItemsLength(); n > 0 {
+			r.Volumes[slot] = r.dec.volumes(r.Volumes[slot], n, r.dec.rowVolumes.Items)
+		}
 	}
-	var i fb.Images
-	if r.Images != nil && d.Images(&i) != nil {
-		r.Images[slot] = r.dec.images(r.Images[slot][:0], i.ItemsLength(), i.Items)
+	if r.Images != nil && d.Images(&r.dec.rowImages) != nil {
+		r.Images[slot] = r.dec.images(r.Images[slot][:0])
 	}
 }
 

@@ -16,6 +16,7 @@ type taintSets struct {
 	list    [][]Taint
 	rows    []int32
 	scratch []Taint
+	reader  fb.Taint
 }
 
 func (t *taintSets) init() {
@@ -24,9 +25,9 @@ func (t *taintSets) init() {
 
 func (t *taintSets) replace(old TaintSetID, syms *Symbols, r *fb.Taints) TaintSetID {
 	t.scratch = t.scratch[:0]
-	var taint fb.Taint
-	for i := 0; i < r.ItemsLength(); i++ {
-		r.Items(&taint, i)
+	taint := &t.reader
+	for i, n := 0, r.ItemsLength(); i < n; i++ {
+		r.Items(taint, i)
 		t.scratch = append(t.scratch, Taint{
 			Key: syms.intern(taint.Key()), Value: syms.intern(taint.Value()), Effect: Effect(taint.Effect()),
 		})
