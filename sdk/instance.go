@@ -189,7 +189,7 @@ func (in *Instance) Filter(rows []byte) ([]byte, error) {
 	if err := in.readRows(rows); err != nil {
 		return nil, err
 	}
-	in.verdicts = growTo(in.verdicts[:0], len(in.slots))
+	in.verdicts = reuse(in.verdicts, len(in.slots))
 	in.filter.FilterRows(in.slots, in.verdicts)
 	return in.verdicts, nil
 }
@@ -197,7 +197,7 @@ func (in *Instance) Filter(rows []byte) ([]byte, error) {
 func (in *Instance) filterAll() []byte {
 	in.allRows()
 	n := len(in.slots)
-	in.verdicts = growTo(in.verdicts[:0], n+len(in.rows.Live))
+	in.verdicts = reuse(in.verdicts, n+len(in.rows.Live))
 	packed, all := in.verdicts[:n], in.verdicts[n:]
 	clear(all)
 	in.filter.FilterRows(in.slots, packed)
@@ -221,12 +221,12 @@ func (in *Instance) Score(rows []byte) ([]byte, error) {
 	} else if err := in.readRows(rows); err != nil {
 		return nil, err
 	}
-	in.scores = growTo(in.scores[:0], len(in.slots))
+	in.scores = reuse(in.scores, len(in.slots))
 	in.scorer.ScoreRows(in.slots, in.scores)
 	if all {
 		return in.scatter(), nil
 	}
-	in.out = growTo(in.out[:0], 8*len(in.scores))
+	in.out = reuse(in.out, 8*len(in.scores))
 	for i, s := range in.scores {
 		binary.LittleEndian.PutUint64(in.out[8*i:], uint64(s))
 	}
@@ -234,7 +234,7 @@ func (in *Instance) Score(rows []byte) ([]byte, error) {
 }
 
 func (in *Instance) scatter() []byte {
-	in.out = growTo(in.out[:0], 8*len(in.rows.Live))
+	in.out = reuse(in.out, 8*len(in.rows.Live))
 	clear(in.out)
 	for i, slot := range in.slots {
 		binary.LittleEndian.PutUint64(in.out[8*slot:], uint64(in.scores[i]))
@@ -256,7 +256,7 @@ func (in *Instance) readRows(b []byte) error {
 		return errShort
 	}
 	n := len(b) / 4
-	in.slots = growTo(in.slots[:0], n)
+	in.slots = reuse(in.slots, n)
 	live := in.rows.Live
 	for i := range in.slots {
 		slot := binary.LittleEndian.Uint32(b[4*i:])

@@ -117,7 +117,7 @@ func (in *Instance) Explain(row uint32) ([]byte, error) {
 
 func (in *Instance) judge(slot int32) ReasonID {
 	in.row[0] = slot
-	in.verdicts = growTo(in.verdicts[:0], 1)
+	in.verdicts = reuse(in.verdicts, 1)
 	in.filter.FilterRows(in.row[:], in.verdicts)
 	return in.verdicts[0]
 }

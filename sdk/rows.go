@@ -8,14 +8,28 @@ import (
 // maxSlots bounds what a batch may make a guest allocate.
 const maxSlots = 1 << 20
 
+// firstSlots is how many slots there is room for at first; the room doubles.
+const firstSlots = 256
+
 // Columns are amounts by slot.
 type Columns struct {
 	MilliCPU, Memory, EphemeralStorage, Pods []int64
 }
 
-func (c *Columns) grow(n int) {
-	c.MilliCPU, c.Memory = growTo(c.MilliCPU, n), growTo(c.Memory, n)
-	c.EphemeralStorage, c.Pods = growTo(c.EphemeralStorage, n), growTo(c.Pods, n)
+// grow lengthens the columns to n, with room for size. They share one piece of
+// memory: a collector that makes room for large pieces runs once for each.
+func (c *Columns) grow(n, size int) {
+	if n > cap(c.Pods) {
+		slab := make([]int64, 4*size)
+		for i, col := range [...]*[]int64{&c.MilliCPU, &c.Memory, &c.EphemeralStorage, &c.Pods} {
+			part := slab[i*size : i*size+n : (i+1)*size]
+			copy(part, *col)
+			*col = part
+		}
+		return
+	}
+	c.MilliCPU, c.Memory = c.MilliCPU[:n], c.Memory[:n]
+	c.EphemeralStorage, c.Pods = c.EphemeralStorage[:n], c.Pods[:n]
 }
 
 func (c *Columns) set(slot int32, a Amounts) {
@@ -106,43 +120,47 @@ func (r *Rows) ensure(slot int32) {
 	if n <= len(r.Live) {
 		return
 	}
-	r.Live, r.Name = growTo(r.Live, n), growTo(r.Name, n)
+	size := max(n, cap(r.Live))
+	if n > cap(r.Live) {
+		size = max(firstSlots, 2*cap(r.Live), n)
+	}
+	r.Live, r.Name = growTo(r.Live, n, size), growTo(r.Name, n, size)
 	if r.reads&abi.NodeCapacity != 0 {
-		r.Allocatable.grow(n)
-		r.AllocatableScalars = growTo(r.AllocatableScalars, n)
+		r.Allocatable.grow(n, size)
+		r.AllocatableScalars = growTo(r.AllocatableScalars, n, size)
 	}
 	if r.reads&abi.NodeUsage != 0 {
-		r.Requested.grow(n)
-		r.NonZero.grow(n)
-		r.RequestedScalars = growTo(r.RequestedScalars, n)
+		r.Requested.grow(n, size)
+		r.NonZero.grow(n, size)
+		r.RequestedScalars = growTo(r.RequestedScalars, n, size)
 	}
-	r.ensureLists(n)
+	r.ensureLists(n, size)
 	for _, c := range r.columns {
-		c.values = growTo(c.values, n)
+		c.values = growTo(c.values, n, size)
 	}
 }
 
-func (r *Rows) ensureLists(n int) {
+func (r *Rows) ensureLists(n, size int) {
 	if r.reads&abi.NodeLabels != 0 {
-		r.labels = growTo(r.labels, n)
+		r.labels = growTo(r.labels, n, size)
 	}
 	if r.reads&abi.NodeAnnotations != 0 {
-		r.annotations = growTo(r.annotations, n)
+		r.annotations = growTo(r.annotations, n, size)
 	}
 	if r.reads&abi.NodeTaints != 0 {
-		r.TaintSet, r.Unschedulable = growTo(r.TaintSet, n), growTo(r.Unschedulable, n)
+		r.TaintSet, r.Unschedulable = growTo(r.TaintSet, n, size), growTo(r.Unschedulable, n, size)
 	}
 	if r.reads&abi.NodeConditions != 0 {
-		r.Conditions = growTo(r.Conditions, n)
+		r.Conditions = growTo(r.Conditions, n, size)
 	}
 	if r.reads&abi.NodePorts != 0 {
-		r.Ports = growTo(r.Ports, n)
+		r.Ports = growTo(r.Ports, n, size)
 	}
 	if r.reads&abi.NodeVolumes != 0 {
-		r.Volumes = growTo(r.Volumes, n)
+		r.Volumes = growTo(r.Volumes, n, size)
 	}
 	if r.reads&abi.NodeImages != 0 {
-		r.Images = growTo(r.Images, n)
+		r.Images = growTo(r.Images, n, size)
 	}
 }
 
@@ -272,12 +290,21 @@ func empty[T any](lists [][]T, slot int32) {
 	}
 }
 
-// growTo lengthens s to n with zeros, with room to spare.
-func growTo[T any](s []T, n int) []T {
+// growTo lengthens s to n with zeros, with room for size where it must move.
+func growTo[T any](s []T, n, size int) []T {
 	if n <= cap(s) {
 		return s[:n]
 	}
-	t := make([]T, n, max(n+n/4, 64))
+	t := make([]T, n, max(n, size))
 	copy(t, s)
 	return t
+}
+
+// reuse is a slice of n, of s's memory if that is enough. What it holds is
+// undefined.
+func reuse[T any](s []T, n int) []T {
+	if n <= cap(s) {
+		return s[:n]
+	}
+	return make([]T, n, n+n/4)
 }

@@ -22,7 +22,7 @@ func (in *Instance) WhatIf(b []byte) ([]byte, error) {
 	}
 	var input fb.WhatIfInput
 	input.Init(b, at)
-	in.out = growTo(in.out[:0], input.QuestionsLength())
+	in.out = reuse(in.out, input.QuestionsLength())
 	var q fb.Question
 	for i := range in.out {
 		input.Questions(&q, i)

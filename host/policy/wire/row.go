@@ -10,7 +10,7 @@ import (
 
 // MaxBatch is how many deltas a caller should put into one batch, so that a
 // guest's budget for a call suffices.
-const MaxBatch = 512
+const MaxBatch = 128
 
 // Deltas writes a batch of those deltas that a guest of these groups must be
 // sent, and tells the sequence of the last of them. It returns nil if none
