@@ -12,6 +12,7 @@ import (
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/sandbox"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
 	"github.com/moby/sys/signal"
@@ -28,7 +29,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("create container %s: %w", cfg.Name, err)
 	}
-	sandbox, _, err := r.load(ctx, sandboxID)
+	parent, _, err := r.load(ctx, sandboxID)
 	if err != nil {
 		return fail(err)
 	}
@@ -54,8 +55,8 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	}
 
 	id := newID()
-	rec := r.containerRecord(id, sandbox, cfg)
-	opts := r.containerSpec(cfg, sandbox, rec, pid, target)
+	rec := r.containerRecord(id, parent, cfg)
+	opts := r.containerSpec(cfg, parent, rec, pid, target)
 	_, err = r.client.NewContainer(ctx, id,
 		client.WithContainerLabels(map[string]string{labelKind: "container"}),
 		r.withRuntime(), withRecord(rec),
@@ -73,11 +74,11 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	return id, nil
 }
 
-func (r *Runtime) containerRecord(id string, sandbox record, cfg runtime.ContainerConfig) record {
+func (r *Runtime) containerRecord(id string, parent record, cfg runtime.ContainerConfig) record {
 	rec := record{
-		Sandbox: sandbox.Sandbox, Pod: sandbox.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
+		Sandbox: parent.Sandbox, Pod: parent.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
 		StdinOnce: cfg.StdinOnce, TTY: cfg.TTY, StopSignal: cfg.StopSignal,
-		Cgroup: cgroupOf(sandbox.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
+		Cgroup: cgroupOf(parent.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
 		Streams: keeper.Streams{
 			Stdout:  filepath.Join(r.pipes(id), "stdout"),
 			LogPath: cfg.LogPath, LogMaxBytes: cfg.LogMaxBytes, LogMaxFiles: cfg.LogMaxFiles,
@@ -131,6 +132,9 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 	if err := r.keeper.Keep(ctx, id, rec.Streams); err != nil {
 		return err
 	}
+	if err := r.holdExit(ctx, id); err != nil {
+		return err
+	}
 	c, err := r.client.LoadContainer(ctx, id)
 	if err != nil {
 		return err
@@ -144,6 +148,26 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 		return err
 	}
 	return task.Start(ctx)
+}
+
+// holdExit makes a containerd that is restarted keep the task of a container
+// that has ended. It would reap it unseen, and its exit code with it, if the
+// container were no sandbox in its eyes; older ones know no sandboxes, and reap
+// nothing.
+func (r *Runtime) holdExit(ctx context.Context, id string) error {
+	_, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{ID: id, Runtime: sandbox.RuntimeOpts{Name: shimRuntime}})
+	if err != nil && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotImplemented(err) {
+		return fmt.Errorf("hold the exit: %w", err)
+	}
+	return nil
+}
+
+func (r *Runtime) releaseExit(ctx context.Context, id string) error {
+	err := r.client.SandboxStore().Delete(ctx, id)
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsNotImplemented(err) {
+		return fmt.Errorf("release the exit: %w", err)
+	}
+	return nil
 }
 
 // elsewhere are streams that the keeper copies.
@@ -258,7 +282,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	fail := func(err error) error { return fmt.Errorf("remove container %s: %w", id, err) }
 	c, err := r.client.LoadContainer(ctx, id)
 	if errdefs.IsNotFound(err) {
-		return r.removePipes(ctx, id)
+		return r.removeTraces(ctx, id)
 	}
 	if err != nil {
 		return fail(err)
@@ -273,7 +297,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	if err := c.Delete(ctx, withSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
 		return fail(err)
 	}
-	return r.removePipes(ctx, id)
+	return r.removeTraces(ctx, id)
 }
 
 // withSnapshotCleanup removes the container's own layer, if it has one.
@@ -284,7 +308,11 @@ func withSnapshotCleanup(ctx context.Context, c *client.Client, info containers.
 	return client.WithSnapshotCleanup(ctx, c, info)
 }
 
-func (r *Runtime) removePipes(ctx context.Context, id string) error {
+// removeTraces removes what lies beside a container.
+func (r *Runtime) removeTraces(ctx context.Context, id string) error {
+	if err := r.releaseExit(ctx, id); err != nil {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
 	if err := r.keeper.Drop(ctx, id); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}

@@ -119,6 +119,7 @@ func withUser(sec runtime.Security) oci.SpecOpts {
 		if sec.RunAsGroup != nil {
 			gid = uint32(*sec.RunAsGroup)
 		}
+		s.Process.User.GID = gid
 		var groups []uint32
 		if !sec.StrictGroups {
 			name, _, _ := strings.Cut(user, ":")
@@ -130,7 +131,6 @@ func withUser(sec runtime.Security) oci.SpecOpts {
 			}
 			groups = s.Process.User.AdditionalGids
 		}
-		s.Process.User.GID = gid
 		for _, g := range append([]int64{int64(gid)}, sec.SupplementalGroups...) {
 			if !slices.Contains(groups, uint32(g)) {
 				groups = append(groups, uint32(g))

@@ -120,7 +120,7 @@ func (r *Runtime) settle(ctx context.Context, id string) error {
 }
 
 // drainWithin is how long the last output may take to be written.
-const drainWithin = 2 * time.Second
+const drainWithin = 10 * time.Second
 
 // conclude writes an outcome down, once, and then deletes the task, so that
 // its shim, its mounts and its cgroup are free.

@@ -102,11 +102,19 @@ func execStreams(streams runtime.IO, stdin *eofReader, dir string) cio.Creator {
 	if streams.Stdin != nil {
 		in = stdin
 	}
-	opts := []cio.Opt{cio.WithStreams(in, streams.Stdout, streams.Stderr), cio.WithFIFODir(dir)}
+	// The shim wants outputs, whether anybody reads them or not.
+	opts := []cio.Opt{cio.WithStreams(in, orDiscard(streams.Stdout), orDiscard(streams.Stderr)), cio.WithFIFODir(dir)}
 	if streams.TTY {
 		opts = append(opts, cio.WithTerminal)
 	}
 	return cio.NewCreator(opts...)
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
 }
 
 // control passes on what is no output: new sizes, and the end of input.

@@ -1,0 +1,237 @@
+package containerd_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+// newNetns gives a network namespace with lo up, for a test.
+func newNetns(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "net")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		goruntime.LockOSThread() // the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		if err := loopbackUp(); err != nil {
+			done <- err
+			return
+		}
+		done <- unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "none", unix.MS_BIND, "")
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+}
+
+// pidOf finds the one process with a command line that holds all words.
+func pidOf(t *testing.T, words ...string) int {
+	t.Helper()
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range paths {
+		b, _ := os.ReadFile(path)
+		line := strings.ReplaceAll(string(b), "\x00", " ")
+		found := true
+		for _, w := range words {
+			found = found && strings.Contains(line, w)
+		}
+		if found {
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			return pid
+		}
+	}
+	t.Fatalf("no process with %q", words)
+	return 0
+}
+
+// eventually waits for something that others bring about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 600 {
+		if ok() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("it never came about: %s", what)
+}
+
+func TestCrashes(t *testing.T) {
+	n := newNode(t)
+	for name, test := range map[string]func(*testing.T, *node){
+		"containers outlive containerd":               testContainerdDies,
+		"output goes on when the keeper dies":         testKeeperDies,
+		"output goes on while the agent is away":      testAgentAway,
+		"an exit while the agent is away is told":     testExitWhileAway,
+		"a killed pause process ends the sandbox":     testPauseDies,
+		"a lost shim leaves an unknown, then an exit": testShimDies,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, n) })
+	}
+}
+
+const ticking = "i=0; while true; do echo tick $i; i=$((i+1)); sleep 0.05; done"
+
+func (p pod) ticks(path string) int { return strings.Count(logged(p.t, path), "tick") }
+
+func (p pod) goesOn(what, path string) {
+	p.t.Helper()
+	before := p.ticks(path)
+	eventually(p.t, what, func() bool { return p.ticks(path) > before+3 })
+}
+
+func testContainerdDies(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	cfg := p.config(ticking)
+	id := p.start(cfg)
+	before := p.find(id)
+	if err := syscall.Kill(pidOf(t, "containerd --config", n.cfg.State), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "containerd is started again", func() bool {
+		_, err := n.runtime.List(t.Context())
+		return err == nil
+	})
+	if after := p.find(id); after.PID != before.PID || after.State != runtime.Running {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	p.goesOn("output after containerd's death", cfg.LogPath)
+	// Events are heard again.
+	events, err := n.runtime.Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := p.start(p.config("exit 3"))
+	if c := p.ended(other); c.ExitCode != 3 {
+		t.Errorf("exit code %d", c.ExitCode)
+	}
+	select {
+	case <-events:
+	case <-time.After(10 * time.Second):
+		t.Error("no events after containerd's death")
+	}
+}
+
+func testKeeperDies(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	cfg := p.config(ticking)
+	p.start(cfg)
+	eventually(t, "output", func() bool { return p.ticks(cfg.LogPath) > 1 })
+	if err := syscall.Kill(pidOf(t, "berth-streams", n.cfg.State), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.goesOn("output after the keeper's death", cfg.LogPath)
+}
+
+func testAgentAway(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	cfg := p.config(ticking)
+	p.start(cfg)
+	eventually(t, "output", func() bool { return p.ticks(cfg.LogPath) > 1 })
+	if err := n.runtime.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.goesOn("output while the agent is away", cfg.LogPath)
+	n.open(t)
+	p.goesOn("output after the agent is back", cfg.LogPath)
+}
+
+func testExitWhileAway(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	cfg := p.config("sleep 0.5; echo bye; exit 9")
+	id := p.start(cfg)
+	pid := p.find(id).PID
+	if err := n.runtime.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the container ends", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
+	n.open(t)
+	c := p.ended(id)
+	if c.ExitCode != 9 || logged(t, cfg.LogPath) != "bye\n" {
+		t.Errorf("exit code %d, log %q; want 9, bye", c.ExitCode, logged(t, cfg.LogPath))
+	}
+}
+
+func zombie(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+func testPauseDies(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	list, err := n.runtime.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Sandboxes {
+		if s.ID == p.id {
+			if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "the sandbox is exited", func() bool {
+		list, err := n.runtime.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Sandboxes {
+			if s.ID == p.id {
+				return s.State == runtime.Exited
+			}
+		}
+		return false
+	})
+}
+
+func testShimDies(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	id := p.start(p.config("sleep 600"))
+	if err := syscall.Kill(pidOf(t, "containerd-shim-runc-v2", p.id), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the container is seen to be gone", func() bool {
+		s := p.find(id).State
+		return s == runtime.Unknown || s == runtime.Exited
+	})
+	if err := n.runtime.StopContainer(t.Context(), id, 0); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
