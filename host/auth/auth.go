@@ -25,7 +25,7 @@ import (
 // Config says what authentication and authorization stand on. Dir and Objects
 // are required.
 type Config struct {
-	// Dir is where the keys lie: DIR/pki.
+	// Dir is the host's data directory; the keys lie under DIR/pki.
 	Dir string
 	// Objects is the store; view.Of makes one of a *store.Store.
 	Objects Objects
@@ -77,11 +77,11 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	authority, err := ca.Open(c.Dir, "berth-ca", c.Now)
+	authority, err := ca.Open(filepath.Join(c.Dir, "pki"), "berth-ca", c.Now)
 	if err != nil {
 		return nil, err
 	}
-	agents, err := ca.Open(filepath.Join(c.Dir, "agents"), "berth-agents-ca", c.Now)
+	agents, err := ca.Open(filepath.Join(c.Dir, "pki", "agents"), "berth-agents-ca", c.Now)
 	if err != nil {
 		return nil, err
 	}

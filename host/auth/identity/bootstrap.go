@@ -35,33 +35,43 @@ var tokenForm = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
 // (0: for ever), stores it and returns its text, "ID.SECRET". The secret half
 // can be read again only from the Secret.
 func NewToken(ctx context.Context, objects view.Store, life time.Duration, description string, now time.Time) (string, error) {
+	token, secret, err := TokenSecret(life, description, now)
+	if err != nil {
+		return "", err
+	}
+	if _, err := objects.Commit(ctx, view.Fresh(view.Secrets, secret, now)); err != nil {
+		return "", fmt.Errorf("store the bootstrap token: %w", err)
+	}
+	return token, nil
+}
+
+// TokenSecret makes a token and the Secret that makes it hold, for those who
+// store it by way of the API.
+func TokenSecret(life time.Duration, description string, now time.Time) (token string, secret *corev1.Secret, err error) {
 	id, err := randomText(6)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	secret, err := randomText(16)
+	key, err := randomText(16)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	obj := &corev1.Secret{
+	secret = &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: secretPrefix + id},
 		Type:       secretType,
 		Data: map[string][]byte{
 			"token-id":                       []byte(id),
-			"token-secret":                   []byte(secret),
+			"token-secret":                   []byte(key),
 			"usage-bootstrap-authentication": []byte("true"),
 		},
 	}
 	if description != "" {
-		obj.Data["description"] = []byte(description)
+		secret.Data["description"] = []byte(description)
 	}
 	if life > 0 {
-		obj.Data["expiration"] = []byte(now.Add(life).UTC().Format(time.RFC3339))
+		secret.Data["expiration"] = []byte(now.Add(life).UTC().Format(time.RFC3339))
 	}
-	if _, err := objects.Commit(ctx, view.Fresh(view.Secrets, obj, now)); err != nil {
-		return "", fmt.Errorf("store the bootstrap token: %w", err)
-	}
-	return id + "." + secret, nil
+	return id + "." + key, secret, nil
 }
 
 // randomText draws lower-case letters and digits, without bias.
