@@ -69,6 +69,7 @@ func (k *call) watch() error {
 	k.header(t.Format.StreamType())
 	k.w.WriteHeader(http.StatusOK)
 	if err == nil {
+		defer source.Stop()
 		_ = w.send()
 		err = w.run(ctx)
 	}

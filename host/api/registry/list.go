@@ -107,14 +107,20 @@ func ParseVersion(rv string) (int64, error) {
 	return int64(n), nil
 }
 
+// nodeOf is the one node whose pods are asked for.
+func (reg *Registry) nodeOf(r *Request, s *Selector) (string, bool) {
+	if !reg.byNode || r.Kind != podKind || s.Fields == nil {
+		return "", false
+	}
+	node, ok := s.Fields.RequiresExactMatch(IndexNode)
+	return node, ok && node != ""
+}
+
 // indexed answers a list by an index of the store, which is where agents that
 // ask for their own pods would otherwise read all.
 func (reg *Registry) indexed(r *Request, opts *ListOptions) (*List, bool) {
-	if r.Kind != podKind || opts.Fields == nil {
-		return nil, false
-	}
-	node, ok := opts.Fields.RequiresExactMatch(IndexNode)
-	if !ok || node == "" {
+	node, ok := reg.nodeOf(r, &opts.Selector)
+	if !ok {
 		return nil, false
 	}
 	rev := reg.store.Revision()

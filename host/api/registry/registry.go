@@ -31,6 +31,8 @@ type Registry struct {
 	beforeCreate map[string]func(ctx context.Context, r *Request, obj store.Object) error
 	log          *slog.Logger
 	managers     *managers
+	// byNode: the store was opened with the index of pods by node
+	byNode bool
 }
 
 // New makes a registry. It starts nothing.
@@ -41,10 +43,15 @@ func New(c Config) *Registry {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Registry{
+	reg := &Registry{
 		store: c.Store, admission: c.Admission, tokens: c.Tokens,
 		beforeCreate: c.BeforeCreate, log: c.Log, managers: newManagers(),
 	}
+	if w, err := c.Store.WatchIndexed(podKind.StoreName(), IndexNode, "any", c.Store.Revision()); err == nil {
+		w.Stop()
+		reg.byNode = true
+	}
+	return reg
 }
 
 // Store is where the registry keeps its objects. Whoever writes to it directly

@@ -25,7 +25,7 @@ type WatchOptions struct {
 }
 
 // Watch follows the objects of a kind that a selector picks. It belongs to one
-// goroutine and needs no closing.
+// goroutine, which stops it at the end.
 type Watch struct {
 	request *Request
 	source  *store.Watch
@@ -72,7 +72,7 @@ func (reg *Registry) Watch(ctx context.Context, r *Request, opts WatchOptions) (
 		}
 		from = w.initial.Revision
 	}
-	w.source, err = reg.store.Watch(r.Kind.StoreName(), r.Namespace, from)
+	w.source, err = reg.source(r, &opts, from)
 	if errors.Is(err, store.ErrCompacted) {
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, reg.store.Revision()))
 	}
@@ -81,6 +81,18 @@ func (reg *Registry) Watch(ctx context.Context, r *Request, opts WatchOptions) (
 	}
 	return w, nil
 }
+
+// source follows an index where the selector allows it: an agent is woken by
+// its own pods, and not by all.
+func (reg *Registry) source(r *Request, opts *WatchOptions, from int64) (*store.Watch, error) {
+	if node, ok := reg.nodeOf(r, &opts.Selector); ok && r.Namespace == "" {
+		return reg.store.WatchIndexed(r.Kind.StoreName(), IndexNode, node, from)
+	}
+	return reg.store.Watch(r.Kind.StoreName(), r.Namespace, from)
+}
+
+// Stop ends the watch.
+func (w *Watch) Stop() { w.source.Stop() }
 
 // Next waits for events and returns them in order.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
