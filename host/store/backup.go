@@ -36,13 +36,16 @@ const RestoreGap = 1_000_000_000
 var ErrDamaged = errors.New("the backup is damaged")
 
 // Backup writes all objects and blobs as of one revision, and returns it.
-// Writing goes on meanwhile.
+// Writing goes on meanwhile; a blob that is being put may be in it by half, and
+// is collected when the restored store opens.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (rev int64, err error) {
-	s.blobs.RLock() // no half of a blob in the backup
-	defer s.blobs.RUnlock()
-	if s.closed() {
+	release, ok := s.use()
+	if !ok {
 		return 0, ErrClosed
 	}
+	defer release()
+	ctx, cancel := s.untilClose(ctx)
+	defer cancel()
 	out := newBackupWriter(w)
 	rev, err = s.engine.Scan(ctx, "", false, func(rec Record) error {
 		if rec.Key == formatKey {
@@ -69,8 +72,7 @@ type backupWriter struct {
 func newBackupWriter(w io.Writer) *backupWriter {
 	b := &backupWriter{buf: bufio.NewWriterSize(w, 1<<20), sum: sha256.New()}
 	b.out = io.MultiWriter(b.buf, b.sum)
-	// bufio keeps its first error and returns it from Flush.
-	b.write(binary.BigEndian.AppendUint32([]byte(backupMagic), backupVersion))
+	_ = b.write(binary.BigEndian.AppendUint32([]byte(backupMagic), backupVersion)) // bufio keeps the error for the next
 	return b
 }
 

@@ -40,11 +40,13 @@ func (s *Store) PutBlob(ctx context.Context, digest string, data []byte) error {
 	if err := checkDigest(digest); err != nil {
 		return err
 	}
-	s.blobs.Lock()
-	defer s.blobs.Unlock()
-	if s.closed() {
+	release, ok := s.use()
+	if !ok {
 		return blobError(digest, ErrClosed)
 	}
+	defer release()
+	s.blobs.Lock()
+	defer s.blobs.Unlock()
 	have, err := s.manifest(ctx, digest)
 	if err != nil || have != nil {
 		return err
@@ -73,11 +75,13 @@ func (s *Store) Blob(ctx context.Context, digest string) ([]byte, error) {
 	if err := checkDigest(digest); err != nil {
 		return nil, err
 	}
-	s.blobs.RLock()
-	defer s.blobs.RUnlock()
-	if s.closed() {
+	release, ok := s.use()
+	if !ok {
 		return nil, blobError(digest, ErrClosed)
 	}
+	defer release()
+	s.blobs.RLock()
+	defer s.blobs.RUnlock()
 	m, err := s.manifest(ctx, digest)
 	if err != nil {
 		return nil, err
@@ -104,11 +108,13 @@ func (s *Store) DeleteBlob(ctx context.Context, digest string) error {
 	if err := checkDigest(digest); err != nil {
 		return err
 	}
-	s.blobs.Lock()
-	defer s.blobs.Unlock()
-	if s.closed() {
+	release, ok := s.use()
+	if !ok {
 		return blobError(digest, ErrClosed)
 	}
+	defer release()
+	s.blobs.Lock()
+	defer s.blobs.Unlock()
 	m, err := s.manifest(ctx, digest)
 	if err != nil {
 		return err
@@ -128,11 +134,11 @@ func (s *Store) DeleteBlob(ctx context.Context, digest string) error {
 
 // Blobs returns the digests of all blobs, sorted.
 func (s *Store) Blobs(ctx context.Context) ([]string, error) {
-	s.blobs.RLock()
-	defer s.blobs.RUnlock()
-	if s.closed() {
+	release, ok := s.use()
+	if !ok {
 		return nil, blobError("", ErrClosed)
 	}
+	defer release()
 	return s.digests(ctx)
 }
 

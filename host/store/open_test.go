@@ -69,7 +69,9 @@ func TestHalfABlobIsNeverSeenAndGoesAway(t *testing.T) {
 	data := bytes.Repeat([]byte("wasm"), 300<<10) // five chunks, a commit each, and the manifest
 	for crashAfter := range 6 {
 		memory := store.NewMemory()
-		storetest.OpenEngine(t, memory).Close()
+		if err := storetest.OpenEngine(t, memory).Close(); err != nil {
+			t.Fatal(err)
+		}
 		s := storetest.OpenEngine(t, &failing{Engine: memory, left: crashAfter})
 		if err := s.PutBlob(t.Context(), "d", data); !errors.Is(err, errCrash) {
 			t.Fatalf("put with a crash after %d commits: %v", crashAfter, err)
@@ -137,7 +139,7 @@ func FuzzRestore(f *testing.F) {
 		_, err := store.Restore(t.Context(), engine, bytes.NewReader(data))
 		s, openErr := store.Open(t.Context(), engine, storetest.Codec{Scheme: scheme.Scheme}, store.Options{})
 		if openErr == nil {
-			defer s.Close()
+			defer closeStore(t, s)
 			if err != nil && s.Revision() != 1 {
 				t.Errorf("restore was refused (%v), and opened at %d", err, s.Revision())
 			}
@@ -161,7 +163,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		s, err := store.Open(t.Context(), engine, storetest.Codec{Scheme: scheme.Scheme}, store.Options{})
 		if err == nil {
-			s.Close()
+			closeStore(t, s)
 		}
 	})
 }

@@ -85,6 +85,12 @@ func openGated(t *testing.T) (*store.Store, *gated) {
 	return s, engine
 }
 
+func closeStore(t testing.TB, s *store.Store) {
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
 type outcome struct {
 	rev int64
 	err error
@@ -268,7 +274,7 @@ func TestCloseAnswersWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, engine := openGated(t)
 		outcomes := queueUp(t, s, create("taken", "1"), create("queued", "1"))
-		go s.Close()
+		go closeStore(t, s)
 		synctest.Wait()
 		engine.gate <- struct{}{}
 		synctest.Wait()

@@ -22,7 +22,7 @@ type Options struct {
 	// MaxEvents bounds the history of each resource, 100,000 if 0.
 	MaxEvents int
 	// MaxHistoryBytes bounds the encoded size of the superseded states that
-	// the history of a resource keeps in memory, 128 MiB if 0.
+	// the history of a resource keeps in memory, 64 MiB if 0.
 	MaxHistoryBytes int
 	// SharedBytes bounds the encodings kept by Event.Shared and List.Shared,
 	// 64 MiB if 0.
@@ -42,7 +42,7 @@ func (o Options) withDefaults() Options {
 		o.MaxEvents = 100_000
 	}
 	if o.MaxHistoryBytes == 0 {
-		o.MaxHistoryBytes = 128 << 20
+		o.MaxHistoryBytes = 64 << 20
 	}
 	if o.SharedBytes == 0 {
 		o.SharedBytes = 64 << 20
@@ -70,7 +70,8 @@ type Store struct {
 	mu        sync.RWMutex // guards the map, not the resources
 	resources map[string]*resource
 
-	blobs sync.RWMutex // one writer of blobs at a time
+	life  sync.RWMutex // read-held while the engine is used outside the sequencer; Close takes it
+	blobs sync.RWMutex // one writer of a blob, or readers of it
 
 	queue   chan *request
 	wakes   wakes
@@ -115,11 +116,34 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.stop)
 		s.running.Wait()
-		s.blobs.Lock()
-		defer s.blobs.Unlock()
+		s.life.Lock()
+		defer s.life.Unlock()
 		err = s.engine.Close()
 	})
 	return err
+}
+
+// untilClose derives a context that ends when the store is closed.
+func (s *Store) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-s.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// use keeps the engine open until release is called; false after Close.
+func (s *Store) use() (release func(), ok bool) {
+	s.life.RLock()
+	if s.closed() {
+		s.life.RUnlock()
+		return nil, false
+	}
+	return s.life.RUnlock, true
 }
 
 func (s *Store) closed() bool {
@@ -270,9 +294,9 @@ func (s *Store) each(fn func(*resource)) {
 
 // compact forgets history by time, and has the engine give back room.
 func (s *Store) compact() {
-	tick := time.NewTicker(s.opts.History / 10)
+	tick := time.NewTicker(max(s.opts.History/10, time.Millisecond))
 	defer tick.Stop()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := s.untilClose(context.Background())
 	defer cancel()
 	for n := 1; ; n++ {
 		select {

@@ -34,6 +34,12 @@ func (protoCodec) Decode(resource string, data []byte) (store.Object, error) {
 	return cm, cm.Unmarshal(data)
 }
 
+func closeStore(t testing.TB, s *store.Store) {
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
 func benchStore(b *testing.B, engine store.Engine) *store.Store {
 	s, err := store.Open(context.Background(), engine, protoCodec{}, store.Options{})
 	if err != nil {
@@ -55,7 +61,7 @@ func BenchmarkCreate(b *testing.B) {
 	for _, writers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprint("writers=", writers), func(b *testing.B) {
 			s := benchStore(b, open(b, b.TempDir()))
-			defer s.Close()
+			defer closeStore(b, s)
 			b.ResetTimer()
 			createAll(b, s, writers)
 			b.StopTimer()
@@ -193,7 +199,7 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkWatchers(b *testing.B) {
 	const watchers = 1000
 	s := benchStore(b, open(b, b.TempDir()))
-	defer s.Close()
+	defer closeStore(b, s)
 	ctx, stop := context.WithCancel(context.Background())
 	var seen sync.WaitGroup
 	var group sync.WaitGroup
@@ -254,12 +260,14 @@ func BenchmarkCreateWatched(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			var watchers int
-			fmt.Sscanf(name[strings.Index(name, "=")+1:], "%d", &watchers)
+			if _, err := fmt.Sscan(name[strings.Index(name, "=")+1:], &watchers); err != nil {
+				b.Fatal(err)
+			}
 			s, err := store.Open(context.Background(), open(b, b.TempDir()), protoCodec{}, store.Options{Indexes: byName})
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer s.Close()
+			defer closeStore(b, s)
 			ctx, stop := context.WithCancel(context.Background())
 			var group sync.WaitGroup
 			for i := range watchers {

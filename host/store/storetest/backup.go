@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,4 +98,54 @@ func checkDamaged(t *testing.T, backup []byte) {
 	}
 	refuse("last byte missing", backup[:len(backup)-1])
 	refuse("a byte too many", append(bytes.Clone(backup), 0))
+}
+
+// hooked is a writer that does something at its first write.
+type hooked struct {
+	bytes.Buffer
+	once sync.Once
+	hook func()
+}
+
+func (h *hooked) Write(p []byte) (int, error) {
+	h.once.Do(h.hook)
+	return h.Buffer.Write(p)
+}
+
+func testBackupMoment(t *testing.T, reopen func() store.Engine) {
+	s := OpenEngine(t, reopen())
+	must(t, s, create("a", "x", "1"), create("a", "y", "1"))
+	// Blobs come first in a backup, so this one fills its buffer before objects.
+	if err := s.PutBlob(t.Context(), "d", pattern(3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := s.List("configmaps", "", store.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backup := &hooked{hook: func() {
+		must(t, s, update("a", "x", "2", 0), remove("a", "y", 0), create("a", "z", "1"))
+		if err := s.PutBlob(t.Context(), "e", pattern(3<<20)); err != nil {
+			t.Errorf("put a blob during a backup: %v", err)
+		}
+		if err := s.DeleteBlob(t.Context(), "d"); err != nil {
+			t.Errorf("delete a blob during a backup: %v", err)
+		}
+	}}
+	rev, err := s.Backup(t.Context(), backup)
+	if err != nil || rev != want.Revision {
+		t.Fatalf("backup at %d, %v; want %d", rev, err, want.Revision)
+	}
+	fresh := store.NewMemory()
+	if _, err := store.Restore(t.Context(), fresh, backup); err != nil {
+		t.Fatal(err)
+	}
+	restored := OpenEngine(t, fresh)
+	got, err := restored.List("configmaps", "", store.ListOptions{})
+	if d := cmp.Diff(values(want), values(got)); err != nil || d != "" {
+		t.Errorf("restored: %v (-want +got):\n%s", err, d)
+	}
+	if blob, err := restored.Blob(t.Context(), "d"); err != nil || !bytes.Equal(blob, pattern(3<<20)) {
+		t.Errorf("restored blob: %d bytes, %v", len(blob), err)
+	}
 }

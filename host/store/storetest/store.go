@@ -98,6 +98,7 @@ var storeTests = map[string]func(t *testing.T, reopen func() store.Engine){
 	"update tries again after a conflict":              testUpdate,
 	"blobs come back whole":                            testBlobs,
 	"a backup restores into an empty engine":           testBackup,
+	"a backup shows one revision":                      testBackupMoment,
 	"what is handed back unchanged stays shared":       testSharedObject,
 	"a closed store says so":                           testClosed,
 	"writers, lists and watches agree at every moment": testConcurrent,
