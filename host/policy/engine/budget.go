@@ -5,17 +5,17 @@ import "time"
 // Fuel is what guests run on: a unit is about one simple instruction.
 type Fuel int64
 
-// PerMillisecond is how much fuel stands for a millisecond. An honest guest
-// burns it in less; vet's prices and Most see to it that the dearest code for
-// its price takes four times as long at most.
-const PerMillisecond Fuel = 1_000_000
+// PerMillisecond is how much fuel stands for a millisecond. Ordinary code burns
+// it in a quarter of one; vet's prices and Most see to it that the dearest code
+// for its price takes four at most.
+const PerMillisecond Fuel = 1_600_000
 
 // Budgets that do not depend on rows. Those of what happens once in an
 // instance's life are larger.
 const (
-	StartBudget    = 20 * PerMillisecond // _initialize
-	ManifestBudget = 10 * PerMillisecond
-	OpenBudget     = 20 * PerMillisecond
+	StartBudget    = 15 * PerMillisecond // _initialize
+	ManifestBudget = 5 * PerMillisecond
+	OpenBudget     = 15 * PerMillisecond
 	// MostBudget is what one call within a cycle gets at most by default.
 	MostBudget = 5 * PerMillisecond
 )
@@ -23,10 +23,14 @@ const (
 // Parts of a budget. A page is 64 KiB of the guest's memory.
 const (
 	baseBudget    Fuel = 100_000
-	rowBudget     Fuel = 2_000
+	rowBudget     Fuel = 4_000
 	byteBudget    Fuel = 100
-	collectBudget Fuel = 20_000 // to collect garbage, by page
-	growBudget    Fuel = 12_000 // to grow the memory, by page
+	collectBudget Fuel = 400_000 // to collect garbage, by page
+	growBudget    Fuel = 24_000  // to grow the memory, by page
+
+	// mostCollect bounds what collecting may take in one call outside of a
+	// cycle: a heap beyond some ten MiB is better built anew than collected.
+	mostCollect = 40 * PerMillisecond
 )
 
 // pages is the size of a memory of so many bytes.
@@ -36,9 +40,9 @@ func pages(memory uint64) Fuel { return Fuel(memory >> 16) }
 // where that is larger than a processor's cache, since each load may then take
 // a hundred times what it takes at best.
 func Most(most Fuel, memory uint64) Fuel {
-	const cached = 64 // pages
+	const cached, beyond, least = 64, 40, 13 // pages; the last is a share
 	if p := pages(memory); p > cached {
-		return max(most*cached/p, most/8)
+		return max(most*beyond/p, most/least)
 	}
 	return most
 }
@@ -58,12 +62,12 @@ func Budget(rows, input int, memory uint64, most Fuel) Fuel {
 // its memory and to collect garbage. It is outside of what a decision waits for
 // each time.
 func ApplyBudget(rows, input int, memory uint64) Fuel {
-	return MostBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + (collectBudget+growBudget)*pages(memory)
+	return MostBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + min(collectBudget*pages(memory), mostCollect)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
 func IdleBudget(memory uint64) Fuel {
-	return MostBudget + 2*collectBudget*pages(memory)
+	return MostBudget + min(2*collectBudget*pages(memory), mostCollect)
 }
 
 // ForTime is the fuel of that much time.

@@ -1,54 +1,34 @@
 package vet
 
-// body rewrites one function. It follows the paths through the function as it
-// copies it, and keeps for each place where fuel is charged (a point) the price
-// of the dearest path from there to the next. Points stand at the entry, at
-// each loop's header, and where branches meet after a long stretch.
-//
-//	entry ──► if ──► loop ◄─┐ ──► end ──► return      entry:  all outside of the loop
-//	●                ●──────┘                         loop:   one turn of it
-//
-// What stands after a loop is paid for before it, since it runs once however
-// often the loop turns.
+// body copies one function, and follows the paths through it on the way: it
+// makes nodes of what runs in one go, and edges between them, for the charges
+// to be placed by.
 type body struct {
 	m        *module
 	r        *reader
 	out      []byte
-	points   []point
+	nodes    []node
 	frames   []frame
-	outer    []flow // by depth of loops: the flow that was left on entering
-	now      flow
-	locals   uint32 // the function's own, parameters included
-	scratch  bool   // a bulk operation needs an i32 beside the i64
+	outer    []int // by depth of loops: the node that was left on entering
+	now      int   // the node that runs here, or dead
+	locals   uint32
+	scratch  bool // a bulk operation needs an i32 beside the i64
 	calls    calls
 	blocks   int
 	branches int
 	deepest  int
 }
 
-// point is a place in out where fuel is charged.
-type point struct{ at, price int }
-
-// flow is one path: the point that pays for it, and what it cost since.
-type flow struct {
-	payer int
-	price int
-	live  bool
-}
+// dead is the node of code that nothing reaches.
+const dead = -1
 
 // frame is an open block.
 type frame struct {
-	op     byte
-	loops  int  // how many loops stand around its label
-	entry  flow // if: where an else continues
-	join   flow // of the branches to its end
-	mixed  bool // they have different payers
-	target bool // there are some
+	op      byte
+	loops   int   // how many loops stand around its label
+	entry   int   // if: the node before it
+	sources []int // the nodes that go on at its end
 }
-
-// joinPrice is the length from which a meeting of branches gets a point of its
-// own, so that a short path does not pay for what a long one would have run.
-const joinPrice = 64
 
 const adviceSplit = "split the function"
 
@@ -60,9 +40,9 @@ func (b *body) refuse(r *Refusal) {
 
 // run copies the instructions up to the function's end.
 func (b *body) run() {
-	b.outer = append(b.outer, flow{})
-	b.newPoint()
-	b.frames = append(b.frames, frame{op: opBlock})
+	b.outer = append(b.outer, dead)
+	b.begin(true)
+	b.frames = append(b.frames, frame{op: opBlock, entry: dead})
 	for b.r.err == nil && len(b.frames) > 0 {
 		if b.r.left() == 0 {
 			b.r.fail("a function has no end")
@@ -75,35 +55,26 @@ func (b *body) run() {
 	}
 }
 
-func (b *body) newPoint() {
-	b.settle(b.now)
-	b.count(1)
-	b.points = append(b.points, point{at: len(b.out), price: b.m.chargePrice})
-	b.now = flow{payer: len(b.points) - 1, price: b.m.chargePrice, live: true}
-}
-
-// settle lets the payer of a path pay at least for this one.
-func (b *body) settle(f flow) {
-	if f.live {
-		p := &b.points[f.payer]
-		p.price = max(p.price, f.price)
+// begin starts a node here, which those others lead to.
+func (b *body) begin(charged bool, from ...int) {
+	b.nodes = append(b.nodes, node{at: len(b.out), charged: charged})
+	b.now = len(b.nodes) - 1
+	for _, f := range from {
+		b.nodes[f].next = append(b.nodes[f].next, b.now)
 	}
 }
 
-func (b *body) die() {
-	b.settle(b.now)
-	b.now.live = false
+// end is where a path leaves the function, or turns a loop once more.
+func (b *body) end() {
+	if b.now != dead {
+		b.nodes[b.now].ends = true
+		b.now = dead
+	}
 }
 
-func (f *frame) meet(x flow) {
-	switch {
-	case !x.live:
-	case !f.join.live:
-		f.join = x
-	case f.join.payer != x.payer:
-		f.mixed = true
-	default:
-		f.join.price = max(f.join.price, x.price)
+func (f *frame) from(n int) {
+	if n != dead && (len(f.sources) == 0 || f.sources[len(f.sources)-1] != n) {
+		f.sources = append(f.sources, n)
 	}
 }
 
@@ -113,20 +84,26 @@ func (b *body) branch(depth uint32) {
 		b.r.fail("a branch leaves its function")
 		return
 	}
-	b.settle(b.now)
+	if b.now == dead {
+		return
+	}
 	f := &b.frames[len(b.frames)-1-int(depth)]
-	if f.op == opLoop || !b.now.live {
-		return
-	}
-	f.target = true
+	source := b.now
 	if inner := len(b.outer) - 1; f.loops < inner {
-		f.meet(b.outer[f.loops+1])
+		// What follows the loop was paid for before it.
+		b.nodes[b.now].ends = true
+		if source = b.outer[f.loops+1]; source == dead {
+			return
+		}
+	}
+	if f.op == opLoop || int(depth) == len(b.frames)-1 {
+		b.nodes[source].ends = true
 		return
 	}
-	f.meet(b.now)
+	f.from(source)
 }
 
-// count counts a place where the flow parts or meets; the compiler's time grows
+// count counts places where the flow parts or meets; the compiler's time grows
 // faster than their number.
 func (b *body) count(n int) {
 	if b.blocks += n; b.blocks > b.m.limits.Blocks {
@@ -141,10 +118,12 @@ func (b *body) open(op byte) {
 		return
 	}
 	f := frame{op: op, entry: b.now}
-	if op == opLoop {
-		b.settle(b.now)
+	switch {
+	case op == opLoop:
 		b.outer = append(b.outer, b.now)
-		b.newPoint()
+		b.begin(true)
+	case op == opIf && b.now != dead:
+		b.begin(false, b.now)
 	}
 	f.loops = len(b.outer) - 1
 	b.frames = append(b.frames, f)
@@ -157,41 +136,59 @@ func (b *body) otherwise() {
 		b.r.fail("an else stands outside of an if")
 		return
 	}
-	b.settle(b.now)
-	f.meet(b.now)
-	b.now = f.entry
-	f.op = opElse
+	f.from(b.now)
+	f.op, b.now = opElse, dead
+	if f.entry != dead {
+		b.begin(false, f.entry)
+	}
 }
 
 func (b *body) close() {
-	f := b.frames[len(b.frames)-1]
+	f := &b.frames[len(b.frames)-1]
 	b.frames = b.frames[:len(b.frames)-1]
-	b.settle(b.now)
-	if f.op == opLoop {
-		top := len(b.outer) - 1
-		through := b.now.live
-		b.now = b.outer[top]
-		b.now.live = b.now.live && through
-		b.outer = b.outer[:top]
+	switch {
+	case len(b.frames) == 0:
+		b.end()
+	case f.op == opLoop:
+		before, through := b.outer[len(b.outer)-1], b.now != dead
+		b.outer = b.outer[:len(b.outer)-1]
+		if b.end(); through && before != dead {
+			b.begin(false, before)
+		}
+	default:
+		b.join(f)
+	}
+}
+
+// join goes on after a block, where its branches and its end meet.
+func (b *body) join(f *frame) {
+	alone := len(f.sources) == 0 && f.op != opIf
+	if alone {
 		return
 	}
-	f.meet(b.now)
 	if f.op == opIf {
-		f.meet(f.entry)
+		f.from(f.entry)
 	}
-	b.now = f.join
-	if len(b.frames) > 0 && b.now.live && (f.mixed || f.target && b.now.price > joinPrice) {
-		b.newPoint()
+	f.from(b.now)
+	if b.now = dead; len(f.sources) > 0 {
+		b.begin(false, f.sources...)
+	}
+}
+
+// pay adds to what the node that runs here costs.
+func (b *body) pay(price int) {
+	if b.now != dead {
+		b.nodes[b.now].price += price
 	}
 }
 
 func (b *body) instruction() {
 	if b.m.exact {
-		b.newPoint()
+		b.begin(true)
 	}
 	op := b.r.byte()
 	o := opcodes[op]
-	b.now.price += int(o.price)
+	b.pay(int(o.price))
 	b.out = append(b.out, op)
 	switch o.form {
 	case formNone:
@@ -205,7 +202,9 @@ func (b *body) instruction() {
 		b.out = appendU32(b.out, depth)
 		b.branch(depth)
 		if op == opBr {
-			b.die()
+			b.now = dead
+		} else if b.now != dead {
+			b.begin(false, b.now)
 		}
 	case formLabels:
 		b.branchTable()
@@ -225,7 +224,7 @@ func (b *body) function(op byte) {
 	b.out = appendU32(b.out, f)
 	b.calls.direct = append(b.calls.direct, f)
 	if int(f) < b.m.imports {
-		b.now.price += priceImport
+		b.pay(priceImport)
 	}
 }
 
@@ -238,9 +237,9 @@ func (b *body) plain(op byte) {
 	case opReturn:
 		// The same, and right too when the function becomes a block.
 		b.out = appendU32(append(b.out[:len(b.out)-1], opBr), uint32(len(b.frames)-1))
-		b.die()
+		b.end()
 	case opUnreachable:
-		b.die()
+		b.end()
 	}
 }
 
@@ -280,7 +279,7 @@ func (b *body) branchTable() {
 			return
 		}
 	}
-	b.die()
+	b.now = dead
 }
 
 func (b *body) operand(op byte, f form) {

@@ -66,7 +66,7 @@ func (m *module) function(r *reader, t funcType) function {
 	}
 	b := &body{m: m, r: r, locals: locals, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
 	b.run()
-	if r.err != nil {
+	if b.place(); r.err != nil {
 		return function{}
 	}
 	rep := &m.report

@@ -6,20 +6,6 @@ func (m *module) counter() uint32 { return uint32(m.globals) }
 // stackLeft is the index of the global that says how much stack is left.
 func (m *module) stackLeft() uint32 { return uint32(m.globals) + 1 }
 
-// withCharges returns the instructions with each point's charge in its place.
-func (b *body) withCharges() []byte {
-	out := make([]byte, 0, len(b.out)+24*len(b.points))
-	from := 0
-	for _, p := range b.points {
-		out = append(out, b.out[from:p.at]...)
-		from = p.at
-		out = charge(out, b.m.counter(), b.locals, constant(int64(p.price)))
-		b.m.report.Charges++
-		b.m.report.Largest = max(b.m.report.Largest, p.price)
-	}
-	return append(out, b.out[from:]...)
-}
-
 // charge takes what price leaves on the stack off a counter and traps when that
 // makes it negative:
 //
@@ -58,10 +44,10 @@ func (b *body) chargeSize(scale func([]byte) []byte) {
 // was just copied.
 func (b *body) chargeGrow() {
 	const length = 2
-	b.now.price += priceGrow
 	b.out = b.out[:len(b.out)-length]
 	b.chargeSize(func(out []byte) []byte {
-		return append(appendS64(append(out, opI64Const), priceGrowPage), opI64Mul)
+		out = append(constant(priceGrowPage)(out), opI64Mul)
+		return append(constant(priceGrow)(out), opI64Add)
 	})
 	b.out = append(b.out, opMemoryGrow, 0)
 }

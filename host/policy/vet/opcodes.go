@@ -87,7 +87,7 @@ const (
 
 	// Growing costs the host the pages that it puts there.
 	priceGrow     = 3000
-	priceGrowPage = 12000
+	priceGrowPage = 24000
 	// A byte moved or set costs 1/4, an entry of a table 4.
 	bulkByteShift  = 2
 	bulkEntryPrice = 4

@@ -22,7 +22,7 @@ func (b *body) more() {
 // bulk copies an operation whose time grows with its last operand, and charges
 // for that before it.
 func (b *body) bulk(sub uint32, start int) {
-	b.now.price += priceBulk
+	b.pay(priceBulk)
 	operands := b.bulkOperands(sub)
 	if b.r.err != nil {
 		return
@@ -89,6 +89,10 @@ func (b *body) simd() {
 		return
 	}
 	b.out = appendU32(b.out, sub)
+	switch sub {
+	case 0xe3, 0xe7, 0xef, 0xf3: // square roots and divisions
+		b.pay(2 * priceDivide)
+	}
 	switch {
 	case sub <= 11 || sub == 92 || sub == 93:
 		b.memarg()

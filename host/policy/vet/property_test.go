@@ -64,21 +64,21 @@ func run(t *testing.T, r wazero.Runtime, wasm []byte) (d deed, took []int64) {
 // each instruction that ran.
 func TestMeaningAndMetering(t *testing.T) {
 	t.Parallel()
-	modules := uint64(400)
-	if testing.Short() {
-		modules = 50
-	}
-	for name, config := range map[string]wazero.RuntimeConfig{
-		"interpreted": wazero.NewRuntimeConfigInterpreter(),
-		"compiled":    wazero.NewRuntimeConfigCompiler(),
+	for _, tt := range []struct {
+		name    string
+		config  wazero.RuntimeConfig
+		modules uint64
+	}{
+		{"interpreted", wazero.NewRuntimeConfigInterpreter(), 400},
+		{"compiled", wazero.NewRuntimeConfigCompiler(), 100},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			ctx := context.Background()
-			r := wazero.NewRuntimeWithConfig(ctx, config)
+			r := wazero.NewRuntimeWithConfig(ctx, tt.config)
 			defer r.Close(ctx)
 			trapped, spent := 0, int64(0)
-			for seed := range modules {
+			for seed := range tt.modules {
 				wasm := wasmtest.Random(seed)
 				metered, _, err := vet.Rewrite(wasm, vet.Limits{})
 				if err != nil {
@@ -108,7 +108,7 @@ func TestMeaningAndMetering(t *testing.T) {
 					}
 				}
 			}
-			calls := int(modules) * len(arguments)
+			calls := int(tt.modules) * len(arguments)
 			if trapped == calls || spent < int64(calls)*100 {
 				t.Errorf("of %d calls %d trapped, and they ran %d units: the modules do too little to show anything", calls, trapped, spent)
 			}

@@ -1,0 +1,94 @@
+package vet
+
+// node is a stretch of code that runs in one go. Nodes stand in the order of the
+// code, and edges lead forward only: what leads back is a loop, and a loop is
+// paid for by itself.
+//
+//	entry ──► if ──► loop ◄─┐ ──► end ──► return      entry:  all outside of the loop
+//	●                ●──────┘                         loop:   one turn of it
+type node struct {
+	at      int   // where it begins
+	price   int   // of its instructions
+	next    []int // the nodes that may follow within the same turn of a loop
+	ends    bool  // it may also be the last one
+	charged bool  // it is charged on entering, or else by those before it
+	need    int   // the price of the dearest path from here to the next charge
+}
+
+// unfair is by how much a path may be overcharged at one fork: beyond, the
+// dearer side is charged for by itself.
+const unfair = 48
+
+// place decides where fuel is charged. A node that is not charged is paid for by
+// each node that leads to it, so whatever path a call takes, each instruction
+// is paid for before it runs.
+func (b *body) place() {
+	for i := len(b.nodes) - 1; i >= 0; i-- {
+		b.split(&b.nodes[i])
+	}
+	for i := len(b.nodes) - 1; i >= 0; i-- {
+		n := &b.nodes[i]
+		n.need = n.price + b.dearest(n)
+		if n.charged {
+			b.count(1)
+		}
+	}
+}
+
+// split has those followers of a node charged by themselves that cost far more
+// than another way on.
+func (b *body) split(n *node) {
+	least := 0
+	if !n.ends && len(n.next) > 0 {
+		least = b.cheapest(n)
+	}
+	for _, s := range n.next {
+		if next := &b.nodes[s]; next.need-least > unfair {
+			next.charged = true
+		}
+	}
+	n.need = n.price + b.dearest(n)
+}
+
+func (b *body) cheapest(n *node) int {
+	least := b.nodes[n.next[0]].due()
+	for _, s := range n.next[1:] {
+		least = min(least, b.nodes[s].due())
+	}
+	return least
+}
+
+func (b *body) dearest(n *node) int {
+	most := 0
+	for _, s := range n.next {
+		most = max(most, b.nodes[s].due())
+	}
+	return most
+}
+
+// due is what a node leaves to those before it.
+func (n *node) due() int {
+	if n.charged {
+		return 0
+	}
+	return n.need
+}
+
+// withCharges returns the instructions with the charges in their places.
+func (b *body) withCharges() []byte {
+	out := make([]byte, 0, len(b.out)+8*len(b.nodes))
+	from := 0
+	for i := range b.nodes {
+		n := &b.nodes[i]
+		price := n.need + b.m.chargePrice
+		if !n.charged || price == 0 {
+			continue
+		}
+		out = append(out, b.out[from:n.at]...)
+		from = n.at
+		out = charge(out, b.m.counter(), b.locals, constant(int64(price)))
+		b.m.report.Charges++
+		b.m.report.Largest = max(b.m.report.Largest, price)
+	}
+	return append(out, b.out[from:]...)
+}
