@@ -79,7 +79,9 @@ func (*cluster) Condition(_ context.Context, list []schedule.Condition) []error 
 }
 
 // Evict implements schedule.Binder.
-func (*cluster) Evict(_ context.Context, list []schedule.Eviction) []error { return make([]error, len(list)) }
+func (*cluster) Evict(_ context.Context, list []schedule.Eviction) []error {
+	return make([]error, len(list))
+}
 
 // Provision implements schedule.Binder.
 func (*cluster) Provision(_ context.Context, list []schedule.Provision) []error {

@@ -444,7 +444,9 @@ func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.P
 	if len(plan.Provision) > 0 {
 		trace.Outcome = Provisions
 		c.cluster.Nominate(entry.Pod, node)
-		c.out.provisions = append(c.out.provisions, Provision{Pod: object, Claims: plan.Provision, Node: node})
+		if claims := plan.Unasked(); len(claims) > 0 {
+			c.out.provisions = append(c.out.provisions, Provision{Pod: object, Claims: claims, Node: node})
+		}
 		c.queue.Wait(entry, waitVolumes, true, now)
 		return
 	}
@@ -466,7 +468,7 @@ func (c *core) refuse(ctx context.Context, entry *queue.Entry, decision cycle.De
 	trace.Outcome, trace.Message = Refused, refusal(decision, c.reasons)
 	made := c.preempt(ctx, entry, decision, in)
 	if made == "" && decision.Nodes > 0 {
-		trace.Message += noRoom(decision, c.reasons)
+		trace.Message += c.noRoom(entry.Pod, decision)
 	}
 	trace.Made = made
 	c.tell(entry, trace.Message, v1.PodReasonUnschedulable)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // maxReasons bounds how many reasons a message counts one by one.
@@ -17,6 +18,9 @@ const maxReasons = 32
 func refusal(d cycle.Decision, reasons *profile.Reasons) string {
 	if d.Nodes == 0 {
 		return "no nodes available to schedule pods"
+	}
+	if d.Whole != 0 {
+		return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, reasons.Get(d.Whole).Text)
 	}
 	// Several policies may give the same reason in the same words.
 	counts := map[string]int{}
@@ -40,11 +44,17 @@ func refusal(d cycle.Decision, reasons *profile.Reasons) string {
 	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(parts, ", "))
 }
 
-// noRoom is what preemption adds when it cannot help.
-func noRoom(d cycle.Decision, reasons *profile.Reasons) string {
+// noRoom is what the message says of preemption where it did not help.
+func (c *core) noRoom(pod *snapshot.Pod, d cycle.Decision) string {
+	if never(pod) {
+		return " preemption: not eligible due to preemptionPolicy=Never."
+	}
+	if c.awaitsRoom(pod) {
+		return " preemption: not eligible due to a terminating pod on the nominated node."
+	}
 	victims := 0
 	for _, r := range d.Refusals {
-		if reasons.Get(r.Reason).Resolvable {
+		if c.reasons.Get(r.Reason).Resolvable {
 			victims += r.Count
 		}
 	}

@@ -43,19 +43,26 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, decision cycle.D
 // mayPreempt says whether the pod may make others go: by its policy, and since
 // no room is being made for it already.
 func (c *core) mayPreempt(pod *snapshot.Pod) bool {
-	if p := pod.Object.Spec.PreemptionPolicy; p != nil && *p == v1.PreemptNever {
-		return false
-	}
+	return !never(pod) && c.cluster.HasLesser(pod.Priority()) && !c.awaitsRoom(pod)
+}
+
+func never(pod *snapshot.Pod) bool {
+	p := pod.Object.Spec.PreemptionPolicy
+	return p != nil && *p == v1.PreemptNever
+}
+
+// awaitsRoom says whether a pod is leaving to make room for this one.
+func (c *core) awaitsRoom(pod *snapshot.Pod) bool {
 	slot, ok := c.cluster.Slot(c.cluster.NominatedNode(pod.UID()))
 	if !ok {
-		return true
+		return false
 	}
 	for _, p := range c.cluster.Row(slot).Pods {
 		if p.Priority() < pod.Priority() && c.leaving(p) {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // leaving says whether a pod is on its way out.

@@ -178,6 +178,7 @@ func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i
 		return rows
 	}
 	if err == nil && answer.Ask == abi.AskRefuse {
+		r.whole = answer.Reason
 		return refuseAll(c, i, answer.Reason, rows)
 	}
 	if err == nil {

@@ -35,6 +35,9 @@ type Decision struct {
 	// Refusals count the rows by the reason of the first who refused them,
 	// where no row was feasible.
 	Refusals []Refusal
+	// Whole is the reason for which a policy refused the pod as such, on every
+	// row; 0 for none.
+	Whole profile.ReasonID
 	// Wake are the groups in which a change could help; Spread is true where a
 	// change of one row could help on another.
 	Wake   abi.Groups
@@ -71,7 +74,7 @@ func (d *Decider) Decide(ctx context.Context, in Input) Decision {
 // the reason given.
 func (d *Decider) Again(slot int32, reason string) Decision {
 	if d.field.total[slot] != out {
-		d.field.refuse(slot, byHost, d.hostReason(reason))
+		d.field.refuse(slot, byHost, d.hostReason(reason, false))
 	}
 	return d.conclude(&d.run, &d.field, d.field.best(d.run.seed))
 }
@@ -80,7 +83,7 @@ func (d *Decider) Again(slot int32, reason string) Decision {
 func (d *Decider) GiveUp(reason string) Decision {
 	for _, slot := range slices.Clone(d.field.list()) {
 		if d.field.total[slot] != out {
-			d.field.refuse(slot, byHost, d.hostReason(reason))
+			d.field.refuse(slot, byHost, d.hostReason(reason, false))
 		}
 	}
 	return d.conclude(&d.run, &d.field, choice{slot: -1})
@@ -107,7 +110,7 @@ func (d *Decider) begin(in Input) *run {
 	}
 	r := &d.run
 	r.log, r.pod, r.profile, r.now, r.seed = in.Log, in.Pod, in.Profile, in.Now, in.Seed
-	r.tainted, r.failures = false, nil
+	r.tainted, r.failures, r.whole = false, nil, 0
 	r.predicates, r.priorities = r.predicates[:0], r.priorities[:0]
 	r.remembered, r.afresh, r.afreshScores = r.remembered[:0], r.afresh[:0], r.afreshScores[:0]
 	for i := range in.Profile.Predicates {
@@ -138,7 +141,7 @@ func (d *Decider) pickNative(r *run, f *field) choice {
 	}
 	for _, slot := range slices.Clone(f.list()) {
 		if short := r.log.Row(slot).Shortage(r.pod); short != "" {
-			f.refuse(slot, byHost, d.hostReason(short))
+			f.refuse(slot, byHost, d.hostReason(short, true))
 		}
 	}
 	f.listed = false
@@ -197,6 +200,7 @@ func (d *Decider) conclude(r *run, f *field, best choice) Decision {
 		}
 	}
 	if best.slot < 0 {
+		decision.Whole = r.whole
 		d.blame(r, f, &decision)
 	}
 	return decision

@@ -92,6 +92,7 @@ func (d *Decider) narrowAfreshBy(ctx context.Context, r *run, f *field, i int) {
 	case err != nil:
 	case answer.Ask == abi.AskRefuse:
 		fill(verdicts, answer.Reason)
+		r.whole = answer.Reason
 	default:
 		err = r.profile.Predicates[i].Policy.Filter(ctx, rows, verdicts)
 	}
@@ -170,7 +171,7 @@ func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominat
 	for _, slot := range slots {
 		row := r.log.Row(slot).With(nominated[slot]...)
 		if short := row.Shortage(r.pod); short != "" {
-			f.refuse(slot, byHost, d.hostReason(short))
+			f.refuse(slot, byHost, d.hostReason(short, true))
 			continue
 		}
 		questions = append(questions, profile.WhatIf{Row: slot, Deltas: addition(row, nominated[slot])})
@@ -185,8 +186,10 @@ func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominat
 	f.listed = false
 }
 
-func (d *Decider) hostReason(text string) profile.ReasonID {
-	return d.reasons.Intern(profile.Reason{Policy: Host, Text: text, Resolvable: true})
+// hostReason interns a reason of the host's own: of room, which removing pods
+// makes, or another.
+func (d *Decider) hostReason(text string, room bool) profile.ReasonID {
+	return d.reasons.Intern(profile.Reason{Policy: Host, Text: text, Resolvable: room})
 }
 
 // addition tells in deltas that pods have come to a row.

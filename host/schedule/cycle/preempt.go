@@ -103,6 +103,9 @@ func (d *Decider) candidates(ctx context.Context, r *run, room Room) []candidate
 // be room by the host's own sums.
 func propose(row *snapshot.Row, pod *snapshot.Pod, room Room) (candidate, bool) {
 	c := candidate{row: row}
+	if !row.CouldFit(pod) {
+		return c, false
+	}
 	for _, p := range row.Pods {
 		if p.Priority() < pod.Priority() {
 			c.removed = append(c.removed, p)

@@ -28,6 +28,8 @@ type run struct {
 	// tainted says that a policy failed, so that nothing put together now stands.
 	tainted  bool
 	failures []Failure
+	// whole is the reason of a policy that refused the pod on every row.
+	whole profile.ReasonID
 }
 
 // Failure is a policy that failed during a cycle.

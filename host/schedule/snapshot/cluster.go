@@ -17,6 +17,8 @@ type Cluster struct {
 	slots   map[string]int32
 	free    []int32
 	placed  map[types.UID]place
+	// priorities counts the placed pods of each priority.
+	priorities map[int32]int
 	// strays are pods on nodes that are not known (yet, or any more).
 	strays    map[string][]*Pod
 	objects   map[string]map[types.NamespacedName]object
@@ -36,12 +38,13 @@ func New(limit int) *Cluster {
 		limit = 1 << 16
 	}
 	return &Cluster{
-		history:   history{limit: limit},
-		slots:     map[string]int32{},
-		placed:    map[types.UID]place{},
-		strays:    map[string][]*Pod{},
-		objects:   map[string]map[types.NamespacedName]object{},
-		nominated: map[types.UID]nomination{},
+		history:    history{limit: limit},
+		slots:      map[string]int32{},
+		placed:     map[types.UID]place{},
+		priorities: map[int32]int{},
+		strays:     map[string][]*Pod{},
+		objects:    map[string]map[types.NamespacedName]object{},
+		nominated:  map[types.UID]nomination{},
 	}
 }
 

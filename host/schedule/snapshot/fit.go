@@ -27,25 +27,26 @@ func (r *Row) Shortage(pod *Pod) string {
 
 // Fits is Shortage for those who don't ask why.
 func (r *Row) Fits(pod *Pod) bool {
-	want := &pod.Requests
-	if int64(len(r.Pods))+1 > r.Allocatable.Pods ||
-		lacks(want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU) ||
-		lacks(want.Memory, r.Allocatable.Memory, r.Requested.Memory) ||
-		lacks(want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage) {
-		return false
-	}
-	for _, s := range want.Scalars {
-		if lacks(s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name)) {
-			return false
-		}
-	}
-	return true
+	return int64(len(r.Pods)) < r.Allocatable.Pods && covers(&r.Allocatable, &r.Requested, &pod.Requests)
 }
 
 // CouldFit says whether the row could take the pod if it were empty.
 func (r *Row) CouldFit(pod *Pod) bool {
-	empty := Row{Allocatable: r.Allocatable}
-	return empty.Fits(pod)
+	return r.Allocatable.Pods > 0 && covers(&r.Allocatable, &Resources{}, &pod.Requests)
+}
+
+func covers(allocatable, requested, want *Resources) bool {
+	if lacks(want.MilliCPU, allocatable.MilliCPU, requested.MilliCPU) ||
+		lacks(want.Memory, allocatable.Memory, requested.Memory) ||
+		lacks(want.EphemeralStorage, allocatable.EphemeralStorage, requested.EphemeralStorage) {
+		return false
+	}
+	for _, s := range want.Scalars {
+		if lacks(s.Value, allocatable.scalar(s.Name), requested.scalar(s.Name)) {
+			return false
+		}
+	}
+	return true
 }
 
 func lacks(want, allocatable, requested int64) bool {

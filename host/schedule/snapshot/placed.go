@@ -19,6 +19,7 @@ func (c *Cluster) Place(pod *Pod, node string) {
 	}
 	c.Unnominate(pod.UID())
 	c.placed[pod.UID()] = place{pod: pod, node: node}
+	c.priorities[pod.Priority()]++
 	slot, ok := c.slots[node]
 	if !ok {
 		c.strays[node] = append(c.strays[node], pod)
@@ -39,6 +40,9 @@ func (c *Cluster) Remove(uid types.UID) bool {
 		return false
 	}
 	delete(c.placed, uid)
+	if c.priorities[at.pod.Priority()]--; c.priorities[at.pod.Priority()] == 0 {
+		delete(c.priorities, at.pod.Priority())
+	}
 	slot, ok := c.slots[at.node]
 	if !ok {
 		c.removeStray(at.node, uid)
@@ -155,4 +159,14 @@ func UsageGroups(pods ...*Pod) abi.Groups {
 		groups |= usageGroups(p)
 	}
 	return groups
+}
+
+// HasLesser says whether a pod of lower priority is placed anywhere.
+func (c *Cluster) HasLesser(priority int32) bool {
+	for p := range c.priorities {
+		if p < priority {
+			return true
+		}
+	}
+	return false
 }

@@ -132,7 +132,7 @@ func (c *Cluster) Clone() *Cluster {
 		own.Pods = slices.Clip(own.Pods)
 		n.rows[i] = &own
 	}
-	n.free = slices.Clone(c.free)
+	n.free, n.priorities = slices.Clone(c.free), maps.Clone(c.priorities)
 	n.slots, n.placed, n.nominated = maps.Clone(c.slots), maps.Clone(c.placed), maps.Clone(c.nominated)
 	for node, pods := range c.strays {
 		n.strays[node] = slices.Clone(pods)

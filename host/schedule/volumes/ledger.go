@@ -42,6 +42,17 @@ type Plan struct {
 // Empty says that there is nothing to do before binding.
 func (p *Plan) Empty() bool { return len(p.Matches) == 0 && len(p.Provision) == 0 }
 
+// Unasked are the claims for which nobody has been told yet to make a volume.
+func (p *Plan) Unasked() []*v1.PersistentVolumeClaim {
+	var list []*v1.PersistentVolumeClaim
+	for _, claim := range p.Provision {
+		if claim.Annotations[volumehelpers.AnnSelectedNode] == "" {
+			list = append(list, claim)
+		}
+	}
+	return list
+}
+
 // Ledger keeps the reservations. It belongs to one goroutine.
 type Ledger struct {
 	objects *snapshot.Cluster
