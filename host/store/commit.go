@@ -42,7 +42,7 @@ type write struct {
 // # Errors
 //
 // *Error with ErrExists, ErrNotFound, ErrConflict or ErrTooLarge, naming the
-// key; ErrClosed; the codec's; the engine's, after which the store takes no
+// key; ErrClosed; ErrNoSpace; the codec's; the engine's, after which the store takes no
 // more writes (see Failed).
 func (s *Store) Commit(ctx context.Context, ops ...Op) (rev int64, objs []Object, err error) {
 	if len(ops) == 0 {

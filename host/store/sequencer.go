@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 )
@@ -101,9 +102,7 @@ func (s *Store) commit(b *batch) {
 	}
 	err := s.Err()
 	if err == nil && len(b.changes) > 0 {
-		if err = s.engine.Commit(context.Background(), b.engineBatch()); err != nil {
-			err = s.fail(err)
-		}
+		err = s.write(b)
 	}
 	if err == nil {
 		s.publish(b, start)
@@ -115,6 +114,16 @@ func (s *Store) commit(b *batch) {
 		close(req.done)
 	}
 	s.stats.batch(len(taken), len(b.changes), time.Since(start))
+}
+
+// write makes the batch durable. An engine that failed in the middle is not
+// asked again; one that refused may take the next batch.
+func (s *Store) write(b *batch) error {
+	err := s.engine.Commit(context.Background(), b.engineBatch())
+	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTooLarge) {
+		return err
+	}
+	return s.fail(err)
 }
 
 // decide checks a request against the state that the requests before it leave,

@@ -233,6 +233,24 @@ func TestFailedEngineStopsWritesAndShowsNothing(t *testing.T) {
 	})
 }
 
+func TestRefusingEngineIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	engine := &gated{Engine: store.NewMemory()}
+	s := storetest.OpenEngine(t, engine)
+	rev := s.Revision()
+	engine.fail = fmt.Errorf("%w: free some", store.ErrNoSpace)
+	if _, _, err := s.Commit(t.Context(), create("x", "1")); !errors.Is(err, store.ErrNoSpace) {
+		t.Errorf("commit: %v, want ErrNoSpace", err)
+	}
+	if _, ok := s.Get(key("x")); ok || s.Revision() != rev || s.Err() != nil {
+		t.Errorf("after a refusal: read %v, revision %d of %d, Err %v", ok, s.Revision(), rev, s.Err())
+	}
+	engine.fail = nil
+	if got := commit(t, s, create("x", "1")); got != rev+1 {
+		t.Errorf("the next commit is at %d, want %d", got, rev+1)
+	}
+}
+
 func TestBatchesAreCutToTheEnginesLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -100,6 +100,7 @@ var (
 	ErrFuture    = errors.New("the revision lies in the future")
 	ErrTooLarge  = errors.New("too large for one commit")
 	ErrClosed    = errors.New("store is closed")
+	ErrNoSpace   = errors.New("no room to write")
 )
 
 // Error is a refused operation.

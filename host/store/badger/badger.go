@@ -28,8 +28,9 @@ const memTable = 48 << 20
 
 // Engine is a Badger database.
 type Engine struct {
-	db   *badger.DB
-	lock *os.File
+	db    *badger.DB
+	lock  *os.File
+	space space
 }
 
 // Open opens or makes the directory. Only one process may have it open.
@@ -55,7 +56,7 @@ func Open(dir string, logger *slog.Logger) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open badger in %s: %w", dir, err), lock.Close())
 	}
-	e := &Engine{db: db, lock: lock}
+	e := &Engine{db: db, lock: lock, space: space{dir: dir, free: diskFree}}
 	if err := e.checkFormat(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), e.Close())
 	}
@@ -182,6 +183,9 @@ func readRevision(txn *badger.Txn) (int64, error) {
 // Commit writes one transaction; SyncWrites makes it durable.
 func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := e.space.check(b); err != nil {
 		return err
 	}
 	txn := e.db.NewTransaction(true)

@@ -1,0 +1,55 @@
+package badger
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/store"
+)
+
+func TestFullDiskRefusesWrites(t *testing.T) {
+	t.Parallel()
+	e, err := Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	put := store.Batch{Revision: 2, Puts: []store.Record{{Key: "a", Value: []byte("1"), Revision: 2}}}
+	drop := store.Batch{Revision: 3, Deletes: []string{"a"}}
+	for _, tc := range []struct {
+		name              string
+		free              uint64
+		unknown           error
+		wantPut, wantDrop error
+	}{
+		{name: "room", free: reserve},
+		{name: "little room", free: reserve - 1, wantPut: store.ErrNoSpace},
+		{name: "no room", free: deleteReserve - 1, wantPut: store.ErrNoSpace, wantDrop: store.ErrNoSpace},
+		{name: "unknown room", unknown: errors.New("no such disk"), wantPut: store.ErrNoSpace, wantDrop: store.ErrNoSpace},
+		{name: "room again", free: reserve},
+	} {
+		e.space.free = func(string) (uint64, error) { return tc.free, tc.unknown }
+		e.space.read = time.Time{}
+		if err := e.Commit(t.Context(), put); !errors.Is(err, tc.wantPut) {
+			t.Errorf("%s: put: %v, want %v", tc.name, err, tc.wantPut)
+		}
+		if err := e.Commit(t.Context(), drop); !errors.Is(err, tc.wantDrop) {
+			t.Errorf("%s: delete: %v, want %v", tc.name, err, tc.wantDrop)
+		}
+	}
+}
+
+func TestDiskFreeReadsTheDisk(t *testing.T) {
+	t.Parallel()
+	if free, err := diskFree(t.TempDir()); err != nil || free == 0 {
+		t.Errorf("free = %d, %v", free, err)
+	}
+	if _, err := diskFree("/no/such/directory"); err == nil {
+		t.Errorf("a directory that is not there has room")
+	}
+}
