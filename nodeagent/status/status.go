@@ -116,7 +116,7 @@ func (w *Writer) learn(p *v1.Pod) *item {
 func newer(a, b *v1.Pod) bool {
 	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
 	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	return errX != nil || errY != nil || x >= y
+	return errX != nil || errY != nil || x > y
 }
 
 // Forget drops what waits to be reported of a pod.
@@ -187,7 +187,7 @@ func (w *Writer) flush(ctx context.Context, uid string, it *item) error {
 		return err
 	}
 	w.mu.Lock()
-	if string(got.UID) == uid && newer(got, it.pod) {
+	if string(got.UID) == uid && !newer(it.pod, got) {
 		it.pod = got
 	}
 	it.failing = 0
