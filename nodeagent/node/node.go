@@ -95,10 +95,14 @@ func (k *Keeper) retry(ctx context.Context, what string, f func(context.Context)
 func (k *Keeper) register(ctx context.Context) error {
 	want := k.Describe(ctx)
 	stamp(want.Status.Conditions, nil, time.Now())
-	_, err := k.Client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
-	if err == nil {
+	made, err := k.Client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
+	if err == nil && len(made.Status.Conditions) > 0 {
 		k.reported = time.Now()
 		return nil
+	}
+	if err == nil { // the API keeps the status for its own subresource
+		k.reported = time.Time{}
+		return k.Report(ctx)
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
