@@ -1,0 +1,105 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for range 1000 {
+		if is() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func TestSimulatedNodesRunAndEndPods(t *testing.T) {
+	t.Parallel()
+	api := fake.NewClientset()
+	shape, err := ParseShape("cpu=4,pods=7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, Config{Client: api, N: 20, Shape: shape, LeaseEvery: 100 * time.Millisecond}) }()
+	await(t, "20 nodes", func() bool {
+		list, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		return err == nil && len(list.Items) == 20
+	})
+	n, err := api.CoreV1().Nodes().Get(ctx, "sim-7", metav1.GetOptions{})
+	if err != nil || n.Status.Allocatable.Pods().Value() != 7 || n.Status.Allocatable.Memory().IsZero() || !isReady(n) {
+		t.Errorf("node %+v, %v", n, err)
+	}
+	pods := api.CoreV1().Pods("default")
+	for i := range 50 {
+		name := fmt.Sprintf("p%d", i)
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{
+			NodeName: fmt.Sprintf("sim-%d", i%20), Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+		if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}, Spec: v1.PodSpec{NodeName: "real"}}
+	if _, err := pods.Create(ctx, other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "50 pods run", func() bool {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		running := 0
+		for _, p := range list.Items {
+			if p.Status.Phase == v1.PodRunning && p.Status.PodIP != "" && p.Status.ContainerStatuses[0].Ready {
+				running++
+			}
+		}
+		return err == nil && running == 50
+	})
+	if p, err := pods.Get(ctx, "other", metav1.GetOptions{}); err != nil || p.Status.Phase != "" {
+		t.Errorf("another node's pod was touched: %+v, %v", p.Status, err)
+	}
+	p, err := pods.Get(ctx, "p3", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.Now()
+	p.DeletionTimestamp = &now
+	if _, err := pods.Update(ctx, p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "p3 is gone", func() bool {
+		_, err := pods.Get(ctx, "p3", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	first, err := api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, "sim-7", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "leases are renewed", func() bool {
+		l, err := api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, "sim-7", metav1.GetOptions{})
+		return err == nil && l.Spec.RenewTime.After(first.Spec.RenewTime.Time)
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func TestNodeShapesThatAreNone(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "cpu", "=4", "cpu=x", "cpu=-1", "cpu=4,,"} {
+		if _, err := ParseShape(text); err == nil {
+			t.Errorf("ParseShape(%q) succeeds", text)
+		}
+	}
+}
