@@ -1,0 +1,435 @@
+package pod
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+// world plays the machine: it does what the core asks for at once, and lets
+// containers end when the script says so.
+type world struct {
+	t   *testing.T
+	now time.Time
+	rec *Record
+	ids int
+	log []string
+}
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newWorld(t *testing.T, p *v1.Pod) *world {
+	return &world{t: t, now: start, rec: New(p, start)}
+}
+
+// settle carries out actions until nothing is due, and notes them.
+func (w *world) settle() Action {
+	w.t.Helper()
+	for range 200 {
+		a := w.rec.Next(w.now)
+		if a.Kind == None {
+			return a
+		}
+		w.log = append(w.log, strings.TrimSpace(fmt.Sprintf("%s %s", a.Kind, a.Container)))
+		switch a.Kind {
+		case SetUp:
+			w.rec.Touched = true
+			w.rec.DidSetUp()
+		case StartSandbox:
+			w.ids++
+			w.rec.DidStartSandbox(fmt.Sprintf("s%d", w.ids), nil)
+		case StartContainer:
+			w.ids++
+			w.rec.DidStart(a.Container, Run{ID: fmt.Sprintf("c%d", w.ids), StartedAt: w.now}, w.now)
+		case StopContainer:
+			w.exit(a.Container, 137)
+		case StopAll:
+			for name, c := range w.rec.Containers {
+				if c.Phase == Running {
+					w.exit(name, 143)
+				}
+			}
+		case ResetSandbox:
+			w.rec.DidResetSandbox(w.now)
+		case TearDown:
+			w.rec.DidTearDown(w.now)
+		case Finish:
+			return a
+		}
+	}
+	w.t.Fatalf("the core never settles: %v", w.log)
+	return Action{}
+}
+
+func (w *world) exit(name string, code int32) {
+	w.rec.DidExit(name, Termination{ExitCode: code, FinishedAt: w.now})
+}
+
+func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+
+func (w *world) expect(want ...string) {
+	w.t.Helper()
+	if got := strings.Join(w.log, ", "); got != strings.Join(want, ", ") {
+		w.t.Errorf("did %q, want %q", got, strings.Join(want, ", "))
+	}
+	w.log = nil
+}
+
+func (w *world) status() v1.PodStatus {
+	return w.rec.Status(Host{IPs: []string{"192.0.2.1"}, Runtime: "test"}, w.now)
+}
+
+func (w *world) phase(want v1.PodPhase) {
+	w.t.Helper()
+	if got := w.status().Phase; got != want {
+		w.t.Errorf("phase %s, want %s", got, want)
+	}
+}
+
+func podOf(policy v1.RestartPolicy, names ...string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", Generation: 4}, Spec: v1.PodSpec{RestartPolicy: policy}}
+	for _, n := range names {
+		c := v1.Container{Name: n, Image: "img"}
+		always := v1.ContainerRestartPolicyAlways
+		switch {
+		case strings.HasPrefix(n, "init"):
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		case strings.HasPrefix(n, "side"):
+			c.RestartPolicy = &always
+			p.Spec.InitContainers = append(p.Spec.InitContainers, c)
+		default:
+			p.Spec.Containers = append(p.Spec.Containers, c)
+		}
+	}
+	return p
+}
+
+func deleted(p *v1.Pod, grace int64) *v1.Pod {
+	p = p.DeepCopy()
+	at := metav1.NewTime(start.Add(time.Duration(grace) * time.Second))
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, &grace
+	return p
+}
+
+func TestLifeOfAPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.phase(v1.PodPending)
+	w.settle()
+	w.expect("set up", "start sandbox", "start container app")
+	w.phase(v1.PodRunning)
+	w.rec.Update(deleted(w.rec.Pod, 30), w.now)
+	w.settle()
+	w.expect("stop all", "tear down", "finish")
+	if st := w.status(); st.Phase != v1.PodFailed || st.ContainerStatuses[0].State.Terminated == nil {
+		t.Errorf("last status %+v", st)
+	}
+}
+
+func TestRestartsWaitLongerAndLonger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.settle()
+	w.log = nil
+	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 300 * time.Second, 300 * time.Second} {
+		w.pass(time.Second)
+		w.exit("app", 1)
+		a := w.settle()
+		if want > 0 {
+			if got := a.Wake.Sub(w.now); got != want {
+				t.Fatalf("restart %d waits %v, want %v", i+1, got, want)
+			}
+			if s := w.status().ContainerStatuses[0]; s.State.Waiting == nil || s.State.Waiting.Reason != "CrashLoopBackOff" || s.LastTerminationState.Terminated == nil {
+				t.Errorf("waiting container is shown as %+v", s)
+			}
+			w.phase(v1.PodRunning)
+			w.pass(want)
+			w.settle()
+		}
+		w.expect("start container app")
+		if got := w.status().ContainerStatuses[0].RestartCount; got != int32(i+1) {
+			t.Errorf("restart count %d, want %d", got, i+1)
+		}
+	}
+	w.pass(11 * time.Minute)
+	w.exit("app", 1)
+	w.settle()
+	w.expect("start container app")
+}
+
+func TestRestartPolicies(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		policy v1.RestartPolicy
+		code   int32
+		again  bool
+		phase  v1.PodPhase
+	}{
+		{v1.RestartPolicyAlways, 0, true, v1.PodRunning},
+		{v1.RestartPolicyAlways, 1, true, v1.PodRunning},
+		{v1.RestartPolicyOnFailure, 0, false, v1.PodSucceeded},
+		{v1.RestartPolicyOnFailure, 1, true, v1.PodRunning},
+		{v1.RestartPolicyNever, 0, false, v1.PodSucceeded},
+		{v1.RestartPolicyNever, 1, false, v1.PodFailed},
+	} {
+		t.Run(fmt.Sprintf("%s after exit %d", test.policy, test.code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, podOf(test.policy, "app"))
+			w.settle()
+			w.log = nil
+			w.exit("app", test.code)
+			w.settle()
+			if test.again {
+				w.expect("start container app")
+			} else {
+				w.expect("tear down")
+			}
+			w.phase(test.phase)
+		})
+	}
+}
+
+func TestInitContainers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "init1", "side", "init2", "app"))
+	w.settle()
+	w.expect("set up", "start sandbox", "start container init1")
+	w.phase(v1.PodPending)
+	w.exit("init1", 0)
+	w.settle()
+	w.expect("start container side", "start container init2")
+	w.exit("init2", 1)
+	w.settle()
+	w.expect("start container init2")
+	w.exit("init2", 0)
+	w.settle()
+	w.expect("start container app")
+	w.phase(v1.PodRunning)
+	w.exit("side", 1)
+	w.settle()
+	w.expect("start container side")
+}
+
+func TestFailedInitContainerFailsAPodThatNeverRestarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyNever, "init1", "app"))
+	w.settle()
+	w.log = nil
+	w.exit("init1", 2)
+	w.settle()
+	w.expect("tear down")
+	w.phase(v1.PodFailed)
+	if c := condition(w.status(), v1.PodInitialized); c.Status != v1.ConditionFalse {
+		t.Errorf("Initialized is %s", c.Status)
+	}
+}
+
+func TestSidecarsEndWithTheirPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyNever, "side", "app"))
+	w.settle()
+	w.log = nil
+	w.exit("app", 0)
+	w.phase(v1.PodRunning) // the sidecar still runs
+	w.settle()
+	w.expect("stop all", "tear down")
+	w.phase(v1.PodSucceeded)
+}
+
+func TestSandboxThatEndsIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "init1", "app"))
+	w.settle()
+	w.exit("init1", 0)
+	w.settle()
+	w.log = nil
+	w.rec.Sandbox.Ready = false
+	w.settle()
+	w.expect("reset sandbox", "start sandbox", "start container init1")
+	w.phase(v1.PodRunning)
+	w.exit("init1", 0)
+	w.settle()
+	w.expect("start container app")
+	if w.rec.Sandbox.Attempt != 1 || w.rec.Containers["app"].Restarts != 1 {
+		t.Errorf("attempt %d, restarts %d; want 1, 1", w.rec.Sandbox.Attempt, w.rec.Containers["app"].Restarts)
+	}
+}
+
+func TestDeadlineFailsAPod(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyAlways, "app")
+	seconds := int64(60)
+	p.Spec.ActiveDeadlineSeconds = &seconds
+	w := newWorld(t, p)
+	a := w.settle()
+	if got := a.Wake.Sub(start); got != time.Minute {
+		t.Errorf("wakes after %v, want 1m", got)
+	}
+	w.log = nil
+	w.pass(time.Minute)
+	w.settle()
+	w.expect("stop all", "tear down")
+	if st := w.status(); st.Phase != v1.PodFailed || st.Reason != "DeadlineExceeded" {
+		t.Errorf("phase %s, reason %s", st.Phase, st.Reason)
+	}
+}
+
+func TestShorterGraceCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.settle()
+	w.rec.Update(deleted(w.rec.Pod, 30), w.now)
+	w.pass(5 * time.Second)
+	w.rec.Update(deleted(w.rec.Pod, 60), w.now)
+	if got := w.rec.Deadline().Sub(start); got != 30*time.Second {
+		t.Errorf("a longer grace moved the deadline to %v", got)
+	}
+	w.rec.Update(deleted(w.rec.Pod, 2), w.now)
+	if got := w.rec.Deadline().Sub(start); got != 7*time.Second {
+		t.Errorf("deadline after %v, want 7s", got)
+	}
+}
+
+func TestRejectedPodDoesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.rec.Rejected = &Verdict{Reason: "OutOfcpu", Message: "m"}
+	w.settle()
+	w.expect()
+	if st := w.status(); st.Phase != v1.PodFailed || st.Reason != "OutOfcpu" || len(st.ContainerStatuses) != 0 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestUnhealthyContainerIsKilledAndRestarted(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyAlways, "app")
+	short := int64(3)
+	p.Spec.Containers[0].LivenessProbe = &v1.Probe{TerminationGracePeriodSeconds: &short}
+	w := newWorld(t, p)
+	w.settle()
+	w.log = nil
+	w.rec.Probed("app", "c2", true, true, "failed liveness probe")
+	if a := w.rec.Next(w.now); a.Grace != 3*time.Second || a.Reason != "failed liveness probe" {
+		t.Errorf("action %+v", a)
+	}
+	w.settle()
+	w.expect("stop container app", "start container app")
+}
+
+func TestReadyFollowsProbesAndGates(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyAlways, "app")
+	p.Spec.Containers[0].ReadinessProbe = &v1.Probe{}
+	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "g"}}
+	w := newWorld(t, p)
+	w.settle()
+	check := func(ready, containers v1.ConditionStatus, reason string) {
+		t.Helper()
+		st := w.status()
+		r, c := condition(st, v1.PodReady), condition(st, v1.ContainersReady)
+		if r.Status != ready || c.Status != containers || r.Reason != reason || r.ObservedGeneration != 4 {
+			t.Errorf("Ready %+v, ContainersReady %s; want %s (%s), %s", r, c.Status, ready, reason, containers)
+		}
+	}
+	check(v1.ConditionFalse, v1.ConditionFalse, "ContainersNotReady")
+	w.rec.Probed("app", "c2", true, true, "")
+	check(v1.ConditionFalse, v1.ConditionTrue, "ReadinessGatesNotReady")
+	p = p.DeepCopy()
+	p.Status.Conditions = []v1.PodCondition{{Type: "g", Status: v1.ConditionTrue}}
+	w.rec.Update(p, w.now)
+	w.pass(time.Minute)
+	check(v1.ConditionTrue, v1.ConditionTrue, "")
+	at := condition(w.status(), v1.PodReady).LastTransitionTime.Time
+	w.pass(time.Minute)
+	if again := condition(w.status(), v1.PodReady).LastTransitionTime.Time; !again.Equal(at) || !at.Equal(start.Add(time.Minute)) {
+		t.Errorf("transition at %v, then %v", at, again)
+	}
+}
+
+func condition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
+	for _, c := range st.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return v1.PodCondition{}
+}
+
+func TestImageThatCannotBePulledWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.rec.DidSetUp()
+	w.rec.DidStartSandbox("s", nil)
+	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		if a := w.rec.Next(w.now); a.Kind != StartContainer {
+			t.Fatalf("action %+v", a)
+		}
+		w.rec.DidNotPull("app", "ErrImagePull", "no", w.now)
+		if a := w.rec.Next(w.now); a.Kind != None || a.Wake.Sub(w.now) != want {
+			t.Errorf("action %+v, want to wait %v", a, want)
+		}
+		w.phase(v1.PodPending)
+		w.pass(want)
+	}
+}
+
+func TestFoundContainersAreAdopted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	none := func(Spec, runtime.Container) string { return "" }
+	left, _ := w.rec.Observe(runtime.Listing{
+		Sandboxes: []runtime.Sandbox{{ID: "s", Attempt: 2, State: runtime.Running}},
+		Containers: []runtime.Container{
+			{ID: "a", SandboxID: "s", Name: "app", Attempt: 5, State: runtime.Running, StartedAt: start},
+			{ID: "half", SandboxID: "s", Name: "app", Attempt: 6, State: runtime.Created},
+		},
+	}, none, w.now)
+	w.settle()
+	w.expect()
+	if got := w.status().ContainerStatuses[0]; got.RestartCount != 5 || got.State.Running == nil || got.ContainerID != "test://a" {
+		t.Errorf("container %+v", got)
+	}
+	if len(left) != 1 || left[0] != "half" {
+		t.Errorf("leftovers %v, want the half-made one", left)
+	}
+}
+
+func TestQOS(t *testing.T) {
+	t.Parallel()
+	list := func(pairs ...string) v1.ResourceList {
+		out := v1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			out[v1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return out
+	}
+	for name, test := range map[string]struct {
+		requests, limits v1.ResourceList
+		want             v1.PodQOSClass
+	}{
+		"nothing":              {nil, nil, v1.PodQOSBestEffort},
+		"only requests":        {list("cpu", "1"), nil, v1.PodQOSBurstable},
+		"limits alone":         {nil, list("cpu", "1", "memory", "1Gi"), v1.PodQOSGuaranteed},
+		"requests are limits":  {list("cpu", "1", "memory", "1Gi"), list("cpu", "1", "memory", "1Gi"), v1.PodQOSGuaranteed},
+		"requests below":       {list("cpu", "1", "memory", "1Gi"), list("cpu", "2", "memory", "1Gi"), v1.PodQOSBurstable},
+		"only one limit":       {nil, list("cpu", "1"), v1.PodQOSBurstable},
+		"an extended resource": {list("nvidia.com/gpu", "1"), list("nvidia.com/gpu", "1"), v1.PodQOSBestEffort},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := podOf(v1.RestartPolicyAlways, "app")
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: test.requests, Limits: test.limits}
+			if got := QOS(p); got != test.want {
+				t.Errorf("QOS = %s, want %s", got, test.want)
+			}
+		})
+	}
+}
