@@ -13,7 +13,6 @@ import (
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/stream"
-	"github.com/berth-dev/berth/host/auth/join"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -21,33 +20,20 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// handler makes the API. close ends the connections to node agents.
+// handler makes the API. close ends the connections to node agents and the
+// audit log.
 func (h *Host) handler() (handler http.Handler, close func(), err error) {
 	streams := stream.New(stream.Config{
 		Objects: view.Of(h.store), May: h.auth.Access, Certificate: h.auth.AgentClient.Certificate,
 		Agents: h.auth.Agents.Pool(), Log: h.Log,
 	})
-	connect := map[string]api.Connector{}
-	for _, sub := range []string{"pods/log", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"} {
-		connect[sub] = streamConnector(streams)
+	config := api.Config{Registry: h.registry, Connectors: streams.Connectors(), ModuleUpload: h.upload, Log: h.Log}
+	endAudit, err := h.guard(&config)
+	if err != nil {
+		return nil, nil, err
 	}
-	handler, err = api.New(api.Config{
-		Registry: h.registry, Authenticator: h.auth, Authorizer: h.auth.Access, Reviewer: h.auth,
-		Connectors: connect, ModuleUpload: h.upload, Log: h.Log,
-		Routes: map[string]api.Route{
-			"POST " + join.Path: {Handler: h.auth.Join, Public: true},
-		},
-	})
-	return handler, streams.Close, err
-}
-
-func streamConnector(streams *stream.Streams) api.Connector {
-	return func(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
-		streams.ServeHTTP(w, r, stream.Target{
-			Resource: c.Kind.Resource, Namespace: c.Namespace, Name: c.Name, Subresource: c.Subresource, Path: c.Path, User: c.User,
-		})
-		return nil
-	}
+	handler, err = api.New(config)
+	return handler, func() { streams.Close(); endAudit() }, err
 }
 
 // upload takes a module as it comes over the wire.
@@ -109,8 +95,6 @@ func (h *Host) takeInline(ctx context.Context, r *registry.Request, o store.Obje
 	r.Name = admitted.Name
 	return nil
 }
-
-func (h *Host) admission() registry.Admission { return nil }
 
 // signatureHeader carries signatures of an uploaded module, each KEYID=BASE64.
 const signatureHeader = "Berth-Signature"

@@ -1,0 +1,52 @@
+package host
+
+import (
+	"context"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/admission"
+	"github.com/berth-dev/berth/host/api/audit"
+	"github.com/berth-dev/berth/host/api/fair"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/auth/account"
+	"github.com/berth-dev/berth/host/auth/join"
+	"github.com/berth-dev/berth/host/auth/view"
+)
+
+// admission completes and refuses what is written, by Kubernetes' plugins.
+func (h *Host) admission() registry.Admission {
+	return admission.New(admission.Config{Objects: view.Of(h.store), Access: h.auth.Access, Defaults: h.auth.Defaults})
+}
+
+// guard puts into the API's configuration who may ask, what and how much, and
+// the audit log if one is wanted. end ends the log after its last line.
+func (h *Host) guard(c *api.Config) (end func(), err error) {
+	c.Authenticator, c.Authorizer, c.Reviewer = h.auth, h.auth.Access, h.auth
+	c.Fairness = fair.New()
+	discovery := api.Route{Handler: h.auth.Accounts.Discovery("https://" + h.Listen)}
+	c.Routes = map[string]api.Route{
+		"POST " + join.Path:                {Handler: h.auth.Join, Public: true},
+		"GET " + account.ConfigurationPath: discovery,
+		"GET " + account.KeysPath:          discovery,
+	}
+	if h.AuditLog == "" {
+		return func() {}, nil
+	}
+	log, err := audit.Open(h.AuditLog, audit.Options{Log: h.Log})
+	if err != nil {
+		return nil, err
+	}
+	c.Audit = func(a *api.Audited) { log.Record((*audit.Request)(a)) }
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := log.Run(ctx); err != nil {
+			h.Log.Error("audit log", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, nil
+}
