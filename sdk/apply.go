@@ -16,6 +16,7 @@ func (in *Instance) Apply(b []byte) error {
 	batch := &in.batch
 	batch.Init(b, at)
 	in.asked = false
+	in.rows.expect(int(batch.Slots()))
 	for i, n := 0, batch.DeltasLength(); i < n; i++ {
 		batch.Deltas(&in.delta, i)
 		if err := in.applyDelta(&in.delta); err != nil {

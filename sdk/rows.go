@@ -76,11 +76,13 @@ type Rows struct {
 	Images     [][]Image
 
 	use uint64
+	// room is how many slots there is to be room for at first.
+	room int
 }
 
 func newRows(reads abi.Groups) *Rows {
 	syms := newSymbols()
-	r := &Rows{Symbols: syms, reads: reads, dec: &decoder{syms: syms}}
+	r := &Rows{Symbols: syms, reads: reads, dec: &decoder{syms: syms}, room: firstSlots}
 	r.taints.init()
 	return r
 }
@@ -115,14 +117,21 @@ func (r *Rows) TaintSetOf(id TaintSetID) []Taint { return r.taints.list[id] }
 // TaintSets is one more than the highest set that was ever in use.
 func (r *Rows) TaintSets() int { return len(r.taints.list) }
 
+// expect notes how many slots there will be.
+func (r *Rows) expect(slots int) {
+	if slots > r.room {
+		r.room = min(slots+slots/8, maxSlots)
+	}
+}
+
 func (r *Rows) ensure(slot int32) {
 	n := int(slot) + 1
 	if n <= len(r.Live) {
 		return
 	}
-	size := max(n, cap(r.Live))
-	if n > cap(r.Live) {
-		size = max(firstSlots, 2*cap(r.Live), n)
+	size := cap(r.Live)
+	if n > size {
+		size = max(r.room, 2*size, n)
 	}
 	r.Live, r.Name = growTo(r.Live, n, size), growTo(r.Name, n, size)
 	if r.reads&abi.NodeCapacity != 0 {

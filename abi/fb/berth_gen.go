@@ -3159,8 +3159,20 @@ func (rcv *Batch) DeltasLength() int {
 	return 0
 }
 
+func (rcv *Batch) Slots() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Batch) MutateSlots(n int32) bool {
+	return rcv._tab.MutateInt32Slot(8, n)
+}
+
 func BatchStart(builder *flatbuffers.Builder) {
-	builder.StartObject(2)
+	builder.StartObject(3)
 }
 func BatchAddSeq(builder *flatbuffers.Builder, seq uint64) {
 	builder.PrependUint64Slot(0, seq, 0)
@@ -3170,6 +3182,9 @@ func BatchAddDeltas(builder *flatbuffers.Builder, deltas flatbuffers.UOffsetT) {
 }
 func BatchStartDeltasVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
+}
+func BatchAddSlots(builder *flatbuffers.Builder, slots int32) {
+	builder.PrependInt32Slot(2, slots, 0)
 }
 func BatchEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

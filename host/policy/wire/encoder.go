@@ -21,6 +21,8 @@ type Encoder struct {
 	offs []offset
 	keys []string
 	rows []byte
+	// slots is what Expect was told.
+	slots int32
 }
 
 // NewEncoder makes an Encoder.

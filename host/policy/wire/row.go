@@ -12,6 +12,11 @@ import (
 // guest's budget for a call suffices.
 const MaxBatch = 128
 
+// Expect tells guests, in the batches that follow, how many slots there will
+// be. One that is given a whole cluster then makes room once, where it would
+// have to move its columns again and again.
+func (e *Encoder) Expect(slots int32) { e.slots = slots }
+
 // Deltas writes a batch of those deltas that a guest of these groups must be
 // sent, and tells the sequence of the last of them. It returns nil if none
 // concerns the guest: then nothing is to be sent, and the guest's sequence
@@ -32,6 +37,7 @@ func (e *Encoder) Deltas(deltas []snapshot.Delta, reads abi.Groups) (batch []byt
 	fb.BatchStart(e.b)
 	fb.BatchAddSeq(e.b, seq)
 	fb.BatchAddDeltas(e.b, list)
+	fb.BatchAddSlots(e.b, e.slots)
 	return e.finish(fb.BatchEnd(e.b)), seq
 }
 
