@@ -120,6 +120,7 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 		return err
 	}
 	s.seen = log.Seq()
+	s.encoder.Expect(log.Slots())
 	s.pending = s.pending[:0]
 	log.Base(func(d snapshot.Delta) bool {
 		d.Seq = s.seen

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,9 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
-	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -51,26 +50,14 @@ func benchPod(i int) *v1.Pod {
 // BenchmarkGuest measures what a guest costs a cycle: the delta of the pod
 // bound before, the next pod, and its rows.
 func BenchmarkGuest(b *testing.B) {
-	with, err := build.Find()
+	built, err := preferred()
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := engine.New(b.Context(), engine.Config{CacheDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for dir, names := range map[string][]string{
-		"../modules/predicates": {"PodFitsResources", "MatchNodeSelector", "PodToleratesNodeTaints"},
-		"../modules/priorities": {"LeastRequestedPriority", "BalancedResourceAllocation"},
+	for module, names := range map[*engine.Module][]string{
+		built.predicates: {"PodFitsResources", "MatchNodeSelector", "PodToleratesNodeTaints"},
+		built.priorities: {"LeastRequestedPriority", "BalancedResourceAllocation"},
 	} {
-		wasm, err := with.Module(b.Context(), dir, false)
-		if err != nil {
-			b.Fatal(err)
-		}
-		module, err := e.Load(b.Context(), wasm, vet.Limits{})
-		if err != nil {
-			b.Fatal(err)
-		}
 		manifest, err := abi.ReadManifest(module.Manifest())
 		if err != nil {
 			b.Fatal(err)
@@ -99,9 +86,13 @@ func benchGuest(b *testing.B, module *engine.Module, policy *abi.Policy, n int) 
 	seq := cluster.Seq()
 	var base []snapshot.Delta
 	cluster.Base(func(d snapshot.Delta) bool { base = append(base, d); return true })
-	batch, sent := encoder.Deltas(base, reads)
-	if err := s.apply(batch); err != nil {
-		b.Fatal(err)
+	var sent uint64
+	for part := range slices.Chunk(base, wire.MaxBatch) {
+		var batch []byte
+		batch, sent = encoder.Deltas(part, reads)
+		if err := s.apply(batch); err != nil {
+			b.Fatal(err)
+		}
 	}
 	rows := make([]int32, n)
 	for i := range rows {

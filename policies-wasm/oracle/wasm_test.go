@@ -1,14 +1,20 @@
 package oracle
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/policy/wire"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // TestMain lets the engine start this binary as its compile child.
@@ -20,24 +26,33 @@ func TestMain(m *testing.M) {
 // bundles are compiled modules, by the policies in them.
 type bundles struct{ predicates, priorities *engine.Module }
 
-func compile(t *testing.T, with build.Toolchain) (b bundles) {
-	t.Helper()
-	e, err := engine.New(t.Context(), engine.Config{CacheDir: t.TempDir()})
+// Each toolchain builds the bundles once for all tests.
+var (
+	preferred = sync.OnceValues(func() (bundles, error) { return compile(build.Find) })
+	stock     = sync.OnceValues(func() (bundles, error) { return compile(build.Stock) })
+)
+
+func compile(find func() (build.Toolchain, error)) (b bundles, err error) {
+	with, err := find()
 	if err != nil {
-		t.Fatal(err)
+		return b, err
 	}
-	load := func(dir string) *engine.Module {
-		wasm, err := with.Module(t.Context(), dir, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := e.Load(t.Context(), wasm, vet.Limits{})
-		if err != nil {
-			t.Fatalf("%s: %v", dir, err)
-		}
-		return m
+	ctx := context.Background()
+	e, err := engine.New(ctx, engine.Config{})
+	if err != nil {
+		return b, err
 	}
-	return bundles{load("../modules/predicates"), load("../modules/priorities")}
+	defer e.Close()
+	for dir, into := range map[string]**engine.Module{"predicates": &b.predicates, "priorities": &b.priorities} {
+		wasm, err := with.Module(ctx, "../modules/"+dir, false)
+		if err != nil {
+			return b, err
+		}
+		if *into, err = e.Load(ctx, wasm, vet.Limits{}); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
 }
 
 // open opens a policy in a sandbox of its own.
@@ -103,18 +118,69 @@ func (s sandbox) close() { s.in.Close() }
 
 func TestGuestsAnswerAsKubeSchedulerDoes(t *testing.T) {
 	t.Parallel()
-	with, err := build.Find()
+	b, err := preferred()
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk(t, themes, compile(t, with).open)
+	walk(t, themes, b.open)
 }
 
 func TestGuestsByStockGoAnswerAsKubeSchedulerDoes(t *testing.T) {
 	t.Parallel()
-	with, err := build.Stock()
+	b, err := stock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk(t, []string{"mixed"}, compile(t, with).open)
+	walk(t, []string{"mixed"}, b.open)
+}
+
+func TestAClusterFitsTheBudgets(t *testing.T) {
+	t.Parallel()
+	cluster := benchCluster()
+	var base []snapshot.Delta
+	cluster.Base(func(d snapshot.Delta) bool {
+		base = append(base, d)
+		return true
+	})
+	for name, bundles := range map[string]func() (bundles, error){"preferred": preferred, "stock": stock} {
+		b, err := bundles()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, module := range []*engine.Module{b.predicates, b.priorities} {
+			manifest, err := abi.ReadManifest(module.Manifest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range manifest.Policies {
+				t.Run(name+"/"+manifest.Policies[i].Name, func(t *testing.T) {
+					tell(t, module, &manifest.Policies[i], cluster, base)
+				})
+			}
+		}
+	}
+}
+
+// tell gives a guest a cluster in the batches and within the budgets that a
+// host has for it, and then lets it collect.
+func tell(t *testing.T, module *engine.Module, p *abi.Policy, cluster *snapshot.Cluster, base []snapshot.Delta) {
+	in, err := module.Open(t.Context(), engine.OpenConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if _, err := in.Call(engine.FuncOpen, []byte(`{"policy":"`+p.Name+`"}`), engine.OpenBudget); err != nil {
+		t.Fatal(err)
+	}
+	encoder := wire.NewEncoder()
+	encoder.Expect(cluster.Slots())
+	for batch := range slices.Chunk(base, wire.MaxBatch) {
+		b, _ := encoder.Deltas(batch, p.Groups())
+		if r, err := in.Call(engine.FuncApply, b, engine.ApplyBudget(len(batch), len(b), in.MemoryBytes())); err != nil || r.Status != 0 {
+			t.Fatalf("apply: status %d, %v", r.Status, err)
+		}
+	}
+	if _, err := in.Call(engine.FuncIdle, nil, engine.IdleBudget(in.MemoryBytes())); err != nil {
+		t.Fatal(err)
+	}
 }

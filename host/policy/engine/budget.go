@@ -31,6 +31,11 @@ const (
 	// mostCollect bounds what collecting may take in one call outside of a
 	// cycle: a heap beyond some ten MiB is better built anew than collected.
 	mostCollect = 40 * PerMillisecond
+
+	// bulkBudget is for a batch of more than bulkRows, with which a guest is told
+	// a cluster: its tables move to larger places, and each move may collect.
+	bulkBudget = 5 * MostBudget
+	bulkRows   = 16
 )
 
 // pages is the size of a memory of so many bytes.
@@ -62,7 +67,11 @@ func Budget(rows, input int, memory uint64, most Fuel) Fuel {
 // its memory and to collect garbage. It is outside of what a decision waits for
 // each time.
 func ApplyBudget(rows, input int, memory uint64) Fuel {
-	return MostBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + min(collectBudget*pages(memory), mostCollect)
+	base := MostBudget
+	if rows > bulkRows {
+		base = bulkBudget
+	}
+	return base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + min(collectBudget*pages(memory), mostCollect)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
