@@ -166,6 +166,28 @@ func (m *NodeMatcher) Weight(slot int32) (sum int64) {
 	return sum
 }
 
+// MatchRows writes one byte for each slot: 0 where it matches, else refused.
+// One label that must have one value, the commonest of all, is one loop over
+// one column.
+func (m *NodeMatcher) MatchRows(slots []int32, verdicts []ReasonID, refused ReasonID) {
+	if !m.required && len(m.selector) == 1 {
+		column, want := m.columns[0], m.selector[0].Value
+		for i, slot := range slots {
+			verdicts[i] = refused
+			if column[slot] == want {
+				verdicts[i] = 0
+			}
+		}
+		return
+	}
+	for i, slot := range slots {
+		verdicts[i] = refused
+		if m.Matches(slot) {
+			verdicts[i] = 0
+		}
+	}
+}
+
 // term: one without requirements matches nothing.
 func (m *NodeMatcher) term(t *matcherTerm, slot int32) bool {
 	for i := range t.reqs {

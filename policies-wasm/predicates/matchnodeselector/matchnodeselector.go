@@ -61,14 +61,17 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 }
 
 func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+	if p.pod {
+		p.matcher.MatchRows(slots, verdicts, p.reason)
+	} else {
+		clear(verdicts)
+	}
+	if len(p.addedTerms) == 0 {
+		return
+	}
 	for i, slot := range slots {
-		verdicts[i] = 0
-		if len(p.addedTerms) > 0 && !p.added.Matches(slot) {
+		if !p.added.Matches(slot) {
 			verdicts[i] = p.other
-			continue
-		}
-		if p.pod && !p.matcher.Matches(slot) {
-			verdicts[i] = p.reason
 		}
 	}
 }

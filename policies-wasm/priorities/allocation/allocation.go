@@ -142,26 +142,55 @@ func (s *Scorer) PreScore(pod *sdk.Pod) sdk.Answer {
 
 // ScoreRows implements sdk.BatchScorer.
 func (s *Scorer) ScoreRows(slots []int32, scores []int64) {
+	if len(s.active) == 2 && s.active[0].kind == cpu && s.active[1].kind == memory {
+		s.scoreTwo(slots, scores)
+		return
+	}
 	for i, slot := range slots {
-		var sum, weights int64
+		var t total
 		for k := range s.active {
 			r := &s.active[k]
 			requested, allocatable := s.amounts(r, slot)
-			if allocatable <= 0 {
-				continue
-			}
-			score := s.score(requested, allocatable)
-			if s.skipZero && score <= 0 {
-				continue
-			}
-			sum += score * r.Weight
-			weights += r.Weight
+			s.add(&t, requested, allocatable, r.Weight)
 		}
-		scores[i] = 0
-		if weights > 0 {
-			scores[i] = s.mean(sum, weights)
-		}
+		scores[i] = s.end(&t)
 	}
+}
+
+// scoreTwo is the loop for the resources of nearly every profile, with the
+// columns at hand.
+func (s *Scorer) scoreTwo(slots []int32, scores []int64) {
+	c, m := s.active[0], s.active[1]
+	usedCPU, hasCPU := s.rows.NonZero.MilliCPU, s.rows.Allocatable.MilliCPU
+	usedMemory, hasMemory := s.rows.NonZero.Memory, s.rows.Allocatable.Memory
+	for i, slot := range slots {
+		var t total
+		s.add(&t, usedCPU[slot]+c.asked, hasCPU[slot], c.Weight)
+		s.add(&t, usedMemory[slot]+m.asked, hasMemory[slot], m.Weight)
+		scores[i] = s.end(&t)
+	}
+}
+
+// total is the sum of the weighted scores, and of the weights.
+type total struct{ sum, weights int64 }
+
+func (s *Scorer) add(t *total, requested, allocatable, weight int64) {
+	if allocatable <= 0 {
+		return
+	}
+	score := s.score(requested, allocatable)
+	if s.skipZero && score <= 0 {
+		return
+	}
+	t.sum += score * weight
+	t.weights += weight
+}
+
+func (s *Scorer) end(t *total) int64 {
+	if t.weights == 0 {
+		return 0
+	}
+	return s.mean(t.sum, t.weights)
 }
 
 func (s *Scorer) amounts(r *Resource, slot int32) (requested, allocatable int64) {
