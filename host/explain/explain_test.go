@@ -160,7 +160,9 @@ func TestExplainsWhyAPodWaits(t *testing.T) {
 	s := run(t, c, 0)
 	c.put("nodes", policytest.Node("a", "1", "8Gi", 110, nil), policytest.Node("b", "8", "8Gi", 110, func(n *v1.Node) {
 		n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}}
-	}), policytest.Node("c", "1", "8Gi", 110, func(n *v1.Node) { n.Spec.Unschedulable = true }))
+	}), policytest.Node("c", "1", "8Gi", 110, func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoExecute}}
+	}))
 	c.put("pods", policytest.Pod("app", "2", "1Gi", nil))
 	decided(t, s, "app", schedule.Refused)
 	r, err := explain.Pod(t.Context(), s, "default", "app", explain.Options{})

@@ -48,7 +48,7 @@ func Taints(reasons *profile.Reasons) *Native {
 			_, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), row.Node.Spec.Taints, pod.Object.Spec.Tolerations, func(t *v1.Taint) bool {
 				return t.Effect != v1.TaintEffectPreferNoSchedule
 			}, false)
-			if found || row.Node.Spec.Unschedulable {
+			if found {
 				return "node(s) had untolerated taint(s)"
 			}
 			return ""

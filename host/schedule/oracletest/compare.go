@@ -1,0 +1,170 @@
+package oracletest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// Oracle compares a profile with the answers.
+type Oracle struct {
+	Reasons *profile.Reasons
+	Profile *profile.Profile
+	// Filters says which policies stand for a plugin, in the profile's order;
+	// a plugin that is not here is not compared. Scores the same, one each.
+	Filters map[string][]string
+	Scores  map[string]string
+	// Whole says that the profile is kube-scheduler's as a whole: then the
+	// feasible set, totals and the best set are compared too.
+	Whole bool
+	// Now is the time that policies are told.
+	Now int64
+}
+
+// Compare asks about each pod of a case and returns what differs.
+func (o *Oracle) Compare(ctx context.Context, c Case) ([]string, error) {
+	var differences []string
+	decider := cycle.New(cycle.Options{Reasons: o.Reasons})
+	set := &profile.LiveSet{Number: 1, Profiles: map[string]*profile.Profile{o.Profile.Name: o.Profile}}
+	for i, object := range c.Pods {
+		pod := snapshot.NewPod(object)
+		table, err := cycle.Judge(ctx, o.Profile, o.Reasons, c.Cluster, pod, o.Now)
+		if err != nil {
+			return nil, err
+		}
+		d := difference{oracle: o, c: &c, answer: &c.Answers[i], table: table}
+		d.columns()
+		if o.Whole {
+			d.whole()
+			decision := decider.Decide(ctx, cycle.Input{Set: set, Profile: o.Profile, Log: c.Cluster, Pod: pod, Now: o.Now,
+				Nominated: c.Cluster.Nominated(pod)})
+			d.decided(decision)
+			decider.End(ctx, -1)
+		}
+		differences = append(differences, d.found...)
+	}
+	return differences, nil
+}
+
+// difference gathers what differs for one pod.
+type difference struct {
+	oracle *Oracle
+	c      *Case
+	answer *Answer
+	table  *cycle.Table
+	found  []string
+}
+
+func (d *difference) add(format string, args ...any) {
+	d.found = append(d.found, fmt.Sprintf("%s, %s: ", d.c.Name, d.answer.Pod)+fmt.Sprintf(format, args...))
+}
+
+func (d *difference) name(i int) string { return d.c.Cluster.Row(d.table.Rows[i]).Node.Name }
+
+// columns compares each predicate and priority by itself.
+func (d *difference) columns() {
+	for i := range d.table.Rows {
+		node := d.answer.Nodes[d.name(i)]
+		for plugin, policies := range d.oracle.Filters {
+			if got, want := d.code(policies, i), d.answer.code(plugin, node); got != want {
+				d.add("%s says %s of %s, want %s", plugin, got, d.name(i), want)
+			}
+		}
+		if d.oracle.Whole && node.Feasible {
+			d.scores(i, node)
+		}
+	}
+}
+
+// code is the verdict of the policies that stand for a plugin.
+func (d *difference) code(policies []string, i int) string {
+	for k := range d.table.Predicates {
+		p := &d.table.Predicates[k]
+		if !slices.Contains(policies, p.Policy) || p.Reasons[i] == 0 {
+			continue
+		}
+		if d.oracle.Reasons.Get(p.Reasons[i]).Resolvable {
+			return "Unschedulable"
+		}
+		return "UnschedulableAndUnresolvable"
+	}
+	return "Success"
+}
+
+func (a *Answer) code(plugin string, node NodeAnswer) string {
+	if pre, ok := a.PreFilter[plugin]; ok && pre.Code != "Success" && pre.Code != "Skip" {
+		return pre.Code
+	}
+	if s, ok := node.Filters[plugin]; ok {
+		return s.Code
+	}
+	return "Success"
+}
+
+// scores compares raw and normalised scores of a feasible node; they are over
+// the feasible rows, so that only a whole profile has the same ones.
+func (d *difference) scores(i int, node NodeAnswer) {
+	for plugin, policy := range d.oracle.Scores {
+		k := slices.IndexFunc(d.table.Priorities, func(s cycle.Scores) bool { return s.Policy == policy })
+		want, scored := node.Scores[plugin]
+		if k < 0 || !scored {
+			continue
+		}
+		p := &d.table.Priorities[k]
+		if p.Skipped && want.Normalized == 0 {
+			continue
+		}
+		if p.Raw[i] != want.Raw || p.Normalized[i] != want.Normalized {
+			d.add("%s scores %s %d→%d, want %d→%d", plugin, d.name(i), p.Raw[i], p.Normalized[i], want.Raw, want.Normalized)
+		}
+	}
+}
+
+// whole compares the feasible set, the totals and the best set.
+func (d *difference) whole() {
+	var feasible []string
+	for i, yes := range d.table.Feasible {
+		if !yes {
+			continue
+		}
+		feasible = append(feasible, d.name(i))
+		if want := d.answer.Nodes[d.name(i)].Total; d.table.Total[i] != want {
+			d.add("the total of %s is %d, want %d", d.name(i), d.table.Total[i], want)
+		}
+	}
+	if got, want := sorted(feasible), sorted(d.answer.Feasible); !slices.Equal(got, want) {
+		d.add("feasible are %v, want %v", got, want)
+	}
+	rows, total := d.table.Best()
+	var best []string
+	for _, slot := range rows {
+		best = append(best, d.c.Cluster.Row(slot).Node.Name)
+	}
+	if got, want := sorted(best), sorted(d.answer.Best); !slices.Equal(got, want) || total != d.answer.BestTotal {
+		d.add("best are %v with %d, want %v with %d", got, total, want, d.answer.BestTotal)
+	}
+}
+
+// decided compares what the incremental engine makes of the same answers.
+func (d *difference) decided(got cycle.Decision) {
+	if got.Feasible != len(d.answer.Feasible) || got.Tied != len(d.answer.Best) {
+		d.add("the engine finds %d feasible, %d best, want %d and %d", got.Feasible, got.Tied, len(d.answer.Feasible), len(d.answer.Best))
+	}
+	if got.Slot < 0 {
+		return
+	}
+	name := d.c.Cluster.Row(got.Slot).Node.Name
+	if !slices.Contains(d.answer.Best, name) || got.Total != d.answer.BestTotal {
+		d.add("the engine picks %s with %d, want one of %v with %d", name, got.Total, d.answer.Best, d.answer.BestTotal)
+	}
+}
+
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
