@@ -29,7 +29,26 @@ type Server struct {
 }
 
 // Option changes how a server is made.
-type Option func(*registry.Config, *api.Config)
+type Option func(*Parts)
+
+// Parts are what a server is made of.
+type Parts struct {
+	Store    store.Options
+	Registry registry.Config
+	API      api.Config
+	// Furnish is called when the store is open and the rest is yet to be made.
+	Furnish []func(*Parts)
+}
+
+// WithStore opens the store with options.
+func WithStore(o store.Options) Option {
+	return func(p *Parts) { p.Store = o }
+}
+
+// With furnishes the parts when the store is open.
+func With(furnish func(*Parts)) Option {
+	return func(p *Parts) { p.Furnish = append(p.Furnish, furnish) }
+}
 
 // Start runs a server until the test ends. The namespace default is there.
 func Start(t testing.TB, options ...Option) *Server {
@@ -40,17 +59,22 @@ func Start(t testing.TB, options ...Option) *Server {
 // StartOn runs a server over an engine.
 func StartOn(t testing.TB, engine store.Engine, options ...Option) *Server {
 	t.Helper()
-	st, err := store.Open(t.Context(), engine, kind.Codec{}, store.Options{Indexes: registry.Indexes()})
+	parts := &Parts{}
+	for _, o := range options {
+		o(parts)
+	}
+	parts.Store.Indexes = registry.Indexes()
+	st, err := store.Open(t.Context(), engine, kind.Codec{}, parts.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rc, ac := registry.Config{Store: st}, api.Config{}
-	for _, o := range options {
-		o(&rc, &ac)
+	parts.Registry.Store = st
+	for _, furnish := range parts.Furnish {
+		furnish(parts)
 	}
-	reg := registry.New(rc)
-	ac.Registry = reg
-	handler, err := api.New(ac)
+	reg := registry.New(parts.Registry)
+	parts.API.Registry = reg
+	handler, err := api.New(parts.API)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,190 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/api/apitest"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/store"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+// events reads n events as "TYPE name".
+func events(t *testing.T, w watch.Interface, n int) []string {
+	t.Helper()
+	var got []string
+	for range n {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				t.Fatalf("the watch ended after %v", got)
+			}
+			got = append(got, eventText(e))
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no more events after %v", got)
+		}
+	}
+	return got
+}
+
+func eventText(e watch.Event) string {
+	switch obj := e.Object.(type) {
+	case *metav1.Status:
+		return fmt.Sprintf("%s %s %d", e.Type, obj.Reason, obj.Code)
+	case *corev1.Pod:
+		if e.Type == watch.Bookmark {
+			return fmt.Sprintf("%s %s", e.Type, obj.Annotations[metav1.InitialEventsAnnotationKey])
+		}
+		return fmt.Sprintf("%s %s", e.Type, obj.Name)
+	}
+	return fmt.Sprintf("%s %T", e.Type, e.Object)
+}
+
+func relabel(t *testing.T, c kubernetes.Interface, name, app string) {
+	t.Helper()
+	_, err := c.CoreV1().Pods("default").Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"`+app+`"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnObjectThatCeasesToMatchIsDeletedForTheWatcher(t *testing.T) {
+	t.Parallel()
+	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		t.Run(contentType, func(t *testing.T) {
+			t.Parallel()
+			s := apitest.Start(t)
+			c := client(t, s, contentType)
+			createPods(t, c, "a", "b")
+			w, err := c.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: "app=a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			got := events(t, w, 1)
+			relabel(t, c, "a", "x")
+			relabel(t, c, "b", "a")
+			relabel(t, c, "b", "y")
+			got = append(got, events(t, w, 3)...)
+			if diff := cmp.Diff([]string{"ADDED a", "DELETED a", "ADDED b", "DELETED b"}, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWatchBeginsWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := client(t, s, "")
+	createPods(t, c, "a")
+	list, err := c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	createPods(t, c, "b")
+	for name, o := range map[string]struct {
+		opts metav1.ListOptions
+		want []string
+	}{
+		"without a version: at all that is there": {metav1.ListOptions{}, []string{"ADDED a", "ADDED b"}},
+		"at version 0: the same":                  {metav1.ListOptions{ResourceVersion: "0"}, []string{"ADDED a", "ADDED b"}},
+		"at a version: after it":                  {metav1.ListOptions{ResourceVersion: list.ResourceVersion}, []string{"ADDED b"}},
+		"with initial events: a bookmark ends them": {metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, []string{"ADDED a", "ADDED b", "BOOKMARK true"}},
+		"a version that is still to come": {metav1.ListOptions{ResourceVersion: "999999"}, []string{"ERROR Timeout 504"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, err := c.CoreV1().Pods("default").Watch(t.Context(), o.opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			if diff := cmp.Diff(o.want, events(t, w, len(o.want))); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWatchEndsWithABookmarkAtItsTimeout(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := client(t, s, "")
+	createPods(t, c, "a")
+	w, err := c.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: ptr.To[int64](1), AllowWatchBookmarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if diff := cmp.Diff([]string{"ADDED a", "BOOKMARK "}, events(t, w, 2)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if e, ok := <-w.ResultChan(); ok {
+		t.Errorf("after the timeout: %v", e)
+	}
+}
+
+func TestWhatIsCompactedIsExpired(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.WithStore(store.Options{MaxEvents: 4}))
+	c := client(t, s, "")
+	createPods(t, c, "a", "b", "c")
+	first, err := c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		relabel(t, c, "a", strconv.Itoa(i))
+	}
+	w, err := c.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if diff := cmp.Diff([]string{"ERROR Expired 410"}, events(t, w, 1)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	_, err = c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact, LabelSelector: "a=b"})
+	if err != nil && !apierrors.IsResourceExpired(err) {
+		t.Errorf("list at a revision that may be gone: %v", err)
+	}
+}
+
+func TestAnAgentIsWokenByItsOwnPods(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := client(t, s, "application/vnd.kubernetes.protobuf")
+	createPods(t, c, "a", "b")
+	w, err := c.CoreV1().Pods("").Watch(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=n1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	bind := []registry.Binding{{Namespace: "default", Name: "a", Node: "n2"}, {Namespace: "default", Name: "b", Node: "n1"}, {Namespace: "default", Name: "none", Node: "n1"}}
+	errs := s.Registry.Bind(context.Background(), bind)
+	if errs[0] != nil || errs[1] != nil || !apierrors.IsNotFound(errs[2]) {
+		t.Fatalf("Bind = %v", errs)
+	}
+	if diff := cmp.Diff([]string{"ADDED b"}, events(t, w, 1)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	list, err := c.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=n1"})
+	if err != nil || len(list.Items) != 1 || !strings.HasPrefix(list.Items[0].Name, "b") {
+		t.Errorf("list = %v, %v", list, err)
+	}
+}
