@@ -65,9 +65,6 @@ func (reg *Registry) readyToCreate(ctx context.Context, r *Request, obj store.Ob
 			return r.status(err)
 		}
 	}
-	if obj.GetName() == "" && obj.GetGenerateName() == "" {
-		return apierrors.NewBadRequest("name or generateName is required")
-	}
 	obj.SetDeletionTimestamp(nil)
 	obj.SetDeletionGracePeriodSeconds(nil)
 	obj.SetSelfLink("")
@@ -94,7 +91,7 @@ func matchNamespace(r *Request, obj store.Object) error {
 
 // create is one attempt.
 func (reg *Registry) create(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
-	if obj.GetName() == "" {
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(r.Kind.Strategy.GenerateName(obj.GetGenerateName()))
 	}
 	one := r.named(r.Namespace, obj.GetName())

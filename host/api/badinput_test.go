@@ -1,0 +1,218 @@
+package api_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/apitest"
+)
+
+// httpClient trusts the server.
+func httpClient(t testing.TB, s *apitest.Server) *http.Client {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.CA)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
+}
+
+func bomb(levels, width int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "a0: &a0 [%s]\n", strings.Repeat("x,", width))
+	for i := 1; i < levels; i++ {
+		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d,", i-1), width))
+	}
+	return b.String()
+}
+
+func TestBadInputGetsAReasonAtOnce(t *testing.T) {
+	s := apitest.Start(t)
+	c := httpClient(t, s)
+	const configMaps = "/api/v1/namespaces/default/configmaps"
+	const head = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},`
+	deep := strings.Repeat("[", 10_000)
+	for name, r := range map[string]struct {
+		method, path, media, body string
+		code                      int
+		reason                    string
+	}{
+		"a body beyond the limit":            {"POST", configMaps, "application/json", head + `"data":{"a":"` + strings.Repeat("x", 4<<20) + `"}}`, 413, "RequestEntityTooLarge"},
+		"nesting in JSON":                    {"POST", configMaps, "application/json", head + `"data":` + deep, 400, "BadRequest"},
+		"nesting in an unknown field":        {"POST", configMaps + "?fieldValidation=Ignore", "application/json", head + `"zzz":` + deep + strings.Repeat("]", 10_000) + "}", 400, "BadRequest"},
+		"nesting in YAML":                    {"POST", configMaps, "application/yaml", "a: " + deep, 400, "BadRequest"},
+		"nesting in YAML by blocks":          {"POST", configMaps, "application/yaml", strings.Repeat("- ", 10_000) + "a", 400, "BadRequest"},
+		"a bomb of aliases":                  {"POST", configMaps, "application/yaml", bomb(12, 30), 400, "BadRequest"},
+		"a small bomb of aliases":            {"POST", configMaps, "application/yaml", bomb(9, 9), 400, "BadRequest"},
+		"a bomb in an apply":                 {"PATCH", configMaps + "/x?fieldManager=t", "application/apply-patch+yaml", bomb(12, 30), 400, "BadRequest"},
+		"keys given twice":                   {"POST", configMaps + "?fieldValidation=Strict", "application/json", head + `"data":{"a":"1"},"data":{"a":"2"}}`, 400, "BadRequest"},
+		"not a number":                       {"POST", configMaps, "application/json", head + `"data":{"a":NaN}}`, 400, "BadRequest"},
+		"NUL in a name":                      {"POST", configMaps, "application/json", `{"metadata":{"name":"a\u0000b"}}`, 422, "Invalid"},
+		"bytes that are no UTF-8":            {"POST", configMaps, "application/json", head + "\"data\":{\"a\":\"\xff\xfe\"}}", 400, "BadRequest"},
+		"an unknown content type":            {"POST", configMaps, "text/html", "<p>", 415, "UnsupportedMediaType"},
+		"a content type that is none":        {"POST", configMaps, ";;;", "{}", 415, "UnsupportedMediaType"},
+		"protobuf that is cut off":           {"POST", configMaps, "application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x0f\x0a\x02v1\x12\x09Conf", 400, "BadRequest"},
+		"protobuf without its prefix":        {"POST", configMaps, "application/vnd.kubernetes.protobuf", "hello", 400, "BadRequest"},
+		"protobuf for a kind without":        {"POST", "/apis/policy.berth.dev/v1alpha1/policies", "application/vnd.kubernetes.protobuf", "k8s\x00\x0a\x02\x0a\x00\x12\x00", 415, "UnsupportedMediaType"},
+		"an empty body":                      {"POST", configMaps, "application/json", "", 400, "BadRequest"},
+		"another kind":                       {"POST", configMaps, "application/json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x"}}`, 400, "BadRequest"},
+		"another version":                    {"POST", configMaps, "application/json", `{"apiVersion":"v2","kind":"ConfigMap","metadata":{"name":"x"}}`, 400, "BadRequest"},
+		"a type that doesn't fit":            {"POST", configMaps, "application/json", `{"metadata":{"name":7}}`, 400, "BadRequest"},
+		"no name":                            {"POST", configMaps, "application/json", `{"metadata":{}}`, 422, "Invalid"},
+		"a version on creation":              {"POST", configMaps, "application/json", `{"metadata":{"name":"x","resourceVersion":"5"}}`, 400, "BadRequest"},
+		"another namespace":                  {"POST", configMaps, "application/json", `{"metadata":{"name":"x","namespace":"other"}}`, 400, "BadRequest"},
+		"a namespace that isn't there":       {"POST", "/api/v1/namespaces/none/configmaps", "application/json", `{"metadata":{"name":"x"}}`, 404, "NotFound"},
+		"a bad dryRun":                       {"POST", configMaps + "?dryRun=Maybe", "application/json", `{"metadata":{"name":"x"}}`, 422, "Invalid"},
+		"a bad fieldValidation":              {"POST", configMaps + "?fieldValidation=Perhaps", "application/json", `{"metadata":{"name":"x"}}`, 422, "Invalid"},
+		"a bad field manager":                {"POST", configMaps + "?fieldManager=" + strings.Repeat("x", 200), "application/json", `{"metadata":{"name":"x"}}`, 422, "Invalid"},
+		"an apply without a manager":         {"PATCH", configMaps + "/x", "application/apply-patch+yaml", "apiVersion: v1\nkind: ConfigMap\n", 422, "Invalid"},
+		"an apply that is no object":         {"PATCH", configMaps + "/x?fieldManager=t", "application/apply-patch+yaml", "- a", 400, "BadRequest"},
+		"a patch of no known type":           {"PATCH", configMaps + "/x", "application/json", "{}", 415, "UnsupportedMediaType"},
+		"a patch that is no JSON":            {"PATCH", configMaps + "/x", "application/merge-patch+json", "{", 400, "BadRequest"},
+		"a patch of too many operations":     {"PATCH", configMaps + "/x", "application/json-patch+json", "[" + strings.Repeat(`{"op":"test","path":"/a","value":1},`, 10_001) + `{"op":"test","path":"/a","value":1}]`, 413, "RequestEntityTooLarge"},
+		"a bad label selector":               {"GET", configMaps + "?labelSelector=%21%21", "", "", 400, "BadRequest"},
+		"a field that cannot select":         {"GET", configMaps + "?fieldSelector=data.x%3D1", "", "", 400, "BadRequest"},
+		"a field selector that is none":      {"GET", configMaps + "?fieldSelector=%3D%3D%3D", "", "", 400, "BadRequest"},
+		"a continue token that is none":      {"GET", configMaps + "?continue=xyz", "", "", 400, "BadRequest"},
+		"a forged continue token":            {"GET", configMaps + "?continue=eyJydiI6OTk5OTk5LCJhZnRlciI6ImEvYiJ9", "", "", 400, "BadRequest"},
+		"a limit that is no number":          {"GET", configMaps + "?limit=ten", "", "", 400, "BadRequest"},
+		"a negative limit":                   {"GET", configMaps + "?limit=-1", "", "", 400, "BadRequest"},
+		"a version that is no number":        {"GET", configMaps + "?resourceVersion=abc", "", "", 400, "BadRequest"},
+		"a version that is still to come":    {"GET", configMaps + "?resourceVersion=99999999", "", "", 504, "Timeout"},
+		"a match without a version":          {"GET", configMaps + "?resourceVersionMatch=Exact", "", "", 422, "Invalid"},
+		"initial events without a match":     {"GET", configMaps + "?watch=1&sendInitialEvents=true", "", "", 422, "Invalid"},
+		"a watch from a version of letters":  {"GET", configMaps + "?watch=1&resourceVersion=x", "", "", 400, "BadRequest"},
+		"a kind that isn't served":           {"GET", "/apis/apps/v1/namespaces/default/nosuchs", "", "", 404, "NotFound"},
+		"a version that isn't served":        {"GET", "/apis/apps/v9/deployments", "", "", 404, "NotFound"},
+		"a method that isn't there":          {"PUT", configMaps, "application/json", "{}", 405, "MethodNotAllowed"},
+		"a path upwards":                     {"GET", "/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets", "", "", 404, "NotFound"},
+		"a name that ends in a percent sign": {"GET", configMaps + "/%25", "", "", 404, "NotFound"},
+		"an answer that nobody can give":     {"GET", configMaps + "#accept=image/png", "", "", 406, "NotAcceptable"},
+		"a table in protobuf":                {"GET", configMaps + "#accept=application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", "", "", 406, "NotAcceptable"},
+		"delete options of no kind":          {"DELETE", configMaps + "/x", "application/json", "[1]", 400, "BadRequest"},
+		"a bad propagation policy":           {"DELETE", configMaps + "/x?propagationPolicy=Sideways", "", "", 422, "Invalid"},
+		"a grace that is no number":          {"DELETE", configMaps + "/x?gracePeriodSeconds=soon", "", "", 400, "BadRequest"},
+		"an eviction of another pod":         {"POST", "/api/v1/namespaces/default/pods/a/eviction", "application/json", `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"b"}}`, 400, "BadRequest"},
+		"a binding to nothing":               {"POST", "/api/v1/namespaces/default/pods/a/binding", "application/json", `{"metadata":{"name":"a"}}`, 400, "BadRequest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, accept, _ := strings.Cut(r.path, "#accept=")
+			begun := time.Now()
+			code, status := send(t, c, r.method, s.URL+path, r.media, accept, r.body)
+			took := time.Since(begun)
+			if code != r.code || !strings.Contains(status, `"reason":"`+r.reason+`"`) {
+				t.Errorf("%s %s = %d %s, want %d %s", r.method, path, code, clip(status), r.code, r.reason)
+			}
+			if !strings.Contains(status, `"kind":"Status"`) || !strings.Contains(status, `"message":"`) {
+				t.Errorf("the answer says no more than %s", clip(status))
+			}
+			// The limit that the issue sets is 100 ms; shared machines get more.
+			if took > 2*time.Second {
+				t.Errorf("the answer took %v", took)
+			}
+		})
+	}
+}
+
+func clip(s string) string {
+	if len(s) > 600 {
+		return s[:600] + "…"
+	}
+	return s
+}
+
+func send(t *testing.T, c *http.Client, method, target, media, accept, body string) (int, string) {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, u.String(), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if media != "" {
+		req.Header.Set("Content-Type", media)
+	}
+	if accept != "" {
+		req.Header.Set("Accept", accept)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestAPanicBecomesAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) {
+		p.API.Routes = panicking
+	}))
+	code, status := send(t, httpClient(t, s), "GET", s.URL+"/boom", "", "", "")
+	if code != 500 || strings.Contains(status, "secret") {
+		t.Errorf("answer = %d %s, want 500 that tells nothing of the panic", code, status)
+	}
+}
+
+func TestASlowClientIsGivenUpWithoutHoldingOthers(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	address := strings.TrimPrefix(s.URL, "https://")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.CA)
+	for range 20 {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", address)
+	}
+	begun := time.Now()
+	if code, _ := send(t, httpClient(t, s), "GET", s.URL+"/readyz", "", "", ""); code != 200 {
+		t.Errorf("readyz = %d", code)
+	}
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("readyz took %v beside slow clients", took)
+	}
+}
+
+func TestIdleWatchesCostLittle(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := httpClient(t, s)
+	const watches = 500
+	for range watches {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/api/v1/pods?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+	}
+	begun := time.Now()
+	createPods(t, client(t, s, ""), "a")
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("a create beside %d watches took %v", watches, took)
+	}
+}
+
+
+var panicking = map[string]api.Route{"GET /boom": {Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a secret") })}}
