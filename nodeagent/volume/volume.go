@@ -290,7 +290,7 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 
 // TearDown unmounts and removes all that there is of a pod.
 func (v *Volumes) TearDown(uid string) error {
-	if uid == "" || !filepath.IsLocal(uid) || filepath.Base(uid) != uid {
+	if uid == "." || !filepath.IsLocal(uid) || filepath.Base(uid) != uid {
 		return fmt.Errorf("%q is no pod's UID", uid)
 	}
 	v.mu.Lock()

@@ -1,0 +1,361 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-dev/berth/nodeagent/podspec"
+)
+
+// store is a small API.
+type store struct {
+	configMaps map[string]*v1.ConfigMap
+	secrets    map[string]*v1.Secret
+	claims     map[string]*v1.PersistentVolumeClaim
+	volumes    map[string]*v1.PersistentVolume
+	tokens     int
+	life       time.Duration
+	fail       error
+}
+
+func find[T any](kind string, m map[string]*T, name string) (*T, error) {
+	if obj, ok := m[name]; ok {
+		return obj, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
+}
+
+func (s *store) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
+	return find("configmaps", s.configMaps, name)
+}
+func (s *store) Secret(_ context.Context, _, name string) (*v1.Secret, error) {
+	return find("secrets", s.secrets, name)
+}
+func (s *store) Claim(_ context.Context, _, name string) (*v1.PersistentVolumeClaim, error) {
+	return find("persistentvolumeclaims", s.claims, name)
+}
+func (s *store) Volume(_ context.Context, name string) (*v1.PersistentVolume, error) {
+	return find("persistentvolumes", s.volumes, name)
+}
+func (s *store) Services(string) ([]*v1.Service, error) { return nil, nil }
+func (s *store) Token(_ context.Context, _, account string, req *authv1.TokenRequest) (*authv1.TokenRequest, error) {
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	s.tokens++
+	req.Status = authv1.TokenRequestStatus{Token: account + strings.Repeat("!", s.tokens), ExpirationTimestamp: metav1.NewTime(time.Now().Add(s.life))}
+	return req, nil
+}
+
+func podWith(volumes ...v1.Volume) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u1", Labels: map[string]string{"app": "web"}}}
+	p.Spec.Volumes = volumes
+	p.Spec.HostIPC = true // no /dev/shm
+	p.Spec.Containers = []v1.Container{{Name: "c"}}
+	return p
+}
+
+func volumeOf(name string, src v1.VolumeSource) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: src}
+}
+
+func setUp(t *testing.T, v *Volumes, p *v1.Pod) {
+	t.Helper()
+	if err := v.SetUp(t.Context(), p, podspec.Facts{}); err != nil {
+		t.Fatalf("SetUp: %v", err)
+	}
+}
+
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		if strings.HasPrefix(rel, "..") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			out[rel] = string(data)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestConfigMapIsReplacedAsAWhole(t *testing.T) {
+	t.Parallel()
+	s := &store{configMaps: map[string]*v1.ConfigMap{"cm": {Data: map[string]string{"a": "1", "b": "2"}}}}
+	v := New(t.TempDir(), s, Plain{})
+	p := podWith(volumeOf("v", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "cm"}}}))
+	setUp(t, v, p)
+	dir := v.dir("u1", "v")
+	if got := contents(t, dir); got["a"] != "1" || got["b"] != "2" || len(got) != 2 {
+		t.Errorf("content %v", got)
+	}
+	before, _ := os.Readlink(filepath.Join(dir, dataLink))
+	setUp(t, v, p)
+	if again, _ := os.Readlink(filepath.Join(dir, dataLink)); again != before {
+		t.Errorf("unchanged content was written anew")
+	}
+	s.configMaps["cm"] = &v1.ConfigMap{Data: map[string]string{"a": "new", "c": "3"}}
+	if err := v.Refresh(t.Context(), p, podspec.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, dir); got["a"] != "new" || got["c"] != "3" || len(got) != 2 {
+		t.Errorf("content %v", got)
+	}
+	if entries, _ := filepath.Glob(filepath.Join(dir, "..2*")); len(entries) != 1 {
+		t.Errorf("versions %v, want one", entries)
+	}
+	if err := v.TearDown("u1"); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := v.Pods(); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestItemsModesAndOptional(t *testing.T) {
+	t.Parallel()
+	yes, mode, item := true, int32(0o440), int32(0o400)
+	s := &store{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"k": []byte("v"), "l": []byte("w")}}}}
+	v := New(t.TempDir(), s, Plain{})
+	p := podWith(
+		volumeOf("v", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", DefaultMode: &mode,
+			Items: []v1.KeyToPath{{Key: "k", Path: "deep/er/k"}, {Key: "l", Path: "l", Mode: &item}}}}),
+		volumeOf("none", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "absent", Optional: &yes}}))
+	setUp(t, v, p)
+	dir := v.dir("u1", "v")
+	if got := contents(t, dir); len(got) != 1 { // deep is a link, which the walk does not follow
+		t.Errorf("content %v", got)
+	}
+	for path, want := range map[string]fs.FileMode{"deep/er/k": 0o440, "l": 0o400} {
+		info, err := os.Stat(filepath.Join(dir, path))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v; want %v", path, info, err, want)
+		}
+	}
+	if got := contents(t, v.dir("u1", "none")); len(got) != 0 {
+		t.Errorf("an absent secret has content %v", got)
+	}
+}
+
+func TestRefusedVolumes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := v1.HostPathDirectory
+	for name, test := range map[string]struct {
+		src  v1.VolumeSource
+		want string
+	}{
+		"a secret that is not there":     {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "absent"}}, "not found"},
+		"a key that is not there":        {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: []v1.KeyToPath{{Key: "x", Path: "x"}}}}, "non-existent secret key"},
+		"a path that leads out":          {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: []v1.KeyToPath{{Key: "k", Path: "../x"}}}}, "leads out"},
+		"a hostPath of another type":     {v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: file, Type: &dir}}, "is not a Directory"},
+		"an unbound claim":               {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "open"}}, "not bound yet"},
+		"a kind that is not implemented": {v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "not supported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &store{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"k": nil}}}, claims: map[string]*v1.PersistentVolumeClaim{"open": {}}}
+			err := New(t.TempDir(), s, Plain{}).SetUp(t.Context(), podWith(volumeOf("v", test.src)), podspec.Facts{})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("SetUp: %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestClaimsAreFoundAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	disk, root := t.TempDir(), t.TempDir()
+	s := &store{
+		claims: map[string]*v1.PersistentVolumeClaim{"data": {ObjectMeta: metav1.ObjectMeta{UID: "c1"},
+			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "pv"}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}},
+		volumes: map[string]*v1.PersistentVolume{"pv": {Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{UID: "c1"},
+			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: disk}}}}},
+	}
+	p := podWith(volumeOf("v", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}))
+	setUp(t, New(root, s, Plain{}), p)
+	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "data"}}}
+	v := New(root, &store{}, Plain{})
+	mounts, _, err := v.Mounts(p, c, nil)
+	if err != nil || len(mounts) != 1 || mounts[0].HostPath != disk || !mounts[0].ReadOnly || mounts[0].ContainerPath != "/data" {
+		t.Errorf("Mounts = %+v, %v", mounts, err)
+	}
+	if err := os.WriteFile(filepath.Join(disk, "keep"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.TearDown("u1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(disk, "keep")); err != nil {
+		t.Errorf("the claim's data is gone: %v", err)
+	}
+}
+
+func TestTokensAreKeptAndRenewed(t *testing.T) {
+	t.Parallel()
+	s := &store{life: time.Hour}
+	v := New(t.TempDir(), s, Plain{})
+	p := podWith(volumeOf("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
+		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
+		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}},
+	}}}))
+	setUp(t, v, p)
+	setUp(t, v, p)
+	if got := contents(t, v.dir("u1", "v")); got["token"] != "default!" || got["labels"] != `app="web"` || s.tokens != 1 {
+		t.Errorf("content %v after %d requests", got, s.tokens)
+	}
+	v.mu.Lock()
+	for k, tok := range v.tokens {
+		tok.renew = time.Now().Add(-time.Second)
+		v.tokens[k] = tok
+	}
+	v.mu.Unlock()
+	s.fail = errors.New("the API is away")
+	if err := v.Refresh(t.Context(), p, podspec.Facts{}); err != nil {
+		t.Errorf("a token that still holds: %v", err)
+	}
+	s.fail = nil
+	if err := v.Refresh(t.Context(), p, podspec.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, v.dir("u1", "v")); got["token"] != "default!!" {
+		t.Errorf("token %q, want the second", got["token"])
+	}
+}
+
+func TestSubPathsStayInTheirVolume(t *testing.T) {
+	t.Parallel()
+	root, outside := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"in/side"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"out": outside, "up": "../..", "good": "in", "in/loop": "loop"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for sub, ok := range map[string]bool{
+		"in": true, "in/side": true, "good/side": true, "new/folders": true, "good/new": true,
+		"out": false, "out/x": false, "up/etc": false, "../x": false, "/etc": false, "in/loop": false, "in/../../x": false, "": false,
+	} {
+		f, err := openBelow(root, sub)
+		if (err == nil) != ok {
+			t.Errorf("openBelow(%q): %v, want ok %v", sub, err, ok)
+		}
+		if f != nil {
+			f.Close()
+		}
+	}
+	if entries, _ := os.ReadDir(outside); len(entries) != 0 {
+		t.Errorf("something was made outside: %v", entries)
+	}
+}
+
+func TestEmptyDir(t *testing.T) {
+	t.Parallel()
+	q := resource.MustParse("10Mi")
+	v := New(t.TempDir(), &store{}, Plain{})
+	p := podWith(volumeOf("disk", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &q}}),
+		volumeOf("mem", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &q}}))
+	setUp(t, v, p)
+	if info, err := os.Stat(v.dir("u1", "disk")); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("mode %v, %v", info, err)
+	}
+	if err := os.WriteFile(filepath.Join(v.dir("u1", "disk"), "f"), make([]byte, 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	setUp(t, v, p)
+	if size, err := v.Size("u1", "disk", 1<<30); err != nil || size < 100_000 {
+		t.Errorf("Size = %d, %v", size, err)
+	}
+	if got := memorySize(p, p.Spec.Volumes[1].EmptyDir); got != 10<<20 {
+		t.Errorf("memory of %d bytes", got)
+	}
+}
+
+func TestTearDownWantsAName(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	v := New(filepath.Join(root, "pods"), &store{}, Plain{})
+	for _, uid := range []string{"", ".", "..", "../x", "a/b", "/"} {
+		if err := v.TearDown(uid); err == nil {
+			t.Errorf("TearDown(%q) succeeds", uid)
+		}
+	}
+}
+
+func TestKernelMounts(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("mounting needs root: only the refusal is checked")
+		if err := (Kernel{}).Tmpfs(filepath.Join(t.TempDir(), "m"), 1<<20, 0o755); err == nil {
+			t.Errorf("a mount without privileges succeeds")
+		}
+		return
+	}
+	root := t.TempDir()
+	k := Kernel{}
+	mem := filepath.Join(root, "u 1", "mem") // a space, which mountinfo escapes
+	for range 2 {
+		if err := k.Tmpfs(mem, 1<<20, 0o1777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(mem)
+	if err != nil || info.Mode()&os.ModeSticky == 0 || info.Mode().Perm() != 0o777 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := os.WriteFile(filepath.Join(mem, "big"), make([]byte, 2<<20), 0o600); err == nil {
+		t.Errorf("the size is not limited")
+	}
+	f, err := os.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Bind(f, filepath.Join(root, "u 1", "sub", "0")); err != nil {
+		t.Errorf("Bind: %v", err)
+	}
+	f.Close()
+	if points, err := mountsBelow(root); err != nil || len(points) != 2 {
+		t.Errorf("mounts %v, %v; want 2", points, err)
+	}
+	if err := k.UnmountBelow(root); err != nil {
+		t.Fatal(err)
+	}
+	if points, err := mountsBelow(root); err != nil || len(points) != 0 {
+		t.Errorf("mounts %v, %v; want none", points, err)
+	}
+}
