@@ -179,17 +179,35 @@ func (r *Record) container(c Spec, now time.Time) Action {
 		return Action{}
 	}
 	if s.Wait != nil && s.Wait.Again.After(now) {
-		return Action{Wake: s.Wait.Again}
+		return Action{Wake: s.waitOn(c.Image, now)}
 	}
 	if s.Phase == Terminated {
 		if until := s.Restart.Until(s.FinishedAt); until.After(now) {
-			s.Wait = &Wait{Reason: "CrashLoopBackOff", Again: until, Message: fmt.Sprintf(
+			s.Wait = &Wait{Reason: "CrashLoopBackOff", Since: now, Again: until, Message: fmt.Sprintf(
 				"back-off %s restarting failed container=%s pod=%s_%s(%s)",
 				s.Restart.Delay, c.Name, r.Pod.Name, r.Pod.Namespace, r.Pod.UID)}
 			return Action{Wake: until}
 		}
 	}
 	return Action{Kind: StartContainer, Container: c.Name}
+}
+
+// sayFirst is how long the reason of a failed pull is shown before it becomes
+// ImagePullBackOff.
+const sayFirst = time.Second
+
+// waitOn notes how a wait is shown as it goes on, and says when to look again.
+func (s *Container) waitOn(image string, now time.Time) time.Time {
+	w := s.Wait
+	if w.Reason != "ErrImagePull" && w.Reason != "RegistryUnavailable" {
+		return w.Again
+	}
+	if at := w.Since.Add(sayFirst); now.Before(at) {
+		return at
+	}
+	w.Message = fmt.Sprintf("Back-off pulling image %q: %s: %s", image, w.Reason, w.Message)
+	w.Reason = "ImagePullBackOff"
+	return w.Again
 }
 
 // running says what is due for a container that runs.

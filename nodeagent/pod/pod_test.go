@@ -93,6 +93,13 @@ func (w *world) phase(want v1.PodPhase) {
 	}
 }
 
+func (w *world) waits(reason string) {
+	w.t.Helper()
+	if s := w.status().ContainerStatuses[0].State.Waiting; s == nil || s.Reason != reason {
+		w.t.Errorf("waiting %+v, want %s", s, reason)
+	}
+}
+
 func podOf(policy v1.RestartPolicy, names ...string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", Generation: 4}, Spec: v1.PodSpec{RestartPolicy: policy}}
 	for _, n := range names {
@@ -373,11 +380,17 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 			t.Fatalf("action %+v", a)
 		}
 		w.rec.DidNotPull("app", "ErrImagePull", "no", w.now)
-		if a := w.rec.Next(w.now); a.Kind != None || a.Wake.Sub(w.now) != want {
-			t.Errorf("action %+v, want to wait %v", a, want)
+		if a := w.rec.Next(w.now); a.Kind != None || a.Wake.Sub(w.now) != time.Second {
+			t.Errorf("action %+v, want to look again in 1s", a)
 		}
+		w.waits("ErrImagePull")
+		w.pass(time.Second)
+		if a := w.rec.Next(w.now); a.Kind != None || a.Wake.Sub(w.now) != want-time.Second {
+			t.Errorf("action %+v, want to wait %v in all", a, want)
+		}
+		w.waits("ImagePullBackOff")
 		w.phase(v1.PodPending)
-		w.pass(want)
+		w.pass(want - time.Second)
 	}
 }
 

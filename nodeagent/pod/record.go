@@ -103,10 +103,12 @@ type Container struct {
 	Unhealthy string `json:"unhealthy,omitempty"`
 }
 
-// Wait is a waiting reason as kubectl shows it. Again is when to try anew.
+// Wait is a waiting reason as kubectl shows it, since when, and when to try
+// anew.
 type Wait struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
 	Again   time.Time `json:"again,omitzero"`
 }
 

@@ -108,7 +108,7 @@ func (r *Record) DidNotStart(name, reason, message string, now time.Time) {
 	if s == nil {
 		return
 	}
-	s.Wait = &Wait{Reason: reason, Message: message, Again: now.Add(backoffFirst)}
+	s.Wait = &Wait{Reason: reason, Message: message, Since: now, Again: now.Add(backoffFirst)}
 }
 
 // DidNotPull notes that a container's image could not be fetched.
@@ -118,19 +118,7 @@ func (r *Record) DidNotPull(name, reason, message string, now time.Time) {
 		return
 	}
 	s.Pull.Next(now, now)
-	s.Wait = &Wait{Reason: reason, Message: message, Again: now.Add(s.Pull.Delay)}
-}
-
-// PullBackoff turns the reasons of pulls that wait for their next try into
-// ImagePullBackOff, once the first reason has been reported.
-func (r *Record) PullBackoff(image string, name string) (changed bool) {
-	s := r.Containers[name]
-	if s == nil || s.Wait == nil || s.Wait.Reason != "ErrImagePull" {
-		return false
-	}
-	s.Wait.Reason = "ImagePullBackOff"
-	s.Wait.Message = "Back-off pulling image \"" + image + "\": " + s.Wait.Message
-	return true
+	s.Wait = &Wait{Reason: reason, Message: message, Since: now, Again: now.Add(s.Pull.Delay)}
 }
 
 // DidExit notes how a run ended.

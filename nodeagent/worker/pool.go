@@ -16,6 +16,9 @@ import (
 // relistEvery is how often the runtime is looked at without an event.
 const relistEvery = 10 * time.Second
 
+// relistGap is the least time between two looks.
+const relistGap = 20 * time.Millisecond
+
 // Pool runs a worker for each pod.
 type Pool struct {
 	deps  Deps
@@ -227,6 +230,11 @@ func (p *Pool) watch(ctx context.Context) {
 		case <-ticker.C:
 		}
 		p.relist(ctx)
+		select { // many events make one look
+		case <-ctx.Done():
+			return
+		case <-time.After(relistGap):
+		}
 	}
 }
 

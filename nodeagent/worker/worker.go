@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,11 +30,17 @@ type worker struct {
 	acted time.Time
 	// flight is the action under way.
 	flight *flight
+	// seen is the listing that was applied last; missed says that one was not,
+	// because an action was under way.
+	seen   string
+	missed bool
 	// finished: the pod is gone from API and machine.
 	finished bool
 
 	// Owned by the worker's goroutine.
 	reported v1.PodStatus
+	version  string
+	backoffs map[string]time.Time
 	saved    []byte
 	done     chan outcome
 }
@@ -49,7 +57,7 @@ type outcome func(r *pod.Record, now time.Time)
 
 func newWorker(d *Deps, rec *pod.Record, relist func()) *worker {
 	return &worker{Deps: d, uid: string(rec.Pod.UID), rec: rec, relist: relist,
-		wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
+		backoffs: map[string]time.Time{}, wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
 }
 
 // change applies f to the record and looks again at what is due.
@@ -78,15 +86,43 @@ func (w *worker) interrupt() {
 // observe brings in a listing that was begun at the time began.
 func (w *worker) observe(l runtime.Listing, began time.Time) {
 	var left leftovers
+	key := fingerprint(l)
+	w.mu.Lock()
+	known := w.seen == key && w.flight == nil && !w.missed
+	w.mu.Unlock()
+	if known {
+		return
+	}
 	message := w.messages(l)
+	var acted time.Time
 	w.change(func(r *pod.Record) {
+		acted = w.acted
 		if w.flight != nil || !began.After(w.acted) {
 			r.ObserveExits(l, message, time.Now())
+			w.missed = true
 			return
 		}
+		w.seen, w.missed = key, false
 		left.containers, left.sandboxes = r.Observe(l, message, time.Now())
 	})
 	w.sweep(left)
+	if !began.After(acted) {
+		w.relist() // an action ended while the runtime was being listed
+	}
+}
+
+// fingerprint tells apart listings that mean different things to a worker.
+func fingerprint(l runtime.Listing) string {
+	parts := make([]string, 1, 1+len(l.Sandboxes)+len(l.Containers)) // never empty, even for an empty listing
+	parts[0] = "listing"
+	for _, s := range l.Sandboxes {
+		parts = append(parts, s.ID+" "+string(s.State))
+	}
+	for _, c := range l.Containers {
+		parts = append(parts, c.ID+" "+string(c.State))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "\n")
 }
 
 type leftovers struct{ containers, sandboxes []string }
@@ -145,9 +181,12 @@ func (w *worker) land(note outcome) {
 	w.mu.Lock()
 	now := time.Now()
 	note(w.rec, now)
-	w.flight, w.acted = nil, now
+	w.flight, w.acted, w.seen = nil, now, ""
+	again := w.missed
 	w.mu.Unlock()
-	w.relist()
+	if again {
+		w.relist()
+	}
 }
 
 // settle waits for the action under way, which its context has ended, so that
@@ -173,6 +212,7 @@ func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 		return pod.None, time.Time{}
 	}
 	a := w.rec.Next(time.Now())
+	w.tellBackoffs()
 	if a.Kind == pod.None || ctx.Err() != nil {
 		return a.Kind, a.Wake
 	}
@@ -198,6 +238,29 @@ func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 	return pod.None, time.Time{}
 }
 
+// tellBackoffs makes an event for each wait that begins; w.mu is held, and the
+// recorder only queues.
+func (w *worker) tellBackoffs() {
+	for name, c := range w.rec.Containers {
+		if c.Wait == nil || c.Wait.Again.Equal(w.backoffs[name]) {
+			continue
+		}
+		switch c.Wait.Reason {
+		case "CrashLoopBackOff":
+			w.containerEvent(w.rec, name, v1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
+				name, w.rec.Pod.Name, w.rec.Pod.Namespace, w.uid)
+		case "ImagePullBackOff":
+			spec, _ := w.rec.Spec(name)
+			if spec.Container != nil {
+				w.containerEvent(w.rec, name, v1.EventTypeNormal, "BackOff", "Back-off pulling image %q", spec.Image)
+			}
+		default:
+			continue
+		}
+		w.backoffs[name] = c.Wait.Again
+	}
+}
+
 // publish writes down and reports what changed.
 func (w *worker) publish() {
 	w.mu.Lock()
@@ -220,10 +283,11 @@ func (w *worker) publish() {
 	if err != nil {
 		w.Log.Error("keep the pod's record", "pod", w.uid, "error", err)
 	}
-	if gone || apiequality.Semantic.DeepEqual(st, w.reported) {
+	// A new version may have lost what we told: the writer compares.
+	if gone || p.ResourceVersion == w.version && apiequality.Semantic.DeepEqual(st, w.reported) {
 		return
 	}
-	w.reported = st
+	w.reported, w.version = st, p.ResourceVersion
 	w.Status.Set(p, st)
 }
 
