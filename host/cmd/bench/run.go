@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/host"
+)
+
+// result is what one workload gave.
+type result struct {
+	Workload  string  `json:"workload"`
+	Nodes     int     `json:"nodes"`
+	Init      int     `json:"init"`
+	Measured  int     `json:"measured"`
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"podsPerSecond"`
+	P50       float64 `json:"p50"`
+	P99       float64 `json:"p99"`
+	Reference float64 `json:"kubeScheduler,omitempty"`
+	Ratio     float64 `json:"ratio,omitempty"`
+	HeapMiB   uint64  `json:"heapMiB"`
+	StoreMiB  float64 `json:"storeMiB"`
+}
+
+// rig is a host of its own, with a client.
+type rig struct {
+	client kubernetes.Interface
+	dir    string
+	stop   func() error
+}
+
+func newRig(ctx context.Context, dir string) (*rig, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	go func() {
+		ended <- host.Run(ctx, host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: log}, func(s host.Serving) { ready <- s })
+	}()
+	r := &rig{dir: dir, stop: func() error { cancel(); return <-ended }}
+	select {
+	case s := <-ready:
+		cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		cfg.QPS, cfg.ContentType = -1, apiruntime.ContentTypeProtobuf
+		r.client, err = kubernetes.NewForConfig(cfg)
+		return r, err
+	case err := <-ended:
+		cancel()
+		return nil, err
+	}
+}
+
+// run measures one workload on a host of its own.
+func run(ctx context.Context, w workload, clients int, measuring func(func() error) error) (res result, err error) {
+	dir, err := os.MkdirTemp("", "berth-bench-")
+	if err != nil {
+		return res, err
+	}
+	defer os.RemoveAll(dir)
+	r, err := newRig(ctx, dir)
+	if err != nil {
+		return res, err
+	}
+	defer func() {
+		if stopped := r.stop(); err == nil {
+			err = stopped
+		}
+	}()
+	if err := r.prepare(ctx, w, clients); err != nil {
+		return res, fmt.Errorf("prepare: %w", err)
+	}
+	res = result{Workload: w.name, Nodes: w.nodes, Init: w.init, Measured: w.measured, Reference: w.reference}
+	err = measuring(func() error { return r.measure(ctx, w, clients, &res) })
+	return res, err
+}
+
+func (r *rig) prepare(ctx context.Context, w workload, clients int) error {
+	for _, name := range []string{first, second} {
+		ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgent}, Value: 10}
+	if _, err := r.client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	err := each(ctx, clients, w.nodes, func(ctx context.Context, i int) error {
+		_, err := r.client.CoreV1().Nodes().Create(ctx, w.node(i), metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if w.init == 0 {
+		return nil
+	}
+	bound, err := r.watch(ctx, func(*v1.Pod) bool { return true })
+	if err != nil {
+		return err
+	}
+	defer bound.stop()
+	if err := r.create(ctx, clients, w.init, w.initPod); err != nil {
+		return err
+	}
+	return bound.wait(ctx, w.init)
+}
+
+// create makes n pods by several clients at once.
+func (r *rig) create(ctx context.Context, clients, n int, pod func() *v1.Pod) error {
+	return each(ctx, clients, n, func(ctx context.Context, _ int) error {
+		p := pod()
+		_, err := r.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func each(ctx context.Context, workers, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range workers {
+		group.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := do(ctx, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// seen counts the pods that a watcher saw bound.
+type seen struct {
+	count  atomic.Int64
+	ended  chan error
+	cancel context.CancelFunc
+}
+
+func (s *seen) stop() { s.cancel() }
+
+// watch follows all pods from now on, and counts those bound that match.
+func (r *rig) watch(ctx context.Context, match func(*v1.Pod) bool) (*seen, error) {
+	list, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w, err := r.client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	s := &seen{ended: make(chan error, 1), cancel: cancel}
+	go func() {
+		defer w.Stop()
+		counted := map[string]bool{}
+		for ev := range w.ResultChan() {
+			pod, ok := ev.Object.(*v1.Pod)
+			if !ok {
+				s.ended <- fmt.Errorf("watch: %+v", ev.Object)
+				return
+			}
+			if pod.Spec.NodeName != "" && !counted[string(pod.UID)] && match(pod) {
+				counted[string(pod.UID)] = true
+				s.count.Add(1)
+			}
+		}
+		s.ended <- fmt.Errorf("the watch ended early")
+	}()
+	return s, nil
+}
+
+func (s *seen) wait(ctx context.Context, n int) error {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	last, since := int64(0), time.Now()
+	for {
+		have := s.count.Load()
+		if have >= int64(n) {
+			return nil
+		}
+		if have != last {
+			last, since = have, time.Now()
+		}
+		if time.Since(since) > time.Minute {
+			return fmt.Errorf("%d of %d pods are bound, and nothing has happened for a minute", have, n)
+		}
+		select {
+		case <-ticker.C:
+		case err := <-s.ended:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// measure counts the measured pods from the first one's creation to the last
+// one's binding.
+func (r *rig) measure(ctx context.Context, w workload, clients int, res *result) error {
+	isMeasured := func(p *v1.Pod) bool { return w.beside == nil || p.Namespace == second }
+	bound, err := r.watch(ctx, isMeasured)
+	if err != nil {
+		return err
+	}
+	defer bound.stop()
+	runtime.GC()
+	sampling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	samples := make(chan []float64, 1)
+	go func() { samples <- sample(sampling, bound) }()
+	began := time.Now()
+	if w.beside != nil {
+		go r.beside(sampling, w.beside)
+	}
+	if err := r.create(ctx, clients, w.measured, w.pod); err != nil {
+		return err
+	}
+	if err := bound.wait(ctx, w.measured); err != nil {
+		return err
+	}
+	res.Seconds = time.Since(began).Seconds()
+	cancel()
+	res.PerSecond = float64(w.measured) / res.Seconds
+	res.P50, res.P99 = spreadOf(<-samples, res.PerSecond)
+	if res.Reference > 0 {
+		res.Ratio = res.PerSecond / res.Reference
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	res.HeapMiB = mem.HeapAlloc >> 20
+	res.StoreMiB = float64(sizeOf(filepath.Join(r.dir, "store"))) / (1 << 20)
+	return nil
+}
+
+func (r *rig) beside(ctx context.Context, pod func() *v1.Pod) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p := pod()
+			if _, err := r.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sample takes the throughput of each second.
+func sample(ctx context.Context, s *seen) []float64 {
+	var all []float64
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	last := s.count.Load()
+	for {
+		select {
+		case <-ticker.C:
+			now := s.count.Load()
+			all = append(all, float64(now-last))
+			last = now
+		case <-ctx.Done():
+			return all
+		}
+	}
+}
+
+// spreadOf is the median and the 99th percentile of the samples; a run of less
+// than a second has but its average.
+func spreadOf(samples []float64, average float64) (p50, p99 float64) {
+	if len(samples) == 0 {
+		return average, average
+	}
+	slices.Sort(samples)
+	return samples[len(samples)/2], samples[(len(samples)*99)/100]
+}
+
+func sizeOf(dir string) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			sum += info.Size()
+		}
+		return nil
+	})
+	return sum
+}
