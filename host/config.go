@@ -15,6 +15,9 @@ type Config struct {
 	Advertise []string
 	// PodCIDR is the range of the pod network; each node gets a /24 of it.
 	PodCIDR string
+	// NodeGrace is how long a node may leave its Lease unrenewed before it is
+	// taken for dead; 0 is 40 s.
+	NodeGrace time.Duration
 	// AuditLog is a file, empty for none.
 	AuditLog string
 	// TrustedKeys is a directory of public keys; if given, modules must be

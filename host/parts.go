@@ -30,7 +30,7 @@ func (h *Host) parts() []part {
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
 		{"scheduler", h.scheduler.Run},
-		{"nodes", node.New(h.store, remover{h.registry}, h.Now, h.Log).Run},
+		{"nodes", node.New(h.store, remover{h.registry}, h.NodeGrace, h.Now, h.Log).Run},
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},
 	}

@@ -130,7 +130,11 @@ func (w *watching) send() error {
 	if err := w.out.Flush(); err != nil {
 		return err
 	}
-	return w.flush.Flush()
+	if err := w.flush.Flush(); err != nil {
+		return err
+	}
+	// Over HTTP/2 a deadline ends the stream when it passes, written or not.
+	return w.flush.SetWriteDeadline(time.Time{})
 }
 
 // end tells the client why no more events come, if it is still there.

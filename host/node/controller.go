@@ -47,6 +47,8 @@ type Controller struct {
 	remover Remover
 	now     func() time.Time
 	log     *slog.Logger
+	// silence is how long a node may leave its Lease unrenewed.
+	silence time.Duration
 
 	heard     map[types.UID]heard
 	collected time.Time
@@ -59,9 +61,13 @@ type heard struct {
 	at      time.Time
 }
 
-// New makes a controller. Nodes have Silence from now to be heard of.
-func New(objects Objects, remover Remover, now func() time.Time, log *slog.Logger) *Controller {
-	return &Controller{objects: objects, remover: remover, now: now, log: log, heard: map[types.UID]heard{}}
+// New makes a controller. Nodes have silence (Silence if 0) from now on to be
+// heard of.
+func New(objects Objects, remover Remover, silence time.Duration, now func() time.Time, log *slog.Logger) *Controller {
+	if silence <= 0 {
+		silence = Silence
+	}
+	return &Controller{objects: objects, remover: remover, silence: silence, now: now, log: log, heard: map[types.UID]heard{}}
 }
 
 // Run works until ctx ends.
@@ -188,18 +194,19 @@ func (c *Controller) tend(ctx context.Context, node *v1.Node, lastHeard, now tim
 }
 
 func (c *Controller) mark(ctx context.Context, node *v1.Node, lastHeard, now time.Time) (*v1.Node, error) {
-	if _, changed := marked(node, lastHeard, now); !changed {
+	silent := now.Sub(lastHeard) >= c.silence
+	if _, changed := marked(node, silent, now); !changed {
 		return node, nil
 	}
 	o, err := c.objects.Update(ctx, store.Key{Resource: "nodes", Name: node.Name}, func(o store.Object) (store.Object, error) {
-		next, _ := marked(o.(*v1.Node), lastHeard, now)
+		next, _ := marked(o.(*v1.Node), silent, now)
 		return next, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	next := o.(*v1.Node)
-	if silent := now.Sub(lastHeard) >= Silence; silent {
+	if silent {
 		c.log.Warn("node is silent", "node", node.Name, "since", lastHeard)
 		if err := c.unready(ctx, node.Name, now); err != nil {
 			return nil, err
@@ -209,8 +216,8 @@ func (c *Controller) mark(ctx context.Context, node *v1.Node, lastHeard, now tim
 }
 
 // marked returns the node as it must be.
-func marked(node *v1.Node, lastHeard, now time.Time) (*v1.Node, bool) {
-	conditions, first := Conditions(node, lastHeard, now)
+func marked(node *v1.Node, silent bool, now time.Time) (*v1.Node, bool) {
+	conditions, first := Conditions(node, silent, now)
 	next := *node
 	next.Status.Conditions = conditions
 	taints, second := Taints(&next, now)

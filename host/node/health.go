@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Silence is how long a node may leave its Lease unrenewed.
+// Silence is how long a node may leave its Lease unrenewed by default.
 const Silence = 40 * time.Second
 
 // watched are the conditions that become Unknown with the node, and what to
@@ -18,10 +18,10 @@ var watched = []v1.NodeConditionType{
 }
 
 // Conditions returns the node's conditions as they must be when it has been
-// silent since lastHeard, and whether they differ from those it has. A node
-// that was heard of within Silence speaks for itself.
-func Conditions(node *v1.Node, lastHeard, now time.Time) ([]v1.NodeCondition, bool) {
-	if now.Sub(lastHeard) < Silence {
+// silent for too long, and whether they differ from those it has. A node that
+// was heard of speaks for itself.
+func Conditions(node *v1.Node, silent bool, now time.Time) ([]v1.NodeCondition, bool) {
+	if !silent {
 		return node.Status.Conditions, false
 	}
 	conditions := slices.Clone(node.Status.Conditions)

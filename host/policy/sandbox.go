@@ -72,7 +72,7 @@ func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 func (s *sandbox) fail(err error) error {
 	s.close()
 	s.health.failed(time.Now(), err)
-	s.log.Warn("policy failed", "err", err)
+	s.log.Warn("policy failed", "err", err.Error())
 	return fmt.Errorf("policy %s: %w", s.name, err)
 }
 
@@ -138,10 +138,6 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	s.pending = s.pending[:0]
 	return err
 }
-
-// applyMost is the budget of what may be as large as a whole cluster, such as a
-// batch of what-if questions.
-const applyMost = 10 * engine.MostBudget
 
 func (s *sandbox) apply(deltas []snapshot.Delta) error {
 	for len(deltas) > 0 {
@@ -313,7 +309,7 @@ func (s *sandbox) WhatIf(ctx context.Context, questions []schedule.WhatIf, verdi
 			return errNotOpen
 		}
 		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
-		r, err := s.call(engine.FuncWhatIf, in, engine.Budget(n, len(in), s.instance.MemoryBytes(), applyMost))
+		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes()))
 		if err != nil {
 			return err
 		}

@@ -50,7 +50,11 @@ func newRig(ctx context.Context, dir string) (*rig, error) {
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	go func() {
-		ended <- host.Run(ctx, host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: log}, func(s host.Serving) { ready <- s })
+		ended <- host.Run(ctx, host.Config{
+			DataDir: dir, Listen: "127.0.0.1:0", Log: log,
+			// The nodes are plain objects: nobody renews their leases.
+			NodeGrace: 24 * time.Hour,
+		}, func(s host.Serving) { ready <- s })
 	}()
 	r := &rig{dir: dir, stop: func() error { cancel(); return <-ended }}
 	select {
