@@ -161,7 +161,7 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 		return schedule.Answer{}, err
 	}
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
-	r, err := s.call(engine.FuncPod, in, engine.Budget(0, len(in), s.instance.MemoryBytes(), s.most))
+	r, err := s.call(engine.FuncPod, in, engine.Budget(int(log.Slots()), len(in), s.instance.MemoryBytes(), s.most))
 	if err != nil {
 		return schedule.Answer{}, err
 	}
