@@ -3,7 +3,12 @@
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-if grep -rqs --include='*.go' '^//go:generate.*flatc' abi; then
-  command -v flatc >/dev/null || packages "the schema's compiler" flatbuffers-compiler
-fi
+command -v flatc >/dev/null || packages "the schema's compiler" flatbuffers-compiler
+
+deepcopy() {
+  go -C .ci/tools/kubectl build -o "$ROOT/.build/deepcopy-gen" k8s.io/code-generator/cmd/deepcopy-gen &&
+    .build/deepcopy-gen --go-header-file /dev/null --output-file zz_deepcopy_gen.go ./host/policy/v1alpha1
+}
+
 timed "go generate ./..." go generate ./...
+timed "deepcopy-gen for Berth's own kinds" deepcopy

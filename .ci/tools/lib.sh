@@ -14,6 +14,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 TOOLS=${BERTH_TOOLS:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/berth/tools}
+export BERTH_TOOLS=$TOOLS
 export PATH="$TOOLS/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin"
 
 say()  { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }

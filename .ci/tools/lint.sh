@@ -15,7 +15,8 @@ shells() {
 
 timed "shell syntax" shells
 timed "gofmt" formatted
-timed "go vet ./..." go vet ./...
+# With -race, to use what the tests have compiled already.
+timed "go vet ./..." go vet -race ./...
 timed "import rules" go test -count=1 ./host/deptest
 if command -v golangci-lint >/dev/null; then
   timed "golangci-lint" golangci-lint run
