@@ -101,6 +101,7 @@ func TestCrashes(t *testing.T) {
 		"output goes on while the agent is away":      testAgentAway,
 		"an exit while the agent is away is told":     testExitWhileAway,
 		"a killed pause process ends the sandbox":     testPauseDies,
+		"what a crash left is removed":                testLeftovers,
 		"a lost shim leaves an unknown, then an exit": testShimDies,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, n) })
@@ -233,5 +234,30 @@ func testShimDies(t *testing.T, n *node) {
 	})
 	if err := n.runtime.StopContainer(t.Context(), id, 0); err != nil {
 		t.Errorf("stop: %v", err)
+	}
+}
+
+func testLeftovers(t *testing.T, n *node) {
+	p := n.pod(t, nil)
+	if err := n.runtime.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pipes, shm := filepath.Join(n.cfg.State, "io", "gone"), filepath.Join(n.cfg.State, "shm", "gone")
+	for _, dir := range []string{pipes, shm} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mount("shm", shm, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	n.open(t)
+	for _, dir := range []string{pipes, shm} {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
+	}
+	if got := p.output(p.config("echo x > /dev/shm/f && cat /dev/shm/f")); got != "x\n" {
+		t.Errorf("the pod that is there lost its shared memory: %q", got)
 	}
 }

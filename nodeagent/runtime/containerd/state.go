@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -294,10 +295,14 @@ func containerOf(info containers.Container, rec record, proc *tasktypes.Process)
 	return c
 }
 
-// resync takes up what runs: streams are kept, ends are written down.
+// resync takes up what runs: streams are kept, ends are written down, and what
+// a crash left beside containers that are gone is removed.
 func (r *Runtime) resync(ctx context.Context) error {
 	list, err := r.List(ctx)
 	if err != nil {
+		return err
+	}
+	if err := r.tidy(list); err != nil {
 		return err
 	}
 	for _, c := range list.Containers {
@@ -320,4 +325,40 @@ func (r *Runtime) resync(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tidy removes the pipes and shared memory of containers that are gone.
+func (r *Runtime) tidy(list runtime.Listing) error {
+	known := map[string]bool{}
+	for _, s := range list.Sandboxes {
+		known[s.ID] = true
+	}
+	for _, c := range list.Containers {
+		known[c.ID] = true
+	}
+	var errs []error
+	for _, id := range entries(r.pipes("")) {
+		if !known[id] {
+			errs = append(errs, os.RemoveAll(r.pipes(id)))
+		}
+	}
+	for _, id := range entries(r.shm("")) {
+		if !known[id] {
+			errs = append(errs, unmountShm(r.shm(id)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// entries names what is in a folder; nothing if it is absent.
+func entries(dir string) []string {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, 0, len(list))
+	for _, e := range list {
+		names = append(names, e.Name())
+	}
+	return names
 }
