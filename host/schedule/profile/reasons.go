@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -42,6 +43,7 @@ func (r *Reasons) Intern(reason Reason) ReasonID {
 	if len(reason.Text) > MaxReasonText {
 		reason.Text = reason.Text[:MaxReasonText]
 	}
+	reason.Text = strings.ToValidUTF8(reason.Text, "")
 	if reason.Text == "" {
 		reason.Text = "refused by " + reason.Policy
 	}

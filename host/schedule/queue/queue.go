@@ -17,6 +17,8 @@ const (
 	// A pod that nothing woke is tried again after this, in case that the
 	// groups of a policy said too little.
 	maxWaiting = int64(300e9)
+	// Who was refused by a policy that reads the time is tried again sooner.
+	maxTimed = int64(30e9)
 )
 
 // State is where an entry is.
@@ -232,6 +234,9 @@ func (q *Queue) Wait(e *Entry, groups abi.Groups, spread bool, now int64) {
 	q.inFlight--
 	e.state, e.groups, e.spread = Waiting, groups, spread
 	e.failed, e.until = now, now+maxWaiting
+	if groups&abi.Time != 0 {
+		e.until = now + maxTimed
+	}
 	heap.Push(&q.waiting, e)
 	set := q.byGroups[groups]
 	if set == nil {

@@ -12,7 +12,7 @@ import (
 // that counts already moves, or changes; one that has not changed is left.
 func (c *Cluster) Place(pod *Pod, node string) {
 	if now, ok := c.placed[pod.UID()]; ok {
-		if now.node == node && now.pod.Same(pod) {
+		if now.node == node && now.pod.samePlaced(pod) {
 			return
 		}
 		c.Remove(pod.UID())

@@ -27,6 +27,17 @@ func (p *Pod) Same(o *Pod) bool {
 		(p.Object.DeletionTimestamp == nil) == (o.Object.DeletionTimestamp == nil)
 }
 
+// samePlaced is Same for a pod that has its node: what it asked of nodes, and
+// its node's name in it, can't change any more and count for nobody.
+func (p *Pod) samePlaced(o *Pod) bool {
+	a, b := *p, *o
+	a.Hash[affinityIndex], b.Hash[affinityIndex] = 0, 0
+	return a.Same(&b)
+}
+
+// affinityIndex is the place of abi.PodAffinity in Pod.Hash.
+const affinityIndex = 3
+
 // Finished says whether a pod has ended, so that it holds nothing any more.
 func Finished(object *v1.Pod) bool {
 	return object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed
