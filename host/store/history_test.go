@@ -101,3 +101,32 @@ func TestManyPagersAreServed(t *testing.T) {
 		}
 	}
 }
+
+func TestCompactForgetsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t)
+	commit(t, s, create("x", "1"), create("y", "1"))
+	old := commit(t, s, update("x", "2", 0))
+	if _, err := s.List("configmaps", "", store.ListOptions{Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
+	rev := commit(t, s, update("x", "3", 0))
+	if err := s.Compact(rev + 1); !errors.Is(err, store.ErrFuture) {
+		t.Errorf("compact of the future: %v", err)
+	}
+	if err := s.Compact(rev); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List("configmaps", "", store.ListOptions{Revision: old}); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("list at %d: %v, want ErrCompacted", old, err)
+	}
+	if _, err := s.Watch("configmaps", "", old); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("watch from %d: %v, want ErrCompacted", old, err)
+	}
+	if list, err := s.List("configmaps", "", store.ListOptions{Revision: rev}); err != nil || value(list.Items[0]) != "3" {
+		t.Errorf("list at %d: %v", rev, err)
+	}
+	if _, err := s.Watch("configmaps", "", rev); err != nil {
+		t.Errorf("watch from %d: %v", rev, err)
+	}
+}

@@ -17,7 +17,8 @@ type List struct {
 	Items    []Object
 	Revision int64
 	// More says that the page is not the last; After leads to the next, asked
-	// at the same Revision.
+	// at the same Revision. With Match the next may turn out empty: a page ends
+	// at its limit, without a search for one more that matches.
 	More  bool
 	After string
 	// Remaining counts what comes after the page; 0 with Match, since nobody
@@ -66,7 +67,7 @@ func (s *Store) at(resourceName string, rev int64) (*snapshot, int64, error) {
 		switch {
 		case rev > newest:
 			return nil, 0, ErrFuture
-		case rev != 0 && rev < s.opened:
+		case rev != 0 && rev < s.floor.Load():
 			return nil, 0, ErrCompacted
 		case rev == 0:
 			rev = newest
@@ -80,6 +81,8 @@ func (s *Store) at(resourceName string, rev int64) (*snapshot, int64, error) {
 		return nil, 0, ErrFuture
 	case rev == 0:
 		return snap, newest, nil
+	case rev < s.floor.Load():
+		return nil, 0, ErrCompacted
 	case rev >= snap.rev:
 		return snap, rev, nil
 	}
@@ -103,21 +106,20 @@ func (l *List) fill(snap *snapshot, namespace string, opts ListOptions) {
 		if namespace != "" && e.namespace != namespace {
 			return false
 		}
-		if opts.Match != nil && !opts.Match(e.obj) {
-			return true
+		if opts.Limit > 0 && len(l.Items) == opts.Limit {
+			l.More = true
+			l.Remaining++
+			return opts.Match == nil
 		}
-		if opts.Limit == 0 || len(l.Items) < opts.Limit {
+		if opts.Match == nil || opts.Match(e.obj) {
 			l.Items = append(l.Items, e.obj)
 			l.entries = append(l.entries, e)
-			return true
 		}
-		l.More = true
-		if opts.Match != nil {
-			return false
-		}
-		l.Remaining++
 		return true
 	})
+	if l.More && opts.Match != nil {
+		l.Remaining = 0
+	}
 	if l.More {
 		last := l.entries[len(l.entries)-1]
 		l.After = last.namespace + "/" + last.name

@@ -44,7 +44,7 @@ func (s *Store) load(ctx context.Context) error {
 			s.resource(l.resource).replace(nil, l.entry)
 		}
 	}
-	s.each(func(r *resource) { r.publish(s.opened, nil, time.Time{}) })
+	s.each(func(r *resource) { r.publish(s.Revision(), nil, time.Time{}) })
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (s *Store) scanRuns(ctx context.Context, emit func(*run) error) error {
 	if err != nil {
 		return err
 	}
-	s.opened = rev
+	s.floor.Store(rev)
 	s.revision.Store(rev)
 	return emit(current)
 }

@@ -96,11 +96,27 @@ func (l *log) trim(now time.Time) {
 	for l.first < l.next && (l.full() || now.Sub(l.at(l.first).at) > l.history) {
 		l.floor = l.at(l.first).Revision
 		for l.first < l.next && l.at(l.first).Revision == l.floor {
-			l.bytes -= l.at(l.first).superseded()
-			*l.at(l.first) = logged{}
-			l.first++
+			l.drop()
 		}
 	}
+}
+
+// forget drops all events up to rev.
+func (l *log) forget(rev int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.first < l.next && l.at(l.first).Revision <= rev {
+		l.drop()
+	}
+	l.floor = max(l.floor, rev)
+	l.last.Store(nil)
+}
+
+// drop forgets the oldest event. Called with mu held.
+func (l *log) drop() {
+	l.bytes -= l.at(l.first).superseded()
+	*l.at(l.first) = logged{}
+	l.first++
 }
 
 func (l *log) full() bool {

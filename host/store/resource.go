@@ -216,6 +216,16 @@ func (p *pins) release(rev int64) {
 	delete(p.byRev, rev)
 }
 
+func (p *pins) forget(before int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for rev := range p.byRev {
+		if rev < before {
+			delete(p.byRev, rev)
+		}
+	}
+}
+
 func (p *pins) expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -60,7 +60,7 @@ type Store struct {
 	codec  Codec
 	opts   Options
 	limits Limits
-	opened int64 // the revision found at Open
+	floor  atomic.Int64 // no history before: the revision found at Open, or Compact's
 
 	revision atomic.Int64
 	shelf    *shelf
@@ -268,8 +268,8 @@ func (s *Store) lookup(name string) *resource {
 	return s.resources[name]
 }
 
-// resource returns the resource, made if need be. Its history reaches back to
-// the opening, since it had no events so far.
+// resource returns the resource, made if need be. Its history reaches back as
+// far as any, since it had no events so far.
 func (s *Store) resource(name string) *resource {
 	if r := s.lookup(name); r != nil {
 		return r
@@ -278,7 +278,7 @@ func (s *Store) resource(name string) *resource {
 	defer s.mu.Unlock()
 	r, ok := s.resources[name]
 	if !ok {
-		r = newResource(name, s.opened, &s.opts)
+		r = newResource(name, s.floor.Load(), &s.opts)
 		s.resources[name] = r
 	}
 	return r
@@ -290,6 +290,25 @@ func (s *Store) each(fn func(*resource)) {
 	for _, r := range s.resources {
 		fn(r)
 	}
+}
+
+// Compact forgets what was before rev, earlier than time would: watches and
+// lists from before are answered ErrCompacted. ErrFuture if rev has not come.
+func (s *Store) Compact(rev int64) error {
+	if rev > s.Revision() {
+		return ErrFuture
+	}
+	for {
+		have := s.floor.Load()
+		if rev <= have || s.floor.CompareAndSwap(have, rev) {
+			break
+		}
+	}
+	s.each(func(r *resource) {
+		r.log.forget(rev)
+		r.pins.forget(rev)
+	})
+	return nil
 }
 
 // compact forgets history by time, and has the engine give back room.

@@ -50,11 +50,11 @@ func Open(dir string, logger *slog.Logger) (*Engine, error) {
 		return nil, err
 	}
 	if err := repair(dir, logger); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlockDir(lock))
 	}
 	db, err := badger.Open(configure(dir, logger))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open badger in %s: %w", dir, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("open badger in %s: %w", dir, err), unlockDir(lock))
 	}
 	e := &Engine{db: db, lock: lock, space: space{dir: dir, free: diskFree}}
 	if err := e.checkFormat(); err != nil {
@@ -69,6 +69,7 @@ func configure(dir string, logger *slog.Logger) badger.Options {
 	return badger.DefaultOptions(dir).
 		WithLogger(quiet{logger}).
 		WithSyncWrites(true).
+		WithBypassLockGuard(true).  // lockDir holds the same lock already
 		WithDetectConflicts(false). // the sequencer decides, and blobs don't meet
 		WithMetricsEnabled(false).
 		WithMemTableSize(memTable).
@@ -103,7 +104,7 @@ func (e *Engine) checkFormat() error {
 
 // Close gives the directory free.
 func (e *Engine) Close() error {
-	return errors.Join(e.db.Close(), e.lock.Close())
+	return errors.Join(e.db.Close(), unlockDir(e.lock))
 }
 
 // Limits leaves a quarter of Badger's own for its bookkeeping.

@@ -70,6 +70,10 @@ func TestDirectoryIsHeldByOne(t *testing.T) {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory is %v, %v; want 0700", info.Mode(), err)
 	}
+	_, err = upstream.Open(upstream.DefaultOptions(dir).WithLogger(nil))
+	if err == nil {
+		t.Errorf("another program's badger opened the directory")
+	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}

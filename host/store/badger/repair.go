@@ -10,10 +10,11 @@ import (
 	"syscall"
 )
 
-// lockDir takes the directory for this process; the lock dies with it. Badger
-// has a lock of its own, but the repair comes before that.
+// lockDir takes the directory for this process, in the way in which Badger and
+// its tools do it; the lock dies with the process. Badger would take it only
+// after the repair, and would give it up by closing alone.
 func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "berth.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
@@ -25,6 +26,12 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
+}
+
+// unlockDir gives the lock up at once. Closing is not enough: a child that is
+// just being started holds a copy of the file until it runs its program.
+func unlockDir(lock *os.File) error {
+	return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
 }
 
 // repair removes log files of no length. Badger makes a file, then gives it a

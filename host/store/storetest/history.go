@@ -49,6 +49,12 @@ func testPages(t *testing.T, reopen func() store.Engine) {
 	if d := cmp.Diff([]string{"a/x3=old"}, values(one)); err != nil || d != "" || one.More {
 		t.Errorf("a matching page within a namespace: %v, more %v (-want +got):\n%s", err, one.More, d)
 	}
+	full, err := s.List("configmaps", "a", store.ListOptions{Limit: 2, Match: func(obj store.Object) bool {
+		return obj.GetName() < "x2"
+	}})
+	if err != nil || len(full.Items) != 2 || !full.More || full.Remaining != 0 {
+		t.Errorf("a full page with Match: %d items, more %v, remaining %d, %v", len(full.Items), full.More, full.Remaining, err)
+	}
 	for _, after := range []string{"\xff/", "a", "/", "a/x\x00", "0/z"} {
 		list, err := s.List("configmaps", "a", store.ListOptions{After: after})
 		if err != nil {
