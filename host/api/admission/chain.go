@@ -15,9 +15,15 @@ import (
 
 // Config is what the plugins stand on. All are required.
 type Config struct {
-	Objects  view.Store
+	Objects  Objects
 	Access   *access.Authorizer
 	Defaults *account.Defaults
+}
+
+// Objects is the store with its history, from which quotas are counted.
+type Objects interface {
+	view.Store
+	follower
 }
 
 // step is one plugin's say on one resource; either function may be nil.
@@ -32,13 +38,15 @@ type Chain struct {
 	steps map[schema.GroupResource][]step
 	// always are asked for every resource, last.
 	always []step
+	quotas *quotas
 }
 
 var _ registry.Admission = (*Chain)(nil)
 
 // New makes the chain with all plugins.
 func New(c Config) *Chain {
-	chain := &Chain{steps: map[schema.GroupResource][]step{}}
+	counted := &quotas{objects: c.Objects, from: c.Objects}
+	chain := &Chain{steps: map[schema.GroupResource][]step{}, always: []step{{validate: counted.validate}}, quotas: counted}
 	namespaces := namespaceLifecycle{c.Objects, c.Defaults}
 	limits := limitRanger{c.Objects}
 	accounts := serviceAccounts{c.Objects}
@@ -66,6 +74,9 @@ func New(c Config) *Chain {
 	chain.add("clusterrolebindings.rbac.authorization.k8s.io", step{validate: grants.clusterRoleBinding})
 	return chain
 }
+
+// Run keeps what the plugins count in the objects' status, until ctx ends.
+func (c *Chain) Run(ctx context.Context) error { return c.quotas.Run(ctx) }
 
 func (c *Chain) add(resource string, steps ...step) {
 	gr := schema.ParseGroupResource(resource)

@@ -38,7 +38,7 @@ func Aggregate(ctx context.Context, objects view.Store) (changed bool, err error
 		fresh := role.DeepCopy()
 		fresh.Rules = rules
 		_, err = objects.Commit(ctx, store.Op{
-			Kind: store.Update, Key: view.KeyOf(view.ClusterRoles, fresh), Object: fresh, Expect: revisionOf(role),
+			Kind: store.Update, Key: view.KeyOf(view.ClusterRoles, fresh), Object: fresh, Expect: view.Revision(role),
 		})
 		if errors.Is(err, store.ErrConflict) || view.Missing(err) {
 			return true, nil // somebody else changed it: look again

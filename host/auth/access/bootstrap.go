@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/berth-dev/berth/host/auth/view"
@@ -78,7 +77,7 @@ func missing(ctx context.Context, objects view.Objects, all []policy, now time.T
 			continue
 		}
 		if mended := mend(have, want.object); mended != nil {
-			ops = append(ops, store.Op{Kind: store.Update, Key: key, Object: mended, Expect: revisionOf(have)})
+			ops = append(ops, store.Op{Kind: store.Update, Key: key, Object: mended, Expect: view.Revision(have)})
 		}
 	}
 	return ops, nil
@@ -152,12 +151,4 @@ func mendSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
 		}
 	}
 	return changed
-}
-
-func revisionOf(obj store.Object) int64 {
-	revision, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return revision
 }

@@ -38,6 +38,20 @@ func (l Live) List(_ context.Context, resource, namespace string) ([]store.Objec
 	return list.Items, nil
 }
 
+// ListAt is List with the revision that it shows, from which Watch goes on.
+func (l Live) ListAt(resource, namespace string) ([]store.Object, int64, error) {
+	list, err := l.store.List(resource, namespace, store.ListOptions{})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list %s: %w", resource, err)
+	}
+	return list.Items, list.Revision, nil
+}
+
+// Watch follows a resource from behind a revision.
+func (l Live) Watch(resource, namespace string, from int64) (*store.Watch, error) {
+	return l.store.Watch(resource, namespace, from)
+}
+
 // Version implements Objects.
 func (l Live) Version(resource string) int64 { return l.store.Changed(resource) }
 

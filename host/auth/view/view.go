@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/berth-dev/berth/host/store"
@@ -102,4 +103,13 @@ func Fresh(resource string, obj store.Object, now time.Time) store.Op {
 // KeyOf is the key under which obj lies.
 func KeyOf(resource string, obj store.Object) store.Key {
 	return store.Key{Resource: resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Revision is the revision at which obj was stored, 0 if it was not.
+func Revision(obj store.Object) int64 {
+	revision, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return revision
 }

@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-dev/berth/host/store"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+)
+
+// follower lists and watches; view.Live is one.
+type follower interface {
+	ListAt(resource, namespace string) ([]store.Object, int64, error)
+	Watch(resource, namespace string, from int64) (*store.Watch, error)
+}
+
+// book is what one quota knows: what the stored objects use, and what writes
+// on their way will use. It follows the store's events, so that a question is
+// answered from the newest committed state without counting again.
+type book struct {
+	quota   *corev1.ResourceQuota
+	used    corev1.ResourceList
+	entries map[string]*entries // by resource
+	pending map[types.UID]corev1.ResourceList
+}
+
+// entries are the objects of one resource that count, and the place in its
+// history up to which they do.
+type entries struct {
+	watch *store.Watch
+	usage map[types.UID]corev1.ResourceList
+}
+
+// openBook counts the namespace's objects.
+func openBook(from follower, q *corev1.ResourceQuota) (*book, error) {
+	b := &book{quota: q, used: corev1.ResourceList{}, entries: map[string]*entries{}, pending: map[types.UID]corev1.ResourceList{}}
+	for name := range q.Spec.Hard {
+		resource := ownerOf(name)
+		if b.entries[resource] != nil {
+			continue
+		}
+		objects, revision, err := from.ListAt(resource, q.Namespace)
+		if err != nil {
+			return nil, fmt.Errorf("count %s for quota %s: %w", resource, q.Name, err)
+		}
+		watch, err := from.Watch(resource, q.Namespace, revision)
+		if err != nil {
+			return nil, fmt.Errorf("follow %s for quota %s: %w", resource, q.Name, err)
+		}
+		e := &entries{watch: watch, usage: map[types.UID]corev1.ResourceList{}}
+		b.entries[resource] = e
+		for _, obj := range objects {
+			b.set(e, obj.GetUID(), b.usage(resource, obj))
+		}
+	}
+	return b, nil
+}
+
+// usage is what the object takes of this quota.
+func (b *book) usage(resource string, obj store.Object) corev1.ResourceList {
+	if !inScope(b.quota, obj) {
+		return nil
+	}
+	return quota.Mask(usageOf(resource, obj), quota.ResourceNames(b.quota.Spec.Hard))
+}
+
+func (b *book) set(e *entries, uid types.UID, usage corev1.ResourceList) {
+	if old, ok := e.usage[uid]; ok {
+		b.used = quota.Subtract(b.used, old)
+		delete(e.usage, uid)
+	}
+	if len(usage) > 0 {
+		b.used = quota.Add(b.used, usage)
+		e.usage[uid] = usage
+	}
+}
+
+// ended is a context that makes a watch give what it has and not wait.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// follow takes in what has been committed since.
+func (b *book) follow() error {
+	for resource, e := range b.entries {
+		for {
+			events, err := e.watch.Next(ended)
+			if errors.Is(err, context.Canceled) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			for i := range events {
+				b.take(resource, e, &events[i])
+			}
+		}
+	}
+	return nil
+}
+
+func (b *book) take(resource string, e *entries, event *store.Event) {
+	uid := event.Object.GetUID()
+	delete(b.pending, uid)
+	if event.Type == store.Deleted {
+		b.set(e, uid, nil)
+		return
+	}
+	b.set(e, uid, b.usage(resource, event.Object))
+}
+
+// taken is what is used, with the writes on their way.
+func (b *book) taken() corev1.ResourceList {
+	sum := b.used
+	for _, usage := range b.pending {
+		sum = quota.Add(sum, usage)
+	}
+	return sum
+}
+
+// status is what the quota's status ought to say.
+func (b *book) status() corev1.ResourceQuotaStatus {
+	used := corev1.ResourceList{}
+	for name := range b.quota.Spec.Hard {
+		used[name] = b.used[name].DeepCopy()
+	}
+	return corev1.ResourceQuotaStatus{Hard: b.quota.Spec.Hard, Used: used}
+}
