@@ -7,14 +7,13 @@ import (
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/audit"
 	"github.com/berth-dev/berth/host/api/fair"
-	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth/account"
 	"github.com/berth-dev/berth/host/auth/join"
 	"github.com/berth-dev/berth/host/auth/view"
 )
 
 // admission completes and refuses what is written, by Kubernetes' plugins.
-func (h *Host) admission() registry.Admission {
+func (h *Host) admission() *admission.Chain {
 	return admission.New(admission.Config{Objects: view.Of(h.store), Access: h.auth.Access, Defaults: h.auth.Defaults})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth"
@@ -34,6 +35,7 @@ type Host struct {
 	Config
 	store     *store.Store
 	auth      *auth.Auth
+	chain     *admission.Chain
 	engine    *engine.Engine
 	loader    *policy.Loader
 	events    *event.Writer
@@ -97,8 +99,9 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	if err := h.openPolicies(ctx); err != nil {
 		return close, err
 	}
+	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: h.admission(), Tokens: h.auth, Log: h.Log,
+		Store: h.store, Admission: h.chain, Tokens: h.auth, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
 	})
 	return close, h.openScheduler()

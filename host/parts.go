@@ -27,6 +27,7 @@ func (h *Host) parts() []part {
 	return []part{
 		{"store", h.watchStore},
 		{"accounts and roles", h.auth.Run},
+		{"quotas", h.chain.Run},
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
 		{"scheduler", h.scheduler.Run},

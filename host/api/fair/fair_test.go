@@ -189,6 +189,9 @@ func TestWhoCannotWaitGoes(t *testing.T) {
 			t.Errorf("Enter = %v after its time, want 429", err)
 		}
 		leave()
+		if _, err := f.Enter(ctx, who("b"), verb("get")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Enter = %v for somebody who has gone, want the context's error", err)
+		}
 		for _, s := range f.States() {
 			if s.Taken != 0 || s.Waiting != 0 || s.Flows != 0 {
 				t.Errorf("left behind: %+v", s)

@@ -38,6 +38,9 @@ func newLevel(name string, limits Limits) *level {
 }
 
 func (l *level) enter(ctx context.Context, name string, width int) error {
+	if err := ctx.Err(); err != nil {
+		return err // nobody waits for the answer any more
+	}
 	w, err := l.sit(name, width)
 	if w == nil {
 		return err
