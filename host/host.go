@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -41,6 +42,7 @@ type Host struct {
 	events    *event.Writer
 	registry  *registry.Registry
 	scheduler *schedule.Scheduler
+	podRange  netip.Prefix
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -59,6 +61,11 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	}
 	defer listener.Close()
 	h := &Host{Config: cfg}
+	if cfg.PodCIDR != "" {
+		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
+			return fmt.Errorf("pod range: %w", err)
+		}
+	}
 	close, err := h.open(ctx)
 	defer func() { err = errors.Join(err, close()) }()
 	if err != nil {

@@ -31,7 +31,9 @@ func (h *Host) parts() []part {
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
 		{"scheduler", h.scheduler.Run},
-		{"nodes", node.New(h.store, remover{h.registry}, h.NodeGrace, h.Now, h.Log).Run},
+		{"nodes", node.New(node.Config{
+			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,
+		}).Run},
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -52,6 +53,11 @@ type Controller struct {
 
 	heard     map[types.UID]heard
 	collected time.Time
+
+	// cluster is the pod network, of which each node gets a part.
+	cluster   netip.Prefix
+	taken     map[netip.Prefix]bool
+	exhausted bool
 }
 
 // heard is when a node last renewed its lease, by this host's own clock, so
@@ -61,13 +67,28 @@ type heard struct {
 	at      time.Time
 }
 
-// New makes a controller. Nodes have silence (Silence if 0) from now on to be
+// Config is what a Controller needs.
+type Config struct {
+	Objects Objects
+	Remover Remover
+	// Silence is how long a node may leave its Lease unrenewed; 40 s if 0.
+	Silence time.Duration
+	// PodRange is the cluster's pod network; invalid: nodes get no part of it.
+	PodRange netip.Prefix
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// New makes a controller. Nodes have the time of silence from now on to be
 // heard of.
-func New(objects Objects, remover Remover, silence time.Duration, now func() time.Time, log *slog.Logger) *Controller {
-	if silence <= 0 {
-		silence = Silence
+func New(c Config) *Controller {
+	if c.Silence <= 0 {
+		c.Silence = Silence
 	}
-	return &Controller{objects: objects, remover: remover, silence: silence, now: now, log: log, heard: map[types.UID]heard{}}
+	return &Controller{
+		objects: c.Objects, remover: c.Remover, silence: c.Silence, cluster: c.PodRange,
+		now: c.Now, log: c.Log, heard: map[types.UID]heard{},
+	}
 }
 
 // Run works until ctx ends.
@@ -149,6 +170,9 @@ func (c *Controller) sweep(ctx context.Context) {
 		return
 	}
 	seen := make(map[types.UID]heard, len(nodes.Items))
+	if len(nodes.Items) < len(c.heard) {
+		c.taken, c.exhausted = nil, false // some node gave its range back
+	}
 	for _, o := range nodes.Items {
 		node, ok := o.(*v1.Node)
 		if !ok {
@@ -186,7 +210,7 @@ func (c *Controller) hear(node *v1.Node, now time.Time) heard {
 func (c *Controller) tend(ctx context.Context, node *v1.Node, lastHeard, now time.Time) {
 	fresh, err := c.mark(ctx, node, lastHeard, now)
 	if err == nil {
-		err = c.evict(ctx, fresh, now)
+		err = errors.Join(c.allot(ctx, fresh), c.evict(ctx, fresh, now))
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
 		c.log.Warn("tend node", "node", node.Name, "err", err)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -165,6 +166,35 @@ func TestAbandoned(t *testing.T) {
 			t.Parallel()
 			if got := Abandoned(&tt.pod, tt.node); (got != "") != tt.want {
 				t.Errorf("Abandoned() = %q, want removal %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFreeRange(t *testing.T) {
+	t.Parallel()
+	prefix := netip.MustParsePrefix
+	tests := []struct {
+		name    string
+		cluster string
+		taken   []string
+		want    string
+	}{
+		{"the first part comes first", "10.85.0.0/16", nil, "10.85.0.0/24"},
+		{"what is taken is passed over", "10.85.0.0/16", []string{"10.85.0.0/24", "10.85.2.0/24"}, "10.85.1.0/24"},
+		{"a full range gives nothing", "10.85.0.0/23", []string{"10.85.0.0/24", "10.85.1.0/24"}, ""},
+		{"a small range is given whole", "10.85.0.0/26", nil, "10.85.0.0/26"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			taken := map[netip.Prefix]bool{}
+			for _, p := range tt.taken {
+				taken[prefix(p)] = true
+			}
+			got, ok := FreeRange(prefix(tt.cluster), taken)
+			if ok != (tt.want != "") || ok && got != prefix(tt.want) {
+				t.Errorf("FreeRange(%s) = %v, %v, want %s", tt.cluster, got, ok, tt.want)
 			}
 		})
 	}

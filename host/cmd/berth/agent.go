@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/join"
+	"github.com/berth-dev/berth/nodeagent/machine"
+)
+
+// agentFlags are what `up` and `agent` share of a node agent.
+type agentFlags struct {
+	name, address, root, containerd, bridge string
+	port                                    int
+	clusterCIDR                             string
+	images                                  []string
+	stopPods                                bool
+}
+
+func (f *agentFlags) addLocal(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "node-name", hostname(), "name of this machine's node")
+	flags.StringVar(&f.address, "node-address", "", "address of this machine; by default the one by which it reaches the API")
+	flags.IntVar(&f.port, "node-port", 10250, "port on which the agent serves logs, exec and port-forward to the host")
+	flags.StringVar(&f.containerd, "containerd-address", "", "socket of a containerd that runs already; by default Berth starts its own")
+	flags.StringVar(&f.bridge, "bridge", "", "name of the bridge that pods are connected to; berth0 by default")
+	flags.StringSliceVar(&f.images, "import-image", nil, "image archive to import at the start; can be given several times")
+	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
+}
+
+// check finds out before anything is started whether containers can run here.
+func (f *agentFlags) check() error {
+	if os.Geteuid() != 0 {
+		return errors.New("containers need root: run as root, or try `berth up --agent none --simulate 3` for nodes without containers")
+	}
+	return nil
+}
+
+func newAgent() *cobra.Command {
+	var f agentFlags
+	var server, token, dataDir, level string
+	cmd := &cobra.Command{
+		Use:     "agent",
+		Short:   "Run the node agent of this machine, for a host elsewhere",
+		Example: "  berth agent --server https://10.0.0.1:6443 --token $(cat token) --node-name n2",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			log, err := newLogger(cmd.ErrOrStderr(), level)
+			if err != nil {
+				return err
+			}
+			f.root = filepath.Join(dataDir, "agent")
+			began := time.Now()
+			return ended(f.run(cmd.Context(), server, token, log, func() {
+				fmt.Fprintf(cmd.OutOrStdout(), "node %s is ready in %.2fs\n", f.name, time.Since(began).Seconds())
+			}))
+		},
+	}
+	f.addLocal(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&server, "server", "", "URL of the host's API")
+	flags.StringVar(&token, "token", "", "token made by `berth token create`; needed the first time only")
+	flags.StringVar(&dataDir, "data-dir", defaultDataDir(), "where the agent keeps its state")
+	flags.StringVar(&f.clusterCIDR, "pod-cidr", defaultPodCIDR, "range of the whole cluster's pod network")
+	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	_ = cmd.MarkFlagRequired("server")
+	return cmd
+}
+
+// runBeside runs the agent next to a host of the same process.
+func (f *agentFlags) runBeside(ctx context.Context, cfg host.Config, s host.Serving, ready func()) error {
+	token, err := s.NewToken()
+	if err != nil {
+		return err
+	}
+	f.root, f.clusterCIDR = filepath.Join(cfg.DataDir, "agent"), cfg.PodCIDR
+	return f.run(ctx, s.URL, token, cfg.Log, ready)
+}
+
+// run joins, opens the machine and runs its pods until ctx ends.
+func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Logger, ready func()) error {
+	address, err := f.find(server)
+	if err != nil {
+		return err
+	}
+	identity, err := join.Join(ctx, join.Config{
+		Server: server, Token: token, NodeName: f.name, Dir: filepath.Join(f.root, "pki"), Log: log,
+		Addresses: []net.IP{address.AsSlice()},
+	})
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(identity.REST())
+	if err != nil {
+		return err
+	}
+	own, err := podRange(ctx, client, f.name)
+	if err != nil {
+		return err
+	}
+	m, err := f.open(ctx, own, log)
+	if err != nil {
+		return err
+	}
+	defer f.close(m, log)
+	agent, err := nodeagent.New(f.config(m, identity, address, own, log))
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error { return untilDone(ctx, identity.Run(ctx)) })
+	group.Go(func() error { return untilDone(ctx, m.FollowPeers(ctx, client, f.name, log)) })
+	group.Go(func() error {
+		if err := awaitReady(ctx, client, f.name); err != nil {
+			return untilDone(ctx, err)
+		}
+		ready()
+		return nil
+	})
+	return group.Wait()
+}
+
+// untilDone is no error if ctx ended first.
+func untilDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (f *agentFlags) open(ctx context.Context, own netip.Prefix, log *slog.Logger) (*machine.Machine, error) {
+	all, err := netip.ParsePrefix(f.clusterCIDR)
+	if err != nil {
+		return nil, fmt.Errorf("--pod-cidr: %w", err)
+	}
+	m, err := machine.Open(ctx, machine.Config{
+		Root: f.root, ContainerdAddress: f.containerd, PodRanges: []netip.Prefix{own}, ClusterRanges: []netip.Prefix{all},
+		Bridge: f.bridge, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range f.images {
+		if _, err := importFile(ctx, m.Images, file); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	return m, nil
+}
+
+// close leaves the pods running, unless they are to be stopped.
+func (f *agentFlags) close(m *machine.Machine, log *slog.Logger) {
+	if f.stopPods {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := errors.Join(m.RemovePods(ctx), m.Network.Close(ctx)); err != nil {
+			log.Error("stop pods", "err", err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		log.Error("close containerd", "err", err)
+	}
+}
+
+func (f *agentFlags) config(m *machine.Machine, id *join.Identity, address netip.Addr, own netip.Prefix, log *slog.Logger) nodeagent.Config {
+	cfg := nodeagent.Config{
+		REST: id.REST(), NodeName: f.name, RootDir: f.root, Log: log, PodCIDR: own.String(), Address: address.String(),
+		ListenAddr:  netip.AddrPortFrom(address, uint16(f.port)).String(),
+		Certificate: id.Certificate, ClientCA: id.Authority(), CgroupRoot: "/berth",
+	}
+	m.Equip(&cfg)
+	return cfg
+}
+
+// find returns the machine's address: the one that was named, or the one by
+// which it reaches the host.
+func (f *agentFlags) find(server string) (netip.Addr, error) {
+	if f.address != "" {
+		a, err := netip.ParseAddr(f.address)
+		if err != nil {
+			return a, fmt.Errorf("--node-address: %w", err)
+		}
+		return a, nil
+	}
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" {
+		return netip.Addr{}, fmt.Errorf("--server %q: want https://HOST:PORT", server)
+	}
+	// UDP sends nothing by connecting: it only finds the way.
+	c, err := net.Dial("udp", u.Host)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("find this machine's address: %w: name it by --node-address", err)
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// podRange waits for the range of pod addresses that the host gives this node.
+func podRange(ctx context.Context, client kubernetes.Interface, name string) (netip.Prefix, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			node, err = client.CoreV1().Nodes().Create(ctx, blank(name), metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return netip.Prefix{}, fmt.Errorf("register node %s: %w", name, err)
+		}
+		if err == nil && node.Spec.PodCIDR != "" {
+			return netip.ParsePrefix(node.Spec.PodCIDR)
+		}
+		select {
+		case <-ctx.Done():
+			return netip.Prefix{}, fmt.Errorf("node %s is given no range of pod addresses: is the host's --pod-cidr used up?", name)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// blank is the node before the agent has told of it: nothing is placed there.
+func blank(name string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
+		Spec:       v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule}}},
+	}
+}
+
+// awaitReady waits until the node may be given pods.
+func awaitReady(ctx context.Context, client kubernetes.Interface, name string) error {
+	for {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && isReady(node) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func isReady(node *v1.Node) bool {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == v1.TaintNodeNotReady {
+			return false
+		}
+	}
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+// client talks to a host as its user would: by kubeconfig.
+type client struct {
+	rest      rest.Interface
+	namespace string
+}
+
+// newClient finds a kubeconfig: the flag, then $KUBECONFIG and ~/.kube/config
+// as kubectl does, then the one that `berth up` wrote on this machine.
+func newClient(kubeconfig string) (*client, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	local := filepath.Join(defaultDataDir(), "kubeconfig")
+	if kubeconfig == "" && os.Getenv("KUBECONFIG") == "" && exists(local) && !exists(clientcmd.RecommendedHomeFile) {
+		rules.ExplicitPath = local
+	}
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	cfg, err := loaded.ClientConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, errors.New("no cluster to talk to: start one with `berth up`, or name a kubeconfig by --kubeconfig or $KUBECONFIG")
+		}
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	namespace, _, err := loaded.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	cfg.UserAgent = "berth/" + version
+	cfg.QPS, cfg.Burst = -1, 0
+	c, err := rest.UnversionedRESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return &client{rest: c, namespace: namespace}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+const policyAPI = "/apis/policy.berth.dev/v1alpha1/"
+
+// get decodes the JSON at path into out.
+func (c *client) get(ctx context.Context, path string, out any) error {
+	data, err := c.rest.Get().RequestURI(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return explainStatus(data, err)
+	}
+	return json.Unmarshal(data, out)
+}
+
+// send writes in to path by verb and decodes the answer into out.
+func (c *client) send(ctx context.Context, verb, path, contentType string, in []byte, out any) error {
+	data, err := c.rest.Verb(verb).RequestURI(path).
+		SetHeader("Content-Type", contentType).SetHeader("Accept", "application/json").
+		Body(in).DoRaw(ctx)
+	if err != nil {
+		return explainStatus(data, err)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(data, out)
+}
+
+// explainStatus prefers the message of a Kubernetes Status over a bare code.
+func explainStatus(body []byte, err error) error {
+	var status struct{ Kind, Message string }
+	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Message != "" {
+		return &serverError{message: status.Message, cause: err}
+	}
+	return err
+}
+
+// serverError is what the host answered, in its own words.
+type serverError struct {
+	message string
+	cause   error
+}
+
+func (e *serverError) Error() string { return e.message }
+func (e *serverError) Unwrap() error { return e.cause }
+
+// upload sends a module and returns what the host made of it.
+func (c *client) upload(ctx context.Context, wasm io.Reader, dryRun bool) (*v1alpha1.Module, error) {
+	data, err := io.ReadAll(wasm)
+	if err != nil {
+		return nil, err
+	}
+	path := policyAPI + "modules"
+	if dryRun {
+		path += "?dryRun=All"
+	}
+	req := c.rest.Post().RequestURI(path)
+	body, err := req.SetHeader("Content-Type", "application/wasm").SetHeader("Accept", "application/json").Body(data).DoRaw(ctx)
+	if err != nil {
+		return nil, explainStatus(body, err)
+	}
+	module := new(v1alpha1.Module)
+	return module, json.Unmarshal(body, module)
+}

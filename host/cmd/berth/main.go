@@ -1,0 +1,103 @@
+// Command berth is the host, the node agent and the tool to steer them, in one
+// binary.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/nodeagent/machine"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	// A child that compiles a foreign module, or keeps containers' streams, never
+	// gets to the commands.
+	engine.ChildMain()
+	machine.Main()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	var code exitCode
+	if errors.As(err, &code) {
+		os.Exit(int(code))
+	}
+	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
+	os.Exit(1)
+}
+
+// exitCode ends the process with a code, after all was said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "A Kubernetes-compatible control plane whose every decision is a wasm policy",
+		Long: "Berth does what a Kubernetes control plane and kubelet do for a pod. Everything that\n" +
+			"decides in it is a sandboxed WebAssembly module, loaded and swapped while pods flow.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().String("kubeconfig", "", "kubeconfig of the cluster to talk to")
+	root.AddCommand(
+		newUp(), newHost(), newAgent(), newToken(),
+		newPolicy(), newExplain(), newImage(), newVersion(),
+	)
+	return root
+}
+
+// clientFor makes the client that cmd's flags ask for.
+func clientFor(cmd *cobra.Command) (*client, error) {
+	kubeconfig, err := cmd.Flags().GetString("kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	return newClient(kubeconfig)
+}
+
+// defaultDataDir is where a host keeps its state unless told otherwise.
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/berth"
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "berth")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "berth-data"
+	}
+	return filepath.Join(home, ".local", "share", "berth")
+}
+
+func newVersion() *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	format := addOutputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		value := map[string]string{"berth": version, "kubernetes": "v1.36.3", "abi": "v1"}
+		return printAs(cmd.OutOrStdout(), *format, value, func() *table {
+			return &table{
+				head: []string{"BERTH", "KUBERNETES API", "ABI"},
+				rows: [][]string{{value["berth"], value["kubernetes"], value["abi"]}},
+			}
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+func newPolicy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Write, push and look after policies",
+	}
+	cmd.AddCommand(newPolicyPush(), newPolicyList(), newPolicyRollback())
+	return cmd
+}
+
+func newPolicyList() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the policies and what is live of them", Args: cobra.NoArgs}
+	format := addOutputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := clientFor(cmd)
+		if err != nil {
+			return err
+		}
+		var list v1alpha1.PolicyList
+		if err := c.get(cmd.Context(), policyAPI+"policies", &list); err != nil {
+			return err
+		}
+		return printAs(cmd.OutOrStdout(), *format, &list, func() *table { return policyTable(list.Items) })
+	}
+	return cmd
+}
+
+func policyTable(policies []v1alpha1.Policy) *table {
+	t := &table{head: []string{"NAME", "KIND", "MODE", "PHASE", "LIVE", "SET", "MESSAGE"}}
+	for i := range policies {
+		p := &policies[i]
+		mode := p.Spec.Mode
+		if mode == "" {
+			mode = v1alpha1.Enforce
+		}
+		t.add(p.Name, p.Status.Kind, string(mode), p.Status.Phase, shortDigest(p.Status.Live),
+			strconv.FormatInt(p.Status.Set, 10), p.Status.Message)
+	}
+	return t
+}
+
+// shortDigest is what people compare by eye.
+func shortDigest(digest string) string {
+	hex := strings.TrimPrefix(strings.TrimPrefix(digest, "sha256:"), "sha256-")
+	if len(hex) > 12 {
+		return hex[:12]
+	}
+	return hex
+}
+
+func newPolicyRollback() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rollback NAME",
+		Short: "Make the former module of a policy live again",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := clientFor(cmd)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			p, err := c.policy(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if len(p.Status.History) == 0 {
+				return fmt.Errorf("policy %s has no former module to go back to", p.Name)
+			}
+			former := p.Status.History[0]
+			spec := map[string]any{"module": former.Module, "config": former.Config, "canary": nil}
+			p, err = c.patchPolicy(cmd.Context(), p.Name, map[string]any{"spec": spec})
+			if err != nil {
+				return err
+			}
+			return c.reportLive(cmd, p, began)
+		},
+	}
+}
+
+// policy returns the Policy of that name.
+func (c *client) policy(ctx context.Context, name string) (*v1alpha1.Policy, error) {
+	p := new(v1alpha1.Policy)
+	err := c.get(ctx, policyAPI+"policies/"+name, p)
+	if isNotFound(err) {
+		return nil, fmt.Errorf("there is no policy %s: `berth policy list` shows those there are", name)
+	}
+	return p, err
+}
+
+func isNotFound(err error) bool { return apierrors.IsNotFound(cause(err)) }
+func isConflict(err error) bool { return apierrors.IsConflict(cause(err)) }
+
+// cause takes the client's own error out of what explainStatus made of it.
+func cause(err error) error {
+	if said, ok := err.(*serverError); ok {
+		return said.cause
+	}
+	return err
+}
+
+func (c *client) patchPolicy(ctx context.Context, name string, patch map[string]any) (*v1alpha1.Policy, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, err
+	}
+	p := new(v1alpha1.Policy)
+	return p, c.send(ctx, "PATCH", policyAPI+"policies/"+name, "application/merge-patch+json", body, p)
+}
+
+// settled waits until the host has said what it made of p's spec.
+func (c *client) settled(ctx context.Context, p *v1alpha1.Policy) (*v1alpha1.Policy, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	generation := p.Generation
+	for {
+		if p.Status.ObservedGeneration >= generation {
+			return p, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the host has not taken up policy %s in a minute: is it running?", p.Name)
+		case <-time.After(5 * time.Millisecond):
+		}
+		next, err := c.policy(ctx, p.Name)
+		if err != nil {
+			return nil, err
+		}
+		p = next
+	}
+}
+
+// reportLive waits for p to be live and prints what is; a refusal is an error.
+func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.Time) error {
+	p, err := c.settled(cmd.Context(), p)
+	if err != nil {
+		return err
+	}
+	if p.Status.Phase == "Refused" {
+		return fmt.Errorf("policy %s was refused, the former set stays live: %s", p.Name, p.Status.Message)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s is live: module %s, set %d, after %s\n",
+		orPolicy(p.Status.Kind), p.Name, shortDigest(p.Status.Live), p.Status.Set, time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+func orPolicy(kind string) string {
+	if kind == "" {
+		return "policy"
+	}
+	return kind
+}

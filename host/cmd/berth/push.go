@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+type pushFlags struct {
+	entry, config, profile, mode string
+	weight                       int32
+	stock, debug                 bool
+}
+
+func newPolicyPush() *cobra.Command {
+	var f pushFlags
+	cmd := &cobra.Command{
+		Use:   "push NAME DIR|FILE.wasm",
+		Short: "Build a policy if need be, upload it and make it live",
+		Long: "Builds the policy in DIR (by TinyGo if there is one, else by Go) or takes FILE.wasm as it is,\n" +
+			"uploads the module and makes it live under NAME. A name that no Policy has yet becomes a new\n" +
+			"Policy in the profile. If the host refuses the module, what was live stays live.",
+		Example: "  berth policy push gpu-only ./examples/gpu-only",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := clientFor(cmd)
+			if err != nil {
+				return err
+			}
+			return f.push(cmd, c, args[0], args[1])
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.entry, "entry", "", "the policy in the module; needed only if the module holds several")
+	flags.StringVar(&f.config, "config", "", "file with the policy's config, JSON or YAML")
+	flags.StringVar(&f.profile, "profile", "default", "profile that a new policy joins; empty for none")
+	flags.StringVar(&f.mode, "mode", "", "Enforce, Shadow or Off")
+	flags.Int32Var(&f.weight, "weight", 1, "weight of a new priority")
+	flags.BoolVar(&f.stock, "go", false, "build by stock Go even if there is TinyGo")
+	flags.BoolVar(&f.debug, "debug", false, "keep debug information, so that traps show source lines")
+	return cmd
+}
+
+func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	wasm, err := f.module(ctx, out, source)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	module, err := c.upload(ctx, bytes.NewReader(wasm), false)
+	if err != nil {
+		return fmt.Errorf("the host refuses the module: %w", err)
+	}
+	fmt.Fprintf(out, "uploaded %d KB as %s\n", (len(wasm)+1023)/1024, module.Name)
+	entry, err := f.pick(module, name)
+	if err != nil {
+		return err
+	}
+	p, fresh, err := f.apply(ctx, c, name, module, entry)
+	if err != nil {
+		return err
+	}
+	if fresh && f.profile != "" {
+		if err := c.join(ctx, f.profile, name, entry.Kind, f.weight); err != nil {
+			return fmt.Errorf("policy %s is there, but not in profile %s: %w", name, f.profile, err)
+		}
+	}
+	return c.reportLive(cmd, p, began)
+}
+
+// module returns the bytes to upload.
+func (f *pushFlags) module(ctx context.Context, out io.Writer, source string) ([]byte, error) {
+	info, err := os.Stat(source)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return os.ReadFile(source)
+	}
+	find := build.Find
+	if f.stock {
+		find = build.Stock
+	}
+	tool, err := find()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "building %s with %s\n", source, tool.Name)
+	return tool.Module(ctx, source, f.debug)
+}
+
+// pick chooses the module's entry for the policy.
+func (f *pushFlags) pick(module *v1alpha1.Module, name string) (v1alpha1.ModuleEntry, error) {
+	wanted := f.entry
+	if wanted == "" && len(module.Status.Entries) == 1 {
+		return module.Status.Entries[0], nil
+	}
+	if wanted == "" {
+		wanted = name
+	}
+	var names []string
+	for _, e := range module.Status.Entries {
+		if e.Name == wanted {
+			return e, nil
+		}
+		names = append(names, e.Name)
+	}
+	return v1alpha1.ModuleEntry{}, fmt.Errorf("the module has no policy %q but %q: name one by --entry", wanted, names)
+}
+
+// apply makes or changes the Policy; fresh tells that it is new.
+func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (p *v1alpha1.Policy, fresh bool, err error) {
+	config, err := f.readConfig()
+	if err != nil {
+		return nil, false, err
+	}
+	spec := map[string]any{"module": m.Name, "entry": e.Name}
+	if config != nil {
+		spec["config"] = config
+	}
+	if f.mode != "" {
+		spec["mode"] = f.mode
+	}
+	p, err = c.patchPolicy(ctx, name, map[string]any{"spec": spec})
+	if !isNotFound(err) {
+		return p, false, err
+	}
+	p = &v1alpha1.Policy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Policy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Config: config, Mode: v1alpha1.Mode(f.mode)},
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, false, err
+	}
+	made := new(v1alpha1.Policy)
+	return made, true, c.send(ctx, "POST", policyAPI+"policies", "application/json", body, made)
+}
+
+func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
+	if f.config == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.config)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("config %s: %w", f.config, err)
+	}
+	return &runtime.RawExtension{Raw: raw}, nil
+}
+
+// join adds a new predicate or priority to a profile; gates and controllers
+// belong to none. Several pushes at once each get in.
+func (c *client) join(ctx context.Context, profile, name, kind string, weight int32) error {
+	if kind != "predicate" && kind != "priority" {
+		return nil
+	}
+	for {
+		p := new(v1alpha1.Profile)
+		if err := c.get(ctx, policyAPI+"profiles/"+profile, p); err != nil {
+			return err
+		}
+		if kind == "predicate" {
+			p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: name})
+		} else {
+			p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: name, Weight: weight})
+		}
+		p.APIVersion, p.Kind = v1alpha1.GroupVersion.String(), "Profile"
+		body, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		err = c.send(ctx, "PUT", policyAPI+"profiles/"+profile, "application/json", body, nil)
+		if !isConflict(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/nodeagent/simulate"
+)
+
+const defaultPodCIDR = "10.85.0.0/16"
+
+type upFlags struct {
+	hostFlags
+	agent        agentFlags
+	kind         string
+	simulate     int
+	simulateNode string
+}
+
+func newUp() *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run host and node agent on this machine",
+		Long: "Runs everything on this machine: API, store, scheduler, controllers and a node agent with its\n" +
+			"own containerd. Containers go on running when it stops, unless --stop-pods is given.",
+		Example: "  berth up\n  berth up --agent none --simulate 100",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.hostFlags.add(cmd)
+	f.agent.addLocal(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.kind, "agent", "containerd", "node agent of this machine: containerd or none")
+	flags.IntVar(&f.simulate, "simulate", 0, "register this many simulated nodes, whose pods are reported Running without containers")
+	flags.StringVar(&f.simulateNode, "simulate-node", "cpu=16,memory=64Gi,pods=110", "shape of a simulated node")
+	return cmd
+}
+
+func (f *upFlags) run(cmd *cobra.Command) error {
+	began := time.Now()
+	if f.kind != "containerd" && f.kind != "none" {
+		return fmt.Errorf("--agent %q: use containerd or none", f.kind)
+	}
+	shape, err := simulate.ParseShape(f.simulateNode)
+	if err != nil {
+		return fmt.Errorf("--simulate-node: %w", err)
+	}
+	cfg, err := f.config(cmd)
+	if err != nil {
+		return err
+	}
+	if f.kind == "containerd" {
+		if err := f.agent.check(); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(cmd.Context())
+	serving := make(chan host.Serving, 1)
+	group.Go(func() error { return host.Run(ctx, cfg, func(s host.Serving) { serving <- s }) })
+	group.Go(func() error {
+		select {
+		case s := <-serving:
+			return f.follow(ctx, cmd, group, cfg, s, shape, began)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return ended(group.Wait())
+}
+
+// follow starts what needs a serving host, and tells the user.
+func (f *upFlags) follow(ctx context.Context, cmd *cobra.Command, group *errgroup.Group, cfg host.Config, s host.Serving, shape simulate.Shape, began time.Time) error {
+	if f.simulate > 0 {
+		rest, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+		if err != nil {
+			return err
+		}
+		registered := make(chan struct{})
+		group.Go(func() error {
+			return simulate.Run(ctx, simulate.Config{
+				REST: rest, N: f.simulate, Shape: shape, Log: cfg.Log,
+				Registered: func() { close(registered) },
+			})
+		})
+		select {
+		case <-registered:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if f.kind == "containerd" {
+		up := make(chan struct{})
+		group.Go(func() error { return f.agent.runBeside(ctx, cfg, s, func() { close(up) }) })
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	f.tell(cmd.OutOrStdout(), s, began)
+	return nil
+}
+
+func (f *upFlags) tell(w io.Writer, s host.Serving, began time.Time) {
+	fmt.Fprintf(w, "\n  export KUBECONFIG=%s\n\n", s.Kubeconfig)
+	if f.simulate > 0 {
+		fmt.Fprintf(w, "%d simulated nodes (%s): their pods are reported Running, no container runs\n", f.simulate, f.simulateNode)
+	}
+	fmt.Fprintf(w, "ready in %.2fs, API at %s\n", time.Since(began).Seconds(), s.URL)
+}
+
+// ended turns the end that the user asked for into success.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// hostFlags are what `up` and `host` share.
+type hostFlags struct {
+	dataDir, listen string
+	advertise       []string
+	podCIDR         string
+	auditLog        string
+	trustedKeys     string
+	logLevel        string
+}
+
+func (f *hostFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.dataDir, "data-dir", defaultDataDir(), "where the host keeps its state")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:6443", "address of the API")
+	flags.StringSliceVar(&f.advertise, "advertise", nil, "further names and addresses under which clients reach the API")
+	flags.StringVar(&f.podCIDR, "pod-cidr", defaultPodCIDR, "range of the pod network; each node gets a part of it")
+	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
+	flags.StringVar(&f.trustedKeys, "trusted-keys", "", "directory of ed25519 public keys; if given, modules must be signed by one of them")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
+	dir, err := filepath.Abs(f.dataDir)
+	if err != nil {
+		return host.Config{}, err
+	}
+	log, err := newLogger(cmd.ErrOrStderr(), f.logLevel)
+	if err != nil {
+		return host.Config{}, err
+	}
+	return host.Config{
+		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR,
+		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Log: log, Version: version,
+	}, nil
+}
+
+func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}
+
+func newHost() *cobra.Command {
+	var f hostFlags
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Run the host alone; node agents join from other machines",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			began := time.Now()
+			cfg, err := f.config(cmd)
+			if err != nil {
+				return err
+			}
+			return ended(host.Run(cmd.Context(), cfg, func(s host.Serving) {
+				(&upFlags{}).tell(cmd.OutOrStdout(), s, began)
+			}))
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// hostname is the default name of this machine's node.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "node"
+	}
+	return name
+}

@@ -1,0 +1,62 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/explain"
+)
+
+// explain answers GET …/pods/NAME/explain?node=&limit=.
+func (h *Host) explain(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
+	query := r.URL.Query()
+	options := explain.Options{Node: query.Get("node")}
+	if limit := query.Get("limit"); limit != "" {
+		n, err := strconv.Atoi(limit)
+		if err != nil || n < 0 {
+			return apierrors.NewBadRequest("limit: want a number of nodes, 0 for all")
+		}
+		options.Limit = n
+	}
+	report, err := explain.Pod(r.Context(), h.scheduler, c.Namespace, c.Name, options)
+	switch {
+	case errors.Is(err, explain.ErrNoPod), errors.Is(err, explain.ErrNoNode):
+		return apierrors.NewNotFound(c.Kind.GroupResource(), err.Error())
+	case errors.Is(err, explain.ErrNoProfile):
+		return apierrors.NewBadRequest(err.Error())
+	case err != nil:
+		return err
+	}
+	return answerJSON(w, report)
+}
+
+// makeToken answers POST /berth/v1/tokens?life=24h.
+func (h *Host) makeToken(w http.ResponseWriter, r *http.Request) {
+	life, err := time.ParseDuration(r.URL.Query().Get("life"))
+	if err != nil || life < 0 {
+		http.Error(w, "life: want a duration such as 24h", http.StatusBadRequest)
+		return
+	}
+	token, err := h.auth.NewToken(r.Context(), life, "made through the API")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_ = answerJSON(w, map[string]string{"token": token})
+}
+
+func answerJSON(w http.ResponseWriter, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(append(data, '\n'))
+	return err
+}
