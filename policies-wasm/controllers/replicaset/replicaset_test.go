@@ -1,0 +1,267 @@
+package replicaset
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
+	"github.com/berth-dev/berth/sdk"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func parent(replicas, minReady int32) *appsv1.ReplicaSet {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "rs", Generation: 4},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas, MinReadySeconds: minReady, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "tier": "front"}, Annotations: map[string]string{"note": "a \"b\"\n"}},
+				Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i:1", Args: []string{"<&>"}}}},
+			},
+		},
+	}
+}
+
+// child is a pod: its name, and what is said about it.
+func child(name string, say ...func(*v1.Pod)) *v1.Pod {
+	yes := true
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "ns", UID: types.UID(name), Labels: map[string]string{"app": "web"},
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+			OwnerReferences:   []metav1.OwnerReference{{UID: "rs", Kind: "ReplicaSet", Name: "web", Controller: &yes}},
+		},
+		Spec:   v1.PodSpec{NodeName: "n-" + name},
+		Status: v1.PodStatus{Phase: v1.PodRunning},
+	}
+	ready(time.Hour)(p)
+	for _, s := range say {
+		s(p)
+	}
+	return p
+}
+
+func ready(since time.Duration) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-since)),
+		}}
+	}
+}
+
+func notReady(p *v1.Pod)           { p.Status.Conditions = nil }
+func pending(p *v1.Pod)            { p.Status.Phase = v1.PodPending }
+func failed(p *v1.Pod)             { p.Status.Phase = v1.PodFailed }
+func unassigned(p *v1.Pod)         { p.Spec.NodeName, p.Status.Phase = "", v1.PodPending }
+func orphan(p *v1.Pod)             { p.OwnerReferences = nil }
+func otherLabels(p *v1.Pod)        { p.Labels = map[string]string{"app": "db"} }
+func deleted(p *v1.Pod)            { t := metav1.NewTime(now); p.DeletionTimestamp = &t }
+func on(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+func cost(c string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Annotations = map[string]string{deletionCost: c} }
+}
+func restarted(n int32) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: n}} }
+}
+func created(ago time.Duration) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
+}
+
+// field is the JSON under a path, as the host gives it.
+func field(t *testing.T, object any, kind abi.ObjectKind) (out []json.RawMessage) {
+	t.Helper()
+	whole, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range kind.Fields {
+		out = append(out, lookup(whole, path))
+	}
+	return out
+}
+
+func lookup(whole []byte, path string) json.RawMessage {
+	for part := range splitSeq(path) {
+		var m map[string]json.RawMessage
+		if json.Unmarshal(whole, &m) != nil || m[part] == nil {
+			return nil
+		}
+		whole = m[part]
+	}
+	return whole
+}
+
+func splitSeq(path string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for from, i := 0, 0; i <= len(path); i++ {
+			if i == len(path) || path[i] == '.' {
+				if !yield(path[from:i]) {
+					return
+				}
+				from = i + 1
+			}
+		}
+	}
+}
+
+func reconcile(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.Outcome {
+	t.Helper()
+	m, err := abi.ReadManifest(sdk.Manifest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := m.Find("ReplicaSet")
+	in, err := sdk.Open([]byte(`{"policy":"ReplicaSet"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := wire.ControlObject{Kind: *policy.Parent, Object: rs, Fields: field(t, rs, *policy.Parent)}
+	var children []wire.ControlObject
+	for _, pod := range pods {
+		kind := policy.Children[0]
+		children = append(children, wire.ControlObject{Kind: kind, Object: pod, Fields: field(t, pod, kind)})
+	}
+	b, err := in.Reconcile(wire.NewEncoder().Reconcile(now.UnixNano(), &p, children, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := abi.ReadOutcome(b)
+	if err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	return out
+}
+
+func TestReplicaSet(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		rs       *appsv1.ReplicaSet
+		pods     []*v1.Pod
+		creates  int64
+		deletes  []string
+		adopts   []string
+		releases []string
+	}{
+		{name: "none yet", rs: parent(3, 0), creates: 3},
+		{name: "as many as wanted", rs: parent(1, 0), pods: []*v1.Pod{child("a")}},
+		{name: "pods that ended, or are going, don't count", rs: parent(2, 0), pods: []*v1.Pod{child("a", failed), child("b", deleted)}, creates: 2},
+		{name: "an orphan that matches is adopted", rs: parent(1, 0), pods: []*v1.Pod{child("a", orphan)}, adopts: []string{"a"}},
+		{name: "an orphan that does not match is left alone", rs: parent(0, 0), pods: []*v1.Pod{child("a", orphan, otherLabels)}},
+		{name: "a child that no longer matches is released", rs: parent(1, 0), pods: []*v1.Pod{child("a", otherLabels)}, releases: []string{"a"}, creates: 1},
+		{name: "500 at once at most", rs: parent(2000, 0), creates: 500},
+		{name: "scaled to nothing", rs: parent(0, 0), pods: []*v1.Pod{child("a"), child("b")}, deletes: []string{"a", "b"}},
+		{name: "unassigned goes before pending", rs: parent(2, 0), pods: []*v1.Pod{child("a"), child("b", pending), child("c", unassigned)}, deletes: []string{"c"}},
+		{name: "pending goes before running", rs: parent(1, 0), pods: []*v1.Pod{child("a", notReady), child("b", pending)}, deletes: []string{"b"}},
+		{name: "not ready goes before ready", rs: parent(1, 0), pods: []*v1.Pod{child("a"), child("b", notReady)}, deletes: []string{"b"}},
+		{name: "the cheaper goes first", rs: parent(1, 0), pods: []*v1.Pod{child("a", cost("10")), child("b", cost("-3"))}, deletes: []string{"b"}},
+		{name: "the doubled up goes first", rs: parent(2, 0), pods: []*v1.Pod{child("a", on("x")), child("b", on("y")), child("c", on("y"))}, deletes: []string{"b"}},
+		{name: "the shorter ready goes first", rs: parent(1, 0), pods: []*v1.Pod{child("a", ready(time.Hour)), child("b", ready(time.Minute))}, deletes: []string{"b"}},
+		{name: "ages of one power of two are left to the UIDs", rs: parent(1, 0), pods: []*v1.Pod{child("b", ready(65*time.Minute)), child("a", ready(70*time.Minute))}, deletes: []string{"a"}},
+		{name: "the more often restarted goes first", rs: parent(1, 0), pods: []*v1.Pod{child("a", restarted(1)), child("b", restarted(9))}, deletes: []string{"b"}},
+		{name: "the younger goes first", rs: parent(1, 0), pods: []*v1.Pod{child("a", created(9*time.Hour)), child("b")}, deletes: []string{"b"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			out := reconcile(t, tt.rs, tt.pods...)
+			var creates int64
+			for _, c := range out.Create {
+				creates += c.Count
+			}
+			if creates != tt.creates {
+				t.Errorf("creates %d, want %d", creates, tt.creates)
+			}
+			for _, c := range []struct {
+				what      string
+				want, got []string
+			}{{"deletes", tt.deletes, out.Delete}, {"adopts", tt.adopts, out.Adopt}, {"releases", tt.releases, out.Release}} {
+				if diff := cmp.Diff(c.want, c.got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", c.what, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestAReplicaSetThatGoesDoesNothing(t *testing.T) {
+	t.Parallel()
+	rs := parent(3, 0)
+	at := metav1.NewTime(now)
+	rs.DeletionTimestamp = &at
+	out := reconcile(t, rs, child("a", orphan), child("b", otherLabels))
+	if len(out.Create)+len(out.Adopt)+len(out.Release)+len(out.Delete) > 0 {
+		t.Errorf("outcome %+v, want no action", out)
+	}
+}
+
+func TestStatusCounts(t *testing.T) {
+	t.Parallel()
+	rs := parent(3, 60)
+	rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: v1.ConditionTrue, Message: "x"}}
+	full := child("a")
+	full.Labels["tier"] = "front"
+	out := reconcile(t, rs, full, child("b", ready(20*time.Second)), child("c", notReady))
+	var got appsv1.ReplicaSetStatus
+	if err := json.Unmarshal(out.Status, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := appsv1.ReplicaSetStatus{
+		Replicas: 3, FullyLabeledReplicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, ObservedGeneration: 4,
+		Conditions: rs.Status.Conditions,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if again := time.Duration(out.AskAgainNanos); again != 40*time.Second {
+		t.Errorf("ask again in %v, want 40s", again)
+	}
+}
+
+func TestChildrenAreTheTemplate(t *testing.T) {
+	t.Parallel()
+	rs := parent(1, 0)
+	out := reconcile(t, rs)
+	var got v1.Pod
+	if err := json.Unmarshal(out.Create[0].Object, &got); err != nil {
+		t.Fatalf("%v: %s", err, out.Create[0].Object)
+	}
+	want := v1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "web-", Labels: rs.Spec.Template.Labels, Annotations: rs.Spec.Template.Annotations,
+		},
+		Spec: rs.Spec.Template.Spec,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("child (-want +got):\n%s", diff)
+	}
+}
+
+func TestNanos(t *testing.T) {
+	t.Parallel()
+	for year := 1970; year < 2101; year += 3 {
+		for _, month := range []time.Month{1, 2, 3, 12} {
+			at := time.Date(year, month, 28, 23, 59, 58, 0, time.UTC)
+			if got := nanos(at.Format(time.RFC3339)); got != at.UnixNano() {
+				t.Errorf("nanos(%v) = %d, want %d", at, got, at.UnixNano())
+			}
+		}
+	}
+	for _, text := range []string{"", "2026-03-01", "2026-03-01T12:00:00+02:00", fmt.Sprint(now.Unix()), "20x6-03-01T12:00:00Z"} {
+		if got := nanos(text); got != 0 {
+			t.Errorf("nanos(%q) = %d, want 0", text, got)
+		}
+	}
+}
