@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
@@ -293,10 +295,17 @@ func (c *core) swapped(now int64) {
 	}
 	c.lastSet = set
 	clear(c.digests)
-	for _, object := range c.unclaimed {
+	for _, object := range byAge(c.unclaimed) {
 		c.enqueue(object, now)
 	}
 	c.queue.WakeAll(now)
+}
+
+// byAge lists pods, the oldest first.
+func byAge(pods map[types.UID]*v1.Pod) []*v1.Pod {
+	return slices.SortedFunc(maps.Values(pods), func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
 }
 
 // bound hears how the bind of a pod ended.
