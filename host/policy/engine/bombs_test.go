@@ -16,8 +16,8 @@ func bombs() []hostile {
 		{"many branch tables", body(Times(1000, Block(Void, Get(0), Op(0x0e), U32(4000), make([]byte, 4001)))), 1, byVet},
 		{"434 KB of if and else", body(Times(40_000, Get(0), Op(0x04, Void), Get(0), Set(1), Op(0x05), I32Const(1), Set(1), Op(0x0b))), 1, byVet},
 		{"if and else up to the limit", body(Times(8000, Get(0), Op(0x04, Void), Get(0), Set(1), Op(0x05), I32Const(1), Set(1), Op(0x0b)), grown), 1, ""},
-		{"nesting up to the limit", body(Times(1000, Op(0x02, Void)), Times(1000, Op(0x0b))), 1, answers},
-		{"loops nested up to the limit", body(Times(1000, Op(0x03, Void)), Times(1000, Op(0x0b))), 1, answers},
+		{"nesting up to the limit", body(Times(2000, Op(0x02, Void)), Times(2000, Op(0x0b))), 1, answers},
+		{"loops nested up to the limit", body(Times(2000, Op(0x03, Void)), Times(2000, Op(0x0b))), 1, ""},
 		{"a branch table up to the limit", body(Times(500, Op(0x02, Void)), Get(0), Op(0x0e), U32(4000), bytes.Repeat([]byte{3}, 4001), Times(500, Op(0x0b))), 1, answers},
 		{"16 KB of locals", policy(func(m *Module) {
 			m.FuncRaw("wide", Sig(nil), Seq(U32(8000), bytes.Repeat([]byte{1, I64}, 8000), Op(0x0b)))
@@ -32,6 +32,23 @@ func bombs() []hostile {
 				code = append(code, Seq(Get(0), Op(0x04, Void), Get(uint32(i%500)+1), Get(uint32(i*7%500)+1), Op(0x7c), Set(uint32(i*3%500)+1), Op(0x0b))...)
 			}
 			m.Export("berth_filter", givesI64, bytes.Repeat([]byte{I64}, 500), code, I64Const(0))
+		}), 1, ""},
+		{"more locals that live across blocks", policy(func(m *Module) {
+			var code []byte
+			for i := range 7000 {
+				code = append(code, Seq(Get(0), Op(0x04, Void), Get(uint32(i%1500)+1), Get(uint32(i*7%1500)+1), Op(0x7c), Set(uint32(i*3%1500)+1), Op(0x0b))...)
+			}
+			m.Export("berth_filter", givesI64, bytes.Repeat([]byte{I64}, 1500), code, I64Const(0))
+		}), 1, byVet},
+		{"many functions with locals that live across blocks", policy(func(m *Module) {
+			var code []byte
+			for i := range 1000 {
+				code = append(code, Seq(Get(0), Op(0x04, Void), Get(uint32(i%100)+1), Get(uint32(i*7%100)+1), Op(0x7c), Set(uint32(i*3%100)+1), Op(0x0b))...)
+			}
+			for range 50 {
+				m.Func("f", givesI64, bytes.Repeat([]byte{I64}, 100), code, I64Const(0))
+			}
+			m.Export("berth_filter", givesI64, nil, I64Const(0))
 		}), 1, ""},
 		{"a function of 500 KB", body(Times(100_000, Get(1), I32Const(3), Op(0x6a), Set(1))), 1, byVet},
 		{"a straight function up to the limit", body(Times(70_000, Get(1), I32Const(3), Op(0x6a), Set(1))), 1, answers},

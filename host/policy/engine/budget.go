@@ -45,7 +45,7 @@ func pages(memory uint64) Fuel { return Fuel(memory >> 16) }
 // where that is larger than a processor's cache, since each load may then take
 // a hundred times what it takes at best.
 func Most(most Fuel, memory uint64) Fuel {
-	const cached, beyond, least = 64, 40, 13 // pages; the last is a share
+	const cached, beyond, least = 64, 24, 16 // pages; the last is a share
 	if p := pages(memory); p > cached {
 		return max(most*beyond/p, most/least)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/policies-wasm/bundle"
 )
 
 func TestMain(m *testing.M) {
@@ -102,5 +103,43 @@ func TestAGuestBuiltByGoAnswers(t *testing.T) {
 		if string(r.Out) != "\x28\x01\x06" {
 			t.Errorf("filter = %v, want each byte's last bit turned", r.Out)
 		}
+	}
+}
+
+// TestLimitsLeaveRoom holds that what Go compiles, and the built-in policies,
+// stay within half of each limit.
+func TestLimitsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	wasms := map[string][]byte{"a guest built by Go": goGuest(t)}
+	modules, err := bundle.Modules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range modules {
+		wasms[m.Name] = m.Wasm
+	}
+	limit := vet.DefaultLimits()
+	for name, wasm := range wasms {
+		_, r, err := vet.Rewrite(wasm, vet.Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, l := range []struct {
+			what     string
+			got, may int
+		}{
+			{"bytes", r.BytesIn, limit.Bytes}, {"types", r.Types, limit.Types}, {"functions", r.Functions, limit.Functions},
+			{"imports", len(r.Imports), limit.Imports}, {"exports", len(r.Exports), limit.Exports}, {"globals", r.Globals, limit.Globals},
+			{"bytes of a function", r.BodyBytes, limit.BodyBytes}, {"locals", r.Locals, limit.Locals}, {"nested blocks", r.Nesting, limit.Nesting},
+			{"blocks", r.Blocks, limit.Blocks}, {"locals times blocks", r.Flow, limit.Flow}, {"targets of a branch table", r.BranchTable, limit.BranchTable},
+			{"targets of a function's branch tables", r.BranchAll, limit.BranchTables},
+			{"entries of a table", r.TableSize, limit.TableEntries}, {"data segments", r.Data, limit.Data},
+		} {
+			if 2*l.got > l.may {
+				t.Errorf("%s has %d %s, more than half of the limit of %d", name, l.got, l.what, l.may)
+			}
+		}
+		t.Logf("%s: %d functions, at most %d bytes, %d locals, %d nested, %d blocks, %d flow, %d targets; %d charges, the dearest %d; %d recursive; %d -> %d bytes",
+			name, r.Functions, r.BodyBytes, r.Locals, r.Nesting, r.Blocks, r.Flow, r.BranchAll, r.Charges, r.Largest, r.Recursive, r.BytesIn, r.BytesOut)
 	}
 }

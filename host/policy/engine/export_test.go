@@ -8,6 +8,9 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
+// RaceEnabled says that the race detector slows all down.
+const RaceEnabled = raceEnabled
+
 // OpenPlain opens a module of our own as it is, without a meter, to compare.
 func OpenPlain(ctx context.Context, wasm []byte) (*Instance, func(), error) {
 	compiled := wazero.NewCompilationCache()

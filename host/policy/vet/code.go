@@ -46,6 +46,21 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 	return out, nil
 }
 
+// flow adds to what the compiler's time goes by.
+func (m *module) flow(r *reader, body int) {
+	const advice = "split the module, or its functions of many locals and branches"
+	if body > m.limits.BodyFlow {
+		r.err = tooMany("locals times blocks", uint64(body), m.limits.BodyFlow, advice)
+		return
+	}
+	if m.report.Flow += body; m.report.Flow > m.limits.Flow {
+		r.err = tooMany("locals times blocks of all functions so far", uint64(m.report.Flow), m.limits.Flow, advice)
+	}
+}
+
+// fewLocals stands for what a function holds beside its locals.
+const fewLocals = 8
+
 type localGroup struct {
 	n uint32
 	t byte
@@ -70,6 +85,9 @@ func (m *module) function(r *reader, t funcType) function {
 		return function{}
 	}
 	rep := &m.report
+	if m.flow(r, (int(locals)+fewLocals)*b.blocks); r.err != nil {
+		return function{}
+	}
 	rep.Locals = max(rep.Locals, int(locals))
 	rep.Nesting = max(rep.Nesting, b.deepest)
 	rep.Blocks = max(rep.Blocks, b.blocks)

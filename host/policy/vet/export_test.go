@@ -8,7 +8,7 @@ func RewriteExactly(wasm []byte) ([]byte, error) { return rewriteFree(wasm, true
 func RewriteTightly(wasm []byte) ([]byte, error) { return rewriteFree(wasm, false) }
 
 func rewriteFree(wasm []byte, exact bool) ([]byte, error) {
-	m := newModule(Limits{Blocks: 1 << 30})
+	m := newModule(Limits{Blocks: 1 << 30, BodyFlow: 1 << 40, Flow: 1 << 40})
 	m.chargePrice, m.exact = 0, exact
 	if err := m.read(wasm); err != nil {
 		return nil, err

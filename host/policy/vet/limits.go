@@ -16,6 +16,8 @@ type Limits struct {
 	Locals       int // of one function, parameters included
 	Nesting      int // blocks within blocks in one function
 	Blocks       int // blocks, branches and bulk operations of one function, charges included
+	BodyFlow     int // locals times blocks of one function: what the compiler's time goes by
+	Flow         int // the same over all functions
 	BranchTable  int // targets of one br_table
 	BranchTables int // targets of all br_tables of one function
 	Tables       int
@@ -39,8 +41,10 @@ func DefaultLimits() Limits {
 		Functions:    32768,
 		BodyBytes:    512 << 10,
 		Locals:       2048,
-		Nesting:      1024,
-		Blocks:       8192,
+		Nesting:      2048,
+		Blocks:       16384,
+		BodyFlow:     3 << 20,
+		Flow:         8 << 20,
 		BranchTable:  4096,
 		BranchTables: 16384,
 		Tables:       4,
@@ -58,7 +62,7 @@ func (l Limits) withDefaults() Limits {
 	for _, f := range []struct{ have, otherwise *int }{
 		{&l.Bytes, &d.Bytes}, {&l.Types, &d.Types}, {&l.Params, &d.Params}, {&l.Results, &d.Results},
 		{&l.Imports, &d.Imports}, {&l.Functions, &d.Functions}, {&l.BodyBytes, &d.BodyBytes},
-		{&l.Locals, &d.Locals}, {&l.Nesting, &d.Nesting}, {&l.Blocks, &d.Blocks},
+		{&l.Locals, &d.Locals}, {&l.Nesting, &d.Nesting}, {&l.Blocks, &d.Blocks}, {&l.BodyFlow, &d.BodyFlow}, {&l.Flow, &d.Flow},
 		{&l.BranchTable, &d.BranchTable}, {&l.BranchTables, &d.BranchTables}, {&l.Tables, &d.Tables},
 		{&l.TableEntries, &d.TableEntries}, {&l.Globals, &d.Globals}, {&l.Exports, &d.Exports},
 		{&l.Elements, &d.Elements}, {&l.Data, &d.Data},

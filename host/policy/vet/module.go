@@ -137,6 +137,7 @@ type Report struct {
 	Locals      int
 	Nesting     int
 	Blocks      int
+	Flow        int // locals times blocks, over all functions
 	BranchTable int
 	BranchAll   int // targets of all br_tables of one function
 	Largest     int // the dearest single charge

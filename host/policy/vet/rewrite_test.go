@@ -65,7 +65,7 @@ func TestRefusals(t *testing.T) {
 		}, RuleTable, "grows a table"},
 		{"an unknown import", Limits{}, func(m *wasmtest.Module) { m.ImportRaw("env", "system", 0, 0) }, RuleImport, `imports "system" from "env"`},
 		{"an imported memory", Limits{}, func(m *wasmtest.Module) { m.ImportRaw("env", "memory", 2, 0, 1) }, RuleImport, "no function"},
-		{"deep nesting", Limits{}, func(m *wasmtest.Module) {
+		{"deep nesting", Limits{Nesting: 1024}, func(m *wasmtest.Module) {
 			m.Func("deep", nothing, nil, wasmtest.Times(2000, wasmtest.Op(0x02, 0x40)), wasmtest.Times(2000, wasmtest.Op(0x0b)))
 		}, RuleSize, "nested blocks: 1025, the limit is 1024"},
 		{"many locals", Limits{}, func(m *wasmtest.Module) {
