@@ -149,8 +149,8 @@ func TestAMachineJoinsAndIsConfined(t *testing.T) {
 	refused(err, "a node for another machine")
 	_, err = node.CoreV1().Nodes().Patch(ctx, "n1", "application/merge-patch+json", []byte(`{"metadata":{"labels":{"node-restriction.kubernetes.io/gold":"1"}}}`), metav1.PatchOptions{})
 	refused(err, "a label of the restricted kind")
-	_, err = node.CoreV1().Nodes().Patch(ctx, "n1", "application/merge-patch+json", []byte(`{"spec":{"taints":[]}}`), metav1.PatchOptions{})
-	refused(err, "taking off its taint")
+	_, err = node.CoreV1().Nodes().Patch(ctx, "n1", "application/merge-patch+json", []byte(`{"spec":{"taints":[{"key":"mine","effect":"NoSchedule"}]}}`), metav1.PatchOptions{})
+	refused(err, "changing its taints")
 	lease := func(name string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
