@@ -68,7 +68,13 @@ func (p *process) command(ctx context.Context, words []string) (code int32, ende
 		p.ignoreTerm = true
 		return 0, false
 	case "cat":
+		if in, ok := p.stdin.(io.Closer); ok { // a killed process reads no more
+			defer context.AfterFunc(ctx, func() { in.Close() })()
+		}
 		io.Copy(p.stdout, p.stdin)
+		if ctx.Err() != nil {
+			return 137, true
+		}
 		return 0, false
 	case "true", "exec", "set", "cd":
 		return 0, false
