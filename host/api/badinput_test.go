@@ -214,5 +214,4 @@ func TestIdleWatchesCostLittle(t *testing.T) {
 	}
 }
 
-
 var panicking = map[string]api.Route{"GET /boom": {Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a secret") })}}

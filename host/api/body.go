@@ -24,9 +24,7 @@ func (k *call) body() ([]byte, error) {
 	if k.r.Body == nil || k.r.ContentLength == 0 {
 		return nil, nil
 	}
-	control := http.NewResponseController(k.w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // not every test's writer can
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	defer k.giveUpReading(bodyTime).Stop()
 	limited := http.MaxBytesReader(k.w, k.r.Body, MaxBody)
 	if n := k.r.ContentLength; n > 0 {
 		data := make([]byte, n)
@@ -35,6 +33,21 @@ func (k *call) body() ([]byte, error) {
 	}
 	data, err := io.ReadAll(limited)
 	return data, bodyError(err)
+}
+
+// giveUpReading makes reads fail after a time. A deadline that is set for each
+// request would cost HTTP/2 two more switches of goroutines, so it is set only
+// when the time is over.
+func (k *call) giveUpReading(after time.Duration) *time.Timer {
+	control := http.NewResponseController(k.w)
+	return time.AfterFunc(after, func() { _ = control.SetReadDeadline(time.Now()) })
+}
+
+// giveUpWriting does the same for writes. Over HTTP/2 a deadline that passes
+// ends the stream even while nobody writes, so it must be stopped.
+func (k *call) giveUpWriting(after time.Duration) *time.Timer {
+	control := http.NewResponseController(k.w)
+	return time.AfterFunc(after, func() { _ = control.SetWriteDeadline(time.Now()) })
 }
 
 func bodyError(err error) error {

@@ -60,16 +60,22 @@ func (s *server) begin(c echo.Context, at *place) *call {
 
 // serve makes an echo handler of one that may fail.
 func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
-	return func(c echo.Context) error {
+	one := func(c echo.Context) {
 		k := s.begin(c, &at)
 		defer k.end()
-		if err := k.pass(); err != nil {
-			k.fail(err)
-			return nil
+		err := k.pass()
+		if err == nil {
+			err = answer(k)
 		}
-		if err := answer(k); err != nil {
+		if err != nil {
 			k.fail(err)
 		}
+	}
+	if at.stream || at.verb == "list" || at.kind == nil {
+		return func(c echo.Context) error { one(c); return nil }
+	}
+	return func(c echo.Context) error {
+		workers.do(func() { one(c) })
 		return nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/host/api/wire"
 	"github.com/berth-dev/berth/host/store"
@@ -85,12 +86,16 @@ func (k *call) page(t *wire.Typed, page *wire.Page) error {
 		}
 		return k.write(http.StatusOK, whole.Bytes())
 	}
+	defer k.giveUpWriting(answerTime).Stop()
 	out, finish := k.stream(http.StatusOK)
 	if err := t.List(out, page); err != nil {
 		return err
 	}
 	return finish()
 }
+
+// answerTime is how long a client may take to accept a long answer.
+const answerTime = 2 * time.Minute
 
 // fewItems make an answer that is written in one piece.
 const fewItems = 64

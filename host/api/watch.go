@@ -22,10 +22,11 @@ const (
 	// A watch without a timeout ends after half an hour to an hour, so that
 	// clients spread over servers again.
 	watchAtLeast = 30 * time.Minute
-	// writeTime is how long a watcher may take to accept what is sent before
-	// it is given up, together with what it holds in memory.
-	writeTime = 30 * time.Second
 )
+
+// writeTime is how long a watcher may take to accept what is sent before it is
+// given up, together with what it holds in memory.
+var writeTime = 30 * time.Second
 
 // watching is one watch in progress.
 type watching struct {
@@ -35,6 +36,7 @@ type watching struct {
 	bookmarks bool
 	out       *bufio.Writer
 	flush     *http.ResponseController
+	patience  *time.Timer
 }
 
 func (k *call) watch() error {
@@ -65,7 +67,8 @@ func (k *call) watch() error {
 		return err
 	}
 	w := &watching{call: k, stream: wire.Stream{Typed: t}, source: source, bookmarks: opts.AllowWatchBookmarks || initial,
-		out: bufio.NewWriterSize(k.w, 4<<10), flush: http.NewResponseController(k.w)}
+		out: bufio.NewWriterSize(k.w, 4<<10), flush: http.NewResponseController(k.w), patience: k.giveUpWriting(writeTime)}
+	w.patience.Stop()
 	k.header(t.Format.StreamType())
 	k.w.WriteHeader(http.StatusOK)
 	if err == nil {
@@ -126,7 +129,8 @@ func (w *watching) event(e *registry.Event) error {
 // send lets go of what is buffered. A watcher that doesn't take it in time is
 // given up.
 func (w *watching) send() error {
-	_ = w.flush.SetWriteDeadline(time.Now().Add(writeTime))
+	w.patience.Reset(writeTime)
+	defer w.patience.Stop()
 	if err := w.out.Flush(); err != nil {
 		return err
 	}

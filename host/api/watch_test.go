@@ -3,11 +3,14 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/store"
@@ -186,5 +189,40 @@ func TestAnAgentIsWokenByItsOwnPods(t *testing.T) {
 	list, err := c.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=n1"})
 	if err != nil || len(list.Items) != 1 || !strings.HasPrefix(list.Items[0].Name, "b") {
 		t.Errorf("list = %v, %v", list, err)
+	}
+}
+
+func TestAnIdleWatchIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := httpClient(t, s)
+	c.Timeout = 0
+	open := func() *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/v1/namespaces/default/configmaps?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp
+	}
+	idle := open()
+	if _, err := client(t, s, "").CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 32)
+	if _, err := io.ReadFull(idle.Body, line); err != nil || !strings.HasPrefix(string(line), `{"type":"ADDED"`) {
+		t.Fatalf("first event = %q, %v", line, err)
+	}
+	// Nothing is written for a while, which must not end the stream.
+	read := make(chan error, 1)
+	go func() { _, err := io.Copy(io.Discard, idle.Body); read <- err }()
+	select {
+	case err := <-read:
+		t.Errorf("an idle watch ended: %v", err)
+	case <-time.After(api.WriteTime + time.Second):
 	}
 }

@@ -63,7 +63,7 @@ func TestServicesGetAddressesAndPorts(t *testing.T) {
 			func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "" }, ""},
 		"a node port is given": {func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort },
 			func(s *corev1.ServiceSpec) bool { return s.Ports[0].NodePort >= 30000 && s.Ports[0].NodePort <= 32767 }, ""},
-		"a wanted address is kept": {func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.7.7" }, func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "10.96.7.7" }, ""},
+		"a wanted address is kept":        {func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.7.7" }, func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "10.96.7.7" }, ""},
 		"an address elsewhere is refused": {func(s *corev1.ServiceSpec) { s.ClusterIP = "192.168.1.1" }, nil, "is not in the valid range"},
 		"a port elsewhere is refused": {func(s *corev1.ServiceSpec) { s.Type, s.Ports[0].NodePort = corev1.ServiceTypeNodePort, 80 }, nil,
 			"The range of valid ports is 30000-32767"},
@@ -124,7 +124,10 @@ func TestAnUpdateKeepsTheAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := service("s", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort; s.Selector = map[string]string{"a": "b"} })
+	again := service("s", func(s *corev1.ServiceSpec) {
+		s.Type = corev1.ServiceTypeNodePort
+		s.Selector = map[string]string{"a": "b"}
+	})
 	obj, _, err := reg.Update(t.Context(), registry.On("services", "ns", "s"), again)
 	if err != nil {
 		t.Fatal(err)

@@ -91,4 +91,3 @@ func FuzzNegotiate(f *testing.F) {
 		}
 	})
 }
-

@@ -17,7 +17,9 @@ import (
 )
 
 func direct(objs []store.Object) func(int, string, func(store.Object) ([]byte, error)) ([]byte, error) {
-	return func(i int, _ string, encode func(store.Object) ([]byte, error)) ([]byte, error) { return encode(objs[i]) }
+	return func(i int, _ string, encode func(store.Object) ([]byte, error)) ([]byte, error) {
+		return encode(objs[i])
+	}
 }
 
 // TestAListReadsBackAsItsType holds the lists that are put together by hand to
