@@ -12,7 +12,9 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +28,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcommand "k8s.io/client-go/tools/remotecommand"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/auth/ca"
@@ -38,13 +43,20 @@ import (
 // its token, sent its requests and got its certificates.
 func joined(t *testing.T, serving host.Serving, name string) kubernetes.Interface {
 	t.Helper()
+	client, _ := joinedServing(t, serving, name)
+	return client
+}
+
+// joinedServing gives the machine's configuration as a server too.
+func joinedServing(t *testing.T, serving host.Serving, name string) (kubernetes.Interface, *tls.Config) {
+	t.Helper()
 	text, err := serving.NewToken()
 	if err != nil {
 		t.Fatal(err)
 	}
 	token, pin, _ := strings.Cut(text, ":")
 	key, client := request(t)
-	_, server := request(t)
+	serverKey, server := request(t)
 	body, err := json.Marshal(join.Request{NodeName: name, ClientCSR: client, ServingCSR: server})
 	if err != nil {
 		t.Fatal(err)
@@ -66,9 +78,16 @@ func joined(t *testing.T, serving host.Serving, name string) kubernetes.Interfac
 	if err := json.NewDecoder(answer.Body).Decode(&certificates); err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("join = %s, %v", answer.Status, err)
 	}
-	return clientOf(t, &rest.Config{Host: serving.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
+	own, err := tls.X509KeyPair([]byte(certificates.ServingCertificate), serverKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(certificates.CACertificate))
+	machine := clientOf(t, &rest.Config{Host: serving.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		CAData: []byte(certificates.CACertificate), CertData: []byte(certificates.ClientCertificate), KeyData: key,
 	}})
+	return machine, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: roots}
 }
 
 // pinned trusts the authority that the handshake shows, if it has the hash.
@@ -203,6 +222,91 @@ func TestAMachineJoinsAndIsConfined(t *testing.T) {
 	must(token("default", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: pod.UID}))
 	refused(token("default", nil), "a token bound to nothing")
 	refused(token("default", &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "x"}), "a token for a pod of the past")
+}
+
+// echo runs commands by printing them.
+type echo struct{}
+
+func (echo) ExecInContainer(_ context.Context, _, _, container string, cmd []string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: %s: %s", container, strings.Join(cmd, " "), text)
+	return err
+}
+
+// ServeHTTP is a node agent's server, which knows the host by its certificate.
+func (e echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if who := r.TLS.PeerCertificates[0].Subject; who.CommonName != ca.AgentClient.Name {
+		http.Error(w, "not the host", http.StatusForbidden)
+		return
+	}
+	if parts[0] != "exec" {
+		fmt.Fprintf(w, "log of %s\n", strings.Join(parts[1:], "/"))
+		return
+	}
+	opts, err := remotecommand.NewOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	remotecommand.ServeExec(w, r, e, parts[2], "", parts[3], r.URL.Query()["command"], opts, time.Minute, 10*time.Second, remotecommand.SupportedStreamingProtocols)
+}
+
+func TestStreamsGoThroughTheWholeHost(t *testing.T) {
+	t.Parallel()
+	admin, serving, _ := start(t, t.TempDir())
+	node, config := joinedServing(t, serving, "n1")
+	agent := httptest.NewUnstartedServer(echo{})
+	agent.TLS = config
+	agent.StartTLS()
+	t.Cleanup(agent.Close)
+	ctx := t.Context()
+	self := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	self, err := node.CoreV1().Nodes().Create(ctx, self, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := agent.Listener.Addr().(*net.TCPAddr).Port
+	patch := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, port)
+	if _, err := node.CoreV1().Nodes().Patch(ctx, self.Name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{NodeName: "n1", Containers: []v1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := admin.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	log, err := admin.CoreV1().Pods("default").GetLogs("p", &v1.PodLogOptions{}).DoRaw(ctx)
+	if err != nil || string(log) != "log of default/p/c\n" {
+		t.Errorf("log = %q, %v", log, err)
+	}
+	if _, err := node.CoreV1().Pods("default").GetLogs("p", &v1.PodLogOptions{}).DoRaw(ctx); !apierrors.IsForbidden(err) {
+		t.Errorf("a machine reads logs by way of the host: %v", err)
+	}
+
+	user, err := clientcmd.BuildConfigFromFlags("", serving.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := admin.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("p").SubResource("exec").
+		VersionedParams(&v1.PodExecOptions{Command: []string{"say", "it"}, Stdin: true, Stdout: true}, scheme.ParameterCodec).URL()
+	spdy, err := clientcommand.NewSPDYExecutor(user, http.MethodPost, where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	websocket, err := clientcommand.NewWebSocketExecutor(user, http.MethodGet, where.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, executor := range map[string]clientcommand.Executor{"SPDY": spdy, "WebSocket": websocket} {
+		var out bytes.Buffer
+		err := executor.StreamWithContext(ctx, clientcommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out})
+		if err != nil || out.String() != "c: say it: hello" {
+			t.Errorf("%s: %q, %v", name, out.String(), err)
+		}
+	}
 }
 
 func TestAServiceAccountDoesWhatItsRoleAllows(t *testing.T) {
