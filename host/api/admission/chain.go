@@ -53,6 +53,7 @@ func New(c Config) *Chain {
 	nodes := nodeRestriction{c.Objects}
 	priorities := &priorities{objects: c.Objects}
 	grants := escalation{c.Access}
+	security := mustPodSecurity(c.Objects)
 
 	chain.add("namespaces", step{admit: namespaces.admit})
 	chain.add("pods",
@@ -61,6 +62,7 @@ func New(c Config) *Chain {
 		step{validate: nodes.pod},
 		step{admit: priorities.admit},
 		step{admit: defaultTolerations},
+		step{validate: security.validate},
 	)
 	chain.add("persistentvolumeclaims", step{validate: limits.validateClaim}, step{validate: nodes.claim})
 	chain.add("nodes", step{admit: taintNew}, step{validate: nodes.node})

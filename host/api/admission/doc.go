@@ -10,6 +10,7 @@
 //	Priority             priority and preemption policy from the class
 //	DefaultTolerations   300 s for nodes that are not ready or unreachable
 //	RBAC escalation      nobody grants what they don't have
+//	PodSecurity          the standard that the namespace's labels name
 //	ResourceQuota        counts, and refuses what would go beyond
 //
 // Each plugin names the resources that it looks at; a write of another resource
