@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -35,7 +34,14 @@ func newTape(t *testing.T) *tape {
 	if dir == "" {
 		return &tape{}
 	}
-	return &tape{path: filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_")+".json")}
+	f, err := os.CreateTemp(dir, strings.ReplaceAll(t.Name(), "/", "_")+"-*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &tape{path: f.Name()}
 }
 
 func (t *tape) add(c Call) {
