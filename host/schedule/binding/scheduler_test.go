@@ -247,8 +247,7 @@ func TestBindsVolumesTogetherWithThePod(t *testing.T) {
 	of := map[string]string{}
 	for i := range 3 {
 		h.eventually(fmt.Sprint("p", i), "bound", isBound)
-		o, _ := h.store.Get(store.Key{Resource: "persistentvolumeclaims", Namespace: "default", Name: fmt.Sprint("c", i)})
-		c := o.(*v1.PersistentVolumeClaim)
+		c := h.boundClaim(fmt.Sprint("c", i))
 		if other := of[c.Spec.VolumeName]; other != "" || c.Spec.VolumeName == "" || c.Status.Phase != v1.ClaimBound {
 			t.Errorf("claim %s has volume %q as %q has, phase %s", c.Name, c.Spec.VolumeName, other, c.Status.Phase)
 		}
@@ -257,6 +256,21 @@ func TestBindsVolumesTogetherWithThePod(t *testing.T) {
 	if of["v1"] != "c0" {
 		t.Errorf("claim c0 did not get the smallest volume: %v", of)
 	}
+}
+
+// boundClaim returns a claim whose pod is bound. A commit is one on disk, and
+// shows itself resource by resource: the claim may come a moment after its pod.
+func (h *host) boundClaim(name string) *v1.PersistentVolumeClaim {
+	h.t.Helper()
+	for range 1000 {
+		o, _ := h.store.Get(store.Key{Resource: "persistentvolumeclaims", Namespace: "default", Name: name})
+		if c := o.(*v1.PersistentVolumeClaim); c.Spec.VolumeName != "" {
+			return c
+		}
+		time.Sleep(time.Millisecond)
+	}
+	h.t.Fatalf("claim %s was not bound with its pod", name)
+	return nil
 }
 
 func volume(name, size, class string) *v1.PersistentVolume {
