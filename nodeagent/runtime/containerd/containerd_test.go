@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/image/containerd"
 	"github.com/berth-dev/berth/nodeagent/image/testimage"
 	"github.com/berth-dev/berth/nodeagent/runtime"
@@ -115,6 +116,11 @@ func (n *node) cleanUp(t *testing.T) {
 		if err := n.runtime.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
+	}
+	if tree, err := cgroup.Open("/sys/fs/cgroup"); err != nil {
+		t.Error(err)
+	} else if err := tree.Remove("/berth-test"); err != nil { // where all tests put their pods
+		t.Error(err)
 	}
 	if left := processesOf(n.cfg.State, "containerd"); len(left) > 0 {
 		t.Errorf("processes are left: %q", left)
