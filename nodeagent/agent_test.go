@@ -412,3 +412,83 @@ func TestSandboxThatDiesIsReplaced(t *testing.T) {
 		t.Errorf("%d networks, want 1", n)
 	}
 }
+
+func TestHooksRunAroundAContainersLife(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	shared := t.TempDir()
+	p := newPod("hooked", "sleep 600")
+	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: shared}}}}
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	sh := func(script string) *v1.LifecycleHandler {
+		return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"sh", "-c", script}}}
+	}
+	c.Lifecycle = &v1.Lifecycle{PostStart: sh("echo up > /v/hooks"), PreStop: sh("echo down > /v/hooks")}
+	m.create(p)
+	m.await("hooked", "ready", ready)
+	m.terminate("hooked", 5)
+	m.awaitGone("hooked")
+	got, err := os.ReadFile(filepath.Join(shared, "hooks"))
+	if err != nil || string(got) != "up\ndown\n" {
+		t.Errorf("hooks wrote %q, %v", got, err)
+	}
+}
+
+func TestPreStopCountsAgainstTheGrace(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("slow", "trap x; sleep 600")
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: 60}}}
+	m.create(p)
+	m.await("slow", "ready", ready)
+	began := time.Now()
+	m.terminate("slow", 1)
+	m.awaitGone("slow")
+	if took := time.Since(began); took < time.Second || took > 8*time.Second {
+		t.Errorf("the end took %v, want the grace of 1s and the least of 2s", took)
+	}
+	m.nothingLeft("uid-slow")
+}
+
+func TestFailedPostStartHookRestartsTheContainer(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("hooked", "sleep 600")
+	p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"false"}}}}
+	m.create(p)
+	m.await("hooked", "restarted", func(p *v1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount >= 1
+	})
+}
+
+func TestDeletionInterruptsAPull(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.images.Delay = time.Hour
+	m.create(newPod("pulling", "sleep 600"))
+	for range 500 {
+		if len(m.images.Pulls()) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.terminate("pulling", 30)
+	m.awaitGone("pulling")
+	m.nothingLeft("uid-pulling")
+}
+
+func TestMissingConfigMapIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	p := newPod("env", "sleep 600")
+	p.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "absent"}}}}
+	m.create(p)
+	got := m.await("env", "waiting", func(p *v1.Pod) bool {
+		cs := p.Status.ContainerStatuses
+		return len(cs) == 1 && cs[0].State.Waiting != nil && cs[0].State.Waiting.Reason == "CreateContainerConfigError"
+	})
+	if msg := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(msg, `"absent" not found`) {
+		t.Errorf("message %q", msg)
+	}
+}

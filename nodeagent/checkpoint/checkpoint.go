@@ -35,7 +35,7 @@ type file struct {
 }
 
 func (d *Dir) name(uid string) (string, error) {
-	if uid == "" || !filepath.IsLocal(uid) || strings.ContainsAny(uid, "/\\") {
+	if uid == "." || uid == ".." || !filepath.IsLocal(uid) || strings.ContainsAny(uid, "/\\") {
 		return "", fmt.Errorf("checkpoint: %q is no pod's UID", uid)
 	}
 	return filepath.Join(d.path, uid+".json"), nil

@@ -47,6 +47,9 @@ type Action struct {
 // of time decided (a deadline, a waiting reason), and nothing else.
 func (r *Record) Next(now time.Time) Action {
 	if r.Rejected != nil || r.Settled {
+		if r.Touched && !r.RetryAt.After(now) {
+			return Action{Kind: TearDown}
+		}
 		return r.afterEnd(now)
 	}
 	if r.deadlinePassed(now) && r.Ended == nil && !r.Terminating() && !r.Finished() {

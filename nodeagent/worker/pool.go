@@ -111,7 +111,7 @@ func (p *Pool) Set(obj *v1.Pod, admit func(active []*v1.Pod) *pod.Verdict) {
 	rec := pod.New(obj, time.Now())
 	switch {
 	case pod.Terminal(obj.Status.Phase):
-		rec.Settled = true
+		rec.Settled, rec.Touched = true, true // an earlier life may have left something
 	case admit != nil && obj.DeletionTimestamp == nil:
 		rec.Rejected = admit(active)
 	}

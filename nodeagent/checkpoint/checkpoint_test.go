@@ -1,0 +1,81 @@
+package checkpoint
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/nodeagent/pod"
+)
+
+func record(uid string) *pod.Record {
+	return pod.New(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, time.Unix(1000, 0))
+}
+
+func TestRecordsSurviveAndBrokenOnesAreSetAside(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "c")
+	d, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		r := record(uid)
+		r.Containers["c"].Restarts = 7
+		if err := d.Save(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Remove("d"); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(filepath.Join(path, "b.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"b.json": strings.Replace(string(good), `"restarts":7`, `"restarts":8`, 1), // a flipped bit
+		"c.json": string(good[:len(good)/2]),
+		"e.json": string(good), // another pod's
+		"f.json": strings.Replace(string(good), `"version":1`, `"version":9`, 1),
+	} {
+		if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := d.Load()
+	if err == nil || len(records) != 1 || records[0].Pod.Name != "a" || records[0].Containers["c"].Restarts != 7 {
+		t.Errorf("Load = %v, %v; want a alone, and an error", records, err)
+	}
+	if records, err = d.Load(); err != nil || len(records) != 1 {
+		t.Errorf("second Load = %v, %v: the broken ones are set aside", records, err)
+	}
+}
+
+func TestUIDsAreNoPaths(t *testing.T) {
+	t.Parallel()
+	d, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"", "..", "../x", "a/b"} {
+		if err := d.Save(record(uid)); err == nil {
+			t.Errorf("Save(%q) succeeds", uid)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"version":1,"checksum":0,"record":{}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if r, err := decode(data); err == nil && r.Pod == nil {
+			t.Errorf("a record without a pod")
+		}
+	})
+}
