@@ -27,7 +27,9 @@ func (h *Host) handler() (handler http.Handler, close func(), err error) {
 		Objects: view.Of(h.store), May: h.auth.Access, Certificate: h.auth.AgentClient.Certificate,
 		Agents: h.auth.Agents.Pool(), Log: h.Log,
 	})
-	config := api.Config{Registry: h.registry, Connectors: streams.Connectors(), ModuleUpload: h.upload, Log: h.Log}
+	connectors := streams.Connectors()
+	connectors["pods/explain"] = h.explain
+	config := api.Config{Registry: h.registry, Connectors: connectors, ModuleUpload: h.upload, Log: h.Log}
 	endAudit, err := h.guard(&config)
 	if err != nil {
 		return nil, nil, err

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/admission"
@@ -25,6 +26,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	discovery := api.Route{Handler: h.auth.Accounts.Discovery("https://" + h.Listen)}
 	c.Routes = map[string]api.Route{
 		"POST " + join.Path:                {Handler: h.auth.Join, Public: true},
+		"POST /berth/v1/tokens":            {Handler: http.HandlerFunc(h.makeToken)},
 		"GET " + account.ConfigurationPath: discovery,
 		"GET " + account.KeysPath:          discovery,
 	}
