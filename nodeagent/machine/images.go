@@ -7,9 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
-
-	"github.com/containerd/containerd/v2/client"
 
 	imagecontainerd "github.com/berth-dev/berth/nodeagent/image/containerd"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd"
@@ -29,9 +26,10 @@ func Images(ctx context.Context, root, address string) (images *imagecontainerd.
 	if _, err := os.Stat(address); errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("no containerd at %s: start `berth up` first, or name a socket by --containerd-address", address)
 	}
-	c, err := client.New(address, client.WithDefaultNamespace(containerd.Namespace), client.WithTimeout(5*time.Second))
+	log := slog.New(slog.DiscardHandler)
+	c, snapshotter, err := containerd.Connect(ctx, address, log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to containerd at %s: %w", address, err)
+		return nil, nil, err
 	}
-	return imagecontainerd.New(imagecontainerd.Config{Client: c, Root: root, Log: slog.New(slog.DiscardHandler)}), c.Close, nil
+	return imagecontainerd.New(imagecontainerd.Config{Client: c, Snapshotter: snapshotter, Root: root, Log: log}), c.Close, nil
 }

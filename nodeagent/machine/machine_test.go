@@ -94,7 +94,13 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.machine.Images.Import(t.Context(), archive); err != nil {
+	// As the CLI does it, beside the process that has the machine open.
+	images, closeImages, err := machine.Images(t.Context(), n.root, filepath.Join(n.state, "containerd.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeImages()
+	if _, err := images.Import(t.Context(), archive); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -101,11 +101,8 @@ func (r *Runtime) open(ctx, run context.Context, programs map[string]string) err
 		address = r.daemon.Address()
 	}
 	var err error
-	if r.client, err = client.New(address, client.WithDefaultNamespace(Namespace)); err != nil {
-		return fmt.Errorf("connect to containerd at %s: %w", address, err)
-	}
-	if r.snapshotter, err = r.chooseSnapshotter(ctx); err != nil {
-		return fmt.Errorf("containerd at %s does not answer: %w", address, err)
+	if r.client, r.snapshotter, err = Connect(ctx, address, r.log); err != nil {
+		return err
 	}
 	if err := r.holdStreams(run); err != nil {
 		return err
@@ -114,21 +111,25 @@ func (r *Runtime) open(ctx, run context.Context, programs map[string]string) err
 	return r.resync(r.with(ctx))
 }
 
-// chooseSnapshotter takes overlayfs where the kernel and the folder permit it.
-func (r *Runtime) chooseSnapshotter(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(r.with(ctx), 20*time.Second)
+// Connect reaches a containerd and chooses where images are unpacked: by
+// overlayfs where the kernel and the disk permit it.
+func Connect(ctx context.Context, address string, log *slog.Logger) (c *client.Client, snapshotter string, err error) {
+	if c, err = client.New(address, client.WithDefaultNamespace(Namespace)); err != nil {
+		return nil, "", fmt.Errorf("connect to containerd at %s: %w", address, err)
+	}
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, Namespace), 20*time.Second)
 	defer cancel()
-	list, err := r.client.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin))
+	list, err := c.IntrospectionService().Plugins(ctx, "type=="+string(plugins.SnapshotPlugin))
 	if err != nil {
-		return "", err
+		return nil, "", errors.Join(fmt.Errorf("containerd at %s does not answer: %w", address, err), c.Close())
 	}
 	for _, p := range list.GetPlugins() {
 		if p.GetID() == "overlayfs" && p.GetInitErr() == nil {
-			return "overlayfs", nil
+			return c, "overlayfs", nil
 		}
 	}
-	r.log.Warn("no overlayfs on this disk: images are copied for each container")
-	return "native", nil
+	log.Warn("no overlayfs on this disk: images are copied for each container")
+	return c, "native", nil
 }
 
 // Client is the connection to containerd, for the images beside the containers.
