@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-dev/berth/host/api/address"
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
@@ -108,7 +109,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	}
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: h.chain, Tokens: h.auth, Log: h.Log,
+		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{})}, Tokens: h.auth, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
 	})
 	return close, h.openScheduler()

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-dev/berth/host/api/collect"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
@@ -28,6 +29,7 @@ func (h *Host) parts() []part {
 		{"store", h.watchStore},
 		{"accounts and roles", h.auth.Run},
 		{"quotas", h.chain.Run},
+		{"collect", collect.New(h.registry, h.Log).Run},
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
 		{"scheduler", h.scheduler.Run},
