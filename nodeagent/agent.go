@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
 	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/network"
@@ -172,7 +173,7 @@ func (c *Config) check() error {
 		c.Clients = []string{"berth-host"}
 	}
 	if c.Cgroups == nil {
-		c.Cgroups = noCgroups{}
+		c.Cgroups = cgroup.None{}
 	}
 	if c.Mounter == nil {
 		c.Mounter = volume.Plain{}
@@ -189,11 +190,6 @@ func (c *Config) check() error {
 	c.Pressure.defaults()
 	return nil
 }
-
-type noCgroups struct{}
-
-func (noCgroups) Ensure(string, runtime.Resources) error { return nil }
-func (noCgroups) Remove(string) error                    { return nil }
 
 // find measures the machine and opens the port.
 func (a *Agent) find() error {
