@@ -112,6 +112,7 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	in.begin()
 	var input fb.ReconcileInput
 	input.Init(b, at)
 	r := &Reconciliation{Now: input.Now(), Symbols: in.rows.Symbols}

@@ -85,6 +85,7 @@ func (in *Instance) Gate(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	in.begin()
 	var input fb.GateInput
 	input.Init(b, at)
 	j := &JSON{}

@@ -157,13 +157,19 @@ func (in *Instance) Pod(b []byte) (Answer, error) {
 	if input.Pod(p) == nil {
 		return Answer{}, errNoPod
 	}
-	if in.base == 0 {
-		in.base = in.rows.Symbols.bytes
-	}
+	in.begin()
 	in.podDec.pod(&in.pod, p)
 	in.pod.Now = input.Now()
 	in.asked = true
 	return in.ask(), nil
+}
+
+// begin notes how much the strings take when the first question comes, so that
+// Idle can tell growth from need.
+func (in *Instance) begin() {
+	if in.base == 0 {
+		in.base = max(in.rows.Symbols.bytes, 1)
+	}
 }
 
 func (in *Instance) ask() Answer {
