@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,11 +15,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
+	"github.com/berth-dev/berth/host/auth"
+	"github.com/berth-dev/berth/host/auth/view"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
 var update = flag.Bool("update", false, "write what kubectl prints into the goldens")
@@ -70,7 +78,7 @@ func runGolden(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := newShell(t)
+	sh := newShell(t, strings.HasSuffix(file, "access.txt"))
 	var got strings.Builder
 	for _, line := range strings.Split(string(want), "\n") {
 		if !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "$ ") && !strings.HasPrefix(line, "& ") && !strings.HasPrefix(line, ". ") {
@@ -109,12 +117,16 @@ type shell struct {
 	running *background
 }
 
-func newShell(t *testing.T) *shell {
+func newShell(t *testing.T, furnished bool) *shell {
 	kubectl, err := findKubectl()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startFurnished(t)
+	var options []apitest.Option
+	if furnished {
+		options = append(options, apitest.With(furnish(t)))
+	}
+	s := apitest.Start(t, options...)
 	home := t.TempDir()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["berth"] = &clientcmdapi.Cluster{Server: s.URL, CertificateAuthorityData: s.CA}
@@ -134,7 +146,37 @@ func newShell(t *testing.T) *shell {
 	}}
 }
 
-func startFurnished(t *testing.T) *apitest.Server { return apitest.Start(t) }
+// furnish gives a server accounts and roles, and pods that say a word and use
+// something.
+func furnish(t *testing.T) func(*apitest.Parts) {
+	return func(p *apitest.Parts) {
+		a, err := auth.Open(t.Context(), auth.Config{Dir: t.TempDir(), Objects: view.Of(p.Registry.Store), Server: "https://server"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Registry.Tokens, p.API.Reviewer, p.API.Metrics = a, a, usage{}
+		p.API.Connectors = map[string]api.Connector{"pods/log": func(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
+			_, err := fmt.Fprintf(w, "%s says: %s\n", c.Name, r.URL.RawQuery)
+			return err
+		}}
+	}
+}
+
+// usage is what one node and one pod report.
+type usage struct{}
+
+func used() corev1.ResourceList {
+	return corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi")}
+}
+
+func (usage) NodeMetrics(context.Context) ([]metricsv1beta1.NodeMetrics, error) {
+	return []metricsv1beta1.NodeMetrics{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Usage: used()}}, nil
+}
+
+func (usage) PodMetrics(context.Context, string) ([]metricsv1beta1.PodMetrics, error) {
+	return []metricsv1beta1.PodMetrics{{ObjectMeta: metav1.ObjectMeta{Name: "nginx", Namespace: "default"},
+		Containers: []metricsv1beta1.ContainerMetrics{{Name: "nginx", Usage: used()}}}}, nil
+}
 
 func (sh *shell) do(line string) string {
 	switch line[0] {

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-dev/berth/host/store"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
@@ -95,11 +96,11 @@ func StartOn(t testing.TB, engine store.Engine, options ...Option) *Server {
 	return s
 }
 
-// Namespace makes a namespace.
+// Namespace makes a namespace, if it isn't there.
 func (s *Server) Namespace(t testing.TB, name string) {
 	t.Helper()
 	_, err := s.Registry.Create(context.Background(), registry.On("namespaces", "", ""), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	if err != nil {
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 }
