@@ -1,11 +1,10 @@
 package host
 
 import (
-	"encoding/base64"
 	"fmt"
 	"net/http"
-	"strings"
 
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -13,12 +12,11 @@ import (
 func signaturesOf(r *http.Request) ([]v1alpha1.Signature, error) {
 	var all []v1alpha1.Signature
 	for _, value := range r.Header.Values(signatureHeader) {
-		id, encoded, ok := strings.Cut(value, "=")
-		raw, err := base64.StdEncoding.DecodeString(encoded)
-		if !ok || err != nil {
-			return nil, fmt.Errorf("header %s: want KEYID=BASE64", signatureHeader)
+		s, err := policy.ParseSignature(value)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", signatureHeader, err)
 		}
-		all = append(all, v1alpha1.Signature{KeyID: id, Value: raw})
+		all = append(all, s)
 	}
 	return all, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -102,17 +102,17 @@ func (e *serverError) Error() string { return e.message }
 func (e *serverError) Unwrap() error { return e.cause }
 
 // upload sends a module and returns what the host made of it.
-func (c *client) upload(ctx context.Context, wasm io.Reader, dryRun bool) (*v1alpha1.Module, error) {
-	data, err := io.ReadAll(wasm)
-	if err != nil {
-		return nil, err
+func (c *client) upload(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+	req := c.rest.Post().RequestURI(policyAPI+"modules").
+		SetHeader("Content-Type", "application/wasm").SetHeader("Accept", "application/json")
+	if len(signatures) > 0 {
+		var lines []string
+		for _, s := range signatures {
+			lines = append(lines, policy.FormatSignature(s))
+		}
+		req = req.SetHeader("Berth-Signature", lines...)
 	}
-	path := policyAPI + "modules"
-	if dryRun {
-		path += "?dryRun=All"
-	}
-	req := c.rest.Post().RequestURI(path)
-	body, err := req.SetHeader("Content-Type", "application/wasm").SetHeader("Accept", "application/json").Body(data).DoRaw(ctx)
+	body, err := req.Body(wasm).DoRaw(ctx)
 	if err != nil {
 		return nil, explainStatus(body, err)
 	}

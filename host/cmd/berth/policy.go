@@ -19,7 +19,10 @@ func newPolicy() *cobra.Command {
 		Use:   "policy",
 		Short: "Write, push and look after policies",
 	}
-	cmd.AddCommand(newPolicyPush(), newPolicyList(), newPolicyRollback())
+	cmd.AddCommand(
+		newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
+		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyRollback(),
+	)
 	return cmd
 }
 

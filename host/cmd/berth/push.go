@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -15,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 type pushFlags struct {
+	source
 	entry, config, profile, mode string
 	weight                       int32
-	stock, debug                 bool
+	signatures                   []string
 }
 
 func newPolicyPush() *cobra.Command {
@@ -49,8 +47,8 @@ func newPolicyPush() *cobra.Command {
 	flags.StringVar(&f.profile, "profile", "default", "profile that a new policy joins; empty for none")
 	flags.StringVar(&f.mode, "mode", "", "Enforce, Shadow or Off")
 	flags.Int32Var(&f.weight, "weight", 1, "weight of a new priority")
-	flags.BoolVar(&f.stock, "go", false, "build by stock Go even if there is TinyGo")
-	flags.BoolVar(&f.debug, "debug", false, "keep debug information, so that traps show source lines")
+	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module, or @FILE with some; see `berth policy sign`")
+	f.addFlags(cmd)
 	return cmd
 }
 
@@ -60,12 +58,16 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return err
 	}
+	signatures, err := readSignatures(f.signatures)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
-	module, err := c.upload(ctx, bytes.NewReader(wasm), false)
+	module, err := c.upload(ctx, wasm, signatures)
 	if err != nil {
 		return fmt.Errorf("the host refuses the module: %w", err)
 	}
-	fmt.Fprintf(out, "uploaded %d KB as %s\n", (len(wasm)+1023)/1024, module.Name)
+	fmt.Fprintf(out, "uploaded %d KB as %s\n", kilobytes(len(wasm)), module.Name)
 	entry, err := f.pick(module, name)
 	if err != nil {
 		return err
@@ -80,27 +82,6 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		}
 	}
 	return c.reportLive(cmd, p, began)
-}
-
-// module returns the bytes to upload.
-func (f *pushFlags) module(ctx context.Context, out io.Writer, source string) ([]byte, error) {
-	info, err := os.Stat(source)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return os.ReadFile(source)
-	}
-	find := build.Find
-	if f.stock {
-		find = build.Stock
-	}
-	tool, err := find()
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(out, "building %s with %s\n", source, tool.Name)
-	return tool.Module(ctx, source, f.debug)
 }
 
 // pick chooses the module's entry for the policy.

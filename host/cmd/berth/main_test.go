@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+func TestMain(m *testing.M) {
+	engine.ChildMain()
+	os.Exit(m.Run())
+}
+
+// berth runs a command as its user would and returns what it printed.
+func berth(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// mustBerth runs a command that has to succeed.
+func mustBerth(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := berth(t, args...)
+	if err != nil {
+		t.Fatalf("berth %q: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// runHost runs a host until the test ends and returns its kubeconfig.
+func runHost(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
+	c := host.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+	go func() { ended <- host.Run(ctx, c, func(s host.Serving) { ready <- s }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("host ended: %v", err)
+		}
+	})
+	select {
+	case s := <-ready:
+		return s.Kubeconfig
+	case err := <-ended:
+		ended <- nil
+		t.Fatalf("host ended: %v", err)
+		return ""
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const gpuOnly = "../../../examples/gpu-only"
+
+func TestABuiltPolicyIsInspected(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "gpu.wasm")
+	mustBerth(t, "policy", "build", gpuOnly, "--go", "-o", file)
+	shown := mustBerth(t, "policy", "inspect", file)
+	for _, want := range []string{"GPUOnly", "predicate", "node.labels", "bytes of the largest function"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("inspect does not show %q:\n%s", want, shown)
+		}
+	}
+	var seen inspected
+	if err := json.Unmarshal([]byte(mustBerth(t, "policy", "inspect", file, "-o", "json")), &seen); err != nil {
+		t.Fatal(err)
+	}
+	if seen.Manifest.Find("GPUOnly") == nil || seen.Report.Functions == 0 || len(seen.Report.Imports) == 0 {
+		t.Errorf("inspect -o json = %+v", seen)
+	}
+}
+
+func TestInspectRefusesWhatAHostWould(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "no.wasm")
+	write(t, file, "no module")
+	out, err := berth(t, "policy", "inspect", file)
+	if err == nil || !strings.Contains(err.Error(), "a host would refuse") {
+		t.Errorf("inspect of no module = %q, %v", out, err)
+	}
+}
+
+func TestASignatureIsVerified(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	private, public := writeKeys(t, dir)
+	wasm, signature := filepath.Join(dir, "a.wasm"), filepath.Join(dir, "a.sig")
+	write(t, wasm, "a module")
+	line := mustBerth(t, "policy", "sign", private, wasm)
+	write(t, signature, line)
+	mustBerth(t, "policy", "verify", public, wasm, "@"+signature)
+	mustBerth(t, "policy", "verify", public, wasm, line)
+	write(t, wasm, "another module")
+	if out, err := berth(t, "policy", "verify", public, wasm, line); err == nil {
+		t.Errorf("verify took another module: %s", out)
+	}
+}
+
+func writeKeys(t *testing.T, dir string) (private, public string) {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, public = filepath.Join(dir, "key.pem"), filepath.Join(dir, "key.pub")
+	write(t, private, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	if der, err = x509.MarshalPKIXPublicKey(key.Public()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, public, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
+	return private, public
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

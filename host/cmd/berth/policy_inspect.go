@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/vet"
+)
+
+// inspected is what a module says of itself, and what vet saw in it.
+type inspected struct {
+	Digest   string        `json:"digest"`
+	Manifest *abi.Manifest `json:"manifest"`
+	Report   vet.Report    `json:"report"`
+}
+
+func newPolicyInspect() *cobra.Command {
+	var from source
+	cmd := &cobra.Command{
+		Use:   "inspect DIR|FILE.wasm",
+		Short: "Show a module's policies, imports and size, and how near it comes to the host's limits",
+		Long: "Vets and compiles a module as a host would, on this machine, and shows what it says of itself\n" +
+			"and how much of each limit it takes. A module that a host would refuse is refused here too.",
+		Args: cobra.ExactArgs(1),
+	}
+	format := addOutputFlag(cmd)
+	from.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		wasm, err := from.module(cmd.Context(), cmd.ErrOrStderr(), args[0])
+		if err != nil {
+			return err
+		}
+		seen, err := inspect(cmd.Context(), wasm)
+		if err != nil {
+			return fmt.Errorf("a host would refuse %s: %w", args[0], err)
+		}
+		if *format == "table" {
+			return seen.write(cmd.OutOrStdout())
+		}
+		return printAs(cmd.OutOrStdout(), *format, seen, nil)
+	}
+	return cmd
+}
+
+// inspect loads a module as a host does, and lets go of it.
+func inspect(ctx context.Context, wasm []byte) (*inspected, error) {
+	e, err := engine.New(ctx, engine.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	m, err := e.Load(ctx, wasm, vet.DefaultLimits())
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	manifest, err := abi.ReadManifest(m.Manifest())
+	if err != nil {
+		return nil, err
+	}
+	return &inspected{Digest: m.Digest(), Manifest: manifest, Report: m.Report()}, nil
+}
+
+func (i *inspected) write(w io.Writer) error {
+	m := i.Manifest
+	fmt.Fprintf(w, "Module:  %s %s\nDigest:  %s\nABI:     %d\nSize:    %d KB, %d KB with fuel counted\nImports: %s\n\n",
+		m.Module, m.Version, i.Digest, m.ABI, kilobytes(i.Report.BytesIn), kilobytes(i.Report.BytesOut), orNone(i.Report.Imports))
+	policies := &table{head: []string{"POLICY", "KIND", "SCOPE", "READS", "DESCRIPTION"}}
+	for k := range m.Policies {
+		p := &m.Policies[k]
+		policies.add(p.Name, p.Kind, scopeName(p), strings.Join(p.Reads, ","), p.Description)
+	}
+	if err := policies.write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return limitTable(&i.Report).write(w)
+}
+
+func scopeName(p *abi.Policy) string {
+	if p.ScopeOf() == abi.ScopeSet {
+		return "set"
+	}
+	return "row"
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}
+
+// limitTable sets what a module uses beside what a host accepts.
+func limitTable(r *vet.Report) *table {
+	l := vet.DefaultLimits()
+	t := &table{head: []string{"LIMIT", "USED", "ACCEPTED", "SHARE"}}
+	for _, row := range []struct {
+		name       string
+		used, most int
+	}{
+		{"bytes", r.BytesIn, l.Bytes},
+		{"functions", r.Functions, l.Functions},
+		{"types", r.Types, l.Types},
+		{"globals", r.Globals, l.Globals},
+		{"table entries", r.TableSize, l.TableEntries},
+		{"data segments", r.Data, l.Data},
+		{"element segments", r.Elements, l.Elements},
+		{"bytes of the largest function", r.BodyBytes, l.BodyBytes},
+		{"locals of a function", r.Locals, l.Locals},
+		{"nesting of blocks", r.Nesting, l.Nesting},
+		{"blocks of a function", r.Blocks, l.Blocks},
+		{"flow", r.Flow, l.Flow},
+		{"targets of a br_table", r.BranchTable, l.BranchTable},
+		{"memory at the start", int(r.MemoryMin) * vet.PageBytes, int(l.MemoryBytes)},
+	} {
+		t.add(row.name, strconv.Itoa(row.used), strconv.Itoa(row.most), fmt.Sprintf("%.1f%%", 100*float64(row.used)/float64(row.most)))
+	}
+	return t
+}
