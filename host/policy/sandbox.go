@@ -30,6 +30,7 @@ type sandbox struct {
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []schedule.ReasonID
 	pending []snapshot.Delta
+	calls   int // since the guest last tidied up
 }
 
 func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
@@ -65,6 +66,7 @@ func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 	if err != nil {
 		return r, s.fail(err)
 	}
+	s.calls++
 	s.health.called(r.Took, r.Fuel)
 	return r, nil
 }

@@ -32,6 +32,10 @@ type Config struct {
 	// those that failed. Both are called between policy calls and must be quick.
 	Impure func(Difference)
 	Failed func(policy string, err error)
+	// Rest is called, from the cycle's goroutine, when there is nothing to
+	// decide after some decisions: policies tidy up there. It does a little at a
+	// time and says whether more is left. May be nil.
+	Rest func(ctx context.Context) (more bool)
 	// LogDeltas is how far decisions can be derived again, 65,536 changes by default.
 	LogDeltas int
 	// MemoryBytes bounds remembered answers, 256 MiB by default.
@@ -204,6 +208,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	worked := false // since the last rest
 	for {
 		busy := s.drain()
 		for range stepsAtOnce {
@@ -219,7 +224,14 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if busy {
+			worked = true
 			continue
+		}
+		if worked && s.config.Rest != nil {
+			worked = s.config.Rest(ctx)
+			if worked {
+				continue
+			}
 		}
 		timer.Reset(s.untilNext())
 		if err := s.wait(ctx, timer.C); err != nil {

@@ -1,0 +1,49 @@
+package policy
+
+import (
+	"context"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+// tidyAfter is how many calls a guest may have had before it is asked to tidy
+// up: to collect its garbage costs a millisecond or more.
+const tidyAfter = 256
+
+// Rest lets one guest tidy up, between two cycles, and says whether another
+// one needs it. It is called from the goroutine of the cycles, when there is
+// nothing to decide.
+func (l *Loader) Rest(context.Context) (more bool) {
+	tidied := false
+	for _, one := range l.Current().policies {
+		for _, box := range []*sandbox{one.main, one.twin} {
+			if box == nil || one.gate != nil || one.controller != nil || !box.untidy() {
+				continue
+			}
+			if tidied {
+				return true
+			}
+			box.tidy()
+			tidied = true
+		}
+	}
+	return false
+}
+
+func (s *sandbox) untidy() bool { return s.instance != nil && s.calls >= tidyAfter }
+
+// tidy has the guest collect its garbage. One that says it would be smaller if
+// it were built anew, or that fails, is: the next cycle builds it.
+func (s *sandbox) tidy() {
+	s.calls = 0
+	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes()))
+	switch {
+	case err != nil:
+		s.log.Warn("policy is built anew, since it failed to tidy up", "err", err.Error())
+		s.close()
+	case r.Status == abi.IdleRebuild:
+		s.log.Debug("policy is built anew, to be smaller")
+		s.close()
+	}
+}
