@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +71,8 @@ func (h *Host) runGates(ctx context.Context) error {
 func (h *Host) runControllers(ctx context.Context) error {
 	running := map[[32]byte]context.CancelFunc{}
 	swapped := h.loader.Swapped()
+	var drivers sync.WaitGroup
+	defer drivers.Wait()
 	for {
 		wanted := map[[32]byte]bool{}
 		for _, guest := range h.loader.Current().Controllers() {
@@ -85,11 +88,11 @@ func (h *Host) runControllers(ctx context.Context) error {
 			}
 			own, cancel := context.WithCancel(ctx)
 			running[id] = cancel
-			go func() {
+			drivers.Go(func() {
 				if err := driver.Run(own); err != nil {
 					h.Log.Error("controller ended", "policy", guest.Name(), "err", err)
 				}
-			}()
+			})
 		}
 		for id, cancel := range running {
 			if !wanted[id] {

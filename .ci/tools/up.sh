@@ -14,4 +14,15 @@ else
 fi
 "$ROOT/.ci/tools/kubectl.sh"
 "$ROOT/.ci/tools/build.sh"
+
+# The quickstart's image, since a fresh machine may have no registry.
+quickstart_image() {
+  mkdir -p .build
+  CGO_ENABLED=0 go build -o .build/web ./examples/quickstart/web &&
+    go run ./examples/quickstart/image -program .build/web -name berth.local/web:1 -o .build/quickstart.tar
+}
+if [ "$(id -u)" = 0 ]; then
+  timed "building the quickstart's image" quickstart_image
+  agent+=(--import-image .build/quickstart.tar)
+fi
 exec bin/berth up "${agent[@]}" "$@"
