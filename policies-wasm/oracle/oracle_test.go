@@ -11,12 +11,14 @@ import (
 	"github.com/berth-dev/berth/host/schedule/score"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/hostname"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchinterpodaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchnodeselector"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtoleratesnodetaints"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/balancedallocation"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/imagelocality"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/interpodaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
@@ -39,6 +41,7 @@ var predicates = []stand{
 	{plugin: "NodeAffinity", policies: []string{"MatchNodeSelector"}, reasons: true},
 	{plugin: "NodePorts", policies: []string{"PodFitsHostPorts"}, reasons: true},
 	{plugin: "NodeResourcesFit", policies: []string{"PodFitsResources"}, reasons: true},
+	{plugin: "InterPodAffinity", policies: []string{"MatchInterPodAffinity"}, reasons: true},
 }
 
 var priorities = []stand{
@@ -47,6 +50,7 @@ var priorities = []stand{
 	{plugin: "NodeResourcesFit", policies: []string{"LeastRequestedPriority"}},
 	{plugin: "NodeResourcesBalancedAllocation", policies: []string{"BalancedResourceAllocation"}},
 	{plugin: "ImageLocality", policies: []string{"ImageLocalityPriority"}},
+	{plugin: "InterPodAffinity", policies: []string{"InterPodAffinityPriority"}},
 }
 
 func TestPoliciesAnswerAsKubeSchedulerDoes(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodepressure"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/hostname"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchinterpodaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchnodeselector"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"

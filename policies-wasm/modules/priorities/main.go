@@ -5,6 +5,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/balancedallocation"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/equal"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/imagelocality"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/interpodaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/mostrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"

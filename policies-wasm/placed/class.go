@@ -1,0 +1,150 @@
+package placed
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/sdk"
+)
+
+// maxIdle is how many classes without pods are kept: pods come back.
+const maxIdle = 256
+
+// Term is a term that a placed pod carries, with the weight that it counts by.
+type Term struct {
+	Pod    *sdk.PodTerm
+	Weight int64
+}
+
+// effect is what one pod of a class adds to a tally.
+type effect struct {
+	tally  *Tally
+	weight int64
+}
+
+// class is what pods have in common.
+type class struct {
+	namespace sdk.Symbol
+	labels    []sdk.Pair
+	carried   []effect
+	asked     []effect
+	hash      uint64
+	pods      int
+	free      bool
+}
+
+// held is how many pods of a class a row has.
+type held struct {
+	class int32
+	n     int64
+}
+
+// classOf finds the pods' class, or makes it.
+func (x *Index) classOf(namespace sdk.Symbol, labels []sdk.Pair, terms []Term) int32 {
+	x.carry(terms)
+	h := mix(hashPairs(seed, labels), uint32(namespace))
+	for i := range x.effects {
+		h = mix(h, uint32(x.effects[i].tally.hash)) ^ uint64(x.effects[i].weight)
+	}
+	for _, id := range x.byHash[h] {
+		c := &x.classes[id]
+		if c.namespace == namespace && slices.Equal(c.labels, labels) && slices.Equal(c.carried, x.effects) {
+			return id
+		}
+	}
+	return x.newClass(class{
+		namespace: namespace, labels: slices.Clone(labels), carried: slices.Clone(x.effects), hash: h,
+	})
+}
+
+// carry fills x.effects with the tallies of terms.
+func (x *Index) carry(terms []Term) {
+	x.effects = x.effects[:0]
+	for _, t := range terms {
+		x.single[0] = *t.Pod
+		x.effects = append(x.effects, effect{x.carriedTally(x.single[:], t.Pod.TopologyKey), t.Weight})
+	}
+}
+
+func (x *Index) carriedTally(terms []sdk.PodTerm, key sdk.Symbol) *Tally {
+	h := hashTerms(key, terms)
+	for _, t := range x.carriedBy[h] {
+		if t.Topology.key == key && slices.EqualFunc(t.terms, terms, sameTerm) {
+			return t
+		}
+	}
+	t := x.newTally(key, terms, h)
+	x.carriedBy[h] = append(x.carriedBy[h], t)
+	x.carried = append(x.carried, t)
+	x.version++
+	return t
+}
+
+func (x *Index) newClass(c class) int32 {
+	for _, e := range c.carried {
+		e.tally.users++
+	}
+	for _, t := range x.asked {
+		if x.Meets(t.terms, c.namespace, c.labels) {
+			c.asked = append(c.asked, effect{t, 1})
+		}
+	}
+	id := int32(len(x.classes))
+	if n := len(x.freeIDs); n > 0 {
+		id, x.freeIDs = x.freeIDs[n-1], x.freeIDs[:n-1]
+		x.classes[id] = c
+	} else {
+		x.classes = append(x.classes, c)
+	}
+	x.byHash[c.hash] = append(x.byHash[c.hash], id)
+	x.idle++
+	return id
+}
+
+// tidy forgets classes without pods, and the terms that only they carried.
+func (x *Index) tidy() {
+	if x.idle <= maxIdle {
+		return
+	}
+	for id := range x.classes {
+		c := &x.classes[id]
+		if c.pods > 0 || c.free {
+			continue
+		}
+		for _, e := range c.carried {
+			e.tally.users--
+		}
+		x.byHash[c.hash] = without(x.byHash[c.hash], int32(id))
+		if len(x.byHash[c.hash]) == 0 {
+			delete(x.byHash, c.hash)
+		}
+		*c = class{free: true}
+		x.freeIDs = append(x.freeIDs, int32(id))
+	}
+	x.idle = 0
+	x.dropCarried()
+}
+
+func (x *Index) dropCarried() {
+	kept := x.carried[:0]
+	for _, t := range x.carried {
+		if t.users > 0 {
+			kept = append(kept, t)
+			continue
+		}
+		x.carriedBy[t.hash] = without(x.carriedBy[t.hash], t)
+		if len(x.carriedBy[t.hash]) == 0 {
+			delete(x.carriedBy, t.hash)
+		}
+		x.drop(t)
+	}
+	clear(x.carried[len(kept):])
+	x.carried = kept
+	x.version++
+}
+
+func without[T comparable](list []T, v T) []T {
+	if i := slices.Index(list, v); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}

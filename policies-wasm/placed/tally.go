@@ -1,0 +1,54 @@
+package placed
+
+import "github.com/berth-dev/berth/sdk"
+
+// Tally counts pods, or sums weights of theirs, by the parts of a topology.
+type Tally struct {
+	Topology *Topology
+	// Counts by part; as long as the topology, or shorter where zeros follow.
+	Counts []int64
+	// Nonzero is in how many parts there is anything.
+	Nonzero int
+
+	terms []sdk.PodTerm
+	hash  uint64
+	used  uint64
+	users int // classes that carry the term
+	// spaces says that the labels of namespaces matter.
+	spaces bool
+}
+
+// At is what is counted in the row's part, 0 where the row has none.
+func (t *Tally) At(slot int32) int64 {
+	d := t.Topology.Domain[slot]
+	if d < 0 || int(d) >= len(t.Counts) {
+		return 0
+	}
+	return t.Counts[d]
+}
+
+// Of is what is counted in a part.
+func (t *Tally) Of(domain int32) int64 {
+	if int(domain) >= len(t.Counts) {
+		return 0
+	}
+	return t.Counts[domain]
+}
+
+func (t *Tally) add(slot int32, n int64) {
+	d := t.Topology.Domain[slot]
+	if d < 0 {
+		return
+	}
+	for int(d) >= len(t.Counts) {
+		t.Counts = append(t.Counts, make([]int64, max(t.Topology.Len()-len(t.Counts), 1))...)
+	}
+	before := t.Counts[d]
+	t.Counts[d] += n
+	if before == 0 && n != 0 {
+		t.Nonzero++
+	}
+	if before != 0 && t.Counts[d] == 0 {
+		t.Nonzero--
+	}
+}
