@@ -16,11 +16,13 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtoleratesnodetaints"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtopologyspread"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/balancedallocation"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/imagelocality"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/interpodaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/podtopologyspread"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
 )
 
@@ -32,6 +34,8 @@ type stand struct {
 	config   string
 	// reasons: the texts agree too, word by word.
 	reasons bool
+	// normal: the policy sees all feasible rows and normalises by itself.
+	normal bool
 }
 
 var predicates = []stand{
@@ -41,6 +45,7 @@ var predicates = []stand{
 	{plugin: "NodeAffinity", policies: []string{"MatchNodeSelector"}, reasons: true},
 	{plugin: "NodePorts", policies: []string{"PodFitsHostPorts"}, reasons: true},
 	{plugin: "NodeResourcesFit", policies: []string{"PodFitsResources"}, reasons: true},
+	{plugin: "PodTopologySpread", policies: []string{"PodTopologySpread"}, reasons: true},
 	{plugin: "InterPodAffinity", policies: []string{"MatchInterPodAffinity"}, reasons: true},
 }
 
@@ -50,6 +55,7 @@ var priorities = []stand{
 	{plugin: "NodeResourcesFit", policies: []string{"LeastRequestedPriority"}},
 	{plugin: "NodeResourcesBalancedAllocation", policies: []string{"BalancedResourceAllocation"}},
 	{plugin: "ImageLocality", policies: []string{"ImageLocalityPriority"}},
+	{plugin: "PodTopologySpread", policies: []string{"PodTopologySpreadPriority"}, normal: true},
 	{plugin: "InterPodAffinity", policies: []string{"InterPodAffinityPriority"}},
 }
 
@@ -167,6 +173,9 @@ func (g *guest) comparePriority(c *testCase, s stand, a *answer, said abi.PodAns
 	extremes := score.Of(raw)
 	for i, w := range want {
 		got := scored{w.node, raw[i], score.Normalize(g.manifest.Normalization(), raw[i], extremes)}
+		if s.normal {
+			w.raw = w.normalized
+		}
 		if got != w {
 			g.t.Errorf("%s, %s on %s: %s scores %d, normalised %d, want %d, %d",
 				c.Name, a.Pod, w.node, g.manifest.Name, got.raw, got.normalized, w.raw, w.normalized)

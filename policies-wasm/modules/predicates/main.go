@@ -11,6 +11,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtoleratesnodetaints"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtopologyspread"
 	"github.com/berth-dev/berth/sdk"
 )
 

@@ -10,6 +10,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/mostrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodepreferavoidpods"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/podtopologyspread"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/requestedtocapacityratio"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
 	"github.com/berth-dev/berth/sdk"

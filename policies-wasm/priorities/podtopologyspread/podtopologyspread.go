@@ -1,0 +1,170 @@
+// Package podtopologyspread is the priority PodTopologySpreadPriority: the soft
+// topology spread constraints (whenUnsatisfiable: ScheduleAnyway). Over them,
+//
+//	raw = round(Σ pods in the node's part · ln(parts + 2) + maxSkew − 1)
+//
+// where parts is the number of different parts among the feasible nodes, and by
+// kubernetes.io/hostname the pods are the node's own. The score is
+// int(100 · (max + min − raw) / max), 100 where max is 0, and 0 for a node that
+// lacks a topology key. Which pods and nodes count: package spread.
+//
+// A pod without constraints gets the default ones, over the pods that its
+// services and its controller select: by default (defaultingType: System) those
+// of kube-scheduler, hostname with maxSkew 3 and topology.kubernetes.io/zone
+// with maxSkew 5, which nodes may lack.
+//
+// Source: kube-scheduler 1.36, plugin PodTopologySpread (Score).
+package podtopologyspread
+
+import (
+	"math"
+
+	"github.com/berth-dev/berth/policies-wasm/spread"
+	"github.com/berth-dev/berth/sdk"
+)
+
+func init() {
+	sdk.Register(sdk.Policy{
+		Name: "PodTopologySpreadPriority", Kind: sdk.KindPriority, Scope: sdk.ScopeSet,
+		Normalize: sdk.NormalizeNone, ConfigSchema: schema,
+		Description: "The fewer of the pods that the pod should keep apart from share the node's zone or name, the higher.",
+		Reads: sdk.PodLabels | sdk.PodAffinity | sdk.PodTolerations |
+			sdk.NodeLabels | sdk.NodeTaints | sdk.Pods | sdk.Services | sdk.Owners,
+		Open: open,
+	})
+}
+
+type policy struct {
+	*spread.Counter
+	*spread.Owners
+	defaults []sdk.SpreadConstraint
+	// system: the defaults are kube-scheduler's own.
+	system   bool
+	hostname sdk.Symbol
+
+	soft    []sdk.SpreadConstraint
+	parts   []spread.Part
+	all     bool
+	seen    []bool
+	weights []float64
+}
+
+func open(s *sdk.Setup) (any, error) {
+	p := &policy{
+		Counter: spread.New(s.Rows), Owners: spread.NewOwners(s.Rows.Symbols, true),
+		hostname: s.Rows.Symbols.Intern("kubernetes.io/hostname"),
+	}
+	return p, p.configure(s.Config, s.Rows.Symbols)
+}
+
+func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+	p.soft = p.soft[:0]
+	p.all = len(pod.Spread) > 0 || !p.system
+	if len(pod.Spread) > 0 {
+		for i := range pod.Spread {
+			if pod.Spread[i].Soft {
+				p.soft = append(p.soft, pod.Spread[i])
+			}
+		}
+	} else if len(p.defaults) > 0 {
+		p.useDefaults(pod)
+	}
+	if len(p.soft) == 0 {
+		return sdk.Skip
+	}
+	p.parts = p.Count(pod, p.soft, p.all, true)
+	return sdk.AskRows
+}
+
+func (p *policy) useDefaults(pod *sdk.Pod) {
+	selector := p.Selector(pod)
+	if len(selector.Reqs) == 0 {
+		return
+	}
+	p.soft = append(p.soft, p.defaults...)
+	for i := range p.soft {
+		p.soft[i].Selector = selector
+	}
+}
+
+func (p *policy) ScoreRows(slots []int32, scores []int64) {
+	p.weigh(slots)
+	least, most := int64(math.MaxInt64), int64(0)
+	for i, slot := range slots {
+		if p.ignored(slot) {
+			scores[i] = -1
+			continue
+		}
+		scores[i] = p.raw(slot)
+		least, most = min(least, scores[i]), max(most, scores[i])
+	}
+	for i, raw := range scores {
+		switch {
+		case raw < 0:
+			scores[i] = 0
+		case most == 0:
+			scores[i] = 100
+		default:
+			scores[i] = 100 * (most + least - raw) / most
+		}
+	}
+}
+
+func (p *policy) ignored(slot int32) bool { return p.all && !spread.HasAll(p.parts, slot) }
+
+// weigh makes up for topologies of few parts, which hold more pods in each.
+func (p *policy) weigh(slots []int32) {
+	p.weights = p.weights[:0]
+	for i := range p.parts {
+		n := 0
+		if p.parts[i].Constraint.TopologyKey == p.hostname {
+			n = p.rated(slots)
+		} else {
+			n = p.distinct(&p.parts[i], slots)
+		}
+		p.weights = append(p.weights, math.Log(float64(n+2)))
+	}
+}
+
+// rated is how many of the nodes are not ignored.
+func (p *policy) rated(slots []int32) (n int) {
+	if !p.all {
+		return len(slots)
+	}
+	for _, slot := range slots {
+		if !p.ignored(slot) {
+			n++
+		}
+	}
+	return n
+}
+
+// distinct counts the parts among the nodes; to lack the key is a part too.
+func (p *policy) distinct(part *spread.Part, slots []int32) (n int) {
+	p.seen = append(p.seen[:0], make([]bool, part.Topology.Len()+1)...)
+	for _, slot := range slots {
+		d := part.Topology.Domain[slot] + 1
+		if !p.seen[d] && !p.ignored(slot) {
+			p.seen[d] = true
+			n++
+		}
+	}
+	return n
+}
+
+func (p *policy) raw(slot int32) int64 {
+	sum := 0.0
+	for i := range p.parts {
+		part := &p.parts[i]
+		d := part.Topology.Domain[slot]
+		if d < 0 {
+			continue
+		}
+		n := part.Of(d)
+		if part.Constraint.TopologyKey == p.hostname {
+			n = part.OnNode(slot)
+		}
+		sum += float64(n)*p.weights[i] + float64(part.Constraint.MaxSkew-1)
+	}
+	return int64(math.Round(sum))
+}

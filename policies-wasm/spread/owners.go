@@ -1,0 +1,186 @@
+package spread
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/sdk"
+)
+
+// maxMemo is how many kinds of pods have their selector remembered.
+const maxMemo = 1024
+
+// Owners knows which services select a pod, and which controller made it.
+type Owners struct {
+	syms *sdk.Symbols
+	// services by namespace; controllers by resource, namespace and name.
+	services    map[sdk.Symbol][]*sdk.Object
+	controllers map[controller]sdk.Selector
+	version     uint64
+	memos       map[uint64]*memo
+	merged      []sdk.Requirement
+	// withControllers is false for those who look at services alone.
+	withControllers bool
+	kinds           [3]kind
+}
+
+type controller struct {
+	resource        sdk.Resource
+	namespace, name sdk.Symbol
+}
+
+// kind is a kind of controller whose selector counts.
+type kind struct {
+	version, kind sdk.Symbol
+	resource      sdk.Resource
+}
+
+type memo struct {
+	namespace sdk.Symbol
+	labels    []sdk.Pair
+	owner     controller
+	version   uint64
+	selector  sdk.Selector
+}
+
+// NewOwners makes an Owners that looks at services, and at controllers if so asked.
+func NewOwners(syms *sdk.Symbols, controllers bool) *Owners {
+	core, apps := syms.Intern("v1"), syms.Intern("apps/v1")
+	return &Owners{
+		syms: syms, withControllers: controllers, memos: map[uint64]*memo{},
+		services: map[sdk.Symbol][]*sdk.Object{}, controllers: map[controller]sdk.Selector{},
+		kinds: [3]kind{
+			{core, syms.Intern("ReplicationController"), sdk.ResourceReplicationControllers},
+			{apps, syms.Intern("ReplicaSet"), sdk.ResourceReplicaSets},
+			{apps, syms.Intern("StatefulSet"), sdk.ResourceStatefulSets},
+		},
+	}
+}
+
+// ObjectChanged takes in a service or a controller.
+func (o *Owners) ObjectChanged(obj *sdk.Object) {
+	if obj.Resource == sdk.ResourceServices {
+		o.service(obj, true)
+		return
+	}
+	key := controller{obj.Resource, obj.Namespace, obj.Name}
+	if old, ok := o.controllers[key]; ok && same(old, obj.Selector) {
+		return
+	}
+	o.controllers[key] = obj.Selector
+	o.version++
+}
+
+// ObjectRemoved forgets one.
+func (o *Owners) ObjectRemoved(obj *sdk.Object) {
+	if obj.Resource == sdk.ResourceServices {
+		o.service(obj, false)
+		return
+	}
+	delete(o.controllers, controller{obj.Resource, obj.Namespace, obj.Name})
+	o.version++
+}
+
+func (o *Owners) service(obj *sdk.Object, there bool) {
+	list := o.services[obj.Namespace]
+	at := slices.IndexFunc(list, func(s *sdk.Object) bool { return s.Name == obj.Name })
+	if at >= 0 && there && same(list[at].Selector, obj.Selector) {
+		return
+	}
+	if at >= 0 {
+		list = slices.Delete(list, at, at+1)
+	}
+	if there && obj.Selector.Present {
+		list = append(list, obj)
+	}
+	o.services[obj.Namespace] = list
+	if len(list) == 0 {
+		delete(o.services, obj.Namespace)
+	}
+	o.version++
+}
+
+func same(a, b sdk.Selector) bool {
+	return a.Present == b.Present && slices.EqualFunc(a.Reqs, b.Reqs, func(x, y sdk.Requirement) bool {
+		return x.Key == y.Key && x.Op == y.Op && slices.Equal(x.Values, y.Values)
+	})
+}
+
+// Selector is what the pod's services and its controller select by, together.
+// One without requirements says that there are none. It is valid until the
+// next change.
+func (o *Owners) Selector(pod *sdk.Pod) sdk.Selector {
+	owner := o.ownerOf(pod)
+	if len(o.services[pod.Namespace]) == 0 && owner.resource == sdk.ResourceOther {
+		return sdk.Selector{}
+	}
+	m := o.memo(pod, owner)
+	if m.version == o.version && m.namespace == pod.Namespace && m.owner == owner && slices.Equal(m.labels, pod.Labels.Pairs) {
+		return m.selector
+	}
+	m.version, m.namespace, m.owner = o.version, pod.Namespace, owner
+	m.labels = append(m.labels[:0], pod.Labels.Pairs...)
+	m.selector = o.merge(pod, owner)
+	return m.selector
+}
+
+// memo is where the answer for such a pod is, or goes.
+func (o *Owners) memo(pod *sdk.Pod, owner controller) *memo {
+	h := uint64(pod.Namespace)<<32 ^ uint64(owner.name)
+	for _, p := range pod.Labels.Pairs {
+		h = (h*1099511628211^uint64(p.Key))*1099511628211 ^ uint64(p.Value)
+	}
+	m := o.memos[h]
+	if m != nil {
+		return m
+	}
+	if len(o.memos) >= maxMemo {
+		clear(o.memos)
+	}
+	m = &memo{version: o.version - 1}
+	o.memos[h] = m
+	return m
+}
+
+func (o *Owners) ownerOf(pod *sdk.Pod) controller {
+	if !o.withControllers {
+		return controller{}
+	}
+	for i := range pod.Owners {
+		r := &pod.Owners[i]
+		if !r.Controller {
+			continue
+		}
+		for _, k := range o.kinds {
+			if k.version == r.APIVersion && k.kind == r.Kind {
+				return controller{k.resource, pod.Namespace, r.Name}
+			}
+		}
+		break
+	}
+	return controller{}
+}
+
+// merge joins the requirements. Those that several ask for stand once.
+func (o *Owners) merge(pod *sdk.Pod, owner controller) sdk.Selector {
+	out := sdk.Selector{Present: true}
+	for _, s := range o.services[pod.Namespace] {
+		if s.Selector.Matches(o.syms, pod.Labels.Pairs) {
+			out.Reqs = add(out.Reqs, s.Selector.Reqs)
+		}
+	}
+	if owner.resource != sdk.ResourceOther {
+		out.Reqs = add(out.Reqs, o.controllers[owner].Reqs)
+	}
+	return out
+}
+
+func add(to, more []sdk.Requirement) []sdk.Requirement {
+	for _, r := range more {
+		if !slices.ContainsFunc(to, func(h sdk.Requirement) bool {
+			return h.Key == r.Key && h.Op == r.Op && slices.Equal(h.Values, r.Values)
+		}) {
+			to = append(to, r)
+		}
+	}
+	return to
+}
