@@ -1,0 +1,275 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/storetest"
+)
+
+// guest answers what decide says.
+type guest struct {
+	decide func(parent *Object, children []Object) (*abi.Outcome, error)
+}
+
+func (g *guest) Name() string { return "Test" }
+func (g *guest) Parent() Kind {
+	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template"}}
+}
+func (g *guest) Children() []Kind {
+	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}}}
+}
+func (g *guest) Related() []Kind { return nil }
+func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, _ []Object) (*abi.Outcome, error) {
+	return g.decide(parent, children)
+}
+
+// cluster is a store with a driver on it, which writes past the API.
+type cluster struct {
+	t      *testing.T
+	store  *store.Store
+	mu     sync.Mutex
+	made   int
+	events []string
+}
+
+func (c *cluster) Create(ctx context.Context, resource string, o store.Object) error {
+	c.mu.Lock()
+	c.made++
+	o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), c.made))
+	o.SetUID(types.UID("uid-" + o.GetName()))
+	c.mu.Unlock()
+	_, _, err := c.store.Commit(ctx, store.Op{Kind: store.Create, Key: store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}, Object: o})
+	return err
+}
+
+func (c *cluster) Delete(ctx context.Context, resource string, o store.Object) error {
+	_, _, err := c.store.Commit(ctx, store.Op{Kind: store.Delete, Key: store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}})
+	return err
+}
+
+func (c *cluster) Event(_ store.Object, kind, reason, _ string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, kind+" "+reason)
+}
+
+func (c *cluster) put(resource string, o store.Object) {
+	c.t.Helper()
+	key := store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+	if _, _, err := c.store.Commit(c.t.Context(), store.Op{Kind: store.Create, Key: key, Object: o}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// pods are the names of all pods, with their controller's.
+func (c *cluster) pods() []string {
+	c.t.Helper()
+	list, err := c.store.List("pods", "", store.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var names []string
+	for _, o := range list.Items {
+		owner := "nobody"
+		if ref := metav1.GetControllerOf(o); ref != nil {
+			owner = ref.Name
+		}
+		names = append(names, o.GetName()+" of "+owner)
+	}
+	sort.Strings(names)
+	return names
+}
+
+var kinds = map[string]Type{
+	"apps/v1 ReplicaSet": {"replicasets.apps", func() store.Object { return &appsv1.ReplicaSet{} }},
+	"v1 Pod":             {"pods", func() store.Object { return &v1.Pod{} }},
+}
+
+// drive runs a driver of g over what fill makes, lets it come to rest, and
+// shows the cluster to check.
+func drive(t *testing.T, g *guest, fill, check func(*cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		byController := func(o store.Object) []string {
+			if ref := metav1.GetControllerOf(o); ref != nil {
+				return []string{string(ref.UID)}
+			}
+			return nil
+		}
+		orphans := func(o store.Object) []string {
+			if metav1.GetControllerOf(o) != nil {
+				return nil
+			}
+			return []string{o.GetNamespace()}
+		}
+		c := &cluster{t: t, store: storetest.Open(t, store.Options{Indexes: map[string]map[string]store.IndexFunc{
+			"pods": {IndexByOwner: byController, IndexOrphans: orphans},
+		}})}
+		fill(c)
+		d, err := New(Config{
+			Guest: g, Objects: c.store, Writer: c, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Types: func(apiVersion, kind string) (Type, bool) { found, ok := kinds[apiVersion+" "+kind]; return found, ok },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx) }()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		check(c)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func set(name string, replicas int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}},
+		},
+	}
+}
+
+func pod(name, app string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{"app": app}}}
+}
+
+// keep is the decision of a ReplicaSet in short.
+func keep(parent *Object, children []Object) (*abi.Outcome, error) {
+	var want int
+	if err := json.Unmarshal(parent.Fields[0], &want); err != nil {
+		return nil, err
+	}
+	out := &abi.Outcome{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, len(children)))}
+	for _, c := range children {
+		if metav1.GetControllerOf(c.Object) == nil {
+			out.Adopt = append(out.Adopt, string(c.Object.GetUID()))
+		}
+	}
+	if missing := want - len(children); missing > 0 {
+		out.Create = []abi.Creation{{Count: int64(missing), Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"}}}`)}}
+	}
+	for i := want; i < len(children); i++ {
+		out.Delete = append(out.Delete, string(children[i].Object.GetUID()))
+	}
+	return out, nil
+}
+
+func TestMissingChildrenAreMade(t *testing.T) {
+	t.Parallel()
+	drive(t, &guest{keep}, func(c *cluster) { c.put("replicasets.apps", set("web", 2)) }, func(c *cluster) {
+		if diff := cmp.Diff([]string{"web-1 of web", "web-2 of web"}, c.pods()); diff != "" {
+			t.Errorf("pods differ (-want +got):\n%s", diff)
+		}
+		o, _ := c.store.Get(store.Key{Resource: "replicasets.apps", Namespace: "default", Name: "web"})
+		if got := o.(*appsv1.ReplicaSet).Status.Replicas; got != 2 {
+			t.Errorf("status.replicas = %d, want 2", got)
+		}
+	})
+}
+
+func TestOrphansThatMatchAreAdopted(t *testing.T) {
+	t.Parallel()
+	drive(t, &guest{keep}, func(c *cluster) {
+		c.put("replicasets.apps", set("web", 1))
+		c.put("pods", pod("mine", "web"))
+		c.put("pods", pod("other", "db"))
+	}, func(c *cluster) {
+		if diff := cmp.Diff([]string{"mine of web", "other of nobody"}, c.pods()); diff != "" {
+			t.Errorf("pods differ (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		outcome abi.Outcome
+	}{
+		{"delete what its parent does not own", abi.Outcome{Delete: []string{"uid-mine"}}},
+		{"delete what it was not given", abi.Outcome{Delete: []string{"uid-other"}}},
+		{"adopt what it was not given", abi.Outcome{Adopt: []string{"uid-other"}}},
+		{"make a kind that it did not declare", abi.Outcome{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Secret"}`)}}}},
+		{"make what is no object", abi.Outcome{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`[]`)}}}},
+		{"write a status that does not decode", abi.Outcome{Status: json.RawMessage(`{"replicas":"many"}`)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := &guest{func(*Object, []Object) (*abi.Outcome, error) { out := tt.outcome; return &out, nil }}
+			drive(t, g, func(c *cluster) {
+				c.put("replicasets.apps", set("web", 1))
+				c.put("pods", pod("mine", "web"))
+				c.put("pods", pod("other", "db"))
+			}, func(c *cluster) {
+				if diff := cmp.Diff([]string{"mine of nobody", "other of nobody"}, c.pods()); diff != "" {
+					t.Errorf("pods differ (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestCreationsAreBounded(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	g := &guest{func(*Object, []Object) (*abi.Outcome, error) {
+		if asked++; asked > 1 {
+			return &abi.Outcome{}, nil
+		}
+		return &abi.Outcome{Create: []abi.Creation{{Count: 5000, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}}, nil
+	}}
+	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 1)) }, func(c *cluster) {
+		if got := len(c.pods()); got != MaxCreations {
+			t.Errorf("%d pods were made at once, want at most %d", got, MaxCreations)
+		}
+	})
+}
+
+func TestAGuestThatFailsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	g := &guest{func(p *Object, c []Object) (*abi.Outcome, error) {
+		if asked++; asked < 3 {
+			return nil, fmt.Errorf("trap %d", asked)
+		}
+		return keep(p, c)
+	}}
+	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 1)) }, func(c *cluster) {
+		if len(c.pods()) != 1 {
+			t.Errorf("pods = %v after %d asks, want one", c.pods(), asked)
+		}
+	})
+}
+
+func TestKindsThatAreNotServedAreRefused(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{Guest: &guest{keep}, Types: func(string, string) (Type, bool) { return Type{}, false }})
+	if err == nil || !strings.Contains(err.Error(), "does not serve") {
+		t.Errorf("New() = %v, want a refusal that says so", err)
+	}
+}
