@@ -20,7 +20,7 @@ func newPolicy() *cobra.Command {
 		Short: "Write, push and look after policies",
 	}
 	cmd.AddCommand(
-		newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
+		newPolicyNew(), newPolicyTest(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
 		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyRollback(),
 	)
 	return cmd

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/sdk/policytest"
+)
+
+func newPolicyTest() *cobra.Command {
+	var from source
+	cmd := &cobra.Command{
+		Use:   "test [DIR]",
+		Short: "Run a policy's tests natively, and its tables once more as wasm",
+		Long: "Runs `go test` in DIR. Each table of sdk/policytest is written down while it runs; then the\n" +
+			"policy is built as wasm and asked the same in the sandbox. An answer that differs is an error.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return from.test(cmd.Context(), cmd.OutOrStdout(), dir)
+		},
+	}
+	from.addFlags(cmd)
+	return cmd
+}
+
+func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is no folder: name the one that holds the policy", dir)
+	}
+	records, err := os.MkdirTemp("", "berth-test-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(records)
+	if err := testNatively(ctx, out, dir, records); err != nil {
+		return err
+	}
+	wasm, err := s.module(ctx, out, dir)
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(records, "*.json"))
+	if err != nil {
+		return err
+	}
+	if err := replayAll(ctx, wasm, files); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "as wasm: %d tables answer the same\n", len(files))
+	return nil
+}
+
+// testNatively runs the author's tests, which leave their recordings in records.
+func testNatively(ctx context.Context, out io.Writer, dir, records string) error {
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", ".")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.Env = append(os.Environ(), policytest.Folder+"="+records)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return errors.New("the tests fail")
+	}
+	return err
+}
+
+// replayAll asks the module what the recordings say, each in a sandbox of its own.
+func replayAll(ctx context.Context, wasm []byte, files []string) error {
+	e, err := engine.New(ctx, engine.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	m, err := e.Load(ctx, wasm, vet.DefaultLimits())
+	if err != nil {
+		return fmt.Errorf("a host would refuse the module: %w", err)
+	}
+	defer m.Close()
+	for _, file := range files {
+		if err := replayOne(ctx, m, file); err != nil {
+			return fmt.Errorf("as wasm, %s: %w", filepath.Base(file), err)
+		}
+	}
+	return nil
+}
+
+func replayOne(ctx context.Context, m *engine.Module, file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	i, err := m.Open(ctx, engine.OpenConfig{})
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	return policytest.Replay(bytes.NewReader(data), func(export string, in []byte) ([]byte, uint64, error) {
+		return callGuest(i, export, in)
+	})
+}
+
+// tested are the exports that a table calls.
+var tested = map[string]engine.Func{
+	abi.FuncOpen: engine.FuncOpen, abi.FuncApply: engine.FuncApply, abi.FuncPod: engine.FuncPod,
+	abi.FuncFilter: engine.FuncFilter, abi.FuncScore: engine.FuncScore,
+}
+
+func callGuest(i *engine.Instance, export string, in []byte) (out []byte, packed uint64, err error) {
+	f, ok := tested[export]
+	if !ok {
+		return nil, 0, fmt.Errorf("no table calls %s", export)
+	}
+	r, err := i.Call(f, in, 10*engine.MostBudget)
+	if err == nil && r.Status != abi.StatusOK {
+		err = fmt.Errorf("the guest answers status %d", r.Status)
+	}
+	return r.Out, r.Packed, err
+}
