@@ -61,6 +61,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
 	}
 	defer listener.Close()
+	defer spareCollections()()
 	h := &Host{Config: cfg}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
