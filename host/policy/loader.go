@@ -235,7 +235,7 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 	began := l.Now()
 	next, err := l.load(ctx, object)
 	if err == nil {
-		l.Log.Info("policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
+		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
 		return old.replacedBy(next, object, key), true
 	}
 	l.Log.Warn("policy refused", "policy", object.Name, "err", err)
@@ -245,6 +245,14 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 	}
 	kept.object, kept.key, kept.refused = object, key, err.Error()
 	return kept, old == nil
+}
+
+// loadLevel is Info for what a user brings, Debug for what a start finds.
+func (l *Loader) loadLevel() slog.Level {
+	if l.Current().Number == 0 {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // keyOf covers what a program is made from.

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/nodeagent/machine"
@@ -26,6 +28,8 @@ func main() {
 	engine.ChildMain()
 	machine.Main()
 
+	// Libraries of Kubernetes complain there of each client that leaves.
+	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot()
