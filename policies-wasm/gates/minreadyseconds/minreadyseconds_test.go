@@ -27,7 +27,6 @@ func pod(status v1.ConditionStatus, since time.Duration, annotations map[string]
 }
 
 func TestCheck(t *testing.T) {
-	t.Parallel()
 	pods := []wire.GatePod{
 		pod(v1.ConditionFalse, time.Hour, nil),
 		pod(v1.ConditionTrue, 4*time.Second, nil),
@@ -65,7 +64,6 @@ func TestCheck(t *testing.T) {
 }
 
 func TestSettingsAreRefused(t *testing.T) {
-	t.Parallel()
 	for _, config := range []string{`{"seconds":-1}`, `{"seconds":"5"}`, `{"second":5}`, `[]`} {
 		if _, err := sdk.Open([]byte(`{"policy":"MinReadySeconds","config":` + config + `}`)); err == nil {
 			t.Errorf("Open took %s", config)
