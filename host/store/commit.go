@@ -132,7 +132,7 @@ func (s *Store) prepareOp(op Op) (write, error) {
 	if op.Object.GetName() != op.Key.Name || op.Object.GetNamespace() != op.Key.Namespace {
 		return write{}, fmt.Errorf("%s: %w: the object is %s/%s", op.Key, errBadOp, op.Object.GetNamespace(), op.Object.GetName())
 	}
-	if cur, ok := s.Get(op.Key); ok && cur == op.Object {
+	if s.shared(op) {
 		// The caller hands back what readers share: take a copy, theirs stays.
 		w.Object = op.Object.DeepCopyObject().(Object)
 	}
@@ -144,6 +144,16 @@ func (s *Store) prepareOp(op Op) (write, error) {
 	}
 	w.data, w.sum = data, checksum(data)
 	return w, nil
+}
+
+// shared tells whether the object is the very one that readers see. Those have
+// a version, so what was just made need not be looked up.
+func (s *Store) shared(op Op) bool {
+	if op.Object.GetResourceVersion() == "" {
+		return false
+	}
+	cur, ok := s.Get(op.Key)
+	return ok && cur == op.Object
 }
 
 // deleted is the object as a deletion shows it.
