@@ -135,12 +135,12 @@ func (d *Driver) take(events []store.Event) {
 
 // pass judges what is due, a batch for each checker at a time.
 func (d *Driver) pass(ctx context.Context) {
-	checkers := d.Checkers()
 	for ctx.Err() == nil {
 		due := d.book.Due(d.Now(), batch)
 		if len(due) == 0 {
 			return
 		}
+		checkers := d.Checkers()
 		for checker, subjects := range d.sort(ctx, checkers, due) {
 			d.judge(ctx, checker, subjects)
 		}
