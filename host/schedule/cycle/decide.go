@@ -159,12 +159,12 @@ type choice struct {
 func (f *field) best(seed uint64) choice {
 	top, tied := out, 0
 	for _, t := range f.total {
-		if t > top {
-			top, tied = t, 1
-			continue
-		}
-		if t == top {
+		switch {
+		case t < top: // nearly always: the first question is the only one
+		case t == top:
 			tied++
+		default:
+			top, tied = t, 1
 		}
 	}
 	if top == out {
