@@ -10,9 +10,13 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/score"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/checkvolumebinding"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/hostname"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchinterpodaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchnodeselector"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/maxvolumecount"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/nodiskconflict"
+	_ "github.com/berth-dev/berth/policies-wasm/predicates/novolumezoneconflict"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitshostports"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podtoleratesnodetaints"
@@ -23,6 +27,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodeaffinity"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/podtopologyspread"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/selectorspread"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
 )
 
@@ -45,6 +50,10 @@ var predicates = []stand{
 	{plugin: "NodeAffinity", policies: []string{"MatchNodeSelector"}, reasons: true},
 	{plugin: "NodePorts", policies: []string{"PodFitsHostPorts"}, reasons: true},
 	{plugin: "NodeResourcesFit", policies: []string{"PodFitsResources"}, reasons: true},
+	{plugin: "VolumeRestrictions", policies: []string{"NoDiskConflict"}},
+	{plugin: "NodeVolumeLimits", policies: []string{"MaxCSIVolumeCount"}},
+	{plugin: "VolumeBinding", policies: []string{"CheckVolumeBinding"}},
+	{plugin: "VolumeZone", policies: []string{"NoVolumeZoneConflict"}},
 	{plugin: "PodTopologySpread", policies: []string{"PodTopologySpread"}, reasons: true},
 	{plugin: "InterPodAffinity", policies: []string{"MatchInterPodAffinity"}, reasons: true},
 }

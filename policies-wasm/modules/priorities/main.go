@@ -12,6 +12,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/nodepreferavoidpods"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/podtopologyspread"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/requestedtocapacityratio"
+	_ "github.com/berth-dev/berth/policies-wasm/priorities/selectorspread"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/tainttoleration"
 	"github.com/berth-dev/berth/sdk"
 )
