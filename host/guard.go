@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"maps"
 	"net/http"
 
 	"github.com/berth-dev/berth/host/api"
@@ -30,6 +31,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 		"GET " + account.ConfigurationPath: discovery,
 		"GET " + account.KeysPath:          discovery,
 	}
+	maps.Copy(c.Routes, h.tools())
 	if h.AuditLog == "" {
 		return func() {}, nil
 	}

@@ -1,0 +1,133 @@
+package host
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// metrics answers GET /metrics.
+func (h *Host) metrics() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.Version},
+	)
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// figures turns what the parts count into metrics when they are asked for.
+type figures struct {
+	policies  func() []policy.Figures
+	scheduler func() schedule.Stats
+	store     func() store.Stats
+	version   string
+}
+
+func described(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("berth_"+name, help, labels, nil)
+}
+
+var (
+	policyLabels = []string{"policy", "kind", "digest"}
+
+	build             = described("build_info", "The host's version; always 1.", "version")
+	policyCalls       = described("policy_calls_total", "Calls of a policy's guests that succeeded.", policyLabels...)
+	policyFailures    = described("policy_failures_total", "Calls of a policy's guests that failed.", policyLabels...)
+	policyFuel        = described("policy_fuel_total", "Fuel that a policy's guests used.", policyLabels...)
+	policySeconds     = described("policy_seconds_total", "Time spent in a policy's guests.", policyLabels...)
+	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
+
+	cycles     = described("scheduler_cycles_total", "Decisions about pods.")
+	bound      = described("scheduler_bound_total", "Pods that were bound.")
+	bindErrors = described("scheduler_bind_errors_total", "Bindings that failed.")
+	queued     = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
+	remembered = described("scheduler_remembered_bytes", "About what remembered answers take.")
+
+	revision    = described("store_revision", "The newest revision.")
+	storeQueue  = described("store_queue_depth", "Commits that wait for the disk.")
+	commits     = described("store_commits_total", "Commits that are on disk.")
+	changes     = described("store_changes_total", "Objects changed by commits.")
+	commitTime  = described("store_batch_seconds", "Time from a batch's begin to its answers.")
+	objects     = described("store_objects", "Objects by resource.", "resource")
+	storeEvents = described("store_events", "Changes kept in memory for watches, by resource.", "resource")
+)
+
+// Describe implements prometheus.Collector.
+func (f *figures) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(f, to) }
+
+// Collect implements prometheus.Collector.
+func (f *figures) Collect(to chan<- prometheus.Metric) {
+	s := sink(to)
+	s.gauge(build, 1, f.version)
+	for _, p := range f.policies() {
+		s.policy(&p)
+	}
+	s.schedulerStats(f.scheduler())
+	s.storeStats(f.store())
+}
+
+type sink chan<- prometheus.Metric
+
+func (s sink) counter(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (s sink) policy(p *policy.Figures) {
+	labels := []string{p.Name, p.Kind, p.Digest}
+	s.counter(policyCalls, float64(p.Calls), labels...)
+	s.counter(policyFailures, float64(p.Failures), labels...)
+	s.counter(policyFuel, float64(p.Fuel), labels...)
+	s.counter(policySeconds, p.Time.Seconds(), labels...)
+	quarantined := 0.0
+	if p.Quarantined {
+		quarantined = 1
+	}
+	s.gauge(policyQuarantined, quarantined, labels...)
+}
+
+func (s sink) schedulerStats(st schedule.Stats) {
+	s.counter(cycles, float64(st.Cycles))
+	s.counter(bound, float64(st.Bound))
+	s.counter(bindErrors, float64(st.BindErrors))
+	s.gauge(remembered, float64(st.RememberedBytes))
+	for state, n := range map[string]int64{
+		"active": st.Active, "backoff": st.Backoff, "waiting": st.Waiting,
+		"gated": st.Gated, "assumed": st.Assumed, "unclaimed": st.Unclaimed,
+	} {
+		s.gauge(queued, float64(n), state)
+	}
+}
+
+func (s sink) storeStats(st store.Stats) {
+	s.gauge(revision, float64(st.Revision))
+	s.gauge(storeQueue, float64(st.QueueDepth))
+	s.counter(commits, float64(st.Commits))
+	s.counter(changes, float64(st.Changes))
+	s <- latency(&st)
+	for name, r := range st.Resources {
+		s.gauge(objects, float64(r.Objects), name)
+		s.gauge(storeEvents, float64(r.Events), name)
+	}
+}
+
+// latency makes the store's counts by bucket cumulative, as Prometheus wants them.
+func latency(st *store.Stats) prometheus.Metric {
+	buckets, sum := map[float64]uint64{}, uint64(0)
+	for i, bound := range store.Buckets {
+		sum += st.CommitLatency[i]
+		buckets[bound.Seconds()] = sum
+	}
+	sum += st.CommitLatency[len(store.Buckets)]
+	return prometheus.MustNewConstHistogram(commitTime, sum, st.CommitTime.Seconds(), buckets)
+}

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
+)
+
+// Paths of what Berth's own commands ask beside the Kubernetes API. They are
+// authorized as paths, so a ClusterRole with nonResourceURLs opens them.
+const (
+	FiguresPath   = "/berth/v1/policies"
+	DecisionsPath = "/berth/v1/decisions"
+	PlanPath      = "/berth/v1/plan"
+	BackupPath    = "/berth/v1/backup"
+)
+
+// tools are the routes of Berth's own commands.
+func (h *Host) tools() map[string]api.Route {
+	planning := make(chan struct{}, 1)
+	return map[string]api.Route{
+		"GET " + FiguresPath:                      {Handler: http.HandlerFunc(h.figures)},
+		"GET " + FiguresPath + "/:name/logs":      {Handler: http.HandlerFunc(h.said)},
+		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(h.replay)},
+		"GET " + BackupPath:                       {Handler: http.HandlerFunc(h.backup)},
+		"GET /metrics":                            {Handler: h.metrics()},
+		"POST " + PlanPath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.plan(w, r, planning)
+		})},
+	}
+}
+
+// fromEnd returns the n-th part of a request's path from behind.
+func fromEnd(r *http.Request, n int) string {
+	parts := strings.Split(r.URL.Path, "/")
+	if n > len(parts) {
+		return ""
+	}
+	return parts[len(parts)-n]
+}
+
+// figures answers what each policy used.
+func (h *Host) figures(w http.ResponseWriter, _ *http.Request) {
+	_ = answerJSON(w, h.loader.Figures())
+}
+
+// said answers a policy's last words.
+func (h *Host) said(w http.ResponseWriter, r *http.Request) {
+	name := fromEnd(r, 2)
+	lines, ok := h.loader.Said(name)
+	if !ok {
+		http.Error(w, fmt.Sprintf("no policy %q is live", name), http.StatusNotFound)
+		return
+	}
+	if lines == nil {
+		lines = []policy.Line{}
+	}
+	_ = answerJSON(w, lines)
+}
+
+// Replay is a decision made again.
+type Replay struct {
+	Number    uint64 `json:"number"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Outcome   string `json:"outcome"`
+	// Node is what was decided, Again what comes out now; empty is none.
+	Node  string `json:"node,omitempty"`
+	Again string `json:"again,omitempty"`
+	Same  bool   `json:"same"`
+	// Note says what limits the comparison.
+	Note string    `json:"note,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+// replay derives a decision again.
+func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
+	number, err := strconv.ParseUint(fromEnd(r, 2), 10, 64)
+	if err != nil {
+		http.Error(w, "a decision is named by its number, which `berth explain pod` shows", http.StatusBadRequest)
+		return
+	}
+	again, err := explain.Replay(r.Context(), h.scheduler, number)
+	switch {
+	case errors.Is(err, explain.ErrOutside):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	t := &again.Trace
+	_ = answerJSON(w, Replay{
+		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Outcome: string(t.Outcome), Node: t.Node,
+		Again: again.Node, Same: again.Same, Note: again.Note, At: time.Unix(0, t.Now).UTC(),
+	})
+}
+
+// Bounds of a plan: it opens every policy once more and copies the cluster.
+const (
+	mostPlanned   = 10_000
+	mostPlanBytes = 32 << 20
+)
+
+// plan answers where pods would go. One plan is made at a time.
+func (h *Host) plan(w http.ResponseWriter, r *http.Request, planning chan struct{}) {
+	var list v1.PodList
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostPlanBytes)).Decode(&list); err != nil {
+		http.Error(w, "want a PodList as JSON: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if len(list.Items) == 0 || len(list.Items) > mostPlanned {
+		http.Error(w, fmt.Sprintf("a plan is for 1 to %d pods", mostPlanned), http.StatusBadRequest)
+		return
+	}
+	select {
+	case planning <- struct{}{}:
+		defer func() { <-planning }()
+	case <-r.Context().Done():
+		return
+	}
+	pods := make([]*v1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	placements, err := explain.Plan(r.Context(), h.scheduler, pods, nil)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	_ = answerJSON(w, placements)
+}
+
+// backup streams the store. The stream's end says that it is whole: without
+// it, whoever reads knows that it was cut.
+func (h *Host) backup(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if _, err := h.store.Backup(r.Context(), w); err != nil {
+		h.Log.Warn("backup", "err", err)
+	}
+}

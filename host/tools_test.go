@@ -1,0 +1,180 @@
+package host_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
+)
+
+// ask asks the host by path as its administrator.
+func ask(t *testing.T, s host.Serving, verb, path, body string) (int, string) {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), verb, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+func askJSON(t *testing.T, s host.Serving, verb, path, body string, into any) {
+	t.Helper()
+	code, text := ask(t, s, verb, path, body)
+	if code != http.StatusOK {
+		t.Fatalf("%s %s = %d %s", verb, path, code, text)
+	}
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%s %s = %s: %v", verb, path, text, err)
+	}
+}
+
+func TestFiguresTellWhatDecidedAPod(t *testing.T) {
+	t.Parallel()
+	client, serving, _ := start(t, t.TempDir())
+	createNode(t, client, "n1")
+	create(t, client, plainPod("a"))
+	bound(t, client, "a")
+	var all []policy.Figures
+	askJSON(t, serving, "GET", host.FiguresPath, "", &all)
+	calls := map[string]int64{}
+	for _, f := range all {
+		calls[f.Name] = f.Calls
+		if f.Failures > 0 || f.Quarantined || f.LastFailure != "" {
+			t.Errorf("%s failed: %+v", f.Name, f)
+		}
+	}
+	if calls["PodFitsResources"] == 0 {
+		t.Errorf("PodFitsResources was not called: %v", calls)
+	}
+	var lines []policy.Line
+	askJSON(t, serving, "GET", host.FiguresPath+"/PodFitsResources/logs", "", &lines)
+	if code, text := ask(t, serving, "GET", host.FiguresPath+"/none/logs", ""); code != http.StatusNotFound {
+		t.Errorf("logs of no policy = %d %s", code, text)
+	}
+	_, text := ask(t, serving, "GET", "/metrics", "")
+	for _, want := range []string{
+		`berth_policy_calls_total{digest="sha256:`, "berth_scheduler_bound_total 1\n", `berth_store_objects{resource="pods"} 1`,
+		`berth_store_batch_seconds_bucket{le="+Inf"}`, "go_goroutines",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("/metrics lacks %q", want)
+		}
+	}
+}
+
+func TestADecisionIsReplayed(t *testing.T) {
+	t.Parallel()
+	client, serving, _ := start(t, t.TempDir())
+	createNode(t, client, "n1")
+	createNode(t, client, "n2")
+	create(t, client, plainPod("a"))
+	pod := bound(t, client, "a")
+	var report explain.Report
+	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/a/explain", "", &report)
+	if report.Decision == nil {
+		t.Fatalf("no decision in %+v", report)
+	}
+	var again host.Replay
+	number, err := json.Marshal(report.Decision.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	askJSON(t, serving, "GET", host.DecisionsPath+"/"+string(number)+"/again", "", &again)
+	if !again.Same || again.Node != pod.Spec.NodeName || again.Again != pod.Spec.NodeName || again.Pod != "a" {
+		t.Errorf("replay = %+v, want %s again", again, pod.Spec.NodeName)
+	}
+	for path, want := range map[string]int{"/999999999/again": http.StatusNotFound, "/x/again": http.StatusBadRequest} {
+		if code, text := ask(t, serving, "GET", host.DecisionsPath+path, ""); code != want {
+			t.Errorf("GET %s = %d %s, want %d", path, code, text, want)
+		}
+	}
+}
+
+func TestAPlanPlacesNothing(t *testing.T) {
+	t.Parallel()
+	client, serving, _ := start(t, t.TempDir())
+	createNode(t, client, "n1")
+	list := v1.PodList{}
+	for _, name := range []string{"fits", "too-big"} {
+		pod := plainPod(name)
+		pod.Namespace = "default"
+		pod.Spec.SchedulerName = "default-scheduler"
+		if name == "too-big" {
+			pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{"cpu": readyNode("").Status.Capacity["memory"]}
+		}
+		list.Items = append(list.Items, *pod)
+	}
+	body, err := json.Marshal(&list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var placed []explain.Placement
+	askJSON(t, serving, "POST", host.PlanPath, string(body), &placed)
+	if len(placed) != 2 || placed[0].Node != "n1" || placed[1].Node != "" || placed[1].Message == "" {
+		t.Errorf("plan = %+v", placed)
+	}
+	pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 0 {
+		t.Errorf("a plan made pods: %v, %v", pods, err)
+	}
+	for _, bad := range []string{"", "{}", "no json"} {
+		if code, text := ask(t, serving, "POST", host.PlanPath, bad); code != http.StatusBadRequest {
+			t.Errorf("plan of %q = %d %s", bad, code, text)
+		}
+	}
+}
+
+func TestToolsAreForThoseWhoMay(t *testing.T) {
+	t.Parallel()
+	_, serving, _ := start(t, t.TempDir())
+	ca, err := clientcmd.LoadFromFile(serving.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &rest.Config{Host: serving.URL}
+	for _, c := range ca.Clusters {
+		cfg.CAData, cfg.CAFile = c.CertificateAuthorityData, c.CertificateAuthority
+	}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{host.FiguresPath, host.BackupPath, "/metrics", host.DecisionsPath + "/1/again"} {
+		res, err := client.Get(serving.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
+			t.Errorf("GET %s without a name = %d", path, res.StatusCode)
+		}
+	}
+}
