@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -83,11 +84,15 @@ func (c *client) send(ctx context.Context, verb, path, contentType string, in []
 	return json.Unmarshal(data, out)
 }
 
-// explainStatus prefers the message of a Kubernetes Status over a bare code.
+// explainStatus prefers the message of a Kubernetes Status, or the plain text of
+// an answer, over a bare code.
 func explainStatus(body []byte, err error) error {
 	var status struct{ Kind, Message string }
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Message != "" {
 		return &serverError{message: status.Message, cause: err}
+	}
+	if text := strings.TrimSpace(string(body)); text != "" && len(text) < 1024 && !strings.ContainsAny(text[:1], "{<") {
+		return &serverError{message: text, cause: err}
 	}
 	return err
 }

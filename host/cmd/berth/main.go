@@ -62,7 +62,8 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String("kubeconfig", "", "kubeconfig of the cluster to talk to")
 	root.AddCommand(
 		newUp(), newHost(), newAgent(), newToken(),
-		newPolicy(), newExplain(), newImage(), newVersion(),
+		newPolicy(), newExplain(), newPlan(), newReplay(), newBackup(), newRestore(),
+		newImage(), newVersion(),
 	)
 	return root
 }

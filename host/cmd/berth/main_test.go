@@ -41,9 +41,14 @@ func mustBerth(t *testing.T, args ...string) string {
 // runHost runs a host until the test ends and returns its kubeconfig.
 func runHost(t *testing.T) (kubeconfig string) {
 	t.Helper()
+	return runHostOn(t, t.TempDir())
+}
+
+func runHostOn(t *testing.T, dir string) (kubeconfig string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
-	c := host.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+	c := host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 	go func() { ended <- host.Run(ctx, c, func(s host.Serving) { ready <- s }) }()
 	t.Cleanup(func() {
 		cancel()

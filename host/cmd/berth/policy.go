@@ -22,6 +22,7 @@ func newPolicy() *cobra.Command {
 	cmd.AddCommand(
 		newPolicyNew(), newPolicyTest(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
 		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyRollback(),
+		newPolicyPromote(), newPolicyLogs(), newPolicyFigures(),
 	)
 	return cmd
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/badger"
+)
+
+func newBackup() *cobra.Command {
+	return &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write all objects and modules of a running host into a file",
+		Long: "Writes all objects and modules as of one moment, Secrets as well: keep the file safe. The keys\n" +
+			"of the host's own authority are no objects; keep the folder `pki` of its data directory too, if\n" +
+			"agents and kubeconfigs are to go on after a restore.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := clientFor(cmd)
+			if err != nil {
+				return err
+			}
+			n, err := c.backup(cmd.Context(), args[0])
+			if err != nil {
+				return fmt.Errorf("backup: %w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d KB, whole\n", args[0], (n+1023)/1024)
+			return nil
+		},
+	}
+}
+
+// backup writes beside the file and moves it there once it is known to be whole.
+func (c *client) backup(ctx context.Context, file string) (n int64, err error) {
+	stream, err := c.rest.Get().RequestURI(host.BackupPath).Stream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer stream.Close()
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-*")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(part.Name())
+	n, err = copyWhole(part, stream)
+	if err == nil {
+		err = part.Sync()
+	}
+	if err = errors.Join(err, part.Close()); err != nil {
+		return 0, err
+	}
+	return n, os.Rename(part.Name(), file)
+}
+
+var errCut = errors.New("what came is not whole: the host or the connection ended")
+
+// copyWhole copies a backup, whose last bytes are the sum of all before.
+func copyWhole(to io.Writer, from io.Reader) (int64, error) {
+	sum := sha256.New()
+	var held []byte // the end of what came, perhaps the sum
+	buffer := make([]byte, 1<<20)
+	total := int64(0)
+	for {
+		n, err := from.Read(buffer)
+		total += int64(n)
+		held = append(held, buffer[:n]...)
+		if over := len(held) - sha256.Size; over > 0 {
+			sum.Write(held[:over])
+			held = append(held[:0], held[over:]...)
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return total, err
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	if !bytes.Equal(held, sum.Sum(nil)) {
+		return total, errCut
+	}
+	return total, nil
+}
+
+func newRestore() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Fill a new data directory from a backup; the host must not run",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			revision, err := restore(cmd.Context(), args[0], dir)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s holds the backup, at revision %d: start it by `berth host --data-dir %[1]s`\n", dir, revision)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data-dir", defaultDataDir(), "the directory to fill; it must have no store yet")
+	return cmd
+}
+
+func restore(ctx context.Context, file, dir string) (revision int64, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	disk, err := badger.Open(filepath.Join(dir, "store"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	return store.Restore(ctx, disk, f)
+}

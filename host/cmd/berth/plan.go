@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/explain"
+)
+
+func newPlan() *cobra.Command {
+	var file, namespace string
+	cmd := &cobra.Command{
+		Use:   "plan -f PODS.yaml",
+		Short: "Say where pods would go, without making any",
+		Long: "Asks the live policies where the pods of a file would go, one after the other, from the present\n" +
+			"state on. Nothing is created.\n" +
+			"Exit code 0: every pod would get a node. 2: some would not.",
+		Example: "  berth plan -f pods.yaml\n  kubectl get pod web -o yaml | berth plan -f -",
+		Args:    cobra.NoArgs,
+	}
+	format := addOutputFlag(cmd)
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with pods, YAML or JSON; - for standard input")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods that name none")
+	_ = cmd.MarkFlagRequired("filename")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := clientFor(cmd)
+		if err != nil {
+			return err
+		}
+		if namespace == "" {
+			namespace = c.namespace
+		}
+		pods, err := readPods(cmd.InOrStdin(), file)
+		if err != nil {
+			return err
+		}
+		placed, err := c.plan(cmd.Context(), pods, namespace)
+		if err != nil {
+			return err
+		}
+		if err := printAs(cmd.OutOrStdout(), *format, placed, func() *table { return planTable(placed) }); err != nil {
+			return err
+		}
+		return verdictOf(placed)
+	}
+	return cmd
+}
+
+// verdictOf is exit code 2 if a pod would stay without a node.
+func verdictOf(placed []explain.Placement) error {
+	for i := range placed {
+		if placed[i].Node == "" {
+			return exitCode(2)
+		}
+	}
+	return nil
+}
+
+func planTable(placed []explain.Placement) *table {
+	t := &table{head: []string{"POD", "NODE", "PREEMPTS", "MESSAGE"}}
+	for i := range placed {
+		p := &placed[i]
+		t.add(p.Namespace+"/"+p.Pod, p.Node, strings.Join(p.Preempts, ","), p.Message)
+	}
+	return t
+}
+
+// plan has each pod completed as if it were created, and asks where they go.
+func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string) ([]explain.Placement, error) {
+	list := v1.PodList{Items: make([]v1.Pod, len(pods))}
+	for i := range pods {
+		if err := c.complete(ctx, &pods[i], namespace, &list.Items[i]); err != nil {
+			return nil, fmt.Errorf("pod %s: %w", pods[i].Name, err)
+		}
+	}
+	body, err := json.Marshal(&list)
+	if err != nil {
+		return nil, err
+	}
+	var placed []explain.Placement
+	return placed, c.send(ctx, "POST", host.PlanPath, "application/json", body, &placed)
+}
+
+// complete gives a pod its defaults by a creation that is not carried out. What
+// only a pod that exists has is left behind, so that one can be planned anew.
+func (c *client) complete(ctx context.Context, pod *v1.Pod, namespace string, into *v1.Pod) error {
+	if pod.Namespace == "" {
+		pod.Namespace = namespace
+	}
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	pod.UID, pod.ResourceVersion, pod.Spec.NodeName, pod.Status = "", "", "", v1.PodStatus{}
+	name := pod.Name
+	pod.Name, pod.GenerateName = "", planned(pod)
+	body, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	path := "/api/v1/namespaces/" + url.PathEscape(pod.Namespace) + "/pods?dryRun=All"
+	if err := c.send(ctx, "POST", path, "application/json", body, into); err != nil {
+		pod.Name = name
+		return err
+	}
+	if name != "" {
+		into.Name = name
+	}
+	return nil
+}
+
+// planned is a prefix for a name that no pod has yet.
+func planned(pod *v1.Pod) string {
+	if pod.GenerateName != "" {
+		return pod.GenerateName
+	}
+	return "planned-"
+}
+
+// readPods reads all documents of a file; each is a Pod or a list of pods.
+func readPods(stdin io.Reader, file string) ([]v1.Pod, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		stdin = f
+	}
+	var pods []v1.Pod
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(stdin))
+	for n := 1; ; n++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			pods, err = appendPods(pods, document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, document %d: %w", file, n, err)
+		}
+	}
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("%s holds no pods", file)
+	}
+	return pods, nil
+}
+
+func appendPods(pods []v1.Pod, document []byte) ([]v1.Pod, error) {
+	var head struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal(document, &head); err != nil {
+		return nil, err
+	}
+	switch head.Kind {
+	case "":
+		if len(strings.TrimSpace(string(document))) > 0 && head.APIVersion != "" {
+			return nil, errors.New("it has no kind")
+		}
+		return pods, nil
+	case "Pod":
+		var pod v1.Pod
+		if err := yaml.UnmarshalStrict(document, &pod); err != nil {
+			return nil, err
+		}
+		return append(pods, pod), nil
+	case "List", "PodList":
+		var list v1.PodList
+		if err := yaml.Unmarshal(document, &list); err != nil {
+			return nil, err
+		}
+		return append(pods, list.Items...), nil
+	}
+	return nil, fmt.Errorf("it is a %s: a plan is for pods", head.Kind)
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy"
+)
+
+func newPolicyFigures() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "figures",
+		Aliases: []string{"top"},
+		Short:   "Show what each live policy has used: calls, failures, fuel, time",
+		Args:    cobra.NoArgs,
+	}
+	format := addOutputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := clientFor(cmd)
+		if err != nil {
+			return err
+		}
+		var all []policy.Figures
+		if err := c.get(cmd.Context(), host.FiguresPath, &all); err != nil {
+			return err
+		}
+		return printAs(cmd.OutOrStdout(), *format, all, func() *table { return figuresTable(all) })
+	}
+	return cmd
+}
+
+func figuresTable(all []policy.Figures) *table {
+	t := &table{head: []string{"NAME", "KIND", "MODULE", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "LAST FAILURE"}}
+	for i := range all {
+		f := &all[i]
+		calls := max(f.Calls, 1)
+		t.add(f.Name, f.Kind, shortDigest(f.Digest), strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
+			strconv.FormatInt(f.Fuel/calls, 10), (f.Time / time.Duration(calls)).String(), f.LastFailure)
+	}
+	return t
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newPolicyPromote() *cobra.Command {
+	return &cobra.Command{
+		Use:   "promote NAME",
+		Short: "Let a policy's canary decide all pods",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := clientFor(cmd)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			p, err := c.policy(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if p.Spec.Canary == nil {
+				return fmt.Errorf("policy %s has no canary to promote", p.Name)
+			}
+			spec := map[string]any{"module": p.Spec.Canary.Module, "canary": nil}
+			p, err = c.patchPolicy(cmd.Context(), p.Name, map[string]any{"spec": spec})
+			if err != nil {
+				return err
+			}
+			return c.reportLive(cmd, p, began)
+		},
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/host/explain"
+)
+
+func TestAPlanTellsByItsExitCode(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	write(t, file, pod("a")+"---\n"+pod("b"))
+	out, err := berth(t, "plan", "-f", file, "--kubeconfig", kubeconfig)
+	var code exitCode
+	if !errors.As(err, &code) || code != 2 {
+		t.Errorf("plan without nodes = %v, want exit code 2\n%s", err, out)
+	}
+	for _, want := range []string{"default/a", "default/b", "no nodes available"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("plan does not show %q:\n%s", want, out)
+		}
+	}
+	if err := verdictOf([]explain.Placement{{Node: "n1"}}); err != nil {
+		t.Errorf("plan with all placed = %v", err)
+	}
+	for _, bad := range []string{"", "kind: Service\napiVersion: v1\n", "kind: Pod\nspec: 3\n", ": :"} {
+		write(t, file, bad)
+		if out, err := berth(t, "plan", "-f", file, "--kubeconfig", kubeconfig); err == nil || errors.As(err, &code) {
+			t.Errorf("plan of %q = %v\n%s", bad, err, out)
+		}
+	}
+}
+
+func pod(name string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\nspec:\n  containers:\n  - name: c\n    image: example.test/a:1\n"
+}
+
+func TestFiguresAndLogsAreShown(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	if out := mustBerth(t, "policy", "figures", "--kubeconfig", kubeconfig); !strings.Contains(out, "PodFitsResources") {
+		t.Errorf("figures:\n%s", out)
+	}
+	mustBerth(t, "policy", "logs", "PodFitsResources", "--kubeconfig", kubeconfig)
+	for _, args := range [][]string{
+		{"policy", "logs", "none"}, {"policy", "promote", "PodFitsResources"}, {"policy", "history", "none"}, {"replay", "7"}, {"replay", "x"},
+	} {
+		out, err := berth(t, append(args, "--kubeconfig", kubeconfig)...)
+		if err == nil || strings.Contains(err.Error(), "unknown") {
+			t.Errorf("berth %q = %v\n%s", args, err, out)
+		}
+	}
+}
+
+func TestABackupIsRestored(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "backup")
+	if out := mustBerth(t, "backup", file, "--kubeconfig", kubeconfig); !strings.Contains(out, "whole") {
+		t.Errorf("backup says %s", out)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup is %v, %v: want mode 0600", info, err)
+	}
+	data := filepath.Join(dir, "data")
+	mustBerth(t, "restore", file, "--data-dir", data)
+	if out, err := berth(t, "restore", file, "--data-dir", data); err == nil {
+		t.Errorf("restore over a store says %s", out)
+	}
+	again := runHostOn(t, data)
+	if out := mustBerth(t, "policy", "list", "--kubeconfig", again); !strings.Contains(out, "PodFitsResources") {
+		t.Errorf("policies of the restored host:\n%s", out)
+	}
+}
+
+func TestACutBackupIsNoticed(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	file := filepath.Join(t.TempDir(), "backup")
+	mustBerth(t, "backup", file, "--kubeconfig", kubeconfig)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 1, 32, len(data) / 2, len(data) - 1, len(data)} {
+		_, err := copyWhole(&strings.Builder{}, strings.NewReader(string(data[:n])))
+		if whole := n == len(data); whole != (err == nil) {
+			t.Errorf("%d of %d bytes: %v", n, len(data), err)
+		}
+	}
+}
