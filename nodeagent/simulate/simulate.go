@@ -9,6 +9,7 @@ package simulate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -272,15 +274,20 @@ func (s *simulation) leases(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease without reading it: nobody else writes it.
+// renew patches the Lease without reading it: nobody else writes it, and an
+// update would have to name its version.
 func (s *simulation) renew(ctx context.Context, i int) error {
 	name, seconds, now := s.name(i), int32(node.LeaseSeconds), metav1.NowMicro()
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}
+	patch, err := json.Marshal(map[string]any{"spec": lease.Spec})
+	if err != nil {
+		return err
+	}
 	leases := s.client.CoordinationV1().Leases(v1.NamespaceNodeLease)
-	_, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
+	_, err = leases.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	}

@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func await(t *testing.T, what string, is func() bool) {
@@ -27,6 +30,7 @@ func await(t *testing.T, what string, is func() bool) {
 func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	t.Parallel()
 	api := fake.NewClientset()
+	api.PrependReactor("update", "leases", refuseUnversioned)
 	shape, err := ParseShape("cpu=4,pods=7")
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +97,15 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Run: %v", err)
 	}
+}
+
+// refuseUnversioned is the rule of the real API that the fake one lacks.
+func refuseUnversioned(action clienttesting.Action) (bool, runtime.Object, error) {
+	lease := action.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+	if lease.ResourceVersion != "" {
+		return false, nil, nil
+	}
+	return true, nil, apierrors.NewBadRequest("metadata.resourceVersion: must be specified for an update")
 }
 
 func TestNodeShapesThatAreNone(t *testing.T) {
