@@ -25,13 +25,13 @@ type encoder struct {
 
 func newEncoder() *encoder { return &encoder{Builder: flatbuffers.NewBuilder(0)} }
 
-func encodeNodes(nodes []Node) ([]byte, error) {
+func encodeCluster(t *Table) ([]byte, error) {
 	e := newEncoder()
-	var deltas []offset
-	for i := range nodes {
-		deltas = append(deltas, e.node(int32(i), &nodes[i]))
+	deltas, placed := e.setting(t)
+	for i := range t.Nodes {
+		deltas = append(deltas, e.node(int32(i), &t.Nodes[i]))
 	}
-	list := e.CreateVectorOfTables(deltas)
+	list := e.CreateVectorOfTables(append(deltas, placed...))
 	fb.BatchStart(e.Builder)
 	fb.BatchAddSeq(e.Builder, batchSeq)
 	fb.BatchAddDeltas(e.Builder, list)
@@ -43,7 +43,12 @@ func (e *encoder) node(slot int32, n *Node) offset {
 	b, name := e.Builder, e.CreateString(n.Name)
 	labels, annotations, taints := e.labels(n.Labels), e.labels(n.Annotations), e.taints(n)
 	conditions, capacity, usage, images := e.conditions(n), e.capacity(n), e.usage(n), e.images(n)
+	held := e.volumes(n.Volumes)
+	fb.VolumesStart(b)
+	fb.VolumesAddItems(b, held)
+	volumes := fb.VolumesEnd(b)
 	fb.DeltaStart(b)
+	fb.DeltaAddVolumes(b, volumes)
 	fb.DeltaAddSlot(b, slot)
 	fb.DeltaAddName(b, name)
 	fb.DeltaAddLabels(b, labels)
@@ -202,12 +207,30 @@ func (e *encoder) quantity(m map[string]string, resource string) int64 {
 
 func encodePod(p *Pod, seq uint64) ([]byte, error) {
 	e := newEncoder()
+	pod := e.pod(p, false)
+	fb.PodInputStart(e.Builder)
+	fb.PodInputAddSeq(e.Builder, seq)
+	fb.PodInputAddPod(e.Builder, pod)
+	e.Finish(fb.PodInputEnd(e.Builder))
+	return e.FinishedBytes(), e.err
+}
+
+func (e *encoder) pod(p *Pod, terminating bool) offset {
 	b := e.Builder
 	namespace, node := e.CreateString(p.Namespace), e.CreateString(p.NodeName)
 	labels, annotations, selector := e.kvs(p.Labels), e.kvs(p.Annotations), e.kvs(p.NodeSelector)
 	scalars, tolerations, images := e.scalars(p.Requests), e.tolerations(p), e.names(p.Images)
-	owners := e.owners(&p.Controller)
+	owners, volumes, spread := e.owners(&p.Controller), e.volumes(p.Volumes), e.spread(p)
+	affinity, anti := e.terms(p, p.Affinity), e.terms(p, p.AntiAffinity)
+	preferred, preferredAnti := e.terms(p, p.PreferredAffinity), e.terms(p, p.PreferredAntiAffinity)
 	fb.PodStart(b)
+	fb.PodAddTerminating(b, terminating)
+	fb.PodAddAffinity(b, affinity)
+	fb.PodAddAntiAffinity(b, anti)
+	fb.PodAddPreferredAffinity(b, preferred)
+	fb.PodAddPreferredAntiAffinity(b, preferredAnti)
+	fb.PodAddSpread(b, spread)
+	fb.PodAddVolumes(b, volumes)
 	fb.PodAddOwners(b, owners)
 	fb.PodAddNamespace(b, namespace)
 	fb.PodAddLabels(b, labels)
@@ -222,12 +245,7 @@ func encodePod(p *Pod, seq uint64) ([]byte, error) {
 	fb.PodAddTolerations(b, tolerations)
 	fb.PodAddImages(b, images)
 	fb.PodAddContainers(b, int32(len(p.Images)))
-	pod := fb.PodEnd(b)
-	fb.PodInputStart(b)
-	fb.PodInputAddSeq(b, seq)
-	fb.PodInputAddPod(b, pod)
-	e.Finish(fb.PodInputEnd(b))
-	return e.FinishedBytes(), e.err
+	return fb.PodEnd(b)
 }
 
 // nonZero has Kubernetes' defaults for a container that asks for nothing.

@@ -22,6 +22,8 @@ type Node struct {
 	Allocatable, Requested map[string]string
 	// Images are sizes in bytes by name.
 	Images map[string]int64
+	// Volumes are those that its pods hold.
+	Volumes []Volume
 }
 
 // Pod is a pod of a table.
@@ -36,6 +38,11 @@ type Pod struct {
 	Priority            int32
 	// Controller is the owner that controls the pod, none if it has no kind.
 	Controller Controller
+
+	Affinity, AntiAffinity                   []Term
+	PreferredAffinity, PreferredAntiAffinity []Term
+	Spread                                   []Spread
+	Volumes                                  []Volume
 }
 
 // Controller is an owner that controls a pod.
@@ -62,7 +69,12 @@ type Table struct {
 	// Config is the policy's settings as JSON.
 	Config string
 	Nodes  []Node
-	Cases  []Case
+	// Namespaces are labels by namespace. They, Services and Placed are for
+	// policies of scope set.
+	Namespaces map[string]map[string]string
+	Services   []Service
+	Placed     []Placed
+	Cases      []Case
 }
 
 // Run opens the policy, tells it of the nodes and asks about each case.
@@ -110,7 +122,7 @@ func (r *runner) open() (err error) {
 		return err
 	}
 	r.tape.status(abi.FuncOpen, config)
-	batch, err := encodeNodes(r.table.Nodes)
+	batch, err := encodeCluster(r.table)
 	if err != nil {
 		return err
 	}
