@@ -48,6 +48,7 @@ type Machine struct {
 	Network *cni.Network
 	Images  *imagecontainerd.Store
 	Cgroups *cgroup.Tree
+	root    string
 }
 
 // Main serves, and exits, if this process was started to keep containers'
@@ -67,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 		}
 		cfg.State = state
 	}
-	m := &Machine{}
+	m := &Machine{root: cfg.Root}
 	var err error
 	if m.Cgroups, err = cgroup.Open("/sys/fs/cgroup"); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (m *Machine) Equip(cfg *nodeagent.Config) {
 	cfg.Cgroups, cfg.Mounter = m.Cgroups, volume.Kernel{}
 }
 
-// RemovePods ends and removes all pods, with their networks. It is for
+// RemovePods ends and removes all pods, with their networks and mounts. It is for
 // `--stop-pods`, after the agent ended.
 func (m *Machine) RemovePods(ctx context.Context) error {
 	list, err := m.Runtime.List(ctx)
@@ -119,7 +120,7 @@ func (m *Machine) RemovePods(ctx context.Context) error {
 	for _, s := range list.Sandboxes {
 		errs = append(errs, m.Runtime.RemoveSandbox(ctx, s.ID))
 	}
-	return errors.Join(append(errs, m.Network.Sweep(ctx, nil))...)
+	return errors.Join(append(errs, m.Network.Sweep(ctx, nil), unmountBelow(filepath.Join(m.root, "pods")))...)
 }
 
 // Close ends containerd. Pods go on.
