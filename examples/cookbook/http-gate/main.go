@@ -1,0 +1,33 @@
+// Command http-gate holds a pod unready until its HTTP endpoints answer well.
+// A guest can reach nothing: the host asks, as the setting observe says, and
+// passes in what it saw.
+package main
+
+import "github.com/berth-dev/berth/sdk"
+
+// ConditionType is what pods name in spec.readinessGates.
+const ConditionType = "example.test/HTTPReady"
+
+const second = 1_000_000_000
+
+type httpGate struct{}
+
+func (httpGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
+
+func (httpGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+	if len(pod.Observations) == 0 {
+		return sdk.Readiness{Status: sdk.Unknown, Reason: "NothingObserved", Message: "the setting observe names no endpoint"}
+	}
+	for _, seen := range pod.Observations {
+		if !seen.OK {
+			return sdk.Readiness{Status: sdk.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, AskAgain: second}
+		}
+	}
+	return sdk.Readiness{Status: sdk.True, Reason: "Answering", AskAgain: 10 * second}
+}
+
+func init() {
+	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Describe("Waits until the pod's HTTP endpoints answer."))
+}
+
+func main() {}
