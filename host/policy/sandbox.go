@@ -138,7 +138,16 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	}
 	clear(s.pending)
 	s.pending = s.pending[:0]
-	return err
+	if err != nil {
+		return err
+	}
+	// Loading leaves as much garbage as it leaves rows. It is collected here,
+	// lest the first decision has to.
+	// Whatever it answers, it was built anew just now.
+	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes())); err != nil {
+		return s.fail(err)
+	}
+	return nil
 }
 
 func (s *sandbox) apply(deltas []snapshot.Delta) error {
@@ -163,7 +172,7 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 		return schedule.Answer{}, err
 	}
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
-	r, err := s.call(engine.FuncPod, in, engine.Budget(int(log.Slots()), len(in), s.instance.MemoryBytes(), s.most))
+	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
 	if err != nil {
 		return schedule.Answer{}, err
 	}
@@ -179,6 +188,17 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	}
 	reason, err := s.reason(answer.Reason)
 	return schedule.Answer{Ask: answer.Ask, Reason: reason}, err
+}
+
+// podBudget is larger for a policy of scope set. It may have to index all rows
+// by a key that this pod is the first to name, and to double its memory and to
+// collect garbage meanwhile, as when it is told of rows. To trap it there and
+// tell it the whole cluster again would end the same way each time.
+func (s *sandbox) podBudget(rows, size int) engine.Fuel {
+	if s.info.Scope == abi.ScopeRow {
+		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
+	}
+	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes())
 }
 
 // reason turns the guest's number of a reason into the host's.
