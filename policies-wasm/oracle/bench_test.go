@@ -55,8 +55,8 @@ func BenchmarkGuest(b *testing.B) {
 		b.Fatal(err)
 	}
 	for module, names := range map[*engine.Module][]string{
-		built.predicates: {"PodFitsResources", "MatchNodeSelector", "PodToleratesNodeTaints"},
-		built.priorities: {"LeastRequestedPriority", "BalancedResourceAllocation"},
+		built.predicates: {"PodFitsResources", "MatchNodeSelector", "PodToleratesNodeTaints", "MatchInterPodAffinity", "PodTopologySpread"},
+		built.priorities: {"LeastRequestedPriority", "BalancedResourceAllocation", "InterPodAffinityPriority", "PodTopologySpreadPriority"},
 	} {
 		manifest, err := abi.ReadManifest(module.Manifest())
 		if err != nil {

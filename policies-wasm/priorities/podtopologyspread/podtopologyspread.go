@@ -47,6 +47,7 @@ type policy struct {
 	all     bool
 	seen    []bool
 	weights []float64
+	sums    []float64
 }
 
 func open(s *sdk.Setup) (any, error) {
@@ -89,13 +90,13 @@ func (p *policy) useDefaults(pod *sdk.Pod) {
 
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
 	p.weigh(slots)
+	p.rate(slots, scores)
 	least, most := int64(math.MaxInt64), int64(0)
-	for i, slot := range slots {
-		if p.ignored(slot) {
-			scores[i] = -1
+	for i, raw := range scores {
+		if raw < 0 {
 			continue
 		}
-		scores[i] = p.raw(slot)
+		scores[i] = int64(math.Round(p.sums[i]))
 		least, most = min(least, scores[i]), max(most, scores[i])
 	}
 	for i, raw := range scores {
@@ -106,6 +107,33 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 			scores[i] = 100
 		default:
 			scores[i] = 100 * (most + least - raw) / most
+		}
+	}
+}
+
+// rate sums up the nodes, part by part, and marks by −1 those that are ignored.
+func (p *policy) rate(slots []int32, scores []int64) {
+	clear(scores)
+	p.sums = append(p.sums[:0], make([]float64, len(slots))...)
+	for k := range p.parts {
+		part, weight := &p.parts[k], p.weights[k]
+		domains, skew := part.Topology.Domain, float64(part.Constraint.MaxSkew-1)
+		byNode := part.Constraint.TopologyKey == p.hostname
+		for i, slot := range slots {
+			d := domains[slot]
+			if d < 0 {
+				if p.all {
+					scores[i] = -1
+				}
+				continue
+			}
+			n := int64(0)
+			if byNode {
+				n = part.OnNode(slot)
+			} else {
+				n = part.Of(d)
+			}
+			p.sums[i] += float64(n)*weight + skew
 		}
 	}
 }
@@ -150,21 +178,4 @@ func (p *policy) distinct(part *spread.Part, slots []int32) (n int) {
 		}
 	}
 	return n
-}
-
-func (p *policy) raw(slot int32) int64 {
-	sum := 0.0
-	for i := range p.parts {
-		part := &p.parts[i]
-		d := part.Topology.Domain[slot]
-		if d < 0 {
-			continue
-		}
-		n := part.Of(d)
-		if part.Constraint.TopologyKey == p.hostname {
-			n = part.OnNode(slot)
-		}
-		sum += float64(n)*p.weights[i] + float64(part.Constraint.MaxSkew-1)
-	}
-	return int64(math.Round(sum))
 }
