@@ -96,4 +96,4 @@ var owned = []ownership{
 }
 
 // tops are the only folders with packages in them.
-var tops = []string{"abi", "sdk", "policies-wasm", "host", "nodeagent", "examples", "internal_deps_tmp"}
+var tops = []string{"abi", "sdk", "policies-wasm", "host", "nodeagent", "examples"}

@@ -31,7 +31,9 @@ func (l *Loader) Rest(context.Context) (more bool) {
 	return false
 }
 
-func (s *sandbox) untidy() bool { return s.instance != nil && s.calls >= tidyAfter }
+func (s *sandbox) untidy() bool {
+	return s.instance != nil && s.calls >= tidyAfter && s.module.Has(engine.FuncIdle)
+}
 
 // tidy has the guest collect its garbage. One that says it would be smaller if
 // it were built anew, or that fails, is: the next cycle builds it.

@@ -144,6 +144,9 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	// Loading leaves as much garbage as it leaves rows. It is collected here,
 	// lest the first decision has to.
 	// Whatever it answers, it was built anew just now.
+	if !s.module.Has(engine.FuncIdle) {
+		return nil
+	}
 	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes())); err != nil {
 		return s.fail(err)
 	}
