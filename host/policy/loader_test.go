@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/berth-dev/berth/host/policy"
@@ -164,5 +165,55 @@ func BenchmarkDecide(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestALargeClusterIsWithinBudgets asks all built-in policies about pods with
+// every kind of term, over as many nodes as the benchmarks have.
+func TestALargeClusterIsWithinBudgets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i, n := range policytest.Nodes(5000) {
+		n.Labels[v1.LabelTopologyZone] = fmt.Sprintf("zone-%d", i%3)
+		n.Labels[v1.LabelHostname] = n.Name
+		r.cluster.UpsertNode(n)
+	}
+	labels := map[string]string{"color": "blue"}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	term := func(key string) v1.PodAffinityTerm {
+		return v1.PodAffinityTerm{LabelSelector: selector, TopologyKey: key}
+	}
+	shapes := map[string]func(*v1.Pod){
+		"plain": func(*v1.Pod) {},
+		"apart": func(p *v1.Pod) {
+			p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term(v1.LabelHostname)},
+			}}
+		},
+		"together": func(p *v1.Pod) {
+			p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{
+				{Weight: 1, PodAffinityTerm: term(v1.LabelHostname)},
+			}}}
+		},
+		"spread": func(p *v1.Pod) {
+			for _, how := range []v1.UnsatisfiableConstraintAction{v1.DoNotSchedule, v1.ScheduleAnyway} {
+				p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
+					MaxSkew: 5, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: how, LabelSelector: selector,
+				})
+			}
+		},
+	}
+	for name, shape := range shapes {
+		for i := range 100 {
+			pod := policytest.Pod(fmt.Sprintf("%s-%d", name, i), "100m", "200Mi", func(p *v1.Pod) { p.Labels = labels; shape(p) })
+			if got := r.decide(t, pod); strings.Contains(got, "Slot:-1") {
+				t.Fatalf("%s: %s", pod.Name, got)
+			}
+		}
+	}
+	for _, f := range r.Figures() {
+		if f.Failures != 0 {
+			t.Errorf("policy %s failed %d times in %d calls", f.Name, f.Failures, f.Calls)
+		}
 	}
 }

@@ -230,11 +230,13 @@ func (s *sandbox) reason(index uint32) (schedule.ReasonID, error) {
 // stays within its budget.
 const rowsACall = 2000
 
-// rowsBudget grows beyond the usual where a policy of scope set must be given
-// all rows at once.
+// rowsBudget is larger for a policy of scope set, which must be given all rows
+// at once and may collect garbage between two of them.
 func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
-	most := s.most * engine.Fuel(1+rows/rowsACall)
-	return engine.Budget(rows, size, s.instance.MemoryBytes(), most)
+	if s.info.Scope == abi.ScopeRow {
+		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
+	}
+	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes())
 }
 
 // Filter implements schedule.Predicate.
