@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -242,12 +243,13 @@ func (c *cluster) writeUntilKilled(t *testing.T) (acknowledged []string) {
 			wrote <- name
 		}
 	}()
+	var killing sync.WaitGroup
 	for name := range wrote {
 		if acknowledged = append(acknowledged, name); len(acknowledged) == enough {
-			go c.kill()
+			killing.Go(c.kill)
 		}
 	}
-	<-c.exited
+	killing.Wait()
 	if len(acknowledged) < enough {
 		t.Fatalf("only %d writes before the host was killed", len(acknowledged))
 	}
