@@ -24,9 +24,9 @@ func TestTheCookbookHolds(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			mustBerth(t, "policy", "test", dir, "--go")
+			mustBerth(t, "policy", "test", dir)
 			file := filepath.Join(t.TempDir(), "policy.wasm")
-			mustBerth(t, "policy", "build", dir, "--go", "-o", file)
+			mustBerth(t, "policy", "build", dir, "-o", file)
 			opens(t, file, readPolicy(t, filepath.Join(dir, "policy.yaml")))
 		})
 	}
