@@ -28,6 +28,8 @@ type Pool struct {
 	ctx     context.Context // of Run; set before the first worker starts
 	workers map[string]*worker
 	wg      sync.WaitGroup
+	// ending says that Run waits for the workers: no further one starts.
+	ending bool
 	// found is what ran at the start without a record, by UID, until its pod is
 	// known.
 	found map[string]runtime.Listing
@@ -64,6 +66,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Unlock()
 	p.wg.Go(func() { p.listen(ctx) })
 	p.watch(ctx)
+	p.mu.Lock()
+	p.ending = true
+	p.mu.Unlock()
 	p.wg.Wait()
 	return ctx.Err()
 }
@@ -85,6 +90,9 @@ func (p *Pool) pickUp(w *worker) {
 
 // start runs a worker; p.mu is held and Run has begun.
 func (p *Pool) start(w *worker) {
+	if p.ending {
+		return
+	}
 	ctx := p.ctx
 	p.wg.Go(func() {
 		if w.run(ctx) {

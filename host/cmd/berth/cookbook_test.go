@@ -24,7 +24,10 @@ func TestTheCookbookHolds(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			mustBerth(t, "policy", "test", dir)
+			// Their own tables run with all tests; one of them runs as wasm too.
+			if filepath.Base(dir) == "spot-avoidance" {
+				mustBerth(t, "policy", "test", dir)
+			}
 			file := filepath.Join(t.TempDir(), "policy.wasm")
 			mustBerth(t, "policy", "build", dir, "-o", file)
 			opens(t, file, readPolicy(t, filepath.Join(dir, "policy.yaml")))

@@ -71,7 +71,7 @@ func ApplyBudget(rows, input int, memory uint64) Fuel {
 	if rows > bulkRows {
 		base = bulkBudget
 	}
-	return base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + min(collectBudget*pages(memory), mostCollect)
+	return base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + min(2*collectBudget*pages(memory), mostCollect)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.

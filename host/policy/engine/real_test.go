@@ -112,7 +112,11 @@ func (r *real) feed(tb testing.TB, nodes int) (input []byte, fuel [3]engine.Fuel
 		p.Spec.Tolerations = []v1.Toleration{{Key: "a", Operator: v1.TolerationOpExists}}
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80, ContainerPort: 80}}
 	}))
-	fuel[2] = r.both(tb, engine.FuncPod, encoder.Pod(seq, 1, pod, r.policy.Groups())).Fuel
+	answer := r.both(tb, engine.FuncPod, encoder.Pod(seq, 1, pod, r.policy.Groups()))
+	fuel[2] = answer.Fuel
+	if said, err := abi.ReadPodAnswer(answer.Packed); err != nil || said.Ask != abi.AskRows {
+		nodes = 0 // a host asks no rows of a policy that has nothing to say
+	}
 	rows := make([]int32, nodes)
 	for i := range rows {
 		rows[i] = int32(i)
@@ -145,6 +149,9 @@ func TestBuiltInPoliciesMeanTheSameWithAMeter(t *testing.T) {
 	t.Parallel()
 	for _, r := range realPolicies(t) {
 		rows, fuel := r.feed(t, 1000)
+		if len(rows) == 0 {
+			continue
+		}
 		first := r.both(t, r.f, rows)
 		got := r.both(t, r.f, rows)
 		t.Logf("%-32s open %d, a row in %d, pod %d, a row out %d units (%d at first); memory %d KiB", r.name, fuel[0], fuel[1]/1000, fuel[2], got.Fuel/1000, first.Fuel/1000, r.metered.MemoryBytes()>>10)
@@ -159,6 +166,9 @@ func TestBuiltInPoliciesMeanTheSameWithAMeter(t *testing.T) {
 func BenchmarkMeter(b *testing.B) {
 	for _, r := range realPolicies(b) {
 		rows, _ := r.feed(b, 1000)
+		if len(rows) == 0 {
+			continue
+		}
 		for _, side := range []struct {
 			name string
 			i    *engine.Instance
