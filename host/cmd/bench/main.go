@@ -36,6 +36,7 @@ func bench(ctx context.Context, args []string) error {
 	clients := flags.Int("clients", 64, "concurrent clients")
 	format := flags.String("o", "table", "table or json")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of the measured part")
+	allocs := flags.String("allocprofile", "", "write a profile of all that was allocated")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -55,6 +56,9 @@ func bench(ctx context.Context, args []string) error {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		results = append(results, res)
+	}
+	if err := writeAllocs(*allocs); err != nil {
+		return err
 	}
 	if *format == "json" {
 		return json.NewEncoder(os.Stdout).Encode(results)
@@ -81,16 +85,29 @@ func profiled(file string) func(func() error) error {
 	}
 }
 
+// writeAllocs writes what was allocated so far, if a file is named.
+func writeAllocs(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return pprof.Lookup("allocs").WriteTo(f, 0)
+}
+
 func table(w io.Writer, results []result) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "workload\tnodes\tinit\tmeasured\tpods/s\tp50\tp99\tkube-scheduler\tratio\theap MiB\tstore MiB\t")
+	fmt.Fprintln(tw, "workload\tnodes\tinit\tmeasured\tpods/s\tp50\tp99\tCPU µs/pod\tallocs/pod\tkube-scheduler\tratio\theap MiB\tstore MiB\t")
 	for _, r := range results {
 		reference, ratio := "-", "-"
 		if r.Reference > 0 {
 			reference, ratio = fmt.Sprintf("%.0f", r.Reference), fmt.Sprintf("%.1fx", r.Ratio)
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%s\t%s\t%d\t%.0f\t\n",
-			r.Workload, r.Nodes, r.Init, r.Measured, r.PerSecond, r.P50, r.P99, reference, ratio, r.HeapMiB, r.StoreMiB)
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%s\t%d\t%.0f\t\n",
+			r.Workload, r.Nodes, r.Init, r.Measured, r.PerSecond, r.P50, r.P99, r.CPUMicros, r.Allocs, reference, ratio, r.HeapMiB, r.StoreMiB)
 	}
 	return tw.Flush()
 }

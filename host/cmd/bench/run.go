@@ -36,6 +36,12 @@ type result struct {
 	Ratio     float64 `json:"ratio,omitempty"`
 	HeapMiB   uint64  `json:"heapMiB"`
 	StoreMiB  float64 `json:"storeMiB"`
+	// CPUMicros is what one measured pod cost in CPU time, user and system,
+	// of the whole process: API, store, scheduler, guests and clients.
+	CPUMicros float64 `json:"cpuMicrosPerPod"`
+	// Allocs and AllocKiB are what one measured pod allocated, clients included.
+	Allocs   float64 `json:"allocsPerPod"`
+	AllocKiB float64 `json:"allocKiBPerPod"`
 }
 
 // rig is a host of its own, with a client.
@@ -236,7 +242,7 @@ func (r *rig) measure(ctx context.Context, w workload, clients int, res *result)
 	defer cancel()
 	samples := make(chan []float64, 1)
 	go func() { samples <- sample(sampling, bound) }()
-	began := time.Now()
+	began, before := time.Now(), use()
 	if w.beside != nil {
 		go r.beside(sampling, w.beside)
 	}
@@ -247,7 +253,11 @@ func (r *rig) measure(ctx context.Context, w workload, clients int, res *result)
 		return err
 	}
 	res.Seconds = time.Since(began).Seconds()
+	after := use()
 	cancel()
+	res.CPUMicros = float64((after.cpu - before.cpu).Microseconds()) / float64(w.measured)
+	res.Allocs = float64(after.allocs-before.allocs) / float64(w.measured)
+	res.AllocKiB = float64(after.bytes-before.bytes) / float64(w.measured) / 1024
 	res.PerSecond = float64(w.measured) / res.Seconds
 	res.P50, res.P99 = spreadOf(<-samples, res.PerSecond)
 	if res.Reference > 0 {
