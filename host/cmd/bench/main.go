@@ -1,20 +1,23 @@
-// Command bench measures Berth end to end, on the workloads of Kubernetes'
-// scheduler_perf: pods are created by concurrent clients through the HTTP API,
-// every policy is a sandboxed guest, every binding is synced to disk and seen
-// by a watcher, and the clients' CPU counts.
+// Command bench measures Berth and prints each figure beside its aim: the
+// workloads of Kubernetes' scheduler_perf end to end, the cost of a decision in
+// process, explain, the API and its store beside etcd's, and what policies
+// cost, how fast they are swapped, and what hostile ones do to the rest.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/pprof"
-	"text/tabwriter"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
 )
@@ -23,91 +26,170 @@ func main() {
 	engine.ChildMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := bench(ctx, os.Args[1:]); err != nil {
+	err := bench(ctx, os.Args[1:], os.Stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, args []string) error {
+// options are what the command line says.
+type options struct {
+	workloads  *regexp.Regexp
+	nodes      int
+	clients    int
+	cpuProfile string
+	// tools is where the programs lie that are measured beside: berth, etcd,
+	// etcdload and the engine's test binary.
+	tools string
+}
+
+// measurement makes one or more tables.
+type measurement struct {
+	name, about string
+	// lasts is about how long it takes on two idle cores.
+	lasts time.Duration
+	run   func(context.Context, *options) ([]table, error)
+}
+
+var measurements = []measurement{
+	{"workloads", "pods/s end to end, on the workloads of scheduler_perf", 2 * time.Minute, measureWorkloads},
+}
+
+func bench(ctx context.Context, args []string, out io.Writer) error {
+	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.Usage = func() { usage(flags) }
 	pattern := flags.String("run", ".", "workloads to run, by regular expression")
-	nodes := flags.Int("nodes", 0, "number of nodes; by default each workload's own")
-	clients := flags.Int("clients", 64, "concurrent clients")
-	format := flags.String("o", "table", "table or json")
-	profile := flags.String("cpuprofile", "", "write a CPU profile of the measured part")
+	flags.IntVar(&o.nodes, "nodes", 0, "number of nodes of the workloads; by default each one's own")
+	flags.IntVar(&o.clients, "clients", 64, "concurrent clients of the workloads")
+	format := flags.String("o", "text", "text, markdown or json")
+	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of the workload that was measured last")
 	allocs := flags.String("allocprofile", "", "write a profile of all that was allocated")
+	flags.StringVar(&o.tools, "tools", ".build", "folder of the programs that are measured beside: berth, etcd, etcdload, engine.test")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	wanted, err := regexp.Compile(*pattern)
+	write, ok := writers[*format]
+	if !ok {
+		return fmt.Errorf("-o %s: want text, markdown or json", *format)
+	}
+	var err error
+	if o.workloads, err = regexp.Compile(*pattern); err != nil {
+		return err
+	}
+	chosen, err := choose(flags.Args())
 	if err != nil {
 		return err
 	}
-	var results []result
-	for _, w := range workloads {
-		if !wanted.MatchString(w.name) {
-			continue
-		}
-		w = w.scaled(*nodes)
-		fmt.Fprintf(os.Stderr, "%s: %d nodes, %d pods, then %d measured\n", w.name, w.nodes, w.init, w.measured)
-		res, err := run(ctx, w, *clients, profiled(*profile))
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
-		}
-		results = append(results, res)
-	}
-	if err := writeAllocs(*allocs); err != nil {
-		return err
-	}
-	if *format == "json" {
-		return json.NewEncoder(os.Stdout).Encode(results)
-	}
-	return table(os.Stdout, results)
+	tables, failed := measure(ctx, chosen, &o)
+	return errors.Join(write(out, tables), writeAllocs(*allocs), failed)
 }
 
-// profiled wraps the measured part into a profile, if a file is named.
-func profiled(file string) func(func() error) error {
-	return func(measured func() error) error {
-		if file == "" {
-			return measured()
-		}
-		f, err := os.Create(file)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-		return measured()
+func usage(flags *flag.FlagSet) {
+	w := flags.Output()
+	fmt.Fprintln(w, "usage: bench [FLAGS] [TABLE]...\n\nTables, all by default, with how long each takes on two idle cores:")
+	var sum time.Duration
+	for _, m := range measurements {
+		fmt.Fprintf(w, "  %-10s %4.0f s  %s\n", m.name, m.lasts.Seconds(), m.about)
+		sum += m.lasts
 	}
+	fmt.Fprintf(w, "  %-10s %4.0f s\n\nFlags:\n", "together", sum.Seconds())
+	flags.PrintDefaults()
 }
 
-// writeAllocs writes what was allocated so far, if a file is named.
-func writeAllocs(file string) error {
-	if file == "" {
+// choose returns the measurements of those names, all for none.
+func choose(names []string) ([]measurement, error) {
+	if len(names) == 0 {
+		return measurements, nil
+	}
+	var chosen []measurement
+	for _, name := range names {
+		i := slices.IndexFunc(measurements, func(m measurement) bool { return m.name == name })
+		if i < 0 {
+			var known []string
+			for _, m := range measurements {
+				known = append(known, m.name)
+			}
+			return nil, fmt.Errorf("there is no table %q: there are %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, measurements[i])
+	}
+	return chosen, nil
+}
+
+// measure runs one measurement after the other. What fails keeps none of the
+// others from being printed.
+func measure(ctx context.Context, chosen []measurement, o *options) (tables []table, failed error) {
+	for _, m := range chosen {
+		if ctx.Err() != nil {
+			return tables, errors.Join(failed, ctx.Err())
+		}
+		say("%s: %s (about %.0f s on two idle cores)", m.name, m.about, m.lasts.Seconds())
+		began := time.Now()
+		made, err := m.run(ctx, o)
+		tables = append(tables, made...)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", m.name, err))
+			say("%s: %v", m.name, err)
+		}
+		say("%s: done in %.0f s", m.name, time.Since(began).Seconds())
+		settle()
+	}
+	return tables, failed
+}
+
+// settle gives back what a measurement leaves, so that the next one does not
+// pay for it.
+func settle() {
+	runtime.GC()
+	runtime.GC()
+}
+
+// say tells what is going on, beside the tables.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+
+var writers = map[string]func(io.Writer, []table) error{
+	"text": func(w io.Writer, tables []table) error {
+		for i := range tables {
+			if err := tables[i].writeText(w); err != nil {
+				return err
+			}
+		}
 		return nil
-	}
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return pprof.Lookup("allocs").WriteTo(f, 0)
+	},
+	"markdown": func(w io.Writer, tables []table) error {
+		for i := range tables {
+			if err := tables[i].writeMarkdown(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"json": writeJSON,
 }
 
-func table(w io.Writer, results []result) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "workload\tnodes\tinit\tmeasured\tpods/s\tp50\tp99\tCPU µs/pod\tallocs/pod\tkube-scheduler\tratio\theap MiB\tstore MiB\t")
-	for _, r := range results {
-		reference, ratio := "-", "-"
-		if r.Reference > 0 {
-			reference, ratio = fmt.Sprintf("%.0f", r.Reference), fmt.Sprintf("%.1fx", r.Ratio)
-		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%s\t%d\t%.0f\t\n",
-			r.Workload, r.Nodes, r.Init, r.Measured, r.PerSecond, r.P50, r.P99, r.CPUMicros, r.Allocs, reference, ratio, r.HeapMiB, r.StoreMiB)
+// writeJSON prints all tables as one object, with where they were measured.
+func writeJSON(w io.Writer, tables []table) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		At     time.Time `json:"at"`
+		CPUs   int       `json:"cpus"`
+		Go     string    `json:"go"`
+		Load   string    `json:"load,omitempty"`
+		Tables []table   `json:"tables"`
+	}{time.Now().UTC(), runtime.NumCPU(), runtime.Version(), load(), tables})
+}
+
+// load is the machine's load average: figures taken on a busy one are worth little.
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
 	}
-	return tw.Flush()
+	return strings.TrimSpace(string(data))
 }

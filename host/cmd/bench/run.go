@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,90 +14,66 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/berth-dev/berth/host"
 )
 
 // result is what one workload gave.
 type result struct {
-	Workload  string  `json:"workload"`
-	Nodes     int     `json:"nodes"`
-	Init      int     `json:"init"`
-	Measured  int     `json:"measured"`
-	Seconds   float64 `json:"seconds"`
-	PerSecond float64 `json:"podsPerSecond"`
-	P50       float64 `json:"p50"`
-	P99       float64 `json:"p99"`
-	Reference float64 `json:"kubeScheduler,omitempty"`
-	Ratio     float64 `json:"ratio,omitempty"`
-	HeapMiB   uint64  `json:"heapMiB"`
-	StoreMiB  float64 `json:"storeMiB"`
-	// CPUMicros is what one measured pod cost in CPU time, user and system,
-	// of the whole process: API, store, scheduler, guests and clients.
-	CPUMicros float64 `json:"cpuMicrosPerPod"`
-	// Allocs and AllocKiB are what one measured pod allocated, clients included.
-	Allocs   float64 `json:"allocsPerPod"`
-	AllocKiB float64 `json:"allocKiBPerPod"`
+	workload
+	perSecond, p50, p99 float64
+	heap                uint64
+	stored              int64
+	// cpuMicros is what one measured pod cost in CPU time, user and system, of
+	// the whole process: API, store, scheduler, guests and clients.
+	cpuMicros float64
+	// allocs are what one measured pod allocated, clients included.
+	allocs float64
 }
 
-// rig is a host of its own, with a client.
-type rig struct {
-	client kubernetes.Interface
-	dir    string
-	stop   func() error
-}
-
-func newRig(ctx context.Context, dir string) (*rig, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	go func() {
-		ended <- host.Run(ctx, host.Config{
-			DataDir: dir, Listen: "127.0.0.1:0", Log: log,
-			// The nodes are plain objects: nobody renews their leases.
-			NodeGrace: 24 * time.Hour,
-		}, func(s host.Serving) { ready <- s })
-	}()
-	r := &rig{dir: dir, stop: func() error { cancel(); return <-ended }}
-	select {
-	case s := <-ready:
-		cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
-		if err != nil {
-			return nil, err
+// measureWorkloads runs those workloads that are wanted.
+func measureWorkloads(ctx context.Context, o *options) ([]table, error) {
+	t := table{Name: "workload", Title: "Pods per second end to end: clients over TLS, every binding synced and seen by a watcher, every policy a guest"}
+	for _, w := range workloads {
+		if !o.workloads.MatchString(w.name) {
+			continue
 		}
-		cfg.QPS, cfg.ContentType = -1, apiruntime.ContentTypeProtobuf
-		r.client, err = kubernetes.NewForConfig(cfg)
-		return r, err
-	case err := <-ended:
-		cancel()
-		return nil, err
+		w = w.scaled(o.nodes)
+		say("%s: %d nodes, %d pods, then %d measured", w.name, w.nodes, w.init, w.measured)
+		res, err := run(ctx, w, o.clients, profiled(o.cpuProfile))
+		if err != nil {
+			return []table{t}, fmt.Errorf("%s: %w", w.name, err)
+		}
+		t.Rows = append(t.Rows, res.row())
 	}
+	return []table{t}, nil
+}
+
+func (r *result) row() row {
+	row := row{Name: r.name}.
+		with("nodes", float64(r.nodes), "").with("init", float64(r.init), "").with("measured", float64(r.measured), "").
+		with("pods/s", r.perSecond, "").with("p50", r.p50, "").with("p99", r.p99, "").
+		with("CPU/pod", r.cpuMicros, "µs").with("allocs/pod", r.allocs, "").
+		with("heap", mib(r.heap), "MiB").with("store", mib(r.stored), "MiB")
+	if r.reference > 0 {
+		row = row.with("kube-scheduler", r.reference, "").with("ratio", r.perSecond/r.reference, "×")
+	}
+	switch {
+	case r.aimRatio > 0 && r.reference > 0:
+		return row.judged("ratio", atLeast, r.aimRatio)
+	case r.aimRate > 0:
+		return row.judged("pods/s", atLeast, r.aimRate)
+	}
+	return row
 }
 
 // run measures one workload on a host of its own.
-func run(ctx context.Context, w workload, clients int, measuring func(func() error) error) (res result, err error) {
-	dir, err := os.MkdirTemp("", "berth-bench-")
-	if err != nil {
-		return res, err
-	}
-	defer os.RemoveAll(dir)
-	r, err := newRig(ctx, dir)
-	if err != nil {
-		return res, err
-	}
-	defer func() {
-		if stopped := r.stop(); err == nil {
-			err = stopped
+func run(ctx context.Context, w workload, clients int, measuring func(func() error) error) (result, error) {
+	res := result{workload: w}
+	err := onRig(ctx, func(r *rig) error {
+		if err := r.prepare(ctx, w, clients); err != nil {
+			return fmt.Errorf("prepare: %w", err)
 		}
-	}()
-	if err := r.prepare(ctx, w, clients); err != nil {
-		return res, fmt.Errorf("prepare: %w", err)
-	}
-	res = result{Workload: w.name, Nodes: w.nodes, Init: w.init, Measured: w.measured, Reference: w.reference}
-	err = measuring(func() error { return r.measure(ctx, w, clients, &res) })
+		return measuring(func() error { return r.measure(ctx, w, clients, &res) })
+	})
 	return res, err
 }
 
@@ -252,21 +227,16 @@ func (r *rig) measure(ctx context.Context, w workload, clients int, res *result)
 	if err := bound.wait(ctx, w.measured); err != nil {
 		return err
 	}
-	res.Seconds = time.Since(began).Seconds()
+	seconds := time.Since(began).Seconds()
 	after := use()
 	cancel()
-	res.CPUMicros = float64((after.cpu - before.cpu).Microseconds()) / float64(w.measured)
-	res.Allocs = float64(after.allocs-before.allocs) / float64(w.measured)
-	res.AllocKiB = float64(after.bytes-before.bytes) / float64(w.measured) / 1024
-	res.PerSecond = float64(w.measured) / res.Seconds
-	res.P50, res.P99 = spreadOf(<-samples, res.PerSecond)
-	if res.Reference > 0 {
-		res.Ratio = res.PerSecond / res.Reference
-	}
+	res.cpuMicros = micros(after.cpu-before.cpu) / float64(w.measured)
+	res.allocs = float64(after.allocs-before.allocs) / float64(w.measured)
+	res.perSecond = float64(w.measured) / seconds
+	res.p50, res.p99 = spreadOf(<-samples, res.perSecond)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	res.HeapMiB = mem.HeapAlloc >> 20
-	res.StoreMiB = float64(sizeOf(filepath.Join(r.dir, "store"))) / (1 << 20)
+	res.heap, res.stored = mem.HeapAlloc, sizeOf(filepath.Join(r.dir, "store"))
 	return nil
 }
 

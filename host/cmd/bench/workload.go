@@ -14,12 +14,14 @@ type workload struct {
 	// reference is kube-scheduler's throughput on 2 cores, in pods/s, at the
 	// full number of nodes.
 	reference float64
-	nodes     int
-	zones     []string
-	init      int
-	initPod   func() *v1.Pod
-	measured  int
-	pod       func() *v1.Pod
+	// aimRatio is the aim in multiples of the reference, aimRate in pods/s.
+	aimRatio, aimRate float64
+	nodes             int
+	zones             []string
+	init              int
+	initPod           func() *v1.Pod
+	measured          int
+	pod               func() *v1.Pod
 	// beside is created every 200 ms while the clock runs; nil for nothing.
 	beside func() *v1.Pod
 }
@@ -30,21 +32,21 @@ const (
 )
 
 var workloads = []workload{
-	{name: "SchedulingBasic", reference: 289, nodes: 5000, init: 1000, initPod: plain, measured: 10000, pod: plain},
-	{name: "SchedulingNodeAffinity", reference: 210, nodes: 5000, zones: []string{"zone1"},
+	{name: "SchedulingBasic", reference: 289, aimRatio: 20, nodes: 5000, init: 1000, initPod: plain, measured: 10000, pod: plain},
+	{name: "SchedulingNodeAffinity", reference: 210, aimRatio: 20, nodes: 5000, zones: []string{"zone1"},
 		init: 5000, initPod: inZone, measured: 10000, pod: inZone},
-	{name: "SchedulingPodAntiAffinity", reference: 112, nodes: 5000,
+	{name: "SchedulingPodAntiAffinity", reference: 112, aimRatio: 20, nodes: 5000,
 		init: 1000, initPod: in(first, apart), measured: 2000, pod: in(second, apart)},
-	{name: "SchedulingPodAffinity", reference: 36, nodes: 5000, zones: []string{"zone1"},
+	{name: "SchedulingPodAffinity", reference: 36, aimRate: 3000, nodes: 5000, zones: []string{"zone1"},
 		init: 5000, initPod: in(first, together), measured: 5000, pod: in(second, together)},
-	{name: "SchedulingPreferredPodAffinity", reference: 71, nodes: 5000,
+	{name: "SchedulingPreferredPodAffinity", reference: 71, aimRate: 3000, nodes: 5000,
 		init: 5000, initPod: in(first, preferTogether), measured: 5000, pod: in(second, preferTogether)},
-	{name: "TopologySpreading", reference: 134, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
+	{name: "TopologySpreading", reference: 134, aimRate: 3000, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
 		init: 5000, initPod: plain, measured: 5000, pod: spread(v1.DoNotSchedule)},
-	{name: "PreferredTopologySpreading", reference: 113, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
+	{name: "PreferredTopologySpreading", reference: 113, aimRate: 3000, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
 		init: 5000, initPod: plain, measured: 5000, pod: spread(v1.ScheduleAnyway)},
-	{name: "Unschedulable", reference: 338, nodes: 5000, init: 100, initPod: plain, measured: 10000, pod: plain, beside: tooLarge},
-	{name: "PreemptionBasic", reference: 17, nodes: 1000, init: 4000, initPod: low, measured: 1000, pod: high},
+	{name: "Unschedulable", reference: 338, aimRatio: 20, nodes: 5000, init: 100, initPod: plain, measured: 10000, pod: plain, beside: tooLarge},
+	{name: "PreemptionBasic", reference: 17, aimRate: 1000, nodes: 1000, init: 4000, initPod: low, measured: 1000, pod: high},
 }
 
 // scaled is the workload on fewer nodes, with as many fewer pods.
@@ -53,7 +55,7 @@ func (w workload) scaled(nodes int) workload {
 		return w
 	}
 	w.init, w.measured = w.init*nodes/w.nodes, max(w.measured*nodes/w.nodes, 100)
-	w.nodes, w.reference = nodes, 0
+	w.nodes, w.reference, w.aimRatio, w.aimRate = nodes, 0, 0, 0
 	return w
 }
 
