@@ -108,6 +108,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	if err := h.openPolicies(ctx); err != nil {
 		return close, err
 	}
+	closers = append(closers, h.loader)
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
 		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{})}, Tokens: h.auth, Log: h.Log,

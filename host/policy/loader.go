@@ -310,24 +310,43 @@ func (o *live) replacedBy(next *live, object *v1alpha1.Policy, key string) *live
 // before may still be asking it.
 const grace = 2 * time.Second
 
-// retire gives back what a program holds, after a while.
+// retire gives back what the programs hold, after a while.
 func (o *live) retire() {
+	o.each(func(one *live) { time.AfterFunc(grace, one.end) })
+}
+
+// each calls do for the program, its canary and those before it.
+func (o *live) each(do func(*live)) {
 	for _, f := range o.former {
-		f.retire()
+		f.each(do)
 	}
 	if o.canary != nil {
-		o.canary.retire()
+		o.canary.each(do)
 	}
-	if o.program == nil {
-		return
+	if o.program != nil {
+		do(o)
 	}
-	time.AfterFunc(grace, func() {
-		o.main.retire()
-		if o.twin != nil {
-			o.twin.retire()
-		}
-		o.program.module.Close()
-	})
+}
+
+// end gives back what the program holds.
+func (o *live) end() {
+	o.main.retire()
+	if o.twin != nil {
+		o.twin.retire()
+	}
+	o.program.module.Close()
+}
+
+// Close gives back what all programs hold. It is called when nobody asks them
+// any more.
+func (l *Loader) Close() error {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	for _, one := range l.policies {
+		one.each((*live).end)
+	}
+	clear(l.policies)
+	return nil
 }
 
 // Limits that a Policy may not exceed, and what holds where it says nothing.

@@ -144,6 +144,25 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 	}
 }
 
+// Not in parallel: what other tests open would count.
+func TestCloseGivesAllMemoryBack(t *testing.T) {
+	before := engine.GuestBytes()
+	r := newRig(t)
+	r.cluster.UpsertNode(policytest.Node("large", "16", "64Gi", 10, nil))
+	if got := r.decide(t, policytest.Pod("big", "4", "8Gi", nil)); got != "large" {
+		t.Fatalf("the pod went to %s", got)
+	}
+	if open := engine.GuestBytes() - before; open < 1<<20 {
+		t.Errorf("guests that decide have %d bytes of memory", open)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := engine.GuestBytes() - before; left != 0 {
+		t.Errorf("after Close, guests have %d bytes of memory, want 0", left)
+	}
+}
+
 // BenchmarkDecide is a decision by the whole default profile in sandboxes,
 // with its reservation, for replicas of one class.
 func BenchmarkDecide(b *testing.B) {

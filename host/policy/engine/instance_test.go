@@ -200,14 +200,20 @@ func TestMemoryComesBack(t *testing.T) {
 	p := w.Policy()
 	p.Memory = &[2]uint32{256, 1024} // 16 MiB
 	m := load(t, newEngine(t), p.Bytes())
-	before := resident(t)
+	before, counted := resident(t), GuestBytes()
 	for range 50 {
 		i, err := m.Open(context.Background(), OpenConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		if have := GuestBytes() - counted; have != 16<<20 {
+			t.Errorf("an instance of 16 MiB counts as %d bytes", have)
+		}
 		i.Close()
 		i.Close()
+	}
+	if left := GuestBytes() - counted; left != 0 {
+		t.Errorf("closed instances count as %d bytes", left)
 	}
 	if grown := resident(t) - before; grown > 100<<20 {
 		t.Errorf("50 instances of 16 MiB left %d MiB", grown>>20)

@@ -1,10 +1,17 @@
 package engine
 
 import (
+	"sync/atomic"
 	"syscall"
 
 	"github.com/tetratelabs/wazero/experimental"
 )
+
+// guests is what the memories of all guests take.
+var guests atomic.Int64
+
+// GuestBytes is how much memory all guests of this process have now.
+func GuestBytes() int64 { return guests.Load() }
 
 // memory is a guest's memory outside of Go's heap: address space for all that
 // it may ever have is set aside at once, so that growing moves nothing, and
@@ -35,6 +42,7 @@ func (m *memory) Reallocate(size uint64) []byte {
 		if !commit(m.all[m.committed:size]) {
 			return nil
 		}
+		guests.Add(int64(size - m.committed))
 		m.committed = size
 	}
 	return m.all[:size:size]
@@ -58,5 +66,6 @@ func (m *memory) Free() {
 		return
 	}
 	_ = syscall.Munmap(m.all)
+	guests.Add(-int64(m.committed))
 	m.all, m.committed = nil, 0
 }
