@@ -3,7 +3,6 @@ package oracle
 import (
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/oracletest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -26,24 +26,24 @@ var followers = []string{
 func TestPoliciesFollowChanges(t *testing.T) {
 	t.Parallel()
 	for _, theme := range []string{"podaffinity", "spread", "volumes", "mixed"} {
-		for _, c := range read[testCase](t, filepath.Join("testdata", theme+".cases.ndjson")) {
+		for _, c := range load(t, theme) {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
-				c.follow(t, rand.New(rand.NewPCG(1, uint64(len(c.Name)))))
+				follow(t, c, rand.New(rand.NewPCG(1, uint64(len(c.Name)))))
 			})
 		}
 	}
 }
 
-func (c *testCase) follow(t *testing.T, random *rand.Rand) {
-	cluster := c.cluster()
+func follow(t *testing.T, c *oracletest.Case, random *rand.Rand) {
+	cluster := c.Cluster()
 	var guests []*guest
 	for _, name := range followers {
 		guests = append(guests, opener(openNative).over(t, name, "", cluster))
 	}
 	for step := range 30 {
 		seq := cluster.Seq()
-		what := c.change(cluster, random, step)
+		what := change(c, cluster, random, step)
 		deltas, ok := cluster.Since(seq)
 		if !ok {
 			t.Fatal("the deltas are lost")
@@ -51,7 +51,7 @@ func (c *testCase) follow(t *testing.T, random *rand.Rand) {
 		for _, g := range guests {
 			g.apply(deltas)
 			fresh := opener(openNative).over(t, g.manifest.Name, "", cluster)
-			for _, pod := range c.pending() {
+			for _, pod := range c.Asked() {
 				if diff := cmp.Diff(fresh.all(pod), g.all(pod)); diff != "" {
 					t.Fatalf("step %d, %s: %s on %s (-anew +followed):\n%s", step, what, g.manifest.Name, pod.Name, diff)
 				}
@@ -61,7 +61,7 @@ func (c *testCase) follow(t *testing.T, random *rand.Rand) {
 }
 
 // change makes one change and says which.
-func (c *testCase) change(cluster *snapshot.Cluster, random *rand.Rand, step int) string {
+func change(c *oracletest.Case, cluster *snapshot.Cluster, random *rand.Rand, step int) string {
 	node := &c.Nodes[random.IntN(len(c.Nodes))]
 	switch random.IntN(8) {
 	case 0:
@@ -85,7 +85,7 @@ func (c *testCase) change(cluster *snapshot.Cluster, random *rand.Rand, step int
 		cluster.UpsertObject("namespaces", space)
 		return "relabel namespace " + space.Name
 	case 4, 5:
-		pods := c.pending()
+		pods := c.Asked()
 		pod := pods[random.IntN(len(pods))].DeepCopy()
 		pod.Name = fmt.Sprintf("placed-%d", step)
 		pod.UID = types.UID(pod.Name)
@@ -138,19 +138,19 @@ func (g *guest) all(pod *v1.Pod) (s said) {
 func TestQuestionsLeaveNoTrace(t *testing.T) {
 	t.Parallel()
 	for _, theme := range []string{"podaffinity", "spread", "volumes", "mixed"} {
-		for _, c := range read[testCase](t, filepath.Join("testdata", theme+".cases.ndjson")) {
-			cluster := c.cluster()
+		for _, c := range load(t, theme) {
+			cluster := c.Cluster()
 			for _, name := range followers {
 				if g := opener(openNative).over(t, name, "", cluster); g.manifest.Kind == abi.KindPredicate {
-					c.question(t, g)
+					question(t, c, g)
 				}
 			}
 		}
 	}
 }
 
-func (c *testCase) question(t *testing.T, g *guest) {
-	for _, pod := range c.pending() {
+func question(t *testing.T, c *oracletest.Case, g *guest) {
+	for _, pod := range c.Asked() {
 		before := g.all(pod)
 		for i := range c.Nodes {
 			slot, _ := g.cluster.Slot(c.Nodes[i].Name)

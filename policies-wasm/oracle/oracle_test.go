@@ -1,13 +1,14 @@
 package oracle
 
 import (
-	"path/filepath"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/oracletest"
 	"github.com/berth-dev/berth/host/schedule/score"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checknodeunschedulable"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/checkvolumebinding"
@@ -73,17 +74,28 @@ func TestPoliciesAnswerAsKubeSchedulerDoes(t *testing.T) {
 	walk(t, themes, openNative)
 }
 
+var themes = []string{
+	"resources", "taints", "nodeaffinity", "ports", "images", "mixed", "podaffinity", "spread", "volumes",
+}
+
+// load reads the cases of a theme.
+func load(t *testing.T, theme string) (cases []*oracletest.Case) {
+	t.Helper()
+	list, err := oracletest.Load(os.DirFS("testdata"), theme)
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d cases of %s: %v", len(list), theme, err)
+	}
+	for i := range list {
+		cases = append(cases, &list[i])
+	}
+	return cases
+}
+
 func walk(t *testing.T, themes []string, open opener) {
 	for _, theme := range themes {
 		t.Run(theme, func(t *testing.T) {
-			answers := read[answer](t, filepath.Join("testdata", theme+".answers.ndjson"))
-			for _, c := range read[testCase](t, filepath.Join("testdata", theme+".cases.ndjson")) {
-				n := len(c.pending())
-				if len(answers) < n {
-					t.Fatalf("%s: answers are missing", c.Name)
-				}
-				c.compare(t, open, answers[:n])
-				answers = answers[n:]
+			for _, c := range load(t, theme) {
+				compare(t, c, open)
 			}
 		})
 	}
@@ -91,21 +103,21 @@ func walk(t *testing.T, themes []string, open opener) {
 
 // compare asks about each of the case's pods. One guest serves all of them, as
 // it does in a host.
-func (c *testCase) compare(t *testing.T, open opener, answers []answer) {
-	cluster := c.cluster()
+func compare(t *testing.T, c *oracletest.Case, open opener) {
+	cluster := c.Cluster()
 	for _, s := range predicates {
 		for _, name := range s.policies {
 			g := open.over(t, name, s.config, cluster)
-			for i, pod := range c.pending() {
-				g.comparePredicate(c, s, &answers[i], g.pod(pod))
+			for i, pod := range c.Asked() {
+				g.comparePredicate(c, s, &c.Answers[i], g.pod(pod))
 			}
 			g.speaker.close()
 		}
 	}
 	for _, s := range priorities {
 		g := open.over(t, s.policies[0], s.config, cluster)
-		for i, pod := range c.pending() {
-			g.comparePriority(c, s, &answers[i], g.pod(pod))
+		for i, pod := range c.Asked() {
+			g.comparePriority(c, s, &c.Answers[i], g.pod(pod))
 		}
 		g.speaker.close()
 	}
@@ -122,7 +134,7 @@ func code(v abi.Reason) string {
 	return "Unschedulable"
 }
 
-func (g *guest) comparePredicate(c *testCase, s stand, a *answer, said abi.PodAnswer) {
+func (g *guest) comparePredicate(c *oracletest.Case, s stand, a *oracletest.Answer, said abi.PodAnswer) {
 	g.t.Helper()
 	for name, node := range a.Nodes {
 		slot, ok := g.cluster.Slot(name)
@@ -158,7 +170,7 @@ func sorted(list []string) []string {
 	return list
 }
 
-func (g *guest) comparePriority(c *testCase, s stand, a *answer, said abi.PodAnswer) {
+func (g *guest) comparePriority(c *oracletest.Case, s stand, a *oracletest.Answer, said abi.PodAnswer) {
 	g.t.Helper()
 	if s.skipped(a) {
 		return
@@ -198,7 +210,7 @@ type scored struct {
 }
 
 // skipped: kube-scheduler left the plugin out, so there is nothing to compare.
-func (s stand) skipped(a *answer) bool {
+func (s stand) skipped(a *oracletest.Answer) bool {
 	for _, p := range a.ScoreOrder {
 		if p.Name == s.plugin {
 			return p.Skipped

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/host/schedule/oracletest"
 )
 
 // TestSelectorSpread holds the two spreading priorities of old against numbers
@@ -16,7 +18,7 @@ import (
 func TestSelectorSpread(t *testing.T) {
 	t.Parallel()
 	web := map[string]string{"app": "web"}
-	c := testCase{Name: "spread", Pods: []v1.Pod{}}
+	c := &oracletest.Case{Name: "spread", Pods: []v1.Pod{}}
 	for name, zone := range map[string]string{"n1": "a", "n2": "a", "n3": "b"} {
 		labels := map[string]string{"topology.kubernetes.io/zone": zone}
 		c.Nodes = append(c.Nodes, v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
@@ -36,15 +38,15 @@ func TestSelectorSpread(t *testing.T) {
 		{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", Controller: &controller},
 	}}}
 	want := map[string]int64{"n1": 0, "n2": 33, "n3": 50}
-	c.checkScores(t, "SelectorSpreadPriority", owned, want)
-	c.checkScores(t, "ServiceSpreadingPriority", owned, map[string]int64{})
+	checkScores(t, c, "SelectorSpreadPriority", owned, want)
+	checkScores(t, c, "ServiceSpreadingPriority", owned, map[string]int64{})
 	c.Services = []v1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"}, Spec: v1.ServiceSpec{Selector: web}}}
-	c.checkScores(t, "ServiceSpreadingPriority", owned, want)
+	checkScores(t, c, "ServiceSpreadingPriority", owned, want)
 }
 
-func (c *testCase) checkScores(t *testing.T, policy string, pod *v1.Pod, want map[string]int64) {
+func checkScores(t *testing.T, c *oracletest.Case, policy string, pod *v1.Pod, want map[string]int64) {
 	t.Helper()
-	cluster := c.cluster()
+	cluster := c.Cluster()
 	got := map[string]int64{}
 	for i, score := range opener(openNative).over(t, policy, "", cluster).all(pod).Scores {
 		got[cluster.Row(int32(i)).Node.Name] = score

@@ -28,6 +28,10 @@ const (
 	collectBudget Fuel = 400_000 // to collect garbage, by page
 	growBudget    Fuel = 24_000  // to grow the memory, by page
 
+	// leastBudget lets a young guest, whose memory is small, collect and double
+	// it in whichever call fills it.
+	leastBudget = 2 * PerMillisecond
+
 	// mostCollect bounds what collecting may take in one call outside of a
 	// cycle: a heap beyond some ten MiB is better built anew than collected.
 	mostCollect = 40 * PerMillisecond
@@ -54,13 +58,14 @@ func Most(most Fuel, memory uint64) Fuel {
 
 // Budget is the fuel of a call over so many rows and bytes of input, to a guest
 // that holds so much memory: a base, what rows and bytes take, and a share for
-// its collector. Most bounds it; larger asks are split by rows.
+// its collector; no less than a young guest needs. Most bounds it; larger asks
+// are split by rows.
 func Budget(rows, input int, memory uint64, most Fuel) Fuel {
 	if most <= 0 {
 		most = MostBudget
 	}
 	f := baseBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + collectBudget*pages(memory)
-	return min(f, Most(most, memory))
+	return min(max(f, leastBudget), Most(most, memory))
 }
 
 // ApplyBudget is the fuel of berth_apply, in which a guest may have to double

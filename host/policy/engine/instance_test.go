@@ -249,6 +249,9 @@ func TestBudgets(t *testing.T) {
 		}
 		last = got
 	}
+	if got := Budget(10, 1000, 2<<16, 0); got <= PerMillisecond {
+		t.Errorf("Budget of a guest of two pages = %d, too little to collect and to double them", got)
+	}
 	if ApplyBudget(1, 400, 64*mib) <= ApplyBudget(1, 400, mib) || IdleBudget(64*mib) <= IdleBudget(0) {
 		t.Error("a larger memory gets no more to grow and to collect")
 	}

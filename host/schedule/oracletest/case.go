@@ -17,22 +17,40 @@ import (
 
 // Case is a cluster, the pods that it is asked about, and the answers.
 type Case struct {
-	Name    string
-	Cluster *snapshot.Cluster
-	Pods    []*v1.Pod
-	Answers []Answer
+	Name        string    `json:"name"`
+	Nodes       []v1.Node `json:"nodes"`
+	Pods        []v1.Pod  `json:"pods"`
+	Pending     *v1.Pod   `json:"pending"`
+	PendingMore []v1.Pod  `json:"pendingMore,omitempty"`
+
+	Namespaces             []v1.Namespace                 `json:"namespaces,omitempty"`
+	Services               []v1.Service                   `json:"services,omitempty"`
+	ReplicationControllers []v1.ReplicationController     `json:"replicationControllers,omitempty"`
+	ReplicaSets            []appsv1.ReplicaSet            `json:"replicasets,omitempty"`
+	StatefulSets           []appsv1.StatefulSet           `json:"statefulsets,omitempty"`
+	Volumes                []v1.PersistentVolume          `json:"pvs,omitempty"`
+	Claims                 []v1.PersistentVolumeClaim     `json:"pvcs,omitempty"`
+	Classes                []storagev1.StorageClass       `json:"storageclasses,omitempty"`
+	CSINodes               []storagev1.CSINode            `json:"csinodes,omitempty"`
+	CSIDrivers             []storagev1.CSIDriver          `json:"csidrivers,omitempty"`
+	Capacities             []storagev1.CSIStorageCapacity `json:"csistoragecapacities,omitempty"`
+	Attachments            []storagev1.VolumeAttachment   `json:"volumeattachments,omitempty"`
+
+	// Answers are those to Asked, in its order.
+	Answers []Answer `json:"-"`
 }
 
 // Answer is what kube-scheduler said of one pod.
 type Answer struct {
-	Case       string                `json:"case"`
-	Pod        string                `json:"pod"`
-	PreFilter  map[string]Status     `json:"preFilter"`
-	ScoreOrder []ScorePlugin         `json:"scoreOrder"`
-	Nodes      map[string]NodeAnswer `json:"nodes"`
-	Feasible   []string              `json:"feasible"`
-	Best       []string              `json:"best"`
-	BestTotal  int64                 `json:"bestTotal"`
+	Case        string                `json:"case"`
+	Pod         string                `json:"pod"`
+	FilterOrder []string              `json:"filterOrder"`
+	PreFilter   map[string]Status     `json:"preFilter"`
+	ScoreOrder  []ScorePlugin         `json:"scoreOrder"`
+	Nodes       map[string]NodeAnswer `json:"nodes"`
+	Feasible    []string              `json:"feasible"`
+	Best        []string              `json:"best"`
+	BestTotal   int64                 `json:"bestTotal"`
 }
 
 // ScorePlugin is a plugin that scores.
@@ -63,31 +81,9 @@ type Rated struct {
 	Weighted   int64 `json:"weighted"`
 }
 
-// file is a case as it is written down.
-type file struct {
-	Name        string    `json:"name"`
-	Nodes       []v1.Node `json:"nodes"`
-	Pods        []v1.Pod  `json:"pods"`
-	Pending     *v1.Pod   `json:"pending"`
-	PendingMore []v1.Pod  `json:"pendingMore"`
-
-	Namespaces             []v1.Namespace                 `json:"namespaces"`
-	Services               []v1.Service                   `json:"services"`
-	ReplicationControllers []v1.ReplicationController     `json:"replicationControllers"`
-	ReplicaSets            []appsv1.ReplicaSet            `json:"replicasets"`
-	StatefulSets           []appsv1.StatefulSet           `json:"statefulsets"`
-	Volumes                []v1.PersistentVolume          `json:"pvs"`
-	Claims                 []v1.PersistentVolumeClaim     `json:"pvcs"`
-	Classes                []storagev1.StorageClass       `json:"storageclasses"`
-	CSINodes               []storagev1.CSINode            `json:"csinodes"`
-	CSIDrivers             []storagev1.CSIDriver          `json:"csidrivers"`
-	Capacities             []storagev1.CSIStorageCapacity `json:"csistoragecapacities"`
-	Attachments            []storagev1.VolumeAttachment   `json:"volumeattachments"`
-}
-
 // Load reads the cases of a theme: THEME.cases.ndjson with THEME.answers.ndjson.
 func Load(dir fs.FS, theme string) ([]Case, error) {
-	files, err := read[file](dir, theme+".cases.ndjson")
+	cases, err := read[Case](dir, theme+".cases.ndjson")
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +91,13 @@ func Load(dir fs.FS, theme string) ([]Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	cases := make([]Case, 0, len(files))
-	for i := range files {
-		c := files[i].open()
-		if len(answers) < len(c.Pods) {
+	for i := range cases {
+		c := &cases[i]
+		n := 1 + len(c.PendingMore)
+		if len(answers) < n {
 			return nil, fmt.Errorf("case %s: answers are missing", c.Name)
 		}
-		c.Answers, answers = answers[:len(c.Pods)], answers[len(c.Pods):]
-		cases = append(cases, c)
+		c.Answers, answers = answers[:n], answers[n:]
 	}
 	return cases, nil
 }
@@ -137,34 +132,41 @@ func read[T any](dir fs.FS, name string) ([]T, error) {
 	return list, lines.Err()
 }
 
-func (f *file) open() Case {
-	c := Case{Name: f.Name, Cluster: snapshot.New(1 << 16), Pods: []*v1.Pod{f.Pending}}
-	for i := range f.PendingMore {
-		c.Pods = append(c.Pods, &f.PendingMore[i])
+// Asked lists the pods that the case asks about.
+func (c *Case) Asked() []*v1.Pod {
+	pods := []*v1.Pod{c.Pending}
+	for i := range c.PendingMore {
+		pods = append(pods, &c.PendingMore[i])
 	}
-	for i := range f.Nodes {
-		c.Cluster.UpsertNode(&f.Nodes[i])
+	return pods
+}
+
+// Cluster is the case as the scheduler's snapshot.
+func (c *Case) Cluster() *snapshot.Cluster {
+	cluster := snapshot.New(1 << 16)
+	for i := range c.Nodes {
+		cluster.UpsertNode(&c.Nodes[i])
 	}
-	upsert(c.Cluster, "namespaces", f.Namespaces)
-	upsert(c.Cluster, "services", f.Services)
-	upsert(c.Cluster, "replicationcontrollers", f.ReplicationControllers)
-	upsert(c.Cluster, "replicasets.apps", f.ReplicaSets)
-	upsert(c.Cluster, "statefulsets.apps", f.StatefulSets)
-	upsert(c.Cluster, "persistentvolumes", f.Volumes)
-	upsert(c.Cluster, "persistentvolumeclaims", f.Claims)
-	upsert(c.Cluster, "storageclasses.storage.k8s.io", f.Classes)
-	upsert(c.Cluster, "csinodes.storage.k8s.io", f.CSINodes)
-	upsert(c.Cluster, "csidrivers.storage.k8s.io", f.CSIDrivers)
-	upsert(c.Cluster, "csistoragecapacities.storage.k8s.io", f.Capacities)
-	upsert(c.Cluster, "volumeattachments.storage.k8s.io", f.Attachments)
-	f.place(c.Cluster)
-	return c
+	upsert(cluster, "namespaces", c.Namespaces)
+	upsert(cluster, "services", c.Services)
+	upsert(cluster, "replicationcontrollers", c.ReplicationControllers)
+	upsert(cluster, "replicasets.apps", c.ReplicaSets)
+	upsert(cluster, "statefulsets.apps", c.StatefulSets)
+	upsert(cluster, "persistentvolumes", c.Volumes)
+	upsert(cluster, "persistentvolumeclaims", c.Claims)
+	upsert(cluster, "storageclasses.storage.k8s.io", c.Classes)
+	upsert(cluster, "csinodes.storage.k8s.io", c.CSINodes)
+	upsert(cluster, "csidrivers.storage.k8s.io", c.CSIDrivers)
+	upsert(cluster, "csistoragecapacities.storage.k8s.io", c.Capacities)
+	upsert(cluster, "volumeattachments.storage.k8s.io", c.Attachments)
+	c.place(cluster)
+	return cluster
 }
 
 // place counts the case's pods: bound ones, and those for which room is kept.
-func (f *file) place(cluster *snapshot.Cluster) {
-	for i := range f.Pods {
-		pod := &f.Pods[i]
+func (c *Case) place(cluster *snapshot.Cluster) {
+	for i := range c.Pods {
+		pod := &c.Pods[i]
 		switch {
 		case snapshot.Finished(pod):
 		case pod.Spec.NodeName != "":

@@ -21,29 +21,28 @@ type Oracle struct {
 	// Whole says that the profile is kube-scheduler's as a whole: then the
 	// feasible set, totals and the best set are compared too.
 	Whole bool
+	// Normal are the plugins whose policies normalise by themselves: their raw
+	// score is what the plugin's becomes.
+	Normal map[string]bool
 	// Now is the time that policies are told.
 	Now int64
 }
 
 // Compare asks about each pod of a case and returns what differs.
-func (o *Oracle) Compare(ctx context.Context, c Case) ([]string, error) {
+func (o *Oracle) Compare(ctx context.Context, c *Case) ([]string, error) {
 	var differences []string
-	decider := cycle.New(cycle.Options{Reasons: o.Reasons})
-	set := &profile.LiveSet{Number: 1, Profiles: map[string]*profile.Profile{o.Profile.Name: o.Profile}}
-	for i, object := range c.Pods {
+	cluster, decider := c.Cluster(), cycle.New(cycle.Options{Reasons: o.Reasons})
+	for i, object := range c.Asked() {
 		pod := snapshot.NewPod(object)
-		table, err := cycle.Judge(ctx, o.Profile, o.Reasons, c.Cluster, pod, o.Now)
+		table, err := cycle.Judge(ctx, o.Profile, o.Reasons, cluster, pod, o.Now)
 		if err != nil {
 			return nil, err
 		}
-		d := difference{oracle: o, c: &c, answer: &c.Answers[i], table: table}
+		d := difference{oracle: o, c: c, cluster: cluster, answer: &c.Answers[i], table: table}
 		d.columns()
 		if o.Whole {
 			d.whole()
-			decision := decider.Decide(ctx, cycle.Input{Set: set, Profile: o.Profile, Log: c.Cluster, Pod: pod, Now: o.Now,
-				Nominated: c.Cluster.Nominated(pod)})
-			d.decided(decision)
-			decider.End(ctx, -1)
+			d.decide(ctx, decider, pod)
 		}
 		differences = append(differences, d.found...)
 	}
@@ -52,18 +51,19 @@ func (o *Oracle) Compare(ctx context.Context, c Case) ([]string, error) {
 
 // difference gathers what differs for one pod.
 type difference struct {
-	oracle *Oracle
-	c      *Case
-	answer *Answer
-	table  *cycle.Table
-	found  []string
+	oracle  *Oracle
+	c       *Case
+	cluster *snapshot.Cluster
+	answer  *Answer
+	table   *cycle.Table
+	found   []string
 }
 
 func (d *difference) add(format string, args ...any) {
 	d.found = append(d.found, fmt.Sprintf("%s, %s: ", d.c.Name, d.answer.Pod)+fmt.Sprintf(format, args...))
 }
 
-func (d *difference) name(i int) string { return d.c.Cluster.Row(d.table.Rows[i]).Node.Name }
+func (d *difference) name(i int) string { return d.cluster.Row(d.table.Rows[i]).Node.Name }
 
 // columns compares each predicate and priority by itself.
 func (d *difference) columns() {
@@ -115,6 +115,9 @@ func (d *difference) scores(i int, node NodeAnswer) {
 			continue
 		}
 		p := &d.table.Priorities[k]
+		if d.oracle.Normal[plugin] {
+			want.Raw = want.Normalized
+		}
 		if p.Skipped && want.Normalized == 0 {
 			continue
 		}
@@ -142,22 +145,37 @@ func (d *difference) whole() {
 	rows, total := d.table.Best()
 	var best []string
 	for _, slot := range rows {
-		best = append(best, d.c.Cluster.Row(slot).Node.Name)
+		best = append(best, d.cluster.Row(slot).Node.Name)
 	}
 	if got, want := sorted(best), sorted(d.answer.Best); !slices.Equal(got, want) || total != d.answer.BestTotal {
 		d.add("best are %v with %d, want %v with %d", got, total, want, d.answer.BestTotal)
 	}
 }
 
-// decided compares what the incremental engine makes of the same answers.
+// decide compares what the incremental engine makes of the same policies. It
+// is asked three times, so that the last ones go by remembered answers.
+func (d *difference) decide(ctx context.Context, decider *cycle.Decider, pod *snapshot.Pod) {
+	set := &profile.LiveSet{Number: 1, Profiles: map[string]*profile.Profile{d.oracle.Profile.Name: d.oracle.Profile}}
+	for seed := range uint64(3) {
+		d.decided(decider.Decide(ctx, cycle.Input{
+			Set: set, Profile: d.oracle.Profile, Log: d.cluster, Pod: pod, Now: d.oracle.Now, Seed: seed,
+			Nominated: d.cluster.Nominated(pod),
+		}))
+		decider.End(ctx, -1)
+	}
+}
+
 func (d *difference) decided(got cycle.Decision) {
+	if len(got.Failures) > 0 {
+		d.add("policies failed: %v", got.Failures)
+	}
 	if got.Feasible != len(d.answer.Feasible) || got.Tied != len(d.answer.Best) {
 		d.add("the engine finds %d feasible, %d best, want %d and %d", got.Feasible, got.Tied, len(d.answer.Feasible), len(d.answer.Best))
 	}
 	if got.Slot < 0 {
 		return
 	}
-	name := d.c.Cluster.Row(got.Slot).Node.Name
+	name := d.cluster.Row(got.Slot).Node.Name
 	if !slices.Contains(d.answer.Best, name) || got.Total != d.answer.BestTotal {
 		d.add("the engine picks %s with %d, want one of %v with %d", name, got.Total, d.answer.Best, d.answer.BestTotal)
 	}

@@ -32,7 +32,8 @@ func TestNativePoliciesAgree(t *testing.T) {
 			right, wrong := oracle(), oracle()
 			wrong.Filters["NodeAffinity"] = []string{"PodToleratesNodeTaints"}
 			missed := 0
-			for _, c := range list {
+			for i := range list {
+				c := &list[i]
 				found, err := right.Compare(t.Context(), c)
 				if err != nil || len(found) > 0 {
 					t.Errorf("differences: %v, %s", err, strings.Join(found, "\n"))
