@@ -135,6 +135,8 @@ const (
 	MaxText     = 4 << 10
 	MaxPolicies = 256
 	MaxName     = 63
+	MaxCounters = 32
+	MaxObserves = 16
 )
 
 // ImportModule and ImportLog name the one function that a guest may import

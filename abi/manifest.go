@@ -12,6 +12,15 @@ type Manifest struct {
 	Module   string   `json:"module"`
 	Version  string   `json:"version"`
 	Policies []Policy `json:"policies"`
+	// Counters are what the module counts for /metrics; berth.count names them
+	// by their place here.
+	Counters []Counter `json:"counters,omitempty"`
+}
+
+// Counter is something that a module counts.
+type Counter struct {
+	Name string `json:"name"`
+	Help string `json:"help,omitempty"`
 }
 
 // Policy is one policy of a module.
@@ -38,19 +47,68 @@ type Policy struct {
 // reach nothing.
 type Observe struct {
 	Name string `json:"name"`
-	// Kind is http, tcp, pods or node.
+	// Kind is http, tcp, pods, objects or node.
 	Kind string `json:"kind"`
 	// Port and Path are for http and tcp, to the pod's own address.
 	Port int32  `json:"port,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Selector and Namespace are for pods: how many match, and are ready. The
-	// pod's own namespace is the default.
+	// Selector and Namespace are for pods: how many match, and are ready; and
+	// for objects of Resource, such as services: how many match. The pod's own
+	// namespace is the default.
+	Resource  string `json:"resource,omitempty"`
 	Selector  string `json:"selector,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	// Condition is for node: a condition of the pod's node.
 	Condition string `json:"condition,omitempty"`
 	// TimeoutSeconds bounds an attempt; 1 by default, 10 at most.
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// Kinds of observations.
+const (
+	ObserveHTTP    = "http"
+	ObserveTCP     = "tcp"
+	ObservePods    = "pods"
+	ObserveObjects = "objects"
+	ObserveNode    = "node"
+)
+
+// check says what is wrong with an observation before it is ever made.
+func (o *Observe) check() error {
+	if !validName(o.Name) {
+		return fmt.Errorf("observe: the name must be 1 to %d letters, digits, '-', '.' or '_'", MaxName)
+	}
+	switch o.Kind {
+	case ObserveHTTP, ObserveTCP:
+		if o.Port < 1 || o.Port > 65535 {
+			return fmt.Errorf("observe %s: the port must be 1 to 65535", o.Name)
+		}
+	case ObserveObjects:
+		if o.Resource == "" {
+			return fmt.Errorf("observe %s: it names no resource, such as services", o.Name)
+		}
+	case ObserveNode:
+		if o.Condition == "" {
+			return fmt.Errorf("observe %s: it names no condition, such as Ready", o.Name)
+		}
+	case ObservePods:
+	default:
+		return fmt.Errorf("observe %s: unknown kind %.64q: use http, tcp, pods, objects or node", o.Name, o.Kind)
+	}
+	return nil
+}
+
+// CheckObserves checks what a gate's manifest or settings want observed.
+func CheckObserves(list []Observe) error {
+	if len(list) > MaxObserves {
+		return fmt.Errorf("observe: %d things, at most %d", len(list), MaxObserves)
+	}
+	for i := range list {
+		if err := list[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ObjectKind is a kind that a controller handles, and the fields of it that it
@@ -93,7 +151,36 @@ func ReadManifest(b []byte) (*Manifest, error) {
 			return nil, fmt.Errorf("manifest: policy %q: %w", p.Name, err)
 		}
 	}
+	if err := checkCounters(m.Counters); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
 	return m, nil
+}
+
+func checkCounters(list []Counter) error {
+	if len(list) > MaxCounters {
+		return fmt.Errorf("%d counters, at most %d", len(list), MaxCounters)
+	}
+	seen := map[string]bool{}
+	for _, c := range list {
+		if !counterName(c.Name) || seen[c.Name] {
+			return fmt.Errorf("counter %.64q: a name is 1 to %d of a-z, 0-9 and '_', begins with a letter, and stands once", c.Name, MaxName)
+		}
+		if len(c.Help) > MaxReason {
+			return fmt.Errorf("counter %s: its help has more than %d bytes", c.Name, MaxReason)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+func counterName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c != '_' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxName && s[0] >= 'a'
 }
 
 // Find returns the policy of that name, nil if the module has none.
@@ -170,7 +257,7 @@ func (p *Policy) checkKind() error {
 		if len(p.ConditionTypes) == 0 {
 			return fmt.Errorf("a gate needs conditionTypes")
 		}
-		return nil
+		return CheckObserves(p.Observe)
 	case KindController:
 		if p.Parent == nil || p.Parent.Kind == "" {
 			return fmt.Errorf("a controller needs a parent")

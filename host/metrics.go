@@ -40,9 +40,13 @@ var (
 	build             = described("build_info", "The host's version; always 1.", "version")
 	policyCalls       = described("policy_calls_total", "Calls of a policy's guests that succeeded.", policyLabels...)
 	policyFailures    = described("policy_failures_total", "Calls of a policy's guests that failed.", policyLabels...)
+	policyTraps       = described("policy_traps_total", "Calls that ended in a trap, or without fuel or stack; failures too.", policyLabels...)
+	policyRows        = described("policy_rows_total", "Rows that a policy's guests judged or scored.", policyLabels...)
+	policyRefusals    = described("policy_refusals_total", "Rows that a predicate's guests refused.", policyLabels...)
 	policyFuel        = described("policy_fuel_total", "Fuel that a policy's guests used.", policyLabels...)
 	policySeconds     = described("policy_seconds_total", "Time spent in a policy's guests.", policyLabels...)
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
+	policyCounter     = described("policy_counter_total", "What a policy's guests count themselves.", append(policyLabels[:3:3], "counter")...)
 
 	cycles     = described("scheduler_cycles_total", "Decisions about pods.")
 	bound      = described("scheduler_bound_total", "Pods that were bound.")
@@ -87,8 +91,14 @@ func (s sink) policy(p *policy.Figures) {
 	labels := []string{p.Name, p.Kind, p.Digest}
 	s.counter(policyCalls, float64(p.Calls), labels...)
 	s.counter(policyFailures, float64(p.Failures), labels...)
+	s.counter(policyTraps, float64(p.Traps), labels...)
+	s.counter(policyRows, float64(p.Rows), labels...)
+	s.counter(policyRefusals, float64(p.Refusals), labels...)
 	s.counter(policyFuel, float64(p.Fuel), labels...)
 	s.counter(policySeconds, p.Time.Seconds(), labels...)
+	for _, c := range p.Counters {
+		s.counter(policyCounter, float64(c.N), append(labels[:3:3], c.Name)...)
+	}
 	quarantined := 0.0
 	if p.Quarantined {
 		quarantined = 1

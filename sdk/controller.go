@@ -92,7 +92,10 @@ type Reconciler interface {
 
 // Controller registers a controller of a kind; call it from init.
 func Controller(name string, c Reconciler, parent ObjectKind, children []ObjectKind, opts ...Option) {
-	open := func(s *Setup) (any, error) { return c, configure(c, s.Config) }
+	open := func(s *Setup) (any, error) {
+		own := fresh(c)
+		return own, configure(own, s.Config)
+	}
 	p := Policy{
 		Name: name, Kind: KindController, Parent: parent, Children: children, Open: open,
 		Reads: abi.Owners | abi.Time, Scope: abi.ScopeSet,

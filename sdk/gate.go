@@ -65,7 +65,10 @@ func (p *GatePod) Condition(name string) Condition {
 // Gate registers a readiness gate checker for condition types; call it from
 // init.
 func Gate(name string, g GateChecker, conditionTypes []string, opts ...Option) {
-	open := func(s *Setup) (any, error) { return g, configure(g, s.Config) }
+	open := func(s *Setup) (any, error) {
+		own := fresh(g)
+		return own, configure(own, s.Config)
+	}
 	p := Policy{
 		Name: name, Kind: KindGate, ConditionTypes: conditionTypes, Open: open,
 		Reads: abi.PodLabels | abi.PodAnnotations | abi.Time, Scope: abi.ScopeSet,

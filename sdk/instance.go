@@ -85,6 +85,9 @@ func (in *Instance) bind(impl any) error {
 	in.scorer, _ = impl.(BatchScorer)
 	in.gate, _ = impl.(GateChecker)
 	in.control, _ = impl.(Reconciler)
+	if simple, ok := impl.(interface{ author() any }); ok {
+		impl = simple.author()
+	}
 	in.explain, _ = impl.(Explainer)
 	in.onRow, _ = impl.(RowFollower)
 	in.onPod, _ = impl.(PodFollower)

@@ -6,6 +6,7 @@ import "github.com/berth-dev/berth/abi"
 func Manifest() []byte {
 	j := &JSON{}
 	j.Open('{').Key("abi").Int(abi.Version).Key("module").Text(module).Key("version").Text(version)
+	counterList(j)
 	j.Key("policies").Open('[')
 	for _, p := range registered {
 		p.manifest(j)
@@ -32,6 +33,7 @@ func (p *Policy) manifest(j *JSON) {
 		j.Key("conditionTypes")
 		texts(j, p.ConditionTypes)
 	}
+	observes(j, p.Observe)
 	if p.Kind == KindController {
 		j.Key("parent")
 		p.Parent.manifest(j)

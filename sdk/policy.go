@@ -58,6 +58,8 @@ type Policy struct {
 	ConfigSchema string
 	// ConditionTypes are those that a gate answers for.
 	ConditionTypes []string
+	// Observe is what the host looks at for a gate; see the option.
+	Observe []abi.Observe
 	// Parent and Children are a controller's kinds, and the fields of them
 	// that it wants to see.
 	Parent   ObjectKind

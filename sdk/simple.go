@@ -45,18 +45,22 @@ const (
 )
 
 // Predicate registers a predicate; call it from init. Its answers are
-// remembered: they may depend on nothing but pod and node.
+// remembered: they may depend on nothing but pod and node, unless it reads
+// time or a group of cluster objects, which makes it one of scope set. Such a
+// one may follow objects, pods and rows by the interfaces of those names.
 func Predicate(name string, f Filterer, opts ...Option) {
 	registerSimple(name, KindPredicate, opts, func(s *Setup) (any, error) {
-		return &simpleFilter{impl: f, reasons: s.Reasons, node: Node{rows: s.Rows}}, configure(f, s.Config)
+		own := fresh(f)
+		return &simpleFilter{impl: own, reasons: s.Reasons, node: Node{rows: s.Rows}}, configure(own, s.Config)
 	})
 }
 
 // Priority registers a priority; call it from init. Its answers are
-// remembered: they may depend on nothing but pod and node.
+// remembered as those of a Predicate are.
 func Priority(name string, f Scorer, opts ...Option) {
 	registerSimple(name, KindPriority, opts, func(s *Setup) (any, error) {
-		return &simpleScore{impl: f, node: Node{rows: s.Rows}}, configure(f, s.Config)
+		own := fresh(f)
+		return &simpleScore{impl: own, node: Node{rows: s.Rows}}, configure(own, s.Config)
 	})
 }
 
@@ -81,6 +85,10 @@ type simpleFilter struct {
 	pod     *Pod
 	node    Node
 }
+
+// author is what the policy's author wrote: it may follow rows, pods and objects.
+func (s *simpleFilter) author() any { return s.impl }
+func (s *simpleScore) author() any  { return s.impl }
 
 func (s *simpleFilter) PreFilter(pod *Pod) Answer {
 	s.pod = pod

@@ -48,14 +48,16 @@ func (o *Observer) Observe(ctx context.Context, pod *v1.Pod, wants []abi.Observe
 		w := &wants[i]
 		out[i] = wire.Observation{Name: w.Name, At: o.now().UnixNano()}
 		switch w.Kind {
-		case "pods":
+		case abi.ObservePods:
 			o.pods(pod, w, &out[i])
-		case "node":
+		case abi.ObserveObjects:
+			o.count(pod, w, &out[i])
+		case abi.ObserveNode:
 			o.node(pod, w, &out[i])
-		case "http", "tcp":
+		case abi.ObserveHTTP, abi.ObserveTCP:
 			group.Go(func() { o.attempt(ctx, pod, w, &out[i]) })
 		default:
-			out[i].Detail = fmt.Sprintf("unknown kind %q: use http, tcp, pods or node", w.Kind)
+			out[i].Detail = fmt.Sprintf("unknown kind %q: use http, tcp, pods, objects or node", w.Kind)
 		}
 	}
 	group.Wait()
@@ -77,7 +79,7 @@ func (o *Observer) attempt(ctx context.Context, pod *v1.Pod, w *abi.Observe, out
 	ctx, cancel := context.WithTimeout(ctx, timeout(w))
 	defer cancel()
 	address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(w.Port)))
-	if w.Kind == "tcp" {
+	if w.Kind == abi.ObserveTCP {
 		o.connect(ctx, address, out)
 		return
 	}
@@ -113,18 +115,7 @@ func (o *Observer) get(ctx context.Context, url string, out *wire.Observation) {
 
 // pods tells how many pods match, as Code how many of them are ready.
 func (o *Observer) pods(pod *v1.Pod, w *abi.Observe, out *wire.Observation) {
-	selector, err := labels.Parse(w.Selector)
-	if err != nil {
-		out.Detail = err.Error()
-		return
-	}
-	namespace := w.Namespace
-	if namespace == "" {
-		namespace = pod.Namespace
-	}
-	list, err := o.objects.List("pods", namespace, store.ListOptions{Match: func(p store.Object) bool {
-		return selector.Matches(labels.Set(p.GetLabels()))
-	}})
+	list, err := o.matching("pods", pod, w)
 	if err != nil {
 		out.Detail = err.Error()
 		return
@@ -136,6 +127,31 @@ func (o *Observer) pods(pod *v1.Pod, w *abi.Observe, out *wire.Observation) {
 	}
 	out.OK = len(list.Items) > 0 && int(out.Code) == len(list.Items)
 	out.Detail = fmt.Sprintf("%d of %d pods are ready", out.Code, len(list.Items))
+}
+
+// count tells how many objects match, and nothing else about them.
+func (o *Observer) count(pod *v1.Pod, w *abi.Observe, out *wire.Observation) {
+	list, err := o.matching(w.Resource, pod, w)
+	if err != nil {
+		out.Detail = err.Error()
+		return
+	}
+	out.Code, out.OK = int32(len(list.Items)), len(list.Items) > 0
+	out.Detail = fmt.Sprintf("%d %s match", len(list.Items), w.Resource)
+}
+
+func (o *Observer) matching(resource string, pod *v1.Pod, w *abi.Observe) (store.List, error) {
+	selector, err := labels.Parse(w.Selector)
+	if err != nil {
+		return store.List{}, err
+	}
+	namespace := w.Namespace
+	if namespace == "" {
+		namespace = pod.Namespace
+	}
+	return o.objects.List(resource, namespace, store.ListOptions{Match: func(p store.Object) bool {
+		return selector.Matches(labels.Set(p.GetLabels()))
+	}})
 }
 
 func isReady(p *v1.Pod) bool {

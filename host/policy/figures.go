@@ -2,6 +2,8 @@ package policy
 
 import (
 	"time"
+
+	"github.com/berth-dev/berth/abi"
 )
 
 // Figures are what one Policy's live program has used since it went live.
@@ -9,15 +11,29 @@ type Figures struct {
 	Name   string `json:"name"`
 	Kind   string `json:"kind"`
 	Digest string `json:"digest"`
-	// Calls succeeded, Failures did not.
+	// Calls succeeded, Failures did not; Traps are those of the failures in which
+	// the guest ran into a trap, or out of fuel or stack.
 	Calls    int64 `json:"calls"`
 	Failures int64 `json:"failures"`
+	Traps    int64 `json:"traps"`
+	// Rows were judged or scored, Refusals of them were refused. Answers that the
+	// host remembered are not among them.
+	Rows     int64 `json:"rows"`
+	Refusals int64 `json:"refusals"`
 	// Fuel and Time were spent in the calls.
 	Fuel int64         `json:"fuel"`
 	Time time.Duration `json:"time"`
 	// Quarantined says that the policy is not asked for the time being.
 	Quarantined bool   `json:"quarantined"`
 	LastFailure string `json:"lastFailure,omitempty"`
+	// Counters are the guest's own.
+	Counters []Count `json:"counters,omitempty"`
+}
+
+// Count is one of a module's own counters.
+type Count struct {
+	abi.Counter
+	N int64 `json:"n"`
 }
 
 // Figures returns those of all live policies, by name.
@@ -36,7 +52,11 @@ func (p *program) figures() Figures {
 	h := p.health
 	f := Figures{
 		Name: p.name, Kind: p.entry.Kind, Digest: p.module.Digest(),
-		Calls: h.calls.Load(), Failures: h.failures.Load(), Fuel: h.fuel.Load(), Time: time.Duration(h.nanos.Load()),
+		Calls: h.calls.Load(), Failures: h.failures.Load(), Traps: h.traps.Load(),
+		Rows: h.rows.Load(), Refusals: h.refusals.Load(), Fuel: h.fuel.Load(), Time: time.Duration(h.nanos.Load()),
+	}
+	for _, c := range p.counts {
+		f.Counters = append(f.Counters, Count{c.Counter, c.n.Load()})
 	}
 	quarantined, last := h.state()
 	if f.Quarantined = quarantined; last != nil {

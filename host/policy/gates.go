@@ -44,6 +44,9 @@ func newGate(box *sandbox, config []byte) (*Gate, error) {
 	if err := json.Unmarshal(config, &own); err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
+	if err := abi.CheckObserves(own.Observe); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
 	if len(own.Observe) > 0 {
 		g.observes = own.Observe
 	}

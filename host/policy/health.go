@@ -14,8 +14,10 @@ import (
 // health is how one Policy has been doing: what its guests used, and whether
 // it may still be asked. All sandboxes of the Policy share it.
 type health struct {
-	calls, failures, fuel, nanos atomic.Int64
-	trial                        atomic.Bool // the breaker is not closed
+	calls, failures, traps, fuel, nanos atomic.Int64
+
+	rows, refusals atomic.Int64
+	trial          atomic.Bool // the breaker is not closed
 
 	mu      sync.Mutex
 	breaker *breaker.Breaker
@@ -50,6 +52,9 @@ func (h *health) called(took time.Duration, fuel engine.Fuel) {
 // failed counts a failure against the policy.
 func (h *health) failed(now time.Time, err error) {
 	h.failures.Add(1)
+	if trapped(err) {
+		h.traps.Add(1)
+	}
 	h.mu.Lock()
 	h.last = err
 	turned := h.breaker.Fail(now)
@@ -79,6 +84,18 @@ func (h *health) said(level slog.Level, message string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.words.add(level, message)
+}
+
+// judged counts rows, and how many of them were refused.
+func (h *health) judged(rows, refused int) {
+	h.rows.Add(int64(rows))
+	h.refusals.Add(int64(refused))
+}
+
+// trapped tells what ended a guest's code from answers that are none.
+func trapped(err error) bool {
+	var f *engine.Failure
+	return errors.As(err, &f) && (f.Kind == engine.Trap || f.Kind == engine.FuelSpent || f.Kind == engine.StackSpent)
 }
 
 // spentFuel tells a budget's end from other failures.

@@ -435,7 +435,7 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if entry == nil {
 		return nil, fmt.Errorf("the module has no policy %q: it has %s", name, entryNames(manifest))
 	}
-	spec := programSpec{name: object.Name, module: module, entry: entry, config: rawConfig(object)}
+	spec := programSpec{name: object.Name, module: module, entry: entry, counters: manifest.Counters, config: rawConfig(object)}
 	if object.Spec.Limits != nil {
 		spec.call = time.Duration(object.Spec.Limits.CallMilliseconds) * time.Millisecond
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/abi"
@@ -19,6 +20,7 @@ type program struct {
 	name    string // the Policy's
 	module  *engine.Module
 	entry   *abi.Policy
+	counts  []count
 	opening []byte // what berth_open is given
 	info    schedule.Info
 	most    engine.Fuel // of a call
@@ -29,11 +31,12 @@ type program struct {
 
 // programSpec is what makes a program what it is.
 type programSpec struct {
-	name   string
-	module *engine.Module
-	entry  *abi.Policy
-	config json.RawMessage
-	call   time.Duration
+	name     string
+	module   *engine.Module
+	entry    *abi.Policy
+	counters []abi.Counter
+	config   json.RawMessage
+	call     time.Duration
 }
 
 const defaultCall = 5 * time.Millisecond
@@ -48,7 +51,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *s
 	}
 	p := &program{
 		name: s.name, module: s.module, entry: s.entry, opening: opening,
-		most: engine.ForTime(s.call), reasons: reasons, health: health,
+		counts: newCounts(s.counters), most: engine.ForTime(s.call), reasons: reasons, health: health,
 		log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = schedule.Info{
@@ -68,7 +71,7 @@ func identity(digest string, opening []byte) [32]byte {
 
 // open makes an instance with the policy chosen and configured.
 func (p *program) open(ctx context.Context) (*engine.Instance, error) {
-	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say})
+	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count})
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +90,27 @@ func (p *program) open(ctx context.Context) (*engine.Instance, error) {
 func (p *program) say(level slog.Level, message string) {
 	p.log.Log(context.Background(), level, "guest says", "message", message)
 	p.health.said(level, message)
+}
+
+// count is one of the module's own counters.
+type count struct {
+	abi.Counter
+	n *atomic.Int64
+}
+
+func newCounts(declared []abi.Counter) []count {
+	counts := make([]count, len(declared))
+	for i, c := range declared {
+		counts[i] = count{c, new(atomic.Int64)}
+	}
+	return counts
+}
+
+// count adds to a counter that the manifest declares; others are passed over.
+func (p *program) count(index, n uint32) {
+	if int64(index) < int64(len(p.counts)) {
+		p.counts[index].n.Add(int64(n))
+	}
 }
 
 // complaint asks the guest for the text of its last failure.

@@ -268,7 +268,20 @@ func (s *sandbox) filter(rows []int32, verdicts []schedule.ReasonID) error {
 	if err != nil {
 		return err
 	}
-	return s.verdicts(engine.FuncFilter, r.Out, verdicts)
+	if err := s.verdicts(engine.FuncFilter, r.Out, verdicts); err != nil {
+		return err
+	}
+	s.health.judged(len(verdicts), refused(verdicts))
+	return nil
+}
+
+func refused(verdicts []schedule.ReasonID) (n int) {
+	for _, v := range verdicts {
+		if v != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // verdicts reads one byte a row.
@@ -322,6 +335,7 @@ func (s *sandbox) score(rows []int32, raw []int64) error {
 	if err := abi.ReadScores(r.Out, raw); err != nil {
 		return s.fail(err)
 	}
+	s.health.judged(len(rows), 0)
 	return nil
 }
 

@@ -27,7 +27,8 @@ func (httpGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 }
 
 func init() {
-	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Describe("Waits until the pod's HTTP endpoints answer."))
+	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Observe(sdk.HTTPGet("health", 8080, "/healthz")),
+		sdk.Describe("Waits until the pod's HTTP endpoints answer."))
 }
 
 func main() {}

@@ -3,26 +3,22 @@ package main
 import (
 	"testing"
 
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/policytest"
 )
 
-func TestCheck(t *testing.T) {
+func TestHTTPGate(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		seen []sdk.Observation
-		want sdk.ConditionStatus
-	}{
-		{"nothing is observed", nil, sdk.Unknown},
-		{"all answer", []sdk.Observation{{Name: "health", OK: true, Code: 200}, {Name: "warm", OK: true, Code: 204}}, sdk.True},
-		{"one does not", []sdk.Observation{{Name: "health", OK: true}, {Name: "warm", Detail: "503"}}, sdk.False},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got := httpGate{}.Check(0, &sdk.GatePod{Observations: tt.seen})
-			if got.Status != tt.want {
-				t.Errorf("Check = %+v, want status %v", got, tt.want)
-			}
-		})
+	saw := func(seen ...policytest.Observation) policytest.GatePod {
+		return policytest.GatePod{Observations: seen}
 	}
+	well := policytest.Observation{Name: "health", OK: true, Code: 200, Detail: "200 OK"}
+	policytest.RunGate(t, policytest.GateTable{
+		Policy: "HTTPGate",
+		Cases: []policytest.GateCase{
+			{Name: "nothing is observed", Want: "Unknown", Reason: "NothingObserved"},
+			{Name: "all answer", Pod: saw(well, policytest.Observation{Name: "warm", OK: true, Code: 204}), Want: "True"},
+			{Name: "one does not", Pod: saw(well, policytest.Observation{Name: "warm", Code: 503, Detail: "503"}), Want: "False", AskAgain: 1e9},
+		},
+	})
+	policytest.Refuses(t, "HTTPGate", `{"endpoint":"/"}`)
 }

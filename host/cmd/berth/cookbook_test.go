@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,26 +15,71 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/sdk/policytest"
 )
 
-// Each policy of the cookbook passes its own tables, natively and as wasm, and
-// takes the settings of its YAML.
+const cookbook = "../../../examples/cookbook/"
+
+// Each policy of the cookbook answers its tables as wasm as it does natively,
+// and takes the settings of its YAML.
 func TestTheCookbookHolds(t *testing.T) {
 	t.Parallel()
-	dirs, err := filepath.Glob("../../../examples/cookbook/*")
-	if err != nil || len(dirs) < 8 {
+	dirs, err := filepath.Glob(cookbook + "*")
+	if err != nil || len(dirs) < 10 {
 		t.Fatalf("the cookbook has %d policies, %v", len(dirs), err)
 	}
+	tables := recordTables(t, cookbook+"...")
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			// Their own tables run with all tests; one of them runs as wasm too.
-			if filepath.Base(dir) == "spot-avoidance" {
-				mustBerth(t, "policy", "test", dir)
+			p := readPolicy(t, filepath.Join(dir, "policy.yaml"))
+			wasm, err := new(source).module(t.Context(), t.Output(), dir)
+			if err != nil {
+				t.Fatal(err)
 			}
-			file := filepath.Join(t.TempDir(), "policy.wasm")
-			mustBerth(t, "policy", "build", dir, "-o", file)
-			opens(t, file, readPolicy(t, filepath.Join(dir, "policy.yaml")))
+			opens(t, wasm, p)
+			answers(t, wasm, tables, p.Spec.Entry)
 		})
+	}
+}
+
+// recordTables runs the tables of packages natively and returns the recordings.
+func recordTables(t *testing.T, packages string) (files []string) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", packages)
+	cmd.Env = append(os.Environ(), policytest.Folder+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go test %s: %v\n%s", packages, err, out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// answers asks the module what the tables of one policy say.
+func answers(t *testing.T, wasm []byte, tables []string, policy string) {
+	t.Helper()
+	var own []string
+	for _, file := range tables {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls []policytest.Call
+		if err := json.Unmarshal(data, &calls); err != nil {
+			t.Fatal(err)
+		}
+		if len(calls) > 1 && bytes.Contains(calls[0].In, []byte(`"policy":"`+policy+`"`)) {
+			own = append(own, file)
+		}
+	}
+	if len(own) == 0 {
+		t.Fatalf("%s has no table", policy)
+	}
+	if err := replayAll(t.Context(), wasm, own); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -52,27 +100,9 @@ func readPolicy(t *testing.T, file string) *v1alpha1.Policy {
 }
 
 // opens has a guest take the settings of p.
-func opens(t *testing.T, file string, p *v1alpha1.Policy) {
+func opens(t *testing.T, wasm []byte, p *v1alpha1.Policy) {
 	t.Helper()
-	wasm, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.New(t.Context(), engine.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	m, err := e.Load(t.Context(), wasm, vet.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	i, err := m.Open(t.Context(), engine.OpenConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer i.Close()
+	i := openGuest(t.Context(), t, wasm)
 	config, err := json.Marshal(abi.OpenConfig{Policy: p.Spec.Entry, Config: p.Spec.Config.Raw})
 	if err != nil {
 		t.Fatal(err)
@@ -81,4 +111,25 @@ func opens(t *testing.T, file string, p *v1alpha1.Policy) {
 	if err != nil || r.Status != abi.StatusOK {
 		t.Errorf("berth_open with %s = %d, %v", config, r.Status, err)
 	}
+}
+
+// openGuest makes an instance that lives as long as the test.
+func openGuest(ctx context.Context, t *testing.T, wasm []byte) *engine.Instance {
+	t.Helper()
+	e, err := engine.New(ctx, engine.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	m, err := e.Load(ctx, wasm, vet.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	i, err := m.Open(ctx, engine.OpenConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(i.Close)
+	return i
 }

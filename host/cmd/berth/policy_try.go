@@ -118,6 +118,7 @@ func replayOne(ctx context.Context, m *engine.Module, file string) error {
 var tested = map[string]engine.Func{
 	abi.FuncOpen: engine.FuncOpen, abi.FuncApply: engine.FuncApply, abi.FuncPod: engine.FuncPod,
 	abi.FuncFilter: engine.FuncFilter, abi.FuncScore: engine.FuncScore,
+	abi.FuncGate: engine.FuncGate, abi.FuncReconcile: engine.FuncReconcile,
 }
 
 func callGuest(i *engine.Instance, export string, in []byte) (out []byte, packed uint64, err error) {

@@ -22,7 +22,7 @@ func OpenPlain(ctx context.Context, wasm []byte) (*Instance, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	i := &Instance{shared: s, guest: newGuest(nil), fuel: &noFuel{}, depth: &noFuel{}}
+	i := &Instance{shared: s, guest: newGuest(OpenConfig{}), fuel: &noFuel{}, depth: &noFuel{}}
 	i.guest.fuel = i.fuel
 	i.ctx = context.WithValue(ctx, guestKey{}, i.guest)
 	i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(i.ctx, &i.memory), s.module,

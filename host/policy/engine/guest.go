@@ -19,6 +19,7 @@ const (
 // guest is the host's side of one instance's imports.
 type guest struct {
 	log    func(slog.Level, string)
+	count  func(index, n uint32)
 	fuel   api.MutableGlobal
 	exited bool
 	clock  uint64 // nanoseconds, which pass by being asked
@@ -30,8 +31,8 @@ type guest struct {
 	rest   []byte // of a line written to standard output or error
 }
 
-func newGuest(log func(slog.Level, string)) *guest {
-	return &guest{log: log, tokens: linesBurst}
+func newGuest(c OpenConfig) *guest {
+	return &guest{log: c.Log, count: c.Count, tokens: linesBurst}
 }
 
 func (g *guest) begin() { g.lines = 0 }

@@ -58,7 +58,7 @@ type Result struct {
 type guestKey struct{}
 
 func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
-	i := &Instance{shared: s, guest: newGuest(c.Log)}
+	i := &Instance{shared: s, guest: newGuest(c)}
 	i.ctx = context.WithValue(context.Background(), guestKey{}, i.guest)
 	if err := ctx.Err(); err != nil {
 		return nil, err

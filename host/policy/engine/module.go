@@ -78,6 +78,9 @@ type OpenConfig struct {
 	// Log gets what the guest says, line by line, limited in number and length.
 	// It is called in the midst of a guest's call and must not block.
 	Log func(level slog.Level, message string)
+	// Count is told when the guest counts n more of a counter of its manifest; the
+	// index may be one that the manifest does not have. It must not block either.
+	Count func(index, n uint32)
 	// Budget of _initialize; StartBudget by default.
 	Budget Fuel
 }

@@ -21,7 +21,7 @@ import (
 var templates embed.FS
 
 // Kinds are the kinds of policies that there are templates for.
-var Kinds = []string{abi.KindPredicate, abi.KindPriority, abi.KindGate}
+var Kinds = []string{abi.KindPredicate, abi.KindPriority, abi.KindGate, abi.KindController}
 
 // Policy says what to write.
 type Policy struct {

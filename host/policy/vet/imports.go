@@ -12,7 +12,10 @@ const (
 // these to guests, WASI's with a clock, randomness, files and arguments that
 // never differ.
 var Imports = map[string]map[string]string{
-	ModuleBerth: {"log": "(i32,i32,i32)"}, // level, pointer, length
+	ModuleBerth: {
+		"log":   "(i32,i32,i32)", // level, pointer, length
+		"count": "(i32,i32)",     // place in the manifest's counters, how many more
+	},
 	// What TinyGo's and Go's runtimes ask for, whether they call it or not.
 	ModuleWASI: {
 		"args_get":                "(i32,i32)i32",
@@ -67,7 +70,7 @@ var Imports = map[string]map[string]string{
 func checkImport(module, name string, t funcType) *Refusal {
 	functions, ok := Imports[module]
 	if !ok {
-		return refuse(RuleImport, "a policy may import only the SDK's log function and WASI; remove what needs it", "it imports %q from %q", clip(name), clip(module))
+		return refuse(RuleImport, "a policy may import only the SDK's functions and WASI; remove what needs it", "it imports %q from %q", clip(name), clip(module))
 	}
 	want, ok := functions[name]
 	if !ok {

@@ -1,0 +1,37 @@
+// Command dependency-gate holds a pod unready until the pods that it depends on
+// are there and ready. Which those are says the setting observe, by selector;
+// the host looks, and passes in what it saw.
+package main
+
+import "github.com/berth-dev/berth/sdk"
+
+// ConditionType is what pods name in spec.readinessGates.
+const ConditionType = "example.test/DependenciesReady"
+
+const second = 1_000_000_000
+
+type dependencyGate struct{}
+
+func (dependencyGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
+
+func (dependencyGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+	for _, seen := range pod.Observations {
+		if !seen.OK {
+			return sdk.Readiness{
+				Status: sdk.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, AskAgain: second,
+			}
+		}
+	}
+	if len(pod.Observations) == 0 {
+		return sdk.Readiness{Status: sdk.Unknown, Reason: "NothingObserved", Message: "the setting observe names no dependency"}
+	}
+	return sdk.Readiness{Status: sdk.True, Reason: "DependenciesReady", AskAgain: 5 * second}
+}
+
+func init() {
+	sdk.Gate("DependencyGate", dependencyGate{}, []string{ConditionType},
+		sdk.Observe(sdk.PodsReady("database", "app=db")),
+		sdk.Describe("Waits until the pods that a pod depends on are ready."))
+}
+
+func main() {}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/berth-dev/berth/sdk/policytest"
+)
+
+func TestDependencyGate(t *testing.T) {
+	t.Parallel()
+	saw := func(seen ...policytest.Observation) policytest.GatePod {
+		return policytest.GatePod{Observations: seen}
+	}
+	db := policytest.Observation{Name: "database", OK: true, Code: 3, Detail: "3 of 3 pods are ready"}
+	queue := policytest.Observation{Name: "queue", Code: 1, Detail: "1 of 2 pods are ready"}
+	policytest.RunGate(t, policytest.GateTable{
+		Policy: "DependencyGate",
+		Cases: []policytest.GateCase{
+			{Name: "nothing is observed", Want: "Unknown", Reason: "NothingObserved"},
+			{Name: "all are ready", Pod: saw(db), Want: "True", AskAgain: 5e9},
+			{Name: "one is not", Pod: saw(db, queue), Want: "False", Reason: "DependencyNotReady", AskAgain: 1e9},
+		},
+	})
+	policytest.Refuses(t, "DependencyGate", `{"depends":"db"}`)
+}

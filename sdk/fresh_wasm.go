@@ -1,0 +1,5 @@
+//go:build wasip1
+
+package sdk
+
+func fresh[T any](impl T) T { return impl }

@@ -1,0 +1,164 @@
+package policytest
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/abi/fb"
+	"github.com/berth-dev/berth/sdk"
+)
+
+// Object is a parent, a child or a related object of a controller.
+type Object struct {
+	APIVersion, Kind, Namespace, Name, UID string
+	Generation, Created, Deleted           int64
+	Labels, Annotations                    map[string]string
+	// Owner is the UID of the owner that controls it.
+	Owner string
+	// Fields are JSON by path, such as "spec.replicas": "3".
+	Fields map[string]string
+}
+
+// ControllerCase is one parent and what should become of it.
+type ControllerCase struct {
+	Name              string
+	Now               int64
+	Parent            Object
+	Children, Related []Object
+	// Creates is how many children are to be made.
+	Creates int64
+	// Delete, Adopt and Release are UIDs, in their order.
+	Delete, Adopt, Release []string
+	// Status is JSON; it is looked at where it is given.
+	Status string
+}
+
+// ControllerTable is cases for a controller.
+type ControllerTable struct {
+	// Policy names the controller in the module; by default its only policy.
+	Policy string
+	// Config is its settings as JSON.
+	Config string
+	Cases  []ControllerCase
+}
+
+// RunController opens the controller and asks about each case.
+func RunController(t *testing.T, table ControllerTable) {
+	t.Helper()
+	config := openConfig(table.Policy, table.Config)
+	in, err := sdk.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := newTape(t)
+	tape.status(abi.FuncOpen, config)
+	for i := range table.Cases {
+		c := &table.Cases[i]
+		t.Run(c.Name, func(t *testing.T) { c.run(t, in, tape) })
+	}
+	if err := tape.write(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
+	t.Helper()
+	input := encodeReconcile(c)
+	out, err := in.Reconcile(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape.bytes(abi.FuncReconcile, input, out)
+	got, err := abi.ReadOutcome(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creates := int64(0)
+	for _, made := range got.Create {
+		creates += made.Count
+	}
+	if creates != c.Creates {
+		t.Errorf("Reconcile creates %d, want %d", creates, c.Creates)
+	}
+	for _, list := range []struct {
+		what      string
+		got, want []string
+	}{{"deletes", got.Delete, c.Delete}, {"adopts", got.Adopt, c.Adopt}, {"releases", got.Release, c.Release}} {
+		if !slices.Equal(list.got, list.want) {
+			t.Errorf("Reconcile %s %q, want %q", list.what, list.got, list.want)
+		}
+	}
+	if c.Status != "" && !sameJSON(got.Status, c.Status) {
+		t.Errorf("Reconcile gives the status %s, want %s", got.Status, c.Status)
+	}
+}
+
+func sameJSON(got json.RawMessage, want string) bool {
+	var a, b any
+	if json.Unmarshal(got, &a) != nil || json.Unmarshal([]byte(want), &b) != nil {
+		return false
+	}
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+func encodeReconcile(c *ControllerCase) []byte {
+	e := newEncoder()
+	parent, children, related := e.controlled(&c.Parent), e.controlledAll(c.Children), e.controlledAll(c.Related)
+	fb.ReconcileInputStart(e.Builder)
+	fb.ReconcileInputAddNow(e.Builder, c.Now)
+	fb.ReconcileInputAddParent(e.Builder, parent)
+	fb.ReconcileInputAddChildren(e.Builder, children)
+	fb.ReconcileInputAddRelated(e.Builder, related)
+	e.Finish(fb.ReconcileInputEnd(e.Builder))
+	return e.FinishedBytes()
+}
+
+func (e *encoder) controlledAll(list []Object) offset {
+	var items []offset
+	for i := range list {
+		items = append(items, e.controlled(&list[i]))
+	}
+	return e.CreateVectorOfTables(items)
+}
+
+func (e *encoder) controlled(o *Object) offset {
+	b, version, kind := e.Builder, e.CreateString(o.APIVersion), e.CreateString(o.Kind)
+	namespace, name, uid := e.CreateString(o.Namespace), e.CreateString(o.Name), e.CreateString(o.UID)
+	labels, annotations, fields := e.kvs(o.Labels), e.kvs(o.Annotations), e.fields(o.Fields)
+	owner := Controller{UID: o.Owner}
+	if o.Owner != "" {
+		owner.Kind = "Parent"
+	}
+	owners := e.owners(&owner)
+	fb.ControlObjectStart(b)
+	fb.ControlObjectAddApiVersion(b, version)
+	fb.ControlObjectAddKind(b, kind)
+	fb.ControlObjectAddNamespace(b, namespace)
+	fb.ControlObjectAddName(b, name)
+	fb.ControlObjectAddUid(b, uid)
+	fb.ControlObjectAddGeneration(b, o.Generation)
+	fb.ControlObjectAddCreated(b, o.Created)
+	fb.ControlObjectAddDeleted(b, o.Deleted)
+	fb.ControlObjectAddLabels(b, labels)
+	fb.ControlObjectAddAnnotations(b, annotations)
+	fb.ControlObjectAddOwners(b, owners)
+	fb.ControlObjectAddFields(b, fields)
+	return fb.ControlObjectEnd(b)
+}
+
+func (e *encoder) fields(m map[string]string) offset {
+	var items []offset
+	for _, path := range slices.Sorted(maps.Keys(m)) {
+		at, text := e.CreateString(path), e.CreateString(m[path])
+		fb.FieldStart(e.Builder)
+		fb.FieldAddPath(e.Builder, at)
+		fb.FieldAddJson(e.Builder, text)
+		items = append(items, fb.FieldEnd(e.Builder))
+	}
+	return e.CreateVectorOfTables(items)
+}
