@@ -28,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
 )
@@ -124,13 +125,25 @@ func (h *Host) openPolicies(ctx context.Context) error {
 	}
 	h.loader = policy.NewLoader(policy.Config{
 		Objects: h.store, Engine: h.engine, Reasons: schedule.NewReasons(0), Now: h.Now, Log: h.Log,
-		Trusted: trusted, Event: h.events.For("berth-policies").Event,
+		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present,
 	})
 	if err := builtin.Install(ctx, h.loader); err != nil {
 		return err
 	}
 	h.loader.Load(ctx)
 	return nil
+}
+
+// present is the scheduler's state, for guests that are not live yet.
+func (h *Host) present(ctx context.Context) (snapshot.Log, error) {
+	if h.scheduler == nil {
+		return nil, schedule.ErrNotRunning
+	}
+	view, _, err := h.scheduler.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return view, nil
 }
 
 func (h *Host) openScheduler() (err error) {

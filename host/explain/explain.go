@@ -145,23 +145,13 @@ func again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace) (*d
 	if err != nil {
 		return nil, err
 	}
-	d := &derived{log: view}
-	live := set.For(trace.Pod)
-	if live == nil {
-		return nil, fmt.Errorf("%w: %q", ErrNoProfile, trace.Pod.Object.Spec.SchedulerName)
-	}
-	if !sameDigest(live.Digest(), trace.Digest) {
-		d.note = fmt.Sprintf("set %d decided; the policies have changed since, and this is what those of set %d say", trace.Set, set.Number)
-	}
-	if set.Fresh == nil {
-		return nil, errors.New("the live policies cannot be opened a second time")
-	}
-	fresh, release, err := set.Fresh(ctx)
+	deciding, note, release, err := reopen(ctx, set, trace)
 	if err != nil {
-		return nil, fmt.Errorf("open the policies again: %w", err)
+		return nil, err
 	}
 	defer release()
-	if d.table, err = cycle.Judge(ctx, fresh.For(trace.Pod), s.Reasons(), view, trace.Pod, trace.Now); err != nil {
+	d := &derived{log: view, note: note}
+	if d.table, err = cycle.Judge(ctx, deciding, s.Reasons(), view, trace.Pod, trace.Now); err != nil {
 		return nil, err
 	}
 	d.host = hostColumn(d.table, view, trace.Pod, trace.Nominated, trace.Excluded)
@@ -169,6 +159,32 @@ func again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace) (*d
 		d.node = view.Row(slot).Node.Name
 	}
 	return d, nil
+}
+
+// reopen opens the policies that made a decision, or those of today where
+// they cannot be had any more; note says so.
+func reopen(ctx context.Context, set *schedule.LiveSet, trace schedule.Trace) (p *schedule.Profile, note string, release func(), err error) {
+	lost := errors.New("what they were is not kept")
+	if set.Recall != nil {
+		if p, release, lost = set.Recall(ctx, trace.Digest); lost == nil {
+			return p, "", release, nil
+		}
+	}
+	if set.Fresh == nil {
+		return nil, "", nil, errors.New("the live policies cannot be opened a second time")
+	}
+	fresh, release, err := set.Fresh(ctx)
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("open the policies again: %w", err)
+	}
+	if p = fresh.For(trace.Pod); p == nil {
+		release()
+		return nil, "", nil, fmt.Errorf("%w: %q", ErrNoProfile, trace.Pod.Object.Spec.SchedulerName)
+	}
+	if !sameDigest(p.Digest(), trace.Digest) {
+		note = fmt.Sprintf("set %d decided, and its policies cannot be had any more (%v): this is what those of set %d say", trace.Set, lost, set.Number)
+	}
+	return p, note, release, nil
 }
 
 func sameDigest(a, b *profile.Digest) bool {

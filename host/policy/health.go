@@ -17,7 +17,7 @@ type health struct {
 	calls, failures, traps, fuel, nanos atomic.Int64
 
 	rows, refusals atomic.Int64
-	trial          atomic.Bool // the breaker is not closed
+	tried          atomic.Bool // the breaker is not closed
 
 	mu      sync.Mutex
 	breaker *breaker.Breaker
@@ -25,6 +25,8 @@ type health struct {
 	words   words
 
 	differences differences
+	// trial is told of each failure, where the program is a canary.
+	trial *trial
 	// changed is told when the policy is quarantined and when it is let out.
 	changed func()
 }
@@ -33,18 +35,26 @@ func newHealth(changed func()) *health {
 	return &health{changed: changed, breaker: breaker.New(breaker.Default)}
 }
 
+// onTrial lets a policy that was quarantined when the host ended begin half
+// open: one failure, and it is quarantined again.
+func (h *health) onTrial() *health {
+	h.breaker.Try()
+	h.tried.Store(true)
+	return h
+}
+
 func (h *health) called(took time.Duration, fuel engine.Fuel) {
 	h.calls.Add(1)
 	h.fuel.Add(int64(fuel))
 	h.nanos.Add(int64(took))
-	if !h.trial.Load() {
+	if !h.tried.Load() {
 		return
 	}
 	h.mu.Lock()
 	closed := h.breaker.Succeed()
 	h.mu.Unlock()
 	if closed {
-		h.trial.Store(false)
+		h.tried.Store(false)
 		h.changed()
 	}
 }
@@ -60,8 +70,11 @@ func (h *health) failed(now time.Time, err error) {
 	turned := h.breaker.Fail(now)
 	h.mu.Unlock()
 	if turned {
-		h.trial.Store(true)
+		h.tried.Store(true)
 		h.changed()
+	}
+	if h.trial != nil {
+		h.trial.failed(err)
 	}
 }
 

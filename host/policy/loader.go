@@ -18,7 +18,10 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Resources of this group, as the store names them.
@@ -53,6 +56,10 @@ type Config struct {
 	Trusted Keyring
 	// Event tells users of a policy's fate.
 	Event func(about store.Object, kind, reason, message string)
+	// Present returns the scheduler's state, so that a guest has taken it in
+	// before it goes live. It comes between two cycles: those that began before
+	// have ended. May be nil, and may fail while nothing is scheduled.
+	Present func(context.Context) (snapshot.Log, error)
 }
 
 // Loader makes sets of what the objects say.
@@ -60,6 +67,7 @@ type Loader struct {
 	Config
 	current atomic.Pointer[Set]
 	wake    chan struct{}
+	recipes recipes
 
 	subscribers sync.Mutex
 	swapped     []chan struct{}
@@ -67,6 +75,8 @@ type Loader struct {
 	// What follows belongs to the goroutine that reloads.
 	reloading sync.Mutex
 	policies  map[string]*live
+	// beside holds the programs that are being loaded; nil where Load waits for them.
+	beside *beside
 }
 
 // NewLoader makes a loader. Load brings the first set.
@@ -106,6 +116,12 @@ func signal(c chan struct{}) {
 	}
 }
 
+const (
+	// warmEvery is how often former programs are told what has changed, and
+	// what shadows and canaries have counted is written down.
+	warmEvery = 2 * time.Second
+)
+
 // Run follows the objects until ctx ends.
 func (l *Loader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -114,14 +130,20 @@ func (l *Loader) Run(ctx context.Context) error {
 	for _, resource := range []string{Policies, Profiles, Modules} {
 		go func() { ended <- l.follow(ctx, resource) }()
 	}
-	collect := time.NewTicker(collectEvery)
+	l.loadBeside(ctx)
+	defer l.stopLoading()
+	collect, warm := time.NewTicker(collectEvery), time.NewTicker(warmEvery)
 	defer collect.Stop()
+	defer warm.Stop()
 	for {
 		select {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
 			l.collect(ctx)
+		case <-warm.C:
+			l.keepWarm(ctx)
+			l.reportTrials(ctx)
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return nil
@@ -157,15 +179,19 @@ func (l *Loader) Load(ctx context.Context) {
 		return
 	}
 	next := make(map[string]*live, len(policies))
-	changed := len(policies) != len(l.policies)
+	changed := false
 	for _, object := range policies {
 		one, fresh := l.take(ctx, l.policies[object.Name], object)
+		if one == nil {
+			continue // it is being loaded
+		}
 		next[object.Name] = one
 		changed = changed || fresh
 	}
+	l.forgetUnwanted()
 	dropped := l.policies
 	l.policies = next
-	if changed = changed || l.profilesChanged(profiles); changed {
+	if changed = changed || len(dropped) != len(next) || l.profilesChanged(profiles); changed {
 		l.publish(revision, profiles)
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
@@ -180,8 +206,9 @@ func (l *Loader) Load(ctx context.Context) {
 }
 
 func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
-	set := assemble(revision, l.policies, profiles)
-	set.profiles = profiles
+	set := assemble(revision, l.policies, profiles, asOpened)
+	set.compare()
+	set.Scheduling.Fresh, set.Scheduling.Recall = set.fresh, l.recall
 	l.current.Store(set)
 	l.tell()
 }
@@ -222,29 +249,148 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 }
 
 // take makes the live form of one Policy; fresh tells that the set changes.
+// There is none while the first program of a Policy is being loaded.
 func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
-	key := keyOf(object)
-	if old != nil && old.key == key && old.object.UID == object.UID {
+	one, fresh = l.takeMain(ctx, old, object)
+	if one == nil || one.object != object {
+		return one, fresh
+	}
+	return one, l.takeCanary(ctx, one) || fresh
+}
+
+func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
+	key := keyOf(object, object.Spec.Module)
+	if old != nil && old.key == key && old.object.UID == object.UID && !(old.again && l.uploaded(object.Spec.Module)) {
 		same := *old
 		same.object = object
 		return &same, old.mode() != same.mode() || old.failsOpen() != same.failsOpen()
 	}
+	if old != nil && old.canary != nil && old.canary.key == key {
+		old.canary.trial.end("", "")
+		return old.replacedBy(old.canary.live, object), true
+	}
 	if warm := old.warm(key); warm != nil {
-		return old.replacedBy(warm, object, key), true
+		l.follows(ctx, warm)
+		return old.replacedBy(warm, object), true
 	}
 	began := l.Now()
-	next, err := l.load(ctx, object)
+	next, err, done := l.fetch(ctx, object.Name+" "+key, func(ctx context.Context) (*live, error) {
+		return l.load(ctx, object, object.Spec.Module)
+	})
+	if !done {
+		return old, false
+	}
 	if err == nil {
 		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
-		return old.replacedBy(next, object, key), true
+		return old.replacedBy(next, object), true
 	}
-	l.Log.Warn("policy refused", "policy", object.Name, "err", err)
 	kept := &live{}
 	if old != nil {
 		*kept = *old
 	}
-	kept.object, kept.key, kept.refused = object, key, err.Error()
+	if kept.refused != err.Error() {
+		l.Log.Warn("policy refused", "policy", object.Name, "err", err)
+	}
+	kept.object, kept.key, kept.refused, kept.again = object, key, err.Error(), errors.Is(err, errNoModule)
 	return kept, old == nil
+}
+
+// takeCanary starts the canary that a Policy names, keeps it, or ends it. It
+// tells whether the set changes.
+func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
+	was := one.canary
+	if was != nil && was.live.main == one.main {
+		one.canary, was = nil, nil // it was promoted
+	}
+	spec := one.object.Spec.Canary
+	if spec == nil || one.program == nil || one.mode() != v1alpha1.Enforce {
+		one.canary, one.ended = nil, nil
+		was.retire()
+		return was != nil
+	}
+	key := trialOf(one.object)
+	if was != nil && was.trial.key == key {
+		if e := was.trial.ending.Load(); e != nil {
+			one.canary, one.ended = nil, l.endedBy(one.object, e.reason, e.message)
+			was.retire()
+			return true
+		}
+		return false
+	}
+	if one.endedBefore(key) {
+		return false
+	}
+	next, err, done := l.fetch(ctx, one.object.Name+" canary "+key, func(ctx context.Context) (*live, error) {
+		return l.loadCanary(ctx, one.object)
+	})
+	if !done {
+		return false
+	}
+	one.canary, one.ended = nil, nil
+	was.retire()
+	if err != nil {
+		one.ended = l.endedBy(one.object, ReasonRefused, err.Error())
+		return was != nil
+	}
+	t := newTrial(key, spec, func() { signal(l.wake) })
+	health := next.program.health
+	t.differences, health.trial = &health.differences, t
+	if s := one.object.Status; s.Canary != nil && s.Canary.Trial == key && s.Canary.Phase == PhaseRunning {
+		health.differences.resume(s.Differences)
+	}
+	one.canary = &canary{live: next, spec: *spec, trial: t}
+	return true
+}
+
+func (c *canary) retire() {
+	if c != nil {
+		c.live.retire()
+	}
+}
+
+// loadCanary loads the module on trial.
+func (l *Loader) loadCanary(ctx context.Context, object *v1alpha1.Policy) (*live, error) {
+	next, err := l.load(ctx, object, object.Spec.Canary.Module)
+	if err != nil {
+		return nil, err
+	}
+	if kind := next.program.entry.Kind; kind != abi.KindPredicate && kind != abi.KindPriority {
+		next.retire()
+		return nil, fmt.Errorf("a %s decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it", kind)
+	}
+	return next, nil
+}
+
+// endedBefore says whether the canary that the Policy names was rolled back
+// already, maybe before this host started.
+func (o *live) endedBefore(key string) bool {
+	if o.ended != nil {
+		return o.ended.Trial == key
+	}
+	s := o.object.Status.Canary
+	if s == nil || s.Trial != key || s.Phase != PhaseRolledBack {
+		return false
+	}
+	o.ended = s.DeepCopy()
+	return true
+}
+
+func (l *Loader) endedBy(p *v1alpha1.Policy, reason, message string) *v1alpha1.CanaryStatus {
+	l.Log.Warn("canary is rolled back", "policy", p.Name, "module", p.Spec.Canary.Module, "reason", reason, "err", message)
+	return &v1alpha1.CanaryStatus{
+		Module: p.Spec.Canary.Module, Phase: PhaseRolledBack, Reason: reason, Message: abi.Text(message, abi.MaxText),
+		Since: metav1.NewTime(l.Now()).Rfc3339Copy(), Trial: trialOf(p),
+	}
+}
+
+// healthOf is a new program's, on trial if its Policy was quarantined when the
+// host ended.
+func (l *Loader) healthOf(p *v1alpha1.Policy) *health {
+	h := newHealth(func() { signal(l.wake) })
+	if l.Current().Number == 0 && p.Status.Phase == PhaseQuarantined {
+		return h.onTrial()
+	}
+	return h
 }
 
 // loadLevel is Info for what a user brings, Debug for what a start finds.
@@ -255,11 +401,18 @@ func (l *Loader) loadLevel() slog.Level {
 	return slog.LevelInfo
 }
 
-// keyOf covers what a program is made from.
-func keyOf(p *v1alpha1.Policy) string {
-	data, err := json.Marshal(struct {
-		Spec v1alpha1.PolicySpec
-	}{v1alpha1.PolicySpec{Module: p.Spec.Module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits, Canary: p.Spec.Canary}})
+// keyOf covers what a program of that module is made from.
+func keyOf(p *v1alpha1.Policy, module string) string {
+	return hashOf(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})
+}
+
+// trialOf covers what a canary's trial is about.
+func trialOf(p *v1alpha1.Policy) string {
+	return hashOf(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})[:16]
+}
+
+func hashOf(spec v1alpha1.PolicySpec) string {
+	data, err := json.Marshal(spec)
 	if err != nil {
 		return err.Error()
 	}
@@ -283,18 +436,23 @@ func (o *live) warm(key string) *live {
 	return nil
 }
 
-// replacedBy puts next in o's place and keeps o warm behind it.
-func (o *live) replacedBy(next *live, object *v1alpha1.Policy, key string) *live {
+// replacedBy puts next in o's place and keeps o warm behind it. What o has on
+// trial goes on.
+func (o *live) replacedBy(next *live, object *v1alpha1.Policy) *live {
 	one := *next
-	one.object, one.key, one.refused, one.former = object, key, "", nil
-	if o == nil || o.program == nil {
+	one.object, one.refused, one.again, one.former = object, "", false, nil
+	if o == nil {
+		return &one
+	}
+	one.canary, one.ended = o.canary, o.ended
+	if o.program == nil {
 		return &one
 	}
 	behind := *o
-	behind.former = nil
+	behind.former, behind.canary, behind.ended = nil, nil, nil
 	one.former = append(one.former, &behind)
 	for _, f := range o.former {
-		if f.key == key {
+		if f.main == one.main {
 			continue
 		}
 		if len(one.former) < mostFormer {
@@ -321,7 +479,7 @@ func (o *live) each(do func(*live)) {
 		f.each(do)
 	}
 	if o.canary != nil {
-		o.canary.each(do)
+		o.canary.live.each(do)
 	}
 	if o.program != nil {
 		do(o)
@@ -355,45 +513,55 @@ const (
 	mostMemory    = 1 << 30
 )
 
-// load makes a Policy's program, and opens it once to see that it does.
-func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy) (*live, error) {
-	one, err := l.loadModule(ctx, object, object.Spec.Module)
+// errNoModule is cured by an upload.
+var errNoModule = errors.New("it is not there: upload it first")
+
+// uploaded says whether a module is there by now.
+func (l *Loader) uploaded(name string) bool {
+	digest, err := Digest(name)
 	if err != nil {
-		return nil, err
+		return false
 	}
-	if object.Spec.Canary == nil {
-		return one, nil
-	}
-	if one.canary, err = l.loadModule(ctx, object, object.Spec.Canary.Module); err != nil {
-		one.retire()
-		return nil, fmt.Errorf("canary: %w", err)
-	}
-	return one, nil
+	_, ok := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)})
+	return ok
 }
 
-func (l *Loader) loadModule(ctx context.Context, object *v1alpha1.Policy, name string) (*live, error) {
+// load makes a Policy's program of a module, and opens it once to see that it
+// does. A guest that decides about pods takes in the present state too, lest a
+// cycle has to wait for that.
+func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name string) (*live, error) {
 	digest, err := Digest(name)
 	if err != nil {
 		return nil, err
 	}
 	wasm, err := l.Objects.Blob(ctx, digest)
 	if err != nil {
-		return nil, fmt.Errorf("module %s is not there: upload it first", name)
+		return nil, fmt.Errorf("module %s: %w", name, errNoModule)
 	}
 	module, err := l.Engine.Load(ctx, wasm, limitsOf(object))
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.program(object, module)
+	one, err := l.open(ctx, object, module)
 	if err != nil {
 		module.Close()
 		return nil, err
 	}
-	one := &live{object: object, program: p, main: newSandbox(p), key: keyOf(object)}
+	one.key, one.revision = keyOf(object, name), revisionOf(object, digest)
+	l.recipes.keep(one.program, object)
+	return one, nil
+}
+
+// open makes a program of a module and tries it.
+func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engine.Module) (*live, error) {
+	p, err := l.program(object, module)
+	if err != nil {
+		return nil, err
+	}
+	one := &live{object: object, program: p, main: newSandbox(p)}
 	switch {
 	case p.entry.Kind == abi.KindGate:
 		if one.gate, err = newGate(one.main, rawConfig(object)); err != nil {
-			module.Close()
 			return nil, err
 		}
 	case p.entry.Kind == abi.KindController:
@@ -403,10 +571,13 @@ func (l *Loader) loadModule(ctx context.Context, object *v1alpha1.Policy, name s
 	}
 	i, err := p.open(ctx)
 	if err != nil {
-		module.Close()
 		return nil, err
 	}
 	i.Close()
+	if err := l.follows(ctx, one); err != nil {
+		one.closeAll()
+		return nil, fmt.Errorf("it fails on the present state of the cluster: %w", err)
+	}
 	return one, nil
 }
 
@@ -439,7 +610,7 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if object.Spec.Limits != nil {
 		spec.call = time.Duration(object.Spec.Limits.CallMilliseconds) * time.Millisecond
 	}
-	return newProgram(spec, l.Reasons, newHealth(func() { signal(l.wake) }), l.Log)
+	return newProgram(spec, l.Reasons, l.healthOf(object), l.Log)
 }
 
 func entryNames(m *abi.Manifest) string {

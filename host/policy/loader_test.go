@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,11 @@ func TestMain(m *testing.M) {
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if e, err := sharedEngine(); err == nil {
+		_ = e.Close()
+	}
+	os.Exit(code)
 }
 
 // rig is a loader with the built-in policies over a store in memory.
@@ -42,9 +47,15 @@ type rig struct {
 	decider *cycle.Decider
 }
 
+// sharedEngine compiles the built-in policies once for all tests. Its cache is
+// removed with the last of them.
+var sharedEngine = sync.OnceValues(func() (*engine.Engine, error) {
+	return engine.New(context.Background(), engine.Config{})
+})
+
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	e, err := engine.New(t.Context(), engine.Config{CacheDir: t.TempDir()})
+	e, err := sharedEngine()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +86,8 @@ func (r *rig) decide(t testing.TB, pod *v1.Pod) string {
 	p := snapshot.NewPod(pod)
 	set := r.Scheduling()
 	got := r.decider.Decide(context.Background(), cycle.Input{Set: set, Profile: set.For(p), Log: r.cluster, Pod: p, Seed: 1})
-	r.decider.End(context.Background(), got.Slot)
+	r.decider.Compare(context.Background(), got.Slot)
+	r.decider.End()
 	if got.Slot < 0 {
 		return fmt.Sprintf("%+v", got)
 	}

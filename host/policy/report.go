@@ -3,8 +3,11 @@ package policy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -19,18 +22,28 @@ const (
 	PhaseOff         = "Off"
 )
 
-// mostHistory is how many former modules a status lists.
-const mostHistory = 10
+// Phases of a canary.
+const (
+	PhaseRunning    = "Running"
+	PhaseRolledBack = "RolledBack"
+)
+
+// Conditions of a Policy.
+const (
+	ConditionLive   = "Live"
+	ConditionCanary = "CanaryHealthy"
+)
 
 // report writes what became of a Policy into its status, if that is news.
 func (l *Loader) report(ctx context.Context, one *live) {
-	before := one.object.Status.Phase
+	var before v1alpha1.PolicyStatus
 	o, err := l.Objects.Update(ctx, store.Key{Resource: Policies, Name: one.object.Name}, func(o store.Object) (store.Object, error) {
 		object := o.(*v1alpha1.Policy)
 		if object.UID != one.object.UID {
 			return o, nil
 		}
-		status := l.status(one, object.Status)
+		before = object.Status
+		status := l.status(one, before)
 		if equality.Semantic.DeepEqual(status, object.Status) {
 			return o, nil
 		}
@@ -45,35 +58,75 @@ func (l *Loader) report(ctx context.Context, one *live) {
 		l.Log.Warn("report policy", "policy", one.object.Name, "err", err)
 		return
 	}
-	after := o.(*v1alpha1.Policy).Status
-	if after.Phase != before && l.Event != nil {
-		l.tellUser(o, after)
+	l.tellUser(o, before, o.(*v1alpha1.Policy).Status)
+}
+
+// tellUser makes Events of what has changed.
+func (l *Loader) tellUser(about store.Object, before, after v1alpha1.PolicyStatus) {
+	if l.Event == nil {
+		return
+	}
+	if after.Phase != before.Phase || after.Live != before.Live {
+		switch after.Phase {
+		case PhaseRefused, PhaseQuarantined:
+			l.Event(about, "Warning", after.Phase, after.Message)
+		case PhaseLive:
+			l.Event(about, "Normal", after.Phase, "module "+after.Live+" is live")
+		}
+	}
+	is, was := after.Canary, before.Canary
+	if is == nil || was != nil && was.Trial == is.Trial && was.Phase == is.Phase {
+		return
+	}
+	if is.Phase == PhaseRunning {
+		l.Event(about, "Normal", "CanaryStarted", "module "+is.Module+" is on trial")
+		return
+	}
+	l.Event(about, "Warning", "CanaryRolledBack", fmt.Sprintf("module %s: %s: %s", is.Module, is.Reason, is.Message))
+}
+
+// reportTrials writes down what shadows and canaries have counted.
+func (l *Loader) reportTrials(ctx context.Context) {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	for _, one := range l.policies {
+		if d := one.counting(); d != nil && d.news() {
+			l.report(ctx, one)
+		}
 	}
 }
 
-func (l *Loader) tellUser(about store.Object, s v1alpha1.PolicyStatus) {
-	switch s.Phase {
-	case PhaseRefused, PhaseQuarantined:
-		l.Event(about, "Warning", s.Phase, s.Message)
-	case PhaseLive:
-		l.Event(about, "Normal", s.Phase, "module "+s.Live+" is live")
+// counting is what compares the policy with something, nil if nothing does.
+func (o *live) counting() *differences {
+	switch {
+	case o.canary != nil:
+		return &o.canary.program.health.differences
+	case o.program != nil && o.mode() == v1alpha1.Shadow:
+		return &o.program.health.differences
 	}
+	return nil
 }
 
 // status is what holds of a Policy, given its former status.
 func (l *Loader) status(one *live, was v1alpha1.PolicyStatus) v1alpha1.PolicyStatus {
-	s := v1alpha1.PolicyStatus{ObservedGeneration: one.object.Generation, History: was.History, Set: was.Set, Live: was.Live}
+	now := metav1.NewTime(l.Now()).Rfc3339Copy()
+	s := v1alpha1.PolicyStatus{
+		ObservedGeneration: one.object.Generation, History: was.History, Set: was.Set, Live: was.Live,
+		Current: was.Current, Differences: was.Differences, Conditions: slices.Clone(was.Conditions),
+	}
+	s.Canary = l.canaryStatus(one, was.Canary, now)
 	if one.program == nil {
-		s.Phase, s.Message, s.Live, s.Set = PhaseRefused, one.refused, "", 0
+		s.Phase, s.Message, s.Live, s.Set, s.Current = PhaseRefused, one.refused, "", 0, nil
+		setConditions(&s, now)
 		return s
 	}
 	s.Kind = one.program.entry.Kind
-	s.Differences = one.program.health.differences.get()
+	if d := one.counting(); d != nil {
+		s.Differences = d.get()
+	}
+	s.History, s.Current = chronicle(one, &was, s.Canary, now)
 	digest := one.program.module.Digest()
 	if s.Live != digest || s.Set == 0 {
-		if was.Live != "" && was.Live != digest {
-			s.History = pushed(was, digest, metav1.NewTime(l.Now()))
-		}
 		s.Live, s.Set = digest, l.Current().Number
 	}
 	switch quarantined, last := one.program.health.state(); {
@@ -81,22 +134,47 @@ func (l *Loader) status(one *live, was v1alpha1.PolicyStatus) v1alpha1.PolicySta
 		s.Phase, s.Message = PhaseRefused, one.refused
 	case one.mode() == v1alpha1.Off:
 		s.Phase = PhaseOff
+	case quarantined && last == nil: // it was when the host ended
+		s.Phase, s.Message = PhaseQuarantined, was.Message
 	case quarantined:
 		s.Phase, s.Message = PhaseQuarantined, last.Error()
 	default:
 		s.Phase = PhaseLive
 	}
+	setConditions(&s, now)
 	return s
 }
 
-// pushed puts the module that was live until now in front of the history. The
-// module that is live again leaves it.
-func pushed(was v1alpha1.PolicyStatus, digest string, now metav1.Time) []v1alpha1.PolicyRevision {
-	history := []v1alpha1.PolicyRevision{{Module: ModuleName(was.Live), Since: now, Reason: "Replaced"}}
-	for _, r := range was.History {
-		if r.Module != ModuleName(was.Live) && r.Module != ModuleName(digest) && len(history) < mostHistory {
-			history = append(history, r)
-		}
+func (l *Loader) canaryStatus(one *live, was *v1alpha1.CanaryStatus, now metav1.Time) *v1alpha1.CanaryStatus {
+	switch {
+	case one.ended != nil:
+		return one.ended
+	case one.canary == nil:
+		return nil
+	case was != nil && was.Trial == one.canary.trial.key && was.Phase == PhaseRunning:
+		return was
 	}
-	return history
+	return &v1alpha1.CanaryStatus{Module: one.canary.spec.Module, Phase: PhaseRunning, Since: now, Trial: one.canary.trial.key}
+}
+
+// setConditions tells the same in the way that `kubectl wait` understands.
+func setConditions(s *v1alpha1.PolicyStatus, now metav1.Time) {
+	set := func(kind string, holds bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: now}
+		if holds {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	set(ConditionLive, s.Phase == PhaseLive, s.Phase, s.Message)
+	if s.Canary == nil {
+		meta.RemoveStatusCondition(&s.Conditions, ConditionCanary)
+		return
+	}
+	running := s.Canary.Phase == PhaseRunning
+	reason := s.Canary.Reason
+	if running {
+		reason = PhaseRunning
+	}
+	set(ConditionCanary, running, reason, s.Canary.Message)
 }

@@ -17,7 +17,11 @@ const tidyAfter = 256
 func (l *Loader) Rest(context.Context) (more bool) {
 	tidied := false
 	for _, one := range l.Current().policies {
-		for _, box := range []*sandbox{one.main, one.twin} {
+		boxes := []*sandbox{one.main, one.twin}
+		if one.canary != nil {
+			boxes = append(boxes, one.canary.main, one.canary.live.twin)
+		}
+		for _, box := range boxes {
 			if box == nil || one.gate != nil || one.controller != nil || !box.untidy() {
 				continue
 			}

@@ -19,6 +19,8 @@ type Set struct {
 
 	policies map[string]*live
 	profiles []*v1alpha1.Profile
+	// rungs are the profiles with canaries in them, by the one without.
+	rungs map[*schedule.Profile][]rung
 }
 
 // live is one Policy as a set holds it.
@@ -31,12 +33,17 @@ type live struct {
 	// gate and controller ask main, where it is one.
 	gate       *Gate
 	controller *Controller
+	// key covers what the program was made from, revision names it.
+	key      string
+	revision v1alpha1.PolicyRevision
 	// canary decides a share of the pods; nil without one.
-	canary *live
-	// key covers what the program was made from.
-	key string
-	// refused is why the Policy's newest spec did not go live.
+	canary *canary
+	// ended is how the canary that the spec names ended, nil while it runs.
+	ended *v1alpha1.CanaryStatus
+	// refused is why the Policy's newest spec did not go live; again says that
+	// it may do so without being changed.
 	refused string
+	again   bool
 	// former are the programs before this one, newest first, kept warm.
 	former []*live
 }
@@ -63,25 +70,23 @@ func (s *Set) enforced(name, kind string) *live {
 	return l
 }
 
-// assemble makes profiles of what is live.
-func assemble(number int64, policies map[string]*live, profiles []*v1alpha1.Profile) *Set {
-	s := &Set{Number: number, policies: policies}
+// assemble makes profiles of what is live. open chooses the sandboxes that
+// they ask.
+func assemble(number int64, policies map[string]*live, profiles []*v1alpha1.Profile, open opener) *Set {
+	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*schedule.Profile][]rung{}}
 	s.Scheduling = &schedule.LiveSet{Number: number, Profiles: map[string]*schedule.Profile{}}
-	canaries := map[*schedule.Profile]*schedule.Profile{}
 	for _, object := range profiles {
-		p := s.profile(object, mainOf)
-		p.After = s.shadows(object)
-		if s.hasCanary(object) {
-			canaries[p] = s.profile(object, canaryOf)
+		p := s.profile(object, open, 101)
+		if ladder := s.ladder(object, open); len(ladder) > 0 {
+			s.rungs[p] = ladder
 		}
 		for _, name := range schedulerNames(object) {
 			s.Scheduling.Profiles[name] = p
 		}
 	}
-	if len(canaries) > 0 {
-		s.Scheduling.Route = s.route(canaries)
+	if len(s.rungs) > 0 {
+		s.Scheduling.Route = route(s.rungs)
 	}
-	s.Scheduling.Fresh = s.fresh(profiles)
 	return s
 }
 
@@ -92,13 +97,21 @@ func schedulerNames(p *v1alpha1.Profile) []string {
 	return p.Spec.SchedulerNames
 }
 
-// pick chooses which of a policy's programs a profile runs.
-type pick func(*live) (main, twin *sandbox)
+// opener gives the sandboxes of a program: those that it has, or others.
+type opener func(*live) (main, twin *sandbox)
 
-func mainOf(l *live) (main, twin *sandbox) { return l.main, l.twin }
+func asOpened(l *live) (main, twin *sandbox) { return l.main, l.twin }
 
-func (s *Set) profile(object *v1alpha1.Profile, choose pick) *schedule.Profile {
+// profile makes a profile in which the canaries decide whose share is at least
+// that large.
+func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *schedule.Profile {
 	p := &schedule.Profile{Name: object.Name}
+	choose := func(l *live) (main, twin *sandbox) {
+		if l.canary != nil && l.canary.spec.Share >= share {
+			return open(l.canary.live)
+		}
+		return open(l)
+	}
 	seen := map[string]bool{}
 	add := func(name, group string) {
 		l := s.enforced(name, abi.KindPredicate)
@@ -164,31 +177,27 @@ func names(p *v1alpha1.Profile) []string {
 }
 
 // fresh opens the same programs once more, in sandboxes of their own.
-func (s *Set) fresh(profiles []*v1alpha1.Profile) func(context.Context) (*schedule.LiveSet, func(), error) {
-	return func(context.Context) (*schedule.LiveSet, func(), error) {
-		var opened []*sandbox
-		again := map[*program]*sandbox{}
-		choose := func(l *live) (main, twin *sandbox) {
-			box := again[l.program]
-			if box == nil {
-				box = newSandbox(l.program)
-				again[l.program] = box
-				opened = append(opened, box)
-			}
-			return box, nil
-		}
-		set := &schedule.LiveSet{Number: s.Number, Profiles: map[string]*schedule.Profile{}}
-		for _, object := range profiles {
-			p := s.profile(object, choose)
-			for _, name := range schedulerNames(object) {
-				set.Profiles[name] = p
-			}
-		}
-		release := func() {
-			for _, box := range opened {
-				box.close()
-			}
-		}
-		return set, release, nil
+func (s *Set) fresh(context.Context) (*schedule.LiveSet, func(), error) {
+	f := newFresh()
+	return assemble(s.Number, s.policies, s.profiles, f.open).Scheduling, f.release, nil
+}
+
+// fresh opens programs in sandboxes that nobody else asks.
+type fresh struct{ opened map[*program]*sandbox }
+
+func newFresh() *fresh { return &fresh{opened: map[*program]*sandbox{}} }
+
+func (f *fresh) open(l *live) (main, twin *sandbox) {
+	box := f.opened[l.program]
+	if box == nil {
+		box = newSandbox(l.program)
+		f.opened[l.program] = box
+	}
+	return box, nil
+}
+
+func (f *fresh) release() {
+	for _, box := range f.opened {
+		box.close()
 	}
 }

@@ -390,12 +390,13 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *profile.Live
 		c.failed(f.Policy, f.Err)
 	}
 	trace.Total, trace.Feasible, trace.Nodes, trace.Tied = decision.Total, decision.Feasible, decision.Nodes, decision.Tied
+	c.decider.Compare(ctx, decision.Slot)
 	if decision.Slot >= 0 {
 		c.place(entry, decision, plan, &trace, now)
 	} else {
 		c.refuse(ctx, entry, decision, in, &trace, now)
 	}
-	c.decider.End(ctx, decision.Slot)
+	c.decider.End()
 	trace.Took = durationSince(c.clock, now)
 	c.traces.add(trace)
 	c.queue.Follow(c.cluster, now)

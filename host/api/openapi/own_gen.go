@@ -13,6 +13,8 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		"github.com/berth-dev/berth/host/policy/v1alpha1.Canary":           schema_berth_host_policy_v1alpha1_Canary(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.CanaryStatus":     schema_berth_host_policy_v1alpha1_CanaryStatus(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Difference":       schema_berth_host_policy_v1alpha1_Difference(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.Differences":      schema_berth_host_policy_v1alpha1_Differences(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.Module":           schema_berth_host_policy_v1alpha1_Module(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleEntry":      schema_berth_host_policy_v1alpha1_ModuleEntry(ref),
@@ -31,6 +33,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePredicate": schema_berth_host_policy_v1alpha1_ProfilePredicate(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePriority":  schema_berth_host_policy_v1alpha1_ProfilePriority(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec":      schema_berth_host_policy_v1alpha1_ProfileSpec(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ScoreDelta":       schema_berth_host_policy_v1alpha1_ScoreDelta(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.Signature":        schema_berth_host_policy_v1alpha1_Signature(ref),
 	}
 }
@@ -39,7 +42,7 @@ func schema_berth_host_policy_v1alpha1_Canary(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Canary is a second module on trial.",
+				Description: "Canary is a second module on trial, for predicates and priorities. It is withdrawn by itself when it fails in any way, and when it refuses too much.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"module": {
@@ -59,7 +62,7 @@ func schema_berth_host_policy_v1alpha1_Canary(ref common.ReferenceCallback) comm
 					},
 					"maxRefusals": {
 						SchemaProps: spec.SchemaProps{
-							Description: "MaxRefusals is the share (percent of canary pods) that it may refuse although the old one admits; beyond, it is rolled back. 100 means any.",
+							Description: "MaxRefusals is the share (percent of the pods that it decides) for which it may refuse some node that the old one admits; beyond, it is rolled back. The first 20 pods count as 20. By default 100, which is any.",
 							Ref:         ref("k8s.io/apimachinery/pkg/util/intstr.IntOrString"),
 						},
 					},
@@ -72,21 +75,130 @@ func schema_berth_host_policy_v1alpha1_Canary(ref common.ReferenceCallback) comm
 	}
 }
 
+func schema_berth_host_policy_v1alpha1_CanaryStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CanaryStatus is what became of a canary.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"module": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is Running or RolledBack.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Reason is Trapped, FuelSpent, Failed or RefusesTooMuch once it is rolled back.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"string"},
+							Format: "",
+						},
+					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when the phase began.",
+							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.Time"),
+						},
+					},
+					"trial": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Trial stands for what is tried: a canary that was rolled back is not tried again until spec.canary, config or limits change.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"module", "phase", "since"},
+			},
+		},
+		Dependencies: []string{
+			"k8s.io/apimachinery/pkg/apis/meta/v1.Time"},
+	}
+}
+
+func schema_berth_host_policy_v1alpha1_Difference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Difference is one pod and one node that two versions see differently.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"pod": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"live": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Live is the verdict or score of what is live, Trial that of the canary or shadow.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"trial": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+				},
+				Required: []string{"pod", "node", "live", "trial"},
+			},
+		},
+	}
+}
+
 func schema_berth_host_policy_v1alpha1_Differences(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Differences count where a shadow or canary would have decided otherwise.",
+				Description: "Differences count where a shadow or canary answers otherwise than what is live: a canary than the policy's module, for the pods that it decides; a shadow than all policies of the profile together, for all pods.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"pods": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "Pods were compared.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"refused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Refused nodes, of those that the other admits; RefusedPods are the pods that they were refused to.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"refusedPods": {
 						SchemaProps: spec.SchemaProps{
 							Default: 0,
 							Type:    []string{"integer"},
@@ -95,36 +207,46 @@ func schema_berth_host_policy_v1alpha1_Differences(ref common.ReferenceCallback)
 					},
 					"admitted": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "Admitted nodes, of those that the other refuses.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"scored": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int64",
+							Description: "Scored are pods for which another node is the best.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"scoreDelta": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ScoreDelta is by how much normalised scores (0…100) differ.",
+							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.ScoreDelta"),
 						},
 					},
 					"examples": {
 						SchemaProps: spec.SchemaProps{
-							Type: []string{"array"},
+							Description: "Examples are the first differences of each sort, at most 10.",
+							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Default: map[string]interface{}{},
+										Ref:     ref("github.com/berth-dev/berth/host/policy/v1alpha1.Difference"),
 									},
 								},
 							},
 						},
 					},
 				},
-				Required: []string{"pods", "refused", "admitted", "scored"},
+				Required: []string{"pods", "refused", "refusedPods", "admitted", "scored"},
 			},
 		},
+		Dependencies: []string{
+			"github.com/berth-dev/berth/host/policy/v1alpha1.Difference", "github.com/berth-dev/berth/host/policy/v1alpha1.ScoreDelta"},
 	}
 }
 
@@ -487,7 +609,7 @@ func schema_berth_host_policy_v1alpha1_PolicyRevision(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PolicyRevision is a module that was live once.",
+				Description: "PolicyRevision is a module with its config that decides, or did once.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"module": {
@@ -497,6 +619,12 @@ func schema_berth_host_policy_v1alpha1_PolicyRevision(ref common.ReferenceCallba
 							Format:  "",
 						},
 					},
+					"entry": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"string"},
+							Format: "",
+						},
+					},
 					"config": {
 						SchemaProps: spec.SchemaProps{
 							Ref: ref("k8s.io/apimachinery/pkg/runtime.RawExtension"),
@@ -504,12 +632,32 @@ func schema_berth_host_policy_v1alpha1_PolicyRevision(ref common.ReferenceCallba
 					},
 					"since": {
 						SchemaProps: spec.SchemaProps{
+							Description: "Since is when it came, Until when it left.",
+							Ref:         ref("k8s.io/apimachinery/pkg/apis/meta/v1.Time"),
+						},
+					},
+					"until": {
+						SchemaProps: spec.SchemaProps{
 							Ref: ref("k8s.io/apimachinery/pkg/apis/meta/v1.Time"),
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Reason is Pushed, RolledBack or Promoted.",
+							Description: "Reason is how it came: Pushed, Promoted or RolledBack; Canary for one that never was more.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"left": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Left is how it left: Replaced, RolledBack or AutoRolledBack.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, where there is more to say.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -635,9 +783,15 @@ func schema_berth_host_policy_v1alpha1_PolicyStatus(ref common.ReferenceCallback
 							Format:      "int64",
 						},
 					},
+					"current": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Current is the revision that decides now.",
+							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.PolicyRevision"),
+						},
+					},
 					"history": {
 						SchemaProps: spec.SchemaProps{
-							Description: "History lists former modules, newest first.",
+							Description: "History lists former revisions and canaries that failed, newest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -649,17 +803,37 @@ func schema_berth_host_policy_v1alpha1_PolicyStatus(ref common.ReferenceCallback
 							},
 						},
 					},
+					"canary": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Canary tells what became of spec.canary.",
+							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.CanaryStatus"),
+						},
+					},
 					"differences": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Differences are what shadow and canary answered otherwise.",
+							Description: "Differences are what the shadow, or the canary of the last trial, answered otherwise.",
 							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.Differences"),
+						},
+					},
+					"conditions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions: Live (what the spec asks for decides) and CanaryHealthy.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.Condition"),
+									},
+								},
+							},
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			"github.com/berth-dev/berth/host/policy/v1alpha1.Differences", "github.com/berth-dev/berth/host/policy/v1alpha1.PolicyRevision"},
+			"github.com/berth-dev/berth/host/policy/v1alpha1.CanaryStatus", "github.com/berth-dev/berth/host/policy/v1alpha1.Differences", "github.com/berth-dev/berth/host/policy/v1alpha1.PolicyRevision", "k8s.io/apimachinery/pkg/apis/meta/v1.Condition"},
 	}
 }
 
@@ -905,6 +1079,51 @@ func schema_berth_host_policy_v1alpha1_ProfileSpec(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			"github.com/berth-dev/berth/host/policy/v1alpha1.PredicateGroup", "github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePredicate", "github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePriority"},
+	}
+}
+
+func schema_berth_host_policy_v1alpha1_ScoreDelta(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ScoreDelta sums up how far scores are apart.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes were scored by both.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"sum": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Sum of the differences, new less old, in points of 0…100.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"least": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Least and Most of them.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"most": {
+						SchemaProps: spec.SchemaProps{
+							Default: 0,
+							Type:    []string{"integer"},
+							Format:  "int64",
+						},
+					},
+				},
+				Required: []string{"nodes", "sum", "least", "most"},
+			},
+		},
 	}
 }
 

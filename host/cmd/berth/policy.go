@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ func newPolicy() *cobra.Command {
 	}
 	cmd.AddCommand(
 		newPolicyNew(), newPolicyTest(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
-		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyRollback(),
+		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyDiff(), newPolicyRollback(),
 		newPolicyPromote(), newPolicyLogs(), newPolicyFigures(),
 	)
 	return cmd
@@ -60,40 +61,11 @@ func policyTable(policies []v1alpha1.Policy) *table {
 
 // shortDigest is what people compare by eye.
 func shortDigest(digest string) string {
-	hex := strings.TrimPrefix(strings.TrimPrefix(digest, "sha256:"), "sha256-")
+	hex := shortHex(digest)
 	if len(hex) > 12 {
 		return hex[:12]
 	}
 	return hex
-}
-
-func newPolicyRollback() *cobra.Command {
-	return &cobra.Command{
-		Use:   "rollback NAME",
-		Short: "Make the former module of a policy live again",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := clientFor(cmd)
-			if err != nil {
-				return err
-			}
-			began := time.Now()
-			p, err := c.policy(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if len(p.Status.History) == 0 {
-				return fmt.Errorf("policy %s has no former module to go back to", p.Name)
-			}
-			former := p.Status.History[0]
-			spec := map[string]any{"module": former.Module, "config": former.Config, "canary": nil}
-			p, err = c.patchPolicy(cmd.Context(), p.Name, map[string]any{"spec": spec})
-			if err != nil {
-				return err
-			}
-			return c.reportLive(cmd, p, began)
-		},
-	}
 }
 
 // policy returns the Policy of that name.
@@ -117,13 +89,24 @@ func cause(err error) error {
 	return err
 }
 
-func (c *client) patchPolicy(ctx context.Context, name string, patch map[string]any) (*v1alpha1.Policy, error) {
+// patchPolicy replaces parts of a Policy's spec, each as a whole: a merge would
+// keep what an older config had and a newer one leaves out.
+func (c *client) patchPolicy(ctx context.Context, name string, spec map[string]any) (*v1alpha1.Policy, error) {
+	type replace struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	var patch []replace
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
+		patch = append(patch, replace{"add", "/spec/" + field, spec[field]})
+	}
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return nil, err
 	}
 	p := new(v1alpha1.Policy)
-	return p, c.send(ctx, "PATCH", policyAPI+"policies/"+name, "application/merge-patch+json", body, p)
+	return p, c.send(ctx, "PATCH", policyAPI+"policies/"+name, "application/json-patch+json", body, p)
 }
 
 // settled waits until the host has said what it made of p's spec.

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 func newPolicyHistory() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "List the modules that a policy had, the newest first",
+		Short: "List the revisions that a policy had, the newest first: how each came and left",
 		Args:  cobra.ExactArgs(1),
 	}
 	format := addOutputFlag(cmd)
@@ -29,14 +32,76 @@ func newPolicyHistory() *cobra.Command {
 	return cmd
 }
 
-// historyTable shows what is live, and under it what was, until when and why
-// no longer.
+// historyTable shows what is live, and under it what was: how it came, how it
+// left and why.
 func historyTable(p *v1alpha1.Policy) *table {
-	t := &table{head: []string{"MODULE", "UNTIL", "WHY"}}
-	t.add(shortDigest(p.Status.Live), "now", "live")
+	t := &table{head: []string{"MODULE", "SINCE", "CAME", "UNTIL", "LEFT", "WHY"}}
+	if c := p.Status.Canary; c != nil && c.Phase == policy.PhaseRunning {
+		t.add(shortDigest(c.Module), at(&c.Since), policy.CameCanary, "now", "on trial", trialSoFar(p))
+	}
+	if c := p.Status.Current; c != nil {
+		t.add(shortDigest(c.Module), at(&c.Since), c.Reason, "now", "live", c.Message)
+	}
 	for i := range p.Status.History {
 		r := &p.Status.History[i]
-		t.add(shortDigest(r.Module), r.Since.UTC().Format(time.RFC3339), r.Reason)
+		t.add(shortDigest(r.Module), at(&r.Since), r.Reason, at(r.Until), r.Left, r.Message)
 	}
+	return t
+}
+
+func at(when *metav1.Time) string {
+	if when.IsZero() {
+		return ""
+	}
+	return when.UTC().Format(time.RFC3339)
+}
+
+// trialSoFar sums up what a canary has been seen to do.
+func trialSoFar(p *v1alpha1.Policy) string {
+	d := p.Status.Differences
+	if d == nil {
+		return fmt.Sprintf("decides %d %% of the pods, none yet", p.Spec.Canary.Share)
+	}
+	said := fmt.Sprintf("decides %d %% of the pods, %d so far: refuses nodes to %d, admits %d nodes more, prefers another node for %d",
+		p.Spec.Canary.Share, d.Pods, d.RefusedPods, d.Admitted, d.Scored)
+	if s := d.ScoreDelta; s != nil && s.Nodes > 0 {
+		said += fmt.Sprintf(", scores %+.1f on average (%+d to %+d)", float64(s.Sum)/float64(s.Nodes), s.Least, s.Most)
+	}
+	return said
+}
+
+func newPolicyDiff() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff NAME",
+		Short: "Show where a canary or shadow answers otherwise than what is live",
+		Args:  cobra.ExactArgs(1),
+	}
+	format := addOutputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := clientFor(cmd)
+		if err != nil {
+			return err
+		}
+		p, err := c.policy(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		d := p.Status.Differences
+		if d == nil {
+			return fmt.Errorf("policy %s has been compared with nothing yet: only a canary or a shadow is, and once it has seen a pod", p.Name)
+		}
+		return printAs(cmd.OutOrStdout(), *format, d, func() *table { return diffTable(d) })
+	}
+	return cmd
+}
+
+func diffTable(d *v1alpha1.Differences) *table {
+	t := &table{head: []string{"POD", "NODE", "LIVE", "TRIAL"}}
+	for _, e := range d.Examples {
+		t.add(e.Pod, e.Node, e.Live, e.Trial)
+	}
+	t.add("", "", "", "")
+	t.add(fmt.Sprintf("%d pods compared", d.Pods), fmt.Sprintf("%d refused to %d pods", d.Refused, d.RefusedPods),
+		fmt.Sprintf("%d admitted", d.Admitted), fmt.Sprintf("another is best for %d pods", d.Scored))
 	return t
 }

@@ -26,7 +26,7 @@ func newPolicyPromote() *cobra.Command {
 				return fmt.Errorf("policy %s has no canary to promote", p.Name)
 			}
 			spec := map[string]any{"module": p.Spec.Canary.Module, "canary": nil}
-			p, err = c.patchPolicy(cmd.Context(), p.Name, map[string]any{"spec": spec})
+			p, err = c.patchPolicy(cmd.Context(), p.Name, spec)
 			if err != nil {
 				return err
 			}

@@ -116,7 +116,7 @@ func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alph
 	if f.mode != "" {
 		spec["mode"] = f.mode
 	}
-	p, err = c.patchPolicy(ctx, name, map[string]any{"spec": spec})
+	p, err = c.patchPolicy(ctx, name, spec)
 	if !isNotFound(err) {
 		return p, false, err
 	}

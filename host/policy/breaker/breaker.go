@@ -60,6 +60,9 @@ func (b *Breaker) Allow(now time.Time) bool {
 	return b.state != Open
 }
 
+// Try begins a trial at once, whatever came before.
+func (b *Breaker) Try() { b.state, b.good = HalfOpen, 0 }
+
 // Fail counts a failure and says whether it opened the breaker.
 func (b *Breaker) Fail(now time.Time) bool {
 	switch b.state {

@@ -116,13 +116,15 @@ type PolicyLimits struct {
 	CallMilliseconds int32 `json:"callMilliseconds,omitempty"`
 }
 
-// Canary is a second module on trial.
+// Canary is a second module on trial, for predicates and priorities. It is
+// withdrawn by itself when it fails in any way, and when it refuses too much.
 type Canary struct {
 	Module string `json:"module"`
 	// Share of the pods that it decides, by pod hash, in percent (1…100).
 	Share int32 `json:"share"`
-	// MaxRefusals is the share (percent of canary pods) that it may refuse
-	// although the old one admits; beyond, it is rolled back. 100 means any.
+	// MaxRefusals is the share (percent of the pods that it decides) for which
+	// it may refuse some node that the old one admits; beyond, it is rolled
+	// back. The first 20 pods count as 20. By default 100, which is any.
 	MaxRefusals *intstr.IntOrString `json:"maxRefusals,omitempty"`
 }
 
@@ -140,28 +142,90 @@ type PolicyStatus struct {
 	Set int64 `json:"set,omitempty"`
 	// ObservedGeneration is the spec's generation that this status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// History lists former modules, newest first.
+	// Current is the revision that decides now.
+	Current *PolicyRevision `json:"current,omitempty"`
+	// History lists former revisions and canaries that failed, newest first.
 	History []PolicyRevision `json:"history,omitempty"`
-	// Differences are what shadow and canary answered otherwise.
+	// Canary tells what became of spec.canary.
+	Canary *CanaryStatus `json:"canary,omitempty"`
+	// Differences are what the shadow, or the canary of the last trial,
+	// answered otherwise.
 	Differences *Differences `json:"differences,omitempty"`
+	// Conditions: Live (what the spec asks for decides) and CanaryHealthy.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// PolicyRevision is a module that was live once.
+// PolicyRevision is a module with its config that decides, or did once.
 type PolicyRevision struct {
 	Module string                `json:"module"`
+	Entry  string                `json:"entry,omitempty"`
 	Config *runtime.RawExtension `json:"config,omitempty"`
-	Since  metav1.Time           `json:"since"`
-	// Reason is Pushed, RolledBack or Promoted.
+	// Since is when it came, Until when it left.
+	Since metav1.Time  `json:"since"`
+	Until *metav1.Time `json:"until,omitempty"`
+	// Reason is how it came: Pushed, Promoted or RolledBack; Canary for one
+	// that never was more.
 	Reason string `json:"reason,omitempty"`
+	// Left is how it left: Replaced, RolledBack or AutoRolledBack.
+	Left string `json:"left,omitempty"`
+	// Message says why, where there is more to say.
+	Message string `json:"message,omitempty"`
 }
 
-// Differences count where a shadow or canary would have decided otherwise.
+// CanaryStatus is what became of a canary.
+type CanaryStatus struct {
+	Module string `json:"module"`
+	// Phase is Running or RolledBack.
+	Phase string `json:"phase"`
+	// Reason is Trapped, FuelSpent, Failed or RefusesTooMuch once it is rolled back.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Since is when the phase began.
+	Since metav1.Time `json:"since"`
+	// Trial stands for what is tried: a canary that was rolled back is not
+	// tried again until spec.canary, config or limits change.
+	Trial string `json:"trial,omitempty"`
+}
+
+// Differences count where a shadow or canary answers otherwise than what is
+// live: a canary than the policy's module, for the pods that it decides; a
+// shadow than all policies of the profile together, for all pods.
 type Differences struct {
-	Pods     int64    `json:"pods"`
-	Refused  int64    `json:"refused"`
-	Admitted int64    `json:"admitted"`
-	Scored   int64    `json:"scored"`
-	Examples []string `json:"examples,omitempty"`
+	// Pods were compared.
+	Pods int64 `json:"pods"`
+	// Refused nodes, of those that the other admits; RefusedPods are the pods
+	// that they were refused to.
+	Refused     int64 `json:"refused"`
+	RefusedPods int64 `json:"refusedPods"`
+	// Admitted nodes, of those that the other refuses.
+	Admitted int64 `json:"admitted"`
+	// Scored are pods for which another node is the best.
+	Scored int64 `json:"scored"`
+	// ScoreDelta is by how much normalised scores (0…100) differ.
+	ScoreDelta *ScoreDelta `json:"scoreDelta,omitempty"`
+	// Examples are the first differences of each sort, at most 10.
+	Examples []Difference `json:"examples,omitempty"`
+}
+
+// ScoreDelta sums up how far scores are apart.
+type ScoreDelta struct {
+	// Nodes were scored by both.
+	Nodes int64 `json:"nodes"`
+	// Sum of the differences, new less old, in points of 0…100.
+	Sum int64 `json:"sum"`
+	// Least and Most of them.
+	Least int64 `json:"least"`
+	Most  int64 `json:"most"`
+}
+
+// Difference is one pod and one node that two versions see differently.
+type Difference struct {
+	Pod  string `json:"pod"`
+	Node string `json:"node"`
+	// Live is the verdict or score of what is live, Trial that of the canary
+	// or shadow.
+	Live  string `json:"live"`
+	Trial string `json:"trial"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

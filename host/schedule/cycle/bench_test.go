@@ -39,7 +39,7 @@ func decide(b *testing.B, nodes, classes int) {
 		if got.Slot >= 0 {
 			c.Place(pod, c.Row(got.Slot).Node.Name)
 		}
-		d.End(ctx, got.Slot)
+		d.End()
 		if i >= nodes {
 			c.Remove(pods[i-nodes].UID())
 		}

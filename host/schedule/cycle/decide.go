@@ -89,8 +89,8 @@ func (d *Decider) GiveUp(reason string) Decision {
 	return d.conclude(&d.run, &d.field, choice{slot: -1})
 }
 
-// End ends the cycle: what it used may be used by the next one.
-func (d *Decider) End(ctx context.Context, picked int32) {
+// Compare has shadows look at the cycle, while the pod counts nowhere yet.
+func (d *Decider) Compare(ctx context.Context, picked int32) {
 	r := &d.run
 	if after := r.profile.After; after != nil {
 		f := &d.field
@@ -100,8 +100,10 @@ func (d *Decider) End(ctx context.Context, picked int32) {
 			Winner:  picked,
 		})
 	}
-	d.endCycle()
 }
+
+// End ends the cycle: what it used may be used by the next one.
+func (d *Decider) End() { d.endCycle() }
 
 func (d *Decider) begin(in Input) *run {
 	if d.set != in.Set || d.stale {

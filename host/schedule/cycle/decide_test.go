@@ -53,7 +53,7 @@ func agree(t *testing.T, seed uint64, memory int64) {
 			t.Fatal(err)
 		}
 		compare(t, step, c, got, table)
-		d.End(ctx, got.Slot)
+		d.End()
 		if got.Slot >= 0 && r.IntN(4) > 0 {
 			c.Place(pod, c.Row(got.Slot).Node.Name)
 			world.placed = append(world.placed, pod)

@@ -36,7 +36,7 @@ func newBench(nodes int, o Options, profiles func(*profile.Reasons) *profile.Pro
 func (b *bench) decide(pod *snapshot.Pod, seed uint64) Decision {
 	ctx := context.Background()
 	got := b.d.Decide(ctx, Input{Set: b.set, Profile: b.set.Profiles["default-scheduler"], Log: b.c, Pod: pod, Seed: seed})
-	b.d.End(ctx, got.Slot)
+	b.d.End()
 	return got
 }
 
@@ -226,7 +226,7 @@ func TestRespectsRoomThatIsMadeForOthers(t *testing.T) {
 	b.c.Nominate(waiting, "node-00000")
 	try := func(pod *snapshot.Pod) Decision {
 		got := b.d.Decide(ctx, Input{Set: b.set, Profile: b.set.Profiles["default-scheduler"], Log: b.c, Pod: pod, Nominated: b.c.Nominated(pod)})
-		b.d.End(ctx, got.Slot)
+		b.d.End()
 		return got
 	}
 	if got := try(b.pod("2")); got.Slot >= 0 {

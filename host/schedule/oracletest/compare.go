@@ -161,7 +161,7 @@ func (d *difference) decide(ctx context.Context, decider *cycle.Decider, pod *sn
 			Set: set, Profile: d.oracle.Profile, Log: d.cluster, Pod: pod, Now: d.oracle.Now, Seed: seed,
 			Nominated: d.cluster.Nominated(pod),
 		}))
-		decider.End(ctx, -1)
+		decider.End()
 	}
 }
 

@@ -19,6 +19,9 @@ type LiveSet struct {
 	// Fresh opens the same policies once more, in instances of their own, to
 	// judge a past state beside the live cycle. Nil where that is not possible.
 	Fresh func(ctx context.Context) (set *LiveSet, release func(), err error)
+	// Recall opens the very policies that a digest names, which may have left
+	// the set since. Nil where that is not possible.
+	Recall func(ctx context.Context, d *Digest) (p *Profile, release func(), err error)
 }
 
 // For returns the profile that decides for a pod, nil where none does.
@@ -39,7 +42,7 @@ type Profile struct {
 	Predicates []Predicated
 	Priorities []Prioritized
 	// After is called at the end of each cycle, from the cycle's goroutine,
-	// with the pod and the rows that took part; shadows run there. May be nil.
+	// before the pod counts anywhere; shadows run there. May be nil.
 	After func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen Seen)
 }
 
@@ -82,17 +85,22 @@ type Digest struct {
 type PolicyDigest struct {
 	Name     string
 	Identity [32]byte
+	// Priority, with its Weight; else a predicate, with its Group and whether
+	// it admits where it fails.
+	Priority bool
 	Weight   int64
+	Group    string
+	FailOpen bool
 }
 
 // Digest returns the profile's digest.
 func (p *Profile) Digest() *Digest {
 	d := &Digest{Profile: p.Name}
 	for _, m := range p.Predicates {
-		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity})
+		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity, Group: m.Group, FailOpen: m.FailOpen})
 	}
 	for _, m := range p.Priorities {
-		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity, Weight: m.Weight})
+		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity, Priority: true, Weight: m.Weight})
 	}
 	return d
 }

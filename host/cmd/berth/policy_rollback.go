@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+func newPolicyRollback() *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "rollback NAME",
+		Short: "Withdraw a policy's canary, or make its former revision live again",
+		Long: "While a canary is on trial, withdraws it. Else makes the newest revision of the history live\n" +
+			"again, module and config, that was not itself rolled back; --to names another one.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := clientFor(cmd)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			p, err := c.policy(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			spec, err := goingBack(p, to)
+			if err != nil {
+				return err
+			}
+			p, err = c.patchPolicy(cmd.Context(), p.Name, spec)
+			if err != nil {
+				return err
+			}
+			return c.reportLive(cmd, p, began)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the module to go back to, as `berth policy history` shows it")
+	return cmd
+}
+
+// goingBack is the change of the spec.
+func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
+	if c := p.Status.Canary; to == "" && c != nil && c.Phase == policy.PhaseRunning {
+		return map[string]any{"canary": nil}, nil
+	}
+	for i := range p.Status.History {
+		r := &p.Status.History[i]
+		if p.Status.Current != nil && policy.SameRevision(p.Status.Current, r) {
+			continue
+		}
+		wanted := r.Left == policy.LeftReplaced
+		if to != "" {
+			wanted = strings.HasPrefix(shortHex(r.Module), shortHex(to))
+		}
+		if wanted {
+			return map[string]any{"module": r.Module, "entry": r.Entry, "config": r.Config, "canary": nil}, nil
+		}
+	}
+	if to != "" {
+		return nil, fmt.Errorf("policy %s has no module %s in its history: see `berth policy history %s`", p.Name, to, p.Name)
+	}
+	return nil, fmt.Errorf("policy %s has no former module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
+}
+
+func shortHex(digest string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(digest, "sha256:"), "sha256-")
+}

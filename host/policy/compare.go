@@ -1,0 +1,279 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/score"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+const (
+	// mostExamples is how many differences are told one by one, and
+	// examplesASort how many of them may be of one sort.
+	mostExamples  = 10
+	examplesASort = 4
+	// mostCompared is about how many nodes two versions are compared on for a
+	// pod: of a larger cluster it is every second one, every third, ….
+	mostCompared = 2000
+)
+
+// subject is the cycle that a comparison is about, before its pod is placed.
+type subject struct {
+	log  snapshot.Log
+	pod  *snapshot.Pod
+	now  int64
+	seen profile.Seen
+}
+
+func (s *subject) podName() string { return s.pod.Object.Namespace + "/" + s.pod.Object.Name }
+
+func (s *subject) nodeName(row int32) string { return s.log.Row(row).Node.Name }
+
+// rows are the nodes to compare on.
+func (s *subject) rows() []int32 {
+	step := s.log.Slots()/mostCompared + 1
+	var rows []int32
+	for row := int32(s.pod.Hash[0] % uint64(step)); row < s.log.Slots(); row += step {
+		if s.log.Row(row) != nil {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// feasible are the rows that the profile admitted.
+func (s *subject) feasible() []int32 {
+	return slices.DeleteFunc(slices.Clone(s.seen.Rows), s.seen.Refused)
+}
+
+// differences is what a shadow or canary would have decided otherwise.
+type differences struct {
+	mu      sync.Mutex
+	sum     v1alpha1.Differences
+	sorts   [3]int // examples by sort
+	changed bool   // since get was asked
+}
+
+// Sorts of examples.
+const (
+	refusedSort = iota
+	admittedSort
+	scoredSort
+)
+
+// resume goes on from what was counted before a restart.
+func (d *differences) resume(from *v1alpha1.Differences) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if from != nil {
+		d.sum = *from.DeepCopy()
+	}
+}
+
+func (d *differences) get() *v1alpha1.Differences {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = false
+	if d.sum.Pods == 0 {
+		return nil
+	}
+	return d.sum.DeepCopy()
+}
+
+// news says whether something was counted since get was asked.
+func (d *differences) news() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// pod counts a pod, and has the others count what is different about it.
+func (d *differences) pod(count func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sum.Pods++
+	d.changed = true
+	count()
+}
+
+func (d *differences) example(sort int, e v1alpha1.Difference) {
+	if d.sorts[sort] < examplesASort && len(d.sum.Examples) < mostExamples {
+		d.sorts[sort]++
+		d.sum.Examples = append(d.sum.Examples, e)
+	}
+}
+
+// shadow asks a shadow about the cycle that is ending. One that fails hurts
+// nobody: its breaker counts. A shadowed predicate could only take away nodes
+// that all others admit.
+func (d *differences) shadow(ctx context.Context, box *sandbox, s *subject) {
+	rows := s.feasible()
+	if box.entry.Kind == abi.KindPriority {
+		scores, err := box.scores(ctx, s, rows)
+		if err != nil {
+			return
+		}
+		d.pod(func() { d.preferred(s, rows, scores) })
+		return
+	}
+	verdicts, err := box.judge(ctx, s, rows)
+	if err != nil {
+		return
+	}
+	d.pod(func() {
+		refused := d.sum.Refused
+		for i, row := range rows {
+			if verdicts[i] != 0 {
+				d.refused(s, row, box.why(verdicts[i]))
+			}
+		}
+		if d.sum.Refused > refused {
+			d.sum.RefusedPods++
+		}
+	})
+}
+
+func (d *differences) refused(s *subject, row int32, why string) {
+	d.sum.Refused++
+	d.example(refusedSort, v1alpha1.Difference{Pod: s.podName(), Node: s.nodeName(row), Live: "admits" + s.chosen(row), Trial: "refuses: " + why})
+}
+
+func (s *subject) chosen(row int32) string {
+	if row == s.seen.Winner {
+		return ", and chose it"
+	}
+	return ""
+}
+
+// preferred counts a pod for which a shadowed priority has a better node than
+// the one that it went to.
+func (d *differences) preferred(s *subject, rows []int32, scores []int64) {
+	at := slices.Index(rows, s.seen.Winner)
+	if at < 0 {
+		return
+	}
+	best := slices.Index(scores, slices.Max(scores))
+	if scores[at] == scores[best] {
+		return
+	}
+	d.sum.Scored++
+	d.example(scoredSort, v1alpha1.Difference{
+		Pod: s.podName(), Node: s.nodeName(rows[best]),
+		Live: fmt.Sprintf("chose %s, which scores %d", s.nodeName(s.seen.Winner), scores[at]), Trial: fmt.Sprintf("scores %d", scores[best]),
+	})
+}
+
+// canary compares two versions of a policy.
+func (d *differences) canary(ctx context.Context, old, young *sandbox, s *subject) {
+	if young.entry.Kind == abi.KindPriority {
+		d.compareScores(ctx, old, young, s)
+		return
+	}
+	rows := s.rows()
+	would, err := young.judge(ctx, s, rows)
+	if err != nil {
+		return // it counts against the canary already
+	}
+	did, err := old.judge(ctx, s, rows)
+	if err != nil {
+		return
+	}
+	d.pod(func() {
+		refused := d.sum.Refused
+		for i, row := range rows {
+			switch {
+			case did[i] == 0 && would[i] != 0:
+				d.refused(s, row, young.why(would[i]))
+			case did[i] != 0 && would[i] == 0:
+				d.sum.Admitted++
+				d.example(admittedSort, v1alpha1.Difference{Pod: s.podName(), Node: s.nodeName(row), Live: "refuses: " + old.why(did[i]), Trial: "admits"})
+			}
+		}
+		if d.sum.Refused > refused {
+			d.sum.RefusedPods++
+		}
+	})
+}
+
+func (d *differences) compareScores(ctx context.Context, old, young *sandbox, s *subject) {
+	rows := s.feasible()
+	would, err := young.scores(ctx, s, rows)
+	if err != nil {
+		return
+	}
+	did, err := old.scores(ctx, s, rows)
+	if err != nil {
+		return
+	}
+	d.pod(func() {
+		if len(rows) == 0 {
+			return
+		}
+		for i := range rows {
+			d.delta(would[i] - did[i])
+		}
+		best := slices.Index(would, slices.Max(would))
+		if did[best] == slices.Max(did) {
+			return
+		}
+		d.sum.Scored++
+		d.example(scoredSort, v1alpha1.Difference{
+			Pod: s.podName(), Node: s.nodeName(rows[best]), Live: fmt.Sprintf("scores %d", did[best]), Trial: fmt.Sprintf("scores %d, its best", would[best]),
+		})
+	})
+}
+
+func (d *differences) delta(by int64) {
+	if d.sum.ScoreDelta == nil {
+		d.sum.ScoreDelta = &v1alpha1.ScoreDelta{}
+	}
+	t := d.sum.ScoreDelta
+	t.Nodes++
+	t.Sum += by
+	t.Least, t.Most = min(t.Least, by), max(t.Most, by)
+}
+
+// judge asks a predicate about rows, whatever it answered in the cycle.
+func (s *sandbox) judge(ctx context.Context, about *subject, rows []int32) ([]schedule.ReasonID, error) {
+	verdicts := make([]schedule.ReasonID, len(rows))
+	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
+	if err != nil || answer.Ask == abi.AskSkip || len(rows) == 0 {
+		return verdicts, err
+	}
+	if answer.Ask == abi.AskRefuse {
+		for i := range verdicts {
+			verdicts[i] = answer.Reason
+		}
+		return verdicts, nil
+	}
+	return verdicts, s.Filter(ctx, rows, verdicts)
+}
+
+// scores asks a priority about rows and normalises what it says.
+func (s *sandbox) scores(ctx context.Context, about *subject, rows []int32) ([]int64, error) {
+	raw := make([]int64, len(rows))
+	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
+	if err != nil || answer.Ask != abi.AskRows || len(rows) == 0 {
+		return raw, err
+	}
+	if err := s.Score(ctx, rows, raw); err != nil {
+		return nil, err
+	}
+	for i := range raw {
+		raw[i] = score.Clamp(raw[i])
+	}
+	extremes := score.Of(raw)
+	for i := range raw {
+		raw[i] = score.Normalize(s.info.Normalize, raw[i], extremes)
+	}
+	return raw, nil
+}
+
+func (s *sandbox) why(reason schedule.ReasonID) string { return s.reasons.Get(reason).Text }

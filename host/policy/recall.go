@@ -1,0 +1,124 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/profile"
+)
+
+// mostRecipes bounds how many programs are known by which decisions were made.
+const mostRecipes = 4096
+
+// recipes tell how programs were made that have decided, so that their
+// decisions can be derived again after they have left.
+type recipes struct {
+	mu    sync.Mutex
+	by    map[[32]byte]*v1alpha1.Policy
+	order [][32]byte
+}
+
+// keep notes how a program was made.
+func (r *recipes) keep(p *program, from *v1alpha1.Policy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by[p.info.Identity] != nil {
+		return
+	}
+	if r.by == nil {
+		r.by = map[[32]byte]*v1alpha1.Policy{}
+	}
+	if len(r.order) >= mostRecipes {
+		delete(r.by, r.order[0])
+		r.order = r.order[1:]
+	}
+	spec := v1alpha1.PolicySpec{Module: ModuleName(p.module.Digest()), Entry: p.entry.Name, Config: from.Spec.Config, Limits: from.Spec.Limits}
+	r.by[p.info.Identity] = &v1alpha1.Policy{ObjectMeta: from.ObjectMeta, Spec: spec}
+	r.order = append(r.order, p.info.Identity)
+}
+
+func (r *recipes) get(identity [32]byte) *v1alpha1.Policy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[identity]
+}
+
+// recall opens the very policies that made a decision, whatever is live now.
+func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Profile, release func(), err error) {
+	var closers []func()
+	release = func() {
+		for _, c := range closers {
+			c()
+		}
+	}
+	set := l.Current()
+	p = &schedule.Profile{Name: d.Profile}
+	for i := range d.Policies {
+		one := &d.Policies[i]
+		program := set.made(one.Identity)
+		if program == nil {
+			if program, err = l.remake(ctx, one); err != nil {
+				release()
+				return nil, nil, err
+			}
+			closers = append(closers, program.module.Close)
+		}
+		box := newSandbox(program)
+		closers = append(closers, box.close)
+		if one.Priority {
+			p.Priorities = append(p.Priorities, schedule.ProfilePriority{Policy: box, Weight: one.Weight})
+			continue
+		}
+		p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: box, Group: one.Group, FailOpen: one.FailOpen})
+	}
+	return p, release, nil
+}
+
+// made finds a program that is live, on trial or kept warm.
+func (s *Set) made(identity [32]byte) *program {
+	for _, one := range s.policies {
+		all := append([]*live{one}, one.former...)
+		if one.canary != nil {
+			all = append(all, one.canary.live)
+		}
+		for _, l := range all {
+			if l.program != nil && l.program.info.Identity == identity {
+				return l.program
+			}
+		}
+	}
+	return nil
+}
+
+// remake makes the program of a digest once more.
+func (l *Loader) remake(ctx context.Context, d *profile.PolicyDigest) (*program, error) {
+	object := l.recipes.get(d.Identity)
+	if object == nil {
+		return nil, fmt.Errorf("what policy %s was is forgotten", d.Name)
+	}
+	digest, err := Digest(object.Spec.Module)
+	if err != nil {
+		return nil, err
+	}
+	wasm, err := l.Objects.Blob(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("module %s of policy %s was collected", object.Spec.Module, d.Name)
+	}
+	return l.aside(ctx, object, wasm)
+}
+
+// aside makes a program that never goes live.
+func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte) (*program, error) {
+	module, err := l.Engine.Load(ctx, wasm, limitsOf(object))
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.program(object, module)
+	if err != nil {
+		module.Close()
+	}
+	return p, err
+}

@@ -1,0 +1,155 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/schedule"
+)
+
+// Variation is a Policy as it might be.
+type Variation struct {
+	// Name is that of the Policy, which need not be there yet.
+	Name string `json:"name"`
+	// Wasm is its module; without it Module names one that was uploaded, and
+	// without that it stays as it is.
+	Wasm   []byte `json:"wasm,omitempty"`
+	Module string `json:"module,omitempty"`
+	// Entry, Config and Mode replace those of the Policy where they are given.
+	Entry  string        `json:"entry,omitempty"`
+	Config []byte        `json:"config,omitempty"`
+	Mode   v1alpha1.Mode `json:"mode,omitempty"`
+	// Profile is what a Policy that no profile names would join, with Weight.
+	Profile string `json:"profile,omitempty"`
+	Weight  int32  `json:"weight,omitempty"`
+}
+
+// Varied is the live set as it would be with variations, opened for the caller
+// alone.
+type Varied struct {
+	Set *schedule.LiveSet
+	// Live is the set as it is, opened in the same way.
+	Live *schedule.LiveSet
+	// Kinds are those of the variations.
+	Kinds []string
+	// Profiles are those that name one of the variations.
+	Profiles map[string]bool
+	release  []func()
+}
+
+// Release gives back what the sets hold.
+func (v *Varied) Release() {
+	for _, release := range v.release {
+		release()
+	}
+}
+
+// Vary opens the live set with variations in it, and without. Nothing of it
+// goes live.
+//
+// # Errors
+//
+// ErrRefused with the reason, if a module is at fault.
+func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, err error) {
+	set := l.Current()
+	policies, profiles := maps.Clone(set.policies), slices.Clone(set.profiles)
+	v := &Varied{Profiles: map[string]bool{}}
+	defer func() {
+		if err != nil {
+			v.Release()
+		}
+	}()
+	for i := range variations {
+		one, err := l.vary(ctx, policies[variations[i].Name], &variations[i])
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", variations[i].Name, err)
+		}
+		v.release = append(v.release, one.program.module.Close)
+		v.Kinds = append(v.Kinds, one.program.entry.Kind)
+		policies[one.object.Name] = one
+		if err := join(profiles, &variations[i], one.program.entry.Kind); err != nil {
+			return nil, err
+		}
+		for _, p := range profiles {
+			if slices.Contains(names(p), one.object.Name) {
+				v.Profiles[p.Name] = true
+			}
+		}
+	}
+	f, g := newFresh(), newFresh()
+	v.release = append(v.release, f.release, g.release)
+	v.Live = assemble(set.Number, set.policies, set.profiles, g.open).Scheduling
+	v.Set = assemble(set.Number, policies, profiles, f.open).Scheduling
+	return v, nil
+}
+
+// vary makes the program of one variation.
+func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, error) {
+	object := &v1alpha1.Policy{}
+	if was != nil {
+		object = was.object.DeepCopy()
+	}
+	object.Name, object.Spec.Canary = v.Name, nil
+	if v.Mode != "" {
+		object.Spec.Mode = v.Mode
+	}
+	if v.Entry != "" {
+		object.Spec.Entry = v.Entry
+	}
+	if v.Config != nil {
+		object.Spec.Config = rawOf(v.Config)
+	}
+	wasm := v.Wasm
+	if len(wasm) == 0 {
+		name := v.Module
+		if name == "" {
+			name = object.Spec.Module
+		}
+		digest, err := Digest(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		if wasm, err = l.Objects.Blob(ctx, digest); err != nil {
+			return nil, fmt.Errorf("%w: module %s: %w", ErrRefused, name, errNoModule)
+		}
+	}
+	p, err := l.aside(ctx, object, wasm)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	i, err := p.open(ctx)
+	if err != nil {
+		p.module.Close()
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	i.Close()
+	return &live{object: object, program: p}, nil
+}
+
+// join puts a policy that no profile names into the one that it would join.
+func join(profiles []*v1alpha1.Profile, v *Variation, kind string) error {
+	if v.Profile == "" || kind != abi.KindPredicate && kind != abi.KindPriority {
+		return nil
+	}
+	for i, p := range profiles {
+		if p.Name != v.Profile {
+			continue
+		}
+		if slices.Contains(names(p), v.Name) {
+			return nil
+		}
+		p = p.DeepCopy()
+		if kind == abi.KindPredicate {
+			p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: v.Name})
+		} else {
+			p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: v.Name, Weight: max(v.Weight, 1)})
+		}
+		profiles[i] = p
+		return nil
+	}
+	return fmt.Errorf("%w: there is no profile %s", ErrRefused, v.Profile)
+}
