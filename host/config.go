@@ -9,6 +9,9 @@ import (
 type Config struct {
 	// DataDir holds all state of the host.
 	DataDir string
+	// Compiled is the folder of compiled modules, DataDir/compiled if empty.
+	// Hosts of one user may share it.
+	Compiled string
 	// Listen is the API's address.
 	Listen string
 	// Advertise are further names and addresses of the API.

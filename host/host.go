@@ -53,6 +53,9 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Compiled == "" {
+		cfg.Compiled = filepath.Join(cfg.DataDir, "compiled")
+	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
@@ -102,7 +105,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		return close, err
 	}
 	h.events = event.NewWriter(h.store, kindOf, h.Now, h.Log)
-	if h.engine, err = engine.New(ctx, engine.Config{CacheDir: filepath.Join(h.DataDir, "compiled"), Log: h.Log}); err != nil {
+	if h.engine, err = engine.New(ctx, engine.Config{CacheDir: h.Compiled, Log: h.Log}); err != nil {
 		return close, err
 	}
 	closers = append(closers, h.engine)

@@ -18,10 +18,12 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 )
 
 func TestMain(m *testing.M) {
 	engine.ChildMain()
+	engine.ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }
 
@@ -33,7 +35,7 @@ func start(t testing.TB, dir string) (client kubernetes.Interface, serving host.
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	go func() {
-		ended <- host.Run(ctx, host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: log}, func(s host.Serving) { ready <- s })
+		ended <- host.Run(ctx, host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: log}, func(s host.Serving) { ready <- s })
 	}()
 	select {
 	case serving = <-ready:

@@ -13,6 +13,8 @@ packages "tests" busybox-static
 .ci/tools/wasm.sh
 .ci/tools/wasm.sh --stock
 
+rm -rf .build/compiled # by host/policy/engine/enginetest: shared by the tests of one run
+
 [ $# -gt 0 ] || set -- ./... ./.ci/tools/testrun
 say "building testrun, which shows the tests' progress"
 go build -o .build/testrun ./.ci/tools/testrun

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
@@ -28,6 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	engine.ChildMain()
+	engine.ChildProgram = enginetest.Compiler()
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)
 	}
@@ -47,10 +49,9 @@ type rig struct {
 	decider *cycle.Decider
 }
 
-// sharedEngine compiles the built-in policies once for all tests. Its cache is
-// removed with the last of them.
+// sharedEngine compiles the built-in policies once for all tests.
 var sharedEngine = sync.OnceValues(func() (*engine.Engine, error) {
-	return engine.New(context.Background(), engine.Config{})
+	return engine.New(context.Background(), engine.Config{CacheDir: enginetest.Cache()})
 })
 
 func newRig(t testing.TB) *rig {

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -20,6 +21,7 @@ import (
 // TestMain lets the engine start this binary as its compile child.
 func TestMain(m *testing.M) {
 	engine.ChildMain()
+	engine.ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }
 
@@ -38,7 +40,7 @@ func compile(find func() (build.Toolchain, error)) (b bundles, err error) {
 		return b, err
 	}
 	ctx := context.Background()
-	e, err := engine.New(ctx, engine.Config{})
+	e, err := engine.New(ctx, engine.Config{CacheDir: enginetest.Cache()})
 	if err != nil {
 		return b, err
 	}

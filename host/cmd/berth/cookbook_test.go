@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/sdk/policytest"
@@ -116,7 +117,7 @@ func opens(t *testing.T, wasm []byte, p *v1alpha1.Policy) {
 // openGuest makes an instance that lives as long as the test.
 func openGuest(ctx context.Context, t *testing.T, wasm []byte) *engine.Instance {
 	t.Helper()
-	e, err := engine.New(ctx, engine.Config{})
+	e, err := engine.New(ctx, engine.Config{CacheDir: enginetest.Cache()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,10 +9,12 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 )
 
 func TestMain(m *testing.M) {
 	engine.ChildMain()
+	engine.ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }
 
@@ -48,7 +50,7 @@ func runHostOn(t *testing.T, dir string) (kubeconfig string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
-	c := host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+	c := host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 	go func() { ended <- host.Run(ctx, c, func(s host.Serving) { ready <- s }) }()
 	t.Cleanup(func() {
 		cancel()

@@ -23,12 +23,16 @@ type Config struct {
 	// CacheDir holds compiled modules; it belongs to this user alone. Without
 	// one a temporary folder serves, which Close removes.
 	CacheDir string
-	// Child is the command of the compile child: by default this binary, whose
-	// main calls ChildMain first.
+	// Child is the command of the compile child: by default ChildProgram, or
+	// else this binary, whose main calls ChildMain first.
 	Child []string
 	// Log gets what an operator wants to know; by default nothing is said.
 	Log *slog.Logger
 }
+
+// ChildProgram is what New starts as compile child unless told otherwise: this
+// binary if empty. TestMain sets it where the test's own binary is slow.
+var ChildProgram string
 
 // Engine loads modules.
 type Engine struct {
@@ -65,7 +69,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	if len(e.child) == 0 {
-		self, err := os.Executable()
+		self, err := childProgram()
 		if err != nil {
 			return nil, fmt.Errorf("find this binary: %w", err)
 		}
@@ -86,6 +90,13 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+func childProgram() (string, error) {
+	if ChildProgram != "" {
+		return ChildProgram, nil
+	}
+	return os.Executable()
 }
 
 // Close removes a temporary cache. Modules and instances are closed by those

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/policies-wasm/bundle"
@@ -16,6 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	ChildMain()
+	ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }
 

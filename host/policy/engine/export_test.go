@@ -6,32 +6,47 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/berth-dev/berth/host/policy/vet"
 )
 
 // RaceEnabled says that the race detector slows all down.
 const RaceEnabled = raceEnabled
 
-// OpenPlain opens a module of our own as it is, without a meter, to compare.
-func OpenPlain(ctx context.Context, wasm []byte) (*Instance, func(), error) {
-	compiled := wazero.NewCompilationCache()
-	s := &shared{compiled: compiled, runtime: wazero.NewRuntimeWithConfig(ctx, runtimeConfig(compiled))}
-	var err error
-	if s.module, err = s.runtime.CompileModule(ctx, wasm); err == nil {
-		err = provideImports(ctx, s.runtime, s.module)
-	}
+// Plain is a module of our own as it is, without a meter, to compare.
+type Plain struct{ shared *shared }
+
+// LoadPlain has a module compiled as it is.
+func LoadPlain(ctx context.Context, e *Engine, wasm []byte) (*Plain, error) {
+	_, report, err := vet.Rewrite(wasm, vet.Limits{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	i := &Instance{shared: s, guest: newGuest(OpenConfig{}), fuel: &noFuel{}, depth: &noFuel{}}
+	name := entryName(wasm, e.features)
+	entry, err := e.entry(ctx, name, wasm, report.Functions)
+	if err != nil {
+		return nil, err
+	}
+	s, err := e.link(ctx, name, entry, wasm)
+	return &Plain{s}, err
+}
+
+// Close frees the code.
+func (p *Plain) Close() { p.shared.free() }
+
+// Open makes an instance of it.
+func (p *Plain) Open(ctx context.Context) (*Instance, error) {
+	i := &Instance{shared: p.shared, guest: newGuest(OpenConfig{}), fuel: &noFuel{}, depth: &noFuel{}}
 	i.guest.fuel = i.fuel
 	i.ctx = context.WithValue(ctx, guestKey{}, i.guest)
-	i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(i.ctx, &i.memory), s.module,
+	var err error
+	i.module, err = p.shared.runtime.InstantiateModule(experimental.WithMemoryAllocator(i.ctx, &i.memory), p.shared.module,
 		wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	i.input = i.module.ExportedFunction("berth_input")
-	return i, func() { i.Close(); s.free() }, i.initialize(1 << 40)
+	return i, i.initialize(1 << 40)
 }
 
 // noFuel is a counter that nothing in the guest touches.

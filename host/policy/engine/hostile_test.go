@@ -79,8 +79,6 @@ func TestTheCorpusHolds(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
 			start := time.Now()
 			got, failure := attempt(e, h)
 			if took := time.Since(start); took > containment() {
@@ -152,7 +150,12 @@ func serve(t *testing.T, e *engine.Engine) func() time.Duration {
 
 func open(tb testing.TB) *engine.Engine {
 	tb.Helper()
-	e, err := engine.New(context.Background(), engine.Config{CacheDir: tb.TempDir()})
+	return openOn(tb, tb.TempDir())
+}
+
+func openOn(tb testing.TB, cache string) *engine.Engine {
+	tb.Helper()
+	e, err := engine.New(context.Background(), engine.Config{CacheDir: cache})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule/policytest"
@@ -35,7 +36,7 @@ func realPolicies(tb testing.TB) []real {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e := open(tb)
+	e := openOn(tb, enginetest.Cache())
 	var all []real
 	for _, b := range modules {
 		m, err := e.Load(context.Background(), b.Wasm, vet.Limits{})
@@ -43,6 +44,11 @@ func realPolicies(tb testing.TB) []real {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(m.Close)
+		bare, err := engine.LoadPlain(context.Background(), e, b.Wasm)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(bare.Close)
 		manifest, err := abi.ReadManifest(m.Manifest())
 		if err != nil {
 			tb.Fatal(err)
@@ -60,11 +66,11 @@ func realPolicies(tb testing.TB) []real {
 				tb.Fatal(err)
 			}
 			tb.Cleanup(metered.Close)
-			plain, closer, err := engine.OpenPlain(context.Background(), b.Wasm)
+			plain, err := bare.Open(context.Background())
 			if err != nil {
 				tb.Fatal(err)
 			}
-			tb.Cleanup(closer)
+			tb.Cleanup(plain.Close)
 			all = append(all, real{p.Name, p, f, metered, plain})
 		}
 	}

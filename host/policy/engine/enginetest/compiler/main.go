@@ -1,0 +1,16 @@
+// Command compiler is a compile child and nothing else, for tests whose own
+// binary the race detector slows.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+func main() {
+	engine.ChildMain()
+	fmt.Fprintln(os.Stderr, "compiler: a host starts this program, to compile a policy")
+	os.Exit(2)
+}

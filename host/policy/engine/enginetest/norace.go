@@ -1,0 +1,6 @@
+//go:build !race
+
+package enginetest
+
+// Race says that the race detector slows this binary.
+const Race = false
