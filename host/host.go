@@ -151,7 +151,7 @@ func (h *Host) present(ctx context.Context) (snapshot.Log, error) {
 
 func (h *Host) openScheduler() (err error) {
 	h.scheduler, err = schedule.New(schedule.Config{
-		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Binder: binding.NewWriter(h.store, h.Now),
+		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Swapped: h.loader.Swapped(), Binder: binding.NewWriter(h.store, h.Now),
 		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
 		Rest: h.loader.Rest, Clock: h.Now, Seed: uint64(h.Now().UnixNano()),
 		Impure: func(d schedule.Difference) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },

@@ -20,6 +20,9 @@ type Config struct {
 	// Set returns the live set; it is asked once before each cycle.
 	Set    func() *LiveSet
 	Binder Binder
+	// Swapped is told when Set gives another one, lest pods that wait sleep on;
+	// nil where that never happens.
+	Swapped <-chan struct{}
 	// Recorder tells users of events; nil tells nobody.
 	Recorder Recorder
 	// Reasons is the table that the policies intern their reasons in.
@@ -284,6 +287,7 @@ func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) error {
 		s.finish(r)
 	case ask := <-s.asks:
 		ask(s.core)
+	case <-s.config.Swapped:
 	case <-timer:
 	case <-ctx.Done():
 		return ctx.Err()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +55,9 @@ type host struct {
 	store *store.Store
 	s     *schedule.Scheduler
 	notes *notes
+	set   atomic.Pointer[schedule.LiveSet]
+	// swapped is told when set was replaced.
+	swapped chan struct{}
 }
 
 type notes struct {
@@ -73,12 +78,12 @@ func start(t *testing.T) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, store: s, notes: &notes{}}
+	h := &host{t: t, store: s, notes: &notes{}, swapped: make(chan struct{}, 1)}
 	reasons := profile.NewReasons(0)
-	set := policytest.Set(1, policytest.Default(reasons))
+	h.set.Store(policytest.Set(1, policytest.Default(reasons)))
 	h.s, err = schedule.New(schedule.Config{
 		Source: binding.NewSource(s), Binder: binding.NewWriter(s, nil), Recorder: h.notes,
-		Set: func() *schedule.LiveSet { return set }, Reasons: reasons,
+		Set: h.set.Load, Swapped: h.swapped, Reasons: reasons,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +170,9 @@ func TestTellsWhyAPodWaitsAndTriesAgainWhenANodeComes(t *testing.T) {
 	h := start(t)
 	h.create("nodes", policytest.Node("small", "1", "8Gi", 110, nil), policytest.Node("full", "8", "8Gi", 0, nil))
 	h.create("pods", policytest.Pod("big", "3", "64Mi", nil))
-	p := h.eventually("big", "refused", func(p *v1.Pod) bool { return scheduled(p) != nil })
+	p := h.eventually("big", "refused by both", func(p *v1.Pod) bool {
+		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/2 nodes")
+	})
 	want := "0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
 	if c := scheduled(p); c.Status != v1.ConditionFalse || c.Reason != v1.PodReasonUnschedulable || c.Message != want {
 		t.Errorf("condition = %s %s %q, want False Unschedulable %q", c.Status, c.Reason, c.Message, want)
@@ -174,6 +181,22 @@ func TestTellsWhyAPodWaitsAndTriesAgainWhenANodeComes(t *testing.T) {
 	if p = h.eventually("big", "bound", isBound); p.Spec.NodeName != "large" {
 		t.Errorf("bound to %s, want large", p.Spec.NodeName)
 	}
+}
+
+func TestPodsThatWaitAreTriedAgainWhenPoliciesChange(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}}
+	}))
+	h.create("pods", policytest.Pod("p", "1", "64Mi", nil))
+	h.eventually("p", "refused by the taint", func(p *v1.Pod) bool {
+		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/1 nodes")
+	})
+	// Nothing else happens from here on.
+	h.set.Store(policytest.Set(2, &profile.Profile{Name: "default-scheduler"}))
+	h.swapped <- struct{}{}
+	h.eventually("p", "bound", isBound)
 }
 
 func TestMakesRoomByPreemption(t *testing.T) {
