@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,27 +38,47 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(out, "building %s with %s\n", path, tool.Name)
-	return tool.Module(ctx, path, s.debug)
+	began := time.Now()
+	fmt.Fprintf(out, "building %s with %s", folderName(path), tool.Name)
+	if tool.Name == "go" && !s.stock {
+		fmt.Fprint(out, " (TinyGo would make it far smaller: https://tinygo.org)")
+	}
+	built, err := tool.Build(ctx, path, s.debug)
+	switch {
+	case err != nil:
+		fmt.Fprintln(out)
+	case built.Again:
+		fmt.Fprintf(out, ": unchanged since it was built, %d KB\n", kilobytes(len(built.Wasm)))
+	default:
+		fmt.Fprintf(out, ": %d KB in %.1fs\n", kilobytes(len(built.Wasm)), time.Since(began).Seconds())
+	}
+	return built.Wasm, err
+}
+
+// folderName is what people call a folder that they may be in.
+func folderName(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return filepath.Base(abs)
+	}
+	return path
 }
 
 func newPolicyBuild() *cobra.Command {
 	var from source
 	var out string
 	cmd := &cobra.Command{
-		Use:     "build DIR",
+		Use:     "build [DIR]",
 		Short:   "Build a policy as wasm, by TinyGo if there is one, else by Go",
 		Example: "  berth policy build ./examples/gpu-only -o gpu-only.wasm",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			wasm, err := from.module(cmd.Context(), cmd.ErrOrStderr(), args[0])
+			dir := first(args, ".")
+			wasm, err := from.module(cmd.Context(), cmd.ErrOrStderr(), dir)
 			if err != nil {
 				return err
 			}
 			if out == "" {
-				if out, err = wasmName(args[0]); err != nil {
-					return err
-				}
+				out = folderName(dir) + ".wasm"
 			}
 			if err := os.WriteFile(out, wasm, 0o644); err != nil {
 				return err
@@ -71,10 +92,12 @@ func newPolicyBuild() *cobra.Command {
 	return cmd
 }
 
-// wasmName is what a folder's module is called.
-func wasmName(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
-	return filepath.Base(abs) + ".wasm", err
+// first is the first argument, or else what is taken where there is none.
+func first(args []string, otherwise string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return otherwise
 }
 
 func kilobytes(n int) int { return (n + 1023) / 1024 }

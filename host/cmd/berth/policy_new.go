@@ -9,6 +9,14 @@ import (
 	"github.com/berth-dev/berth/host/policy/scaffold"
 )
 
+// tableOf says what a test of each kind looks like.
+var tableOf = map[string]string{
+	"predicate":  "a table of nodes, pods and what it should say of them",
+	"priority":   "a table of nodes, pods and the scores that it should give",
+	"gate":       "a table of pods, what was observed of them, and the answers",
+	"controller": "a table of parents, their children, and what should become of them",
+}
+
 func newPolicyNew() *cobra.Command {
 	p := scaffold.Policy{}
 	cmd := &cobra.Command{
@@ -16,7 +24,7 @@ func newPolicyNew() *cobra.Command {
 		Short: "Make the folder of a new policy: source, test, YAML and the SDK",
 		Long: "Makes a folder NAME with a policy that builds at once, offline: the SDK is vendored from this\n" +
 			"binary. Change main.go and main_test.go, then test and push it.",
-		Example: "  berth policy new gpu-only --kind predicate\n  cd gpu-only && berth policy test . && berth policy push gpu-only .",
+		Example: "  berth policy new gpu-only --kind predicate\n  cd gpu-only && berth policy test && berth policy push",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Name = args[0]
@@ -24,9 +32,10 @@ func newPolicyNew() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s/ holds a %s that builds:\n"+
-				"  main.go         the policy\n  main_test.go    a table of nodes, pods and what it should say\n"+
-				"  policy.yaml     the Policy object, for kubectl\n  vendor/         the SDK, so that nothing is downloaded\n"+
-				"next: cd %[1]s && berth policy test . && berth policy push %[1]s .\n", p.Name, p.Kind)
+				"  main.go         the policy: change this\n  main_test.go    %s: change this first\n"+
+				"  policy.yaml     its name and settings, as `berth policy push` and kubectl take them\n"+
+				"  vendor/         the SDK, so that nothing is downloaded\n"+
+				"next: cd %[1]s && berth policy test && berth policy push\n", p.Name, p.Kind, tableOf[p.Kind])
 			return nil
 		},
 	}

@@ -12,10 +12,10 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOPROXY", "off")
 	kubeconfig := runHost(t)
-	if out := mustBerth(t, "policy", "new", "my-team", "--kind", "predicate"); !strings.Contains(out, "berth policy push my-team") {
+	if out := mustBerth(t, "policy", "new", "my-team", "--kind", "predicate"); !strings.Contains(out, "berth policy push") {
 		t.Errorf("new does not say what comes next: %s", out)
 	}
-	if out := mustBerth(t, "policy", "test", "my-team", "--go"); !strings.Contains(out, "1 tables answer the same") {
+	if out := mustBerth(t, "policy", "test", "my-team", "--go"); !strings.Contains(out, "it answers 1 table as it does natively") {
 		t.Errorf("test says %s", out)
 	}
 	if out := mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--kubeconfig", kubeconfig); !strings.Contains(out, "predicate my-team is live") {

@@ -28,11 +28,7 @@ func newPolicyTest() *cobra.Command {
 			"policy is built as wasm and asked the same in the sandbox. An answer that differs is an error.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "."
-			if len(args) > 0 {
-				dir = args[0]
-			}
-			return from.test(cmd.Context(), cmd.OutOrStdout(), dir)
+			return from.test(cmd.Context(), cmd.OutOrStdout(), first(args, "."))
 		},
 	}
 	from.addFlags(cmd)
@@ -62,19 +58,31 @@ func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
 	if err := replayAll(ctx, wasm, files); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "as wasm: %d tables answer the same\n", len(files))
+	if len(files) == 0 {
+		fmt.Fprintln(out, "as wasm: it loads; no test runs a table of sdk/policytest, so nothing was asked")
+		return nil
+	}
+	fmt.Fprintf(out, "as wasm: it answers %s as it does natively\n", plural(len(files), "table"))
 	return nil
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // testNatively runs the author's tests, which leave their recordings in records.
 func testNatively(ctx context.Context, out io.Writer, dir, records string) error {
+	fmt.Fprintln(out, "natively, by go test:")
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", ".")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 	cmd.Env = append(os.Environ(), policytest.Folder+"="+records)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return errors.New("the tests fail")
+		return errors.New("the tests fail natively, so nothing was built: mend the policy or its table first")
 	}
 	return err
 }

@@ -21,24 +21,31 @@ type pushFlags struct {
 	entry, config, profile, mode string
 	weight                       int32
 	signatures                   []string
+	own                          *runtime.RawExtension // the config of the folder's policy.yaml
 }
 
 func newPolicyPush() *cobra.Command {
 	var f pushFlags
 	cmd := &cobra.Command{
-		Use:   "push NAME DIR|FILE.wasm",
+		Use:   "push [NAME] [DIR|FILE.wasm]",
 		Short: "Build a policy if need be, upload it and make it live",
 		Long: "Builds the policy in DIR (by TinyGo if there is one, else by Go) or takes FILE.wasm as it is,\n" +
 			"uploads the module and makes it live under NAME. A name that no Policy has yet becomes a new\n" +
-			"Policy in the profile. If the host refuses the module, what was live stays live.",
-		Example: "  berth policy push gpu-only ./examples/gpu-only",
-		Args:    cobra.ExactArgs(2),
+			"Policy in the profile. If the host refuses the module, what was live stays live.\n" +
+			"A folder's own policy.yaml gives name, entry, config and mode where no flag does.",
+		Example: "  berth policy push                        # the policy of this folder\n" +
+			"  berth policy push gpu-only ./examples/gpu-only",
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := clientFor(cmd)
 			if err != nil {
 				return err
 			}
-			return f.push(cmd, c, args[0], args[1])
+			name, source, err := f.pushed(args)
+			if err != nil {
+				return err
+			}
+			return f.push(cmd, c, name, source)
 		},
 	}
 	flags := cmd.Flags()
@@ -67,7 +74,7 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return fmt.Errorf("the host refuses the module: %w", err)
 	}
-	fmt.Fprintf(out, "uploaded %d KB as %s\n", kilobytes(len(wasm)), module.Name)
+	fmt.Fprintf(out, "uploaded, vetted and compiled as %s\n", module.Name)
 	entry, err := f.pick(module, name)
 	if err != nil {
 		return err
@@ -135,7 +142,7 @@ func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alph
 
 func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
 	if f.config == "" {
-		return nil, nil
+		return f.own, nil
 	}
 	data, err := os.ReadFile(f.config)
 	if err != nil {

@@ -68,6 +68,27 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s does not build this policy:\n%s", e.Toolchain.Name, strings.TrimSpace(e.Output))
 }
 
+// Built is a module, and whether it is that of an earlier build of the same source.
+type Built struct {
+	Wasm  []byte
+	Again bool
+}
+
+// Build is Module, unless the same source was built before: its module is kept.
+func (t Toolchain) Build(ctx context.Context, dir string, debug bool) (Built, error) {
+	mark, err := t.fingerprint(dir, debug)
+	if err == nil {
+		if wasm := kept(mark); wasm != nil {
+			return Built{wasm, true}, nil
+		}
+	}
+	wasm, failed := t.Module(ctx, dir, debug)
+	if failed == nil && err == nil {
+		keep(mark, wasm)
+	}
+	return Built{Wasm: wasm}, failed
+}
+
 // Module compiles the main package in dir and returns the module. debug keeps
 // what traps need to show source lines.
 func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, error) {

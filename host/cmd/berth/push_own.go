@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+// ownFile is the Policy object that `berth policy new` puts beside a source.
+const ownFile = "policy.yaml"
+
+// pushed says what a push is of: `push`, `push NAME`, `push DIR` or `push NAME DIR`.
+// What the folder's own policy.yaml says holds where no flag says otherwise.
+func (f *pushFlags) pushed(args []string) (name, source string, err error) {
+	source = "."
+	switch {
+	case len(args) == 2:
+		name, source = args[0], args[1]
+	case len(args) == 1 && exists(filepath.Join(args[0], ownFile)):
+		source = args[0]
+	case len(args) == 1:
+		name = args[0]
+	}
+	own, err := readOwn(source)
+	if err != nil {
+		return "", "", err
+	}
+	if own == nil && name == "" {
+		return "", "", fmt.Errorf("%s has no %s that names a policy: use `berth policy push NAME DIR`", folderName(source), ownFile)
+	}
+	if own != nil {
+		f.adopt(own)
+		if name == "" {
+			name = own.Name
+		}
+	}
+	return name, source, nil
+}
+
+// readOwn reads the Policy of a folder, nil if it has none.
+func readOwn(dir string) (*v1alpha1.Policy, error) {
+	data, err := os.ReadFile(filepath.Join(dir, ownFile))
+	if errors.Is(err, fs.ErrNotExist) || err != nil && !isFolder(dir) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := new(v1alpha1.Policy)
+	if err := yaml.UnmarshalStrict(data, p); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ownFile), err)
+	}
+	if p.Name == "" {
+		return nil, fmt.Errorf("%s has no metadata.name", filepath.Join(dir, ownFile))
+	}
+	return p, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func (f *pushFlags) adopt(own *v1alpha1.Policy) {
+	if f.entry == "" {
+		f.entry = own.Spec.Entry
+	}
+	if f.config == "" {
+		f.own = own.Spec.Config
+	}
+	if f.mode == "" {
+		f.mode = string(own.Spec.Mode)
+	}
+}

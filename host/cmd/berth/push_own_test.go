@@ -1,0 +1,51 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+func TestAPushTakesNameAndSettingsOfTheFolder(t *testing.T) {
+	t.Parallel()
+	own, bare := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(own, ownFile), "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata:\n  name: mine\n"+
+		"spec:\n  entry: Mine\n  mode: Shadow\n  config:\n    label: team\n")
+	wasm := filepath.Join(bare, "a.wasm")
+	write(t, wasm, "x")
+	for _, tt := range []struct {
+		name         string
+		args         []string
+		flags        pushFlags
+		want, source string
+		mode, config string
+	}{
+		{"a folder", []string{own}, pushFlags{}, "mine", own, "Shadow", `{"label":"team"}`},
+		{"another name for it", []string{"other", own}, pushFlags{}, "other", own, "Shadow", `{"label":"team"}`},
+		{"a flag that says otherwise", []string{own}, pushFlags{mode: "Off", config: "file"}, "mine", own, "Off", ""},
+		{"a folder without the file", []string{"a", bare}, pushFlags{}, "a", bare, "", ""},
+		{"a module", []string{"a", wasm}, pushFlags{}, "a", wasm, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := tt.flags
+			name, source, err := f.pushed(tt.args)
+			if err != nil || name != tt.want || source != tt.source || f.mode != tt.mode {
+				t.Errorf("pushed(%q) = %s, %s, mode %s, %v", tt.args, name, source, f.mode, err)
+			}
+			config := ""
+			if f.own != nil {
+				config = string(f.own.Raw)
+			}
+			if config != tt.config {
+				t.Errorf("pushed(%q) has the config %s, want %s", tt.args, config, tt.config)
+			}
+		})
+	}
+	for _, bad := range []string{"kind: Policy\n", "spec: 3\n", ": :"} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, ownFile), bad)
+		if name, _, err := new(pushFlags).pushed([]string{dir}); err == nil {
+			t.Errorf("pushed took %q as %s", bad, name)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package build
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What is kept of earlier builds, and how large a source may be to be looked
+// through for changes.
+const (
+	mostKept        = 32
+	mostSourceFiles = 5000
+	mostSourceBytes = 64 << 20
+)
+
+// outside finds what a module takes from elsewhere on this machine, which its
+// own folder does not show.
+var outside = regexp.MustCompile(`(?m)=>\s*(\.|/)`)
+
+var errNotKept = errors.New("the source cannot be told by its module's folder alone")
+
+// fingerprint is the same as long as a build would give the same module: over
+// the compiler, how it is called, and all files of the Go module around dir.
+func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
+	compiler, err := os.Stat(t.Path)
+	if err != nil {
+		return "", err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
+	root, err := moduleRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	if os.Getenv("GOWORK") != "off" && os.Getenv("GOWORK") != "" || exists(filepath.Join(root, "go.work")) {
+		return "", errNotKept
+	}
+	h := sha256.New()
+	within, _ := filepath.Rel(root, dir)
+	fmt.Fprintf(h, "%s %s %d %v %v %s %s\n", t.Name, t.Path, compiler.Size(), compiler.ModTime(), t.args("", debug), within, os.Getenv("GOFLAGS"))
+	files, size := 0, int64(0)
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if hidden := strings.HasPrefix(d.Name(), "."); d.IsDir() && path != root && (hidden || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if !d.Type().IsRegular() || !source(d.Name()) {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if files++; files > mostSourceFiles {
+			return errNotKept
+		}
+		if size += int64(len(data)); size > mostSourceBytes {
+			return errNotKept
+		}
+		if d.Name() == "go.mod" && outside.Match(data) {
+			return errNotKept
+		}
+		name, _ := filepath.Rel(root, path)
+		fmt.Fprintf(h, "%s %d\n", name, len(data))
+		h.Write(data)
+		return nil
+	})
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// source says whether a file can change a build; any file may be embedded.
+func source(name string) bool {
+	if strings.HasSuffix(name, "_test.go") {
+		return false
+	}
+	switch filepath.Ext(name) {
+	case ".wasm", ".log", ".md", ".out":
+		return false
+	}
+	return true
+}
+
+// moduleRoot is the folder of the go.mod that dir belongs to.
+func moduleRoot(dir string) (string, error) {
+	for at := dir; ; at = filepath.Dir(at) {
+		if exists(filepath.Join(at, "go.mod")) {
+			return at, nil
+		}
+		if filepath.Dir(at) == at {
+			return "", fmt.Errorf("%s belongs to no Go module: `berth policy new` makes a folder that does", dir)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// keptIn is where modules are kept; it belongs to this user alone.
+func keptIn() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "berth", "built")
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// kept returns the module of an earlier build of the same source, nil if there
+// is none.
+func kept(fingerprint string) []byte {
+	dir, err := keptIn()
+	if err != nil {
+		return nil
+	}
+	wasm, err := os.ReadFile(filepath.Join(dir, fingerprint+".wasm"))
+	if err != nil {
+		return nil
+	}
+	return wasm
+}
+
+// keep puts a module beside the newest others. Nothing depends on it.
+func keep(fingerprint string, wasm []byte) {
+	dir, err := keptIn()
+	if err != nil {
+		return
+	}
+	tmp, err := os.CreateTemp(dir, "new-*")
+	if err != nil {
+		return
+	}
+	_, err = tmp.Write(wasm)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(dir, fingerprint+".wasm"))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name())
+		return
+	}
+	forgetOldest(dir)
+}
+
+func forgetOldest(dir string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	if err != nil || len(files) <= mostKept {
+		return
+	}
+	age := map[string]int64{}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			age[f] = info.ModTime().UnixNano()
+		}
+	}
+	slices.SortFunc(files, func(a, b string) int { return int(min(max(age[a]-age[b], -1), 1)) })
+	for _, f := range files[:len(files)-mostKept] {
+		_ = os.Remove(f)
+	}
+}

@@ -1,0 +1,61 @@
+package build
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAChangeOfTheSourceShows(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, filepath.FromSlash(name)) }
+	write(t, at("go.mod"), "module m\n")
+	write(t, at("p/main.go"), "package main\n")
+	tool := Toolchain{"go", os.Args[0]}
+	mark := func(dir string, debug bool) string {
+		t.Helper()
+		m, err := tool.fingerprint(at(dir), debug)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	was := mark("p", false)
+	for _, same := range []string{"p/main_test.go", "p/p.wasm", ".git/HEAD"} {
+		write(t, at(same), "x")
+		if mark("p", false) != was {
+			t.Errorf("%s changes what is built", same)
+		}
+	}
+	if mark("p", true) == was || mark(".", false) == was {
+		t.Error("the flags or the folder do not change what is built")
+	}
+	for _, other := range []string{"p/more.go", "vendor/a/a.go", "p/table.json", "go.sum"} {
+		write(t, at(other), "x")
+		now := mark("p", false)
+		if now == was {
+			t.Errorf("%s does not change what is built", other)
+		}
+		was = now
+	}
+}
+
+func TestASourceThatReachesOutsideIsNotKept(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), "module m\n\nreplace a => ../a\n")
+	if m, err := (Toolchain{"go", os.Args[0]}).fingerprint(root, false); err == nil {
+		t.Errorf("the fingerprint is %s", m)
+	}
+}
