@@ -24,7 +24,15 @@ import (
 	"github.com/berth-dev/berth/host/store/storetest"
 )
 
-var kills = flag.Int("store.kills", 20, "how often the crash test kills a writing process")
+var kills = flag.Int("store.kills", usualKills(), "how often the crash test kills a writing process")
+
+// usualKills is more in a campaign.
+func usualKills() int {
+	if os.Getenv("BERTH_CAMPAIGN") != "" {
+		return 200
+	}
+	return 20
+}
 
 // crashDir tells the re-executed test binary to be the process that writes.
 const crashDir = "BERTH_STORE_CRASH_DIR"

@@ -49,11 +49,8 @@ func newCluster(t *testing.T, args ...string) *cluster {
 // start runs the binary until it says that it is ready.
 func (c *cluster) start() {
 	c.t.Helper()
-	args := append([]string{"up", "--data-dir", c.dir}, c.args...)
-	c.cmd, c.log, c.exited = exec.Command(binary, args...), new(logFile), make(chan struct{})
+	c.cmd, c.log, c.exited = c.command(), new(logFile), make(chan struct{})
 	c.cmd.Stderr = c.log
-	c.cmd.Env = append(os.Environ(), "KUBECONFIG=")
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for the test alone
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -66,12 +63,20 @@ func (c *cluster) start() {
 	select {
 	case ok := <-ready:
 		if !ok {
-			c.t.Fatalf("berth %v ended before it was ready:\n%s", args, c.log)
+			c.t.Fatalf("berth %v ended before it was ready:\n%s", c.args, c.log)
 		}
 	case <-time.After(time.Minute):
-		c.t.Fatalf("berth %v is not ready after a minute:\n%s", args, c.log)
+		c.t.Fatalf("berth %v is not ready after a minute:\n%s", c.args, c.log)
 	}
 	c.connect()
+}
+
+// command is the binary with the cluster's arguments.
+func (c *cluster) command() *exec.Cmd {
+	cmd := exec.Command(binary, append([]string{"up", "--data-dir", c.dir}, c.args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for the test alone
+	return cmd
 }
 
 // follow reads what the binary prints, and takes its end.
