@@ -23,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -269,6 +270,9 @@ func TestEveryClusterHasItsNamespaces(t *testing.T) {
 			}
 		}
 	}
+	if _, ok := s.Get(store.Key{Resource: view.ConfigMaps, Namespace: "kube-system", Name: "extension-apiserver-authentication"}); !ok {
+		t.Error("nothing tells which clients' certificates hold")
+	}
 }
 
 func TestReviews(t *testing.T) {
@@ -351,6 +355,16 @@ func TestTokenReviews(t *testing.T) {
 	}
 	if got := review(req.Status.Token); got.Authenticated || got.Error == "" {
 		t.Errorf("a token for another audience: %+v", got)
+	}
+	own, err := a.IssueToken(t.Context(), account, &authenticationv1.TokenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As the API asks: its context tells for whom the reviewer's own token was.
+	ctx := authenticator.WithAudiences(t.Context(), nil)
+	asked, err := a.Review(ctx, &user.DefaultInfo{}, "", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: own.Status.Token}})
+	if got := asked.(*authenticationv1.TokenReview).Status; err != nil || !got.Authenticated || !cmp.Equal(got.Audiences, a.Accounts.Audiences()) {
+		t.Errorf("a token for the API, reviewed without audiences: %+v, %v", got, err)
 	}
 	if got := review("hello"); got.Authenticated {
 		t.Errorf("a token of no kind: %+v", got)

@@ -15,8 +15,16 @@ import (
 // SystemNamespaces are there from the first start on and cannot be deleted.
 var SystemNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
+// Where programs that serve HTTP beside the API, kube-scheduler for one, read
+// which clients' certificates they may believe.
+const (
+	clientConfigMap = "extension-apiserver-authentication"
+	clientKey       = "client-ca-file"
+)
+
 // furnish creates what every cluster has: the system namespaces with their
-// accounts, and the two priority classes of the system.
+// accounts, the two priority classes of the system, and the authority's
+// certificate for those who meet its clients.
 func (a *Auth) furnish(ctx context.Context) error {
 	var ops []store.Op
 	add := func(resource string, obj store.Object) error {
@@ -36,6 +44,13 @@ func (a *Auth) furnish(ctx context.Context) error {
 		if err := add(view.PriorityClasses, class); err != nil {
 			return fmt.Errorf("look for priority class %s: %w", class.Name, err)
 		}
+	}
+	clients := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: clientConfigMap},
+		Data:       map[string]string{clientKey: string(a.Authority.PEM())},
+	}
+	if err := add(view.ConfigMaps, clients); err != nil {
+		return fmt.Errorf("look for ConfigMap %s: %w", clientConfigMap, err)
 	}
 	if len(ops) > 0 {
 		if _, err := a.config.Objects.Commit(ctx, ops...); err != nil {

@@ -66,9 +66,12 @@ func (a *Auth) reviewToken(ctx context.Context, review *authenticationv1.TokenRe
 	if review.Spec.Token == "" {
 		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
-	if len(review.Spec.Audiences) > 0 {
-		ctx = authenticator.WithAudiences(ctx, review.Spec.Audiences)
+	// Never those of whoever asks, which the request's context may hold.
+	audiences := review.Spec.Audiences
+	if len(audiences) == 0 {
+		audiences = a.Accounts.Audiences()
 	}
+	ctx = authenticator.WithAudiences(ctx, audiences)
 	response, ok, err := a.Requests.AuthenticateToken(ctx, review.Spec.Token)
 	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
 	if err != nil && !errors.Is(err, identity.ErrUnknown) {
