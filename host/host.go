@@ -115,7 +115,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	closers = append(closers, h.loader)
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{})}, Tokens: h.auth, Log: h.Log,
+		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{})}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
 	})
 	return close, h.openScheduler()

@@ -3,9 +3,11 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
+	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -215,6 +218,17 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+// claim lets a client bind a pod only where the scheduler, which may be about
+// to use the same room, can reserve it.
+func (h *Host) claim(ctx context.Context, pod *v1.Pod, node string) (done func(error), err error) {
+	done, err = h.scheduler.Claim(ctx, pod, node)
+	if errors.Is(err, schedule.ErrNoRoom) {
+		gr := schema.GroupResource{Resource: "pods/binding"}
+		return nil, apierrors.NewConflict(gr, pod.Name, fmt.Errorf("node %s cannot take it: %w", node, err))
+	}
+	return done, err
 }
 
 // podRecorder tells of pods in the scheduler's name.

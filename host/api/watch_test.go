@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
-	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/store"
 
 	"github.com/google/go-cmp/cmp"
@@ -178,10 +176,11 @@ func TestAnAgentIsWokenByItsOwnPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	bind := []registry.Binding{{Namespace: "default", Name: "a", Node: "n2"}, {Namespace: "default", Name: "b", Node: "n1"}, {Namespace: "default", Name: "none", Node: "n1"}}
-	errs := s.Registry.Bind(context.Background(), bind)
-	if errs[0] != nil || errs[1] != nil || !apierrors.IsNotFound(errs[2]) {
-		t.Fatalf("Bind = %v", errs)
+	for _, b := range []struct{ pod, node string }{{"a", "n2"}, {"b", "n1"}} {
+		bind := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: b.pod}, Target: corev1.ObjectReference{Kind: "Node", Name: b.node}}
+		if err := c.CoreV1().Pods("default").Bind(t.Context(), bind, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if diff := cmp.Diff([]string{"ADDED b"}, events(t, w, 1)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -10,102 +9,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// Binding puts one pod on one node.
-type Binding struct {
-	Namespace, Name string
-	// UID of the pod that is meant; empty means whichever has the name.
-	UID types.UID
-	// ResourceVersion that the pod must have; empty means any.
-	ResourceVersion string
-	Node            string
-	// Labels and Annotations are added to the pod's.
-	Labels, Annotations map[string]string
-}
+// Claim reserves room on a node for a pod that a client binds there, or refuses
+// it. done hears how the bind ended.
+type Claim func(ctx context.Context, pod *corev1.Pod, node string) (done func(error), err error)
 
-// Bind assigns many pods in one transaction. An error belongs to the pod at its
-// index; the others are bound. It is for the scheduler, so it asks no
-// admission: bindings change nothing that admission rules over.
-func (reg *Registry) Bind(ctx context.Context, bindings []Binding) []error {
-	errs := make([]error, len(bindings))
-	left := make([]int, len(bindings))
-	for i := range left {
-		left[i] = i
+// bind puts a pod on a node. Berth's own scheduler binds by other ways, many
+// pods at once.
+func (reg *Registry) bind(ctx context.Context, r *Request, old *corev1.Pod, b *corev1.Binding) (err error) {
+	if _, err := bound(old, b); err != nil || r.DryRun {
+		return err
 	}
-	for len(left) > 0 {
-		ops, at := reg.bindingOps(bindings, left, errs)
-		if len(ops) == 0 {
-			return errs
-		}
-		_, _, err := reg.store.Commit(ctx, ops...)
-		if err == nil {
-			return errs
-		}
-		left = reg.sortOut(bindings, at, err, errs)
-	}
-	return errs
-}
-
-// bindingOps makes the writes of those that can be bound as things stand; at
-// tells which they are.
-func (reg *Registry) bindingOps(bindings []Binding, left []int, errs []error) (ops []store.Op, at []int) {
-	for _, i := range left {
-		b := &bindings[i]
-		key := podKind.Key(b.Namespace, b.Name)
-		old, ok := reg.store.Get(key)
-		if !ok {
-			errs[i] = apierrors.NewNotFound(podKind.GroupResource(), b.Name)
-			continue
-		}
-		pod, err := bound(old.(*corev1.Pod), b)
+	if reg.claim != nil {
+		done, err := reg.claim(ctx, old, b.Target.Name)
 		if err != nil {
-			errs[i] = err
-			continue
+			return err
 		}
-		ops = append(ops, store.Op{Kind: store.Update, Key: key, Object: pod, Expect: revision(old)})
-		at = append(at, i)
+		defer func() { done(err) }()
 	}
-	return ops, at
-}
-
-// sortOut tells which bindings are worth another attempt after a transaction
-// failed. The one that a store error names lost a race and is looked at anew;
-// too large a transaction is halved by the caller's next round.
-func (reg *Registry) sortOut(bindings []Binding, at []int, err error, errs []error) []int {
-	var refused *store.Error
-	if errors.As(err, &refused) {
-		switch {
-		case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
-			return at
-		case errors.Is(err, store.ErrTooLarge) && len(at) > 1:
-			half := len(at) / 2
-			for _, part := range [][]int{at[:half], at[half:]} {
-				reg.bindPart(bindings, part, errs)
-			}
-			return nil
-		}
-	}
-	for _, i := range at {
-		b := &bindings[i]
-		errs[i] = On("pods", b.Namespace, b.Name).status(err)
-	}
-	return nil
-}
-
-func (reg *Registry) bindPart(bindings []Binding, part []int, errs []error) {
-	some := make([]Binding, len(part))
-	for n, i := range part {
-		some[n] = bindings[i]
-	}
-	for n, err := range reg.Bind(context.Background(), some) {
-		errs[part[n]] = err
-	}
+	_, err = reg.store.Update(ctx, podKind.Key(r.Namespace, r.Name), func(o store.Object) (store.Object, error) {
+		return bound(o.(*corev1.Pod), b)
+	})
+	return r.status(err)
 }
 
 // bound is the pod on its node. It shares memory with the old one.
-func bound(old *corev1.Pod, b *Binding) (*corev1.Pod, error) {
+func bound(old *corev1.Pod, b *corev1.Binding) (store.Object, error) {
 	gr := podKind.GroupResource()
 	conflict := func(format string, args ...any) error {
 		return apierrors.NewConflict(gr, old.Name, fmt.Errorf(format, args...))
@@ -123,7 +53,7 @@ func bound(old *corev1.Pod, b *Binding) (*corev1.Pod, error) {
 		return nil, conflict("pod %v has non-empty .spec.schedulingGates", old.Name)
 	}
 	pod := *old
-	pod.Spec.NodeName = b.Node
+	pod.Spec.NodeName = b.Target.Name
 	pod.Labels = merged(old.Labels, b.Labels)
 	pod.Annotations = merged(old.Annotations, b.Annotations)
 	pod.Status.Conditions = scheduled(old)
@@ -175,12 +105,7 @@ func (reg *Registry) BindPod(ctx context.Context, r *Request, b *corev1.Binding)
 	if err := reg.ask(r.context(ctx), r, a); err != nil {
 		return err
 	}
-	one := Binding{Namespace: r.Namespace, Name: r.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Node: b.Target.Name, Labels: b.Labels, Annotations: b.Annotations}
-	if r.DryRun {
-		_, err := bound(old.(*corev1.Pod), &one)
-		return err
-	}
-	return reg.Bind(ctx, []Binding{one})[0]
+	return reg.bind(ctx, r, old.(*corev1.Pod), b)
 }
 
 // ask has admission decide on something that changes no object by itself.

@@ -20,7 +20,9 @@ type Config struct {
 	// BeforeCreate may change objects of a store resource ("modules.policy.berth.dev")
 	// right after they were decoded, before they are admitted and validated.
 	BeforeCreate map[string]func(ctx context.Context, r *Request, obj store.Object) error
-	Log          *slog.Logger
+	// Claim reserves room for pods that clients bind; nil reserves nothing.
+	Claim Claim
+	Log   *slog.Logger
 }
 
 // Registry holds the operations of the API.
@@ -29,6 +31,7 @@ type Registry struct {
 	admission    Admission
 	tokens       TokenIssuer
 	beforeCreate map[string]func(ctx context.Context, r *Request, obj store.Object) error
+	claim        Claim
 	log          *slog.Logger
 	managers     *managers
 	// byNode: the store was opened with the index of pods by node
@@ -45,7 +48,7 @@ func New(c Config) *Registry {
 	}
 	reg := &Registry{
 		store: c.Store, admission: c.Admission, tokens: c.Tokens,
-		beforeCreate: c.BeforeCreate, log: c.Log, managers: newManagers(),
+		beforeCreate: c.BeforeCreate, claim: c.Claim, log: c.Log, managers: newManagers(),
 	}
 	if w, err := c.Store.WatchIndexed(podKind.StoreName(), IndexNode, "any", c.Store.Revision()); err == nil {
 		w.Stop()

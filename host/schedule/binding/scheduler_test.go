@@ -3,6 +3,7 @@ package binding_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -246,6 +247,34 @@ func TestLeavesGatedAndForeignPodsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.eventually("gated", "bound", isBound)
+}
+
+func TestRoomIsGivenAwayOnce(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+	foreign := func(name, cpu string) *v1.Pod {
+		return policytest.Pod(name, cpu, "64Mi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
+	}
+	first, second := foreign("first", "3"), foreign("second", "2")
+	h.create("pods", policytest.Pod("probe", "10m", "1Mi", nil), first, second)
+	h.eventually("probe", "bound", isBound) // the scheduler knows the node
+	done, err := h.s.Claim(t.Context(), first, "a")
+	if err != nil {
+		t.Fatalf("Claim() = %v, want 3 of 4 CPUs", err)
+	}
+	if _, err := h.s.Claim(t.Context(), second, "a"); !errors.Is(err, schedule.ErrNoRoom) || !strings.Contains(err.Error(), "Insufficient cpu") {
+		t.Errorf("Claim() = %v, want ErrNoRoom for want of CPU", err)
+	}
+	h.create("pods", policytest.Pod("own", "2", "64Mi", nil))
+	h.eventually("own", "refused: its CPUs are claimed", func(p *v1.Pod) bool {
+		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "1 Insufficient cpu")
+	})
+	done(errors.New("the client's bind came to nothing"))
+	h.eventually("own", "bound", isBound)
+	if _, err := h.s.Claim(t.Context(), foreign("elsewhere", "100"), "unknown"); err != nil {
+		t.Errorf("Claim() on a node that the scheduler does not know = %v, want no word on it", err)
+	}
 }
 
 func TestBindsVolumesTogetherWithThePod(t *testing.T) {
