@@ -60,11 +60,11 @@ type Controller struct {
 	exhausted bool
 }
 
-// heard is when a node last renewed its lease, by this host's own clock, so
-// that clocks need not agree.
+// heard is when a node last renewed its Lease or told its status, by this
+// host's own clock, so that clocks need not agree.
 type heard struct {
-	renewal time.Time
-	at      time.Time
+	renewal, heartbeat time.Time
+	at                 time.Time
 }
 
 // Config is what a Controller needs.
@@ -191,19 +191,31 @@ func (c *Controller) sweep(ctx context.Context) {
 
 // hear returns when the node was last heard of.
 func (c *Controller) hear(node *v1.Node, now time.Time) heard {
-	last, known := c.heard[node.UID]
+	next, known := c.heard[node.UID]
 	if !known {
-		last = heard{at: now}
+		next.at = now
 	}
-	o, ok := c.objects.Get(store.Key{Resource: leases, Namespace: leaseNS, Name: node.Name})
-	if !ok {
-		return last
+	if o, ok := c.objects.Get(store.Key{Resource: leases, Namespace: leaseNS, Name: node.Name}); ok {
+		lease, ok := o.(*coordinationv1.Lease)
+		if ok && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Time.Equal(next.renewal) {
+			next.renewal, next.at = lease.Spec.RenewTime.Time, now
+		}
 	}
-	lease, ok := o.(*coordinationv1.Lease)
-	if !ok || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Equal(last.renewal) {
-		return last
+	if beat := heartbeat(node); !beat.Equal(next.heartbeat) {
+		next.heartbeat, next.at = beat, now
 	}
-	return heard{renewal: lease.Spec.RenewTime.Time, at: now}
+	return next
+}
+
+// heartbeat is when the node itself last said whether it is ready. Agents of
+// others may do no more than that.
+func heartbeat(node *v1.Node) time.Time {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
+			return c.LastHeartbeatTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // tend writes the conditions and taints that the node must have, and evicts.

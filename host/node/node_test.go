@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/store"
 	"github.com/google/go-cmp/cmp"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -38,6 +41,47 @@ func TestConditions(t *testing.T) {
 				t.Errorf("Conditions(silent %v) = %v, %v, want %v, %v", tt.silent, got[0].Status, changed, tt.want, tt.changed)
 			}
 		})
+	}
+}
+
+// heldObjects is a store that holds one Lease at most.
+type heldObjects struct {
+	Objects
+	lease *coordinationv1.Lease
+}
+
+func (h *heldObjects) Get(store.Key) (store.Object, bool) { return h.lease, h.lease != nil }
+
+func TestANodeIsHeardByItsLeaseOrItsStatus(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	node, objects := ready(v1.ConditionTrue), &heldObjects{}
+	c := New(Config{Objects: objects})
+	for _, step := range []struct {
+		name string
+		do   func()
+		now  int
+		want int
+	}{
+		{"a node that was never met has its time from now on", func() {}, 0, 0},
+		{"one that says nothing is not heard", func() {}, 30, 0},
+		{"its status is a sign of life", func() { node.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(at(-99)) }, 40, 40},
+		{"the same status again is none", func() {}, 50, 40},
+		{"its Lease is a sign of life", func() {
+			renewed := metav1.NewMicroTime(at(-50))
+			objects.lease = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+		}, 60, 60},
+		{"the same Lease again is none", func() {}, 70, 60},
+		{"what this host made of its conditions is none", func() {
+			node.Status.Conditions, _ = Conditions(node, true, at(75))
+		}, 80, 60},
+	} {
+		step.do()
+		h := c.hear(node, at(step.now))
+		c.heard[node.UID] = h
+		if !h.at.Equal(at(step.want)) {
+			t.Errorf("%s: heard at %s, want %s", step.name, h.at.Sub(start), at(step.want).Sub(start))
+		}
 	}
 }
 
