@@ -63,6 +63,9 @@ type Config struct {
 	// Labels and Taints for the Node when it is made.
 	Labels map[string]string
 	Taints []v1.Taint
+	// Lease is how long the node's Lease holds; it is renewed four times in
+	// that. 40 s unless set.
+	Lease time.Duration
 	// MaxPods is 110 unless set.
 	MaxPods int64
 	// Reserved is kept from pods for the machine itself.
@@ -286,7 +289,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Log: a.log}
+	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Log: a.log}
 	for _, run := range []func(context.Context) error{
 		a.objects.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
 	} {

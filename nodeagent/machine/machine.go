@@ -48,7 +48,10 @@ type Machine struct {
 	Network *cni.Network
 	Images  *imagecontainerd.Store
 	Cgroups *cgroup.Tree
-	root    string
+	// CgroupRoot is above the cgroups of all pods of this root: machines for
+	// tests, and agents, can be several on one kernel.
+	CgroupRoot string
+	root       string
 }
 
 // Main serves, and exits, if this process was started to keep containers'
@@ -61,15 +64,16 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	own, err := nameOf(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.State == "" {
-		state, err := stateOf(cfg.Root)
-		if err != nil {
+		if cfg.State, err = stateOf(cfg.Root); err != nil {
 			return nil, err
 		}
-		cfg.State = state
 	}
-	m := &Machine{root: cfg.Root}
-	var err error
+	m := &Machine{root: cfg.Root, CgroupRoot: "/berth/" + own}
 	if m.Cgroups, err = cgroup.Open("/sys/fs/cgroup"); err != nil {
 		return nil, err
 	}
@@ -95,18 +99,24 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 
 // stateOf gives each root a folder of its own with a short path.
 func stateOf(root string) (string, error) {
+	own, err := nameOf(root)
+	return filepath.Join("/run/berth", own), err
+}
+
+// nameOf gives each root a short name of its own.
+func nameOf(root string) (string, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
-		return "", fmt.Errorf("find the state folder: %w", err)
+		return "", fmt.Errorf("find the root folder: %w", err)
 	}
 	sum := sha256.Sum256([]byte(abs))
-	return filepath.Join("/run/berth", hex.EncodeToString(sum[:4])), nil
+	return hex.EncodeToString(sum[:4]), nil
 }
 
 // Equip puts the machine into an agent's configuration.
 func (m *Machine) Equip(cfg *nodeagent.Config) {
 	cfg.Runtime, cfg.Network, cfg.Images = m.Runtime, m.Network, m.Images
-	cfg.Cgroups, cfg.Mounter = m.Cgroups, volume.Kernel{}
+	cfg.Cgroups, cfg.CgroupRoot, cfg.Mounter = m.Cgroups, m.CgroupRoot, volume.Kernel{}
 }
 
 // RemovePods ends and removes all pods, with their networks and mounts. It is for
@@ -120,7 +130,7 @@ func (m *Machine) RemovePods(ctx context.Context) error {
 	for _, s := range list.Sandboxes {
 		errs = append(errs, m.Runtime.RemoveSandbox(ctx, s.ID))
 	}
-	return errors.Join(append(errs, m.Network.Sweep(ctx, nil), unmountBelow(filepath.Join(m.root, "pods")))...)
+	return errors.Join(append(errs, m.Network.Sweep(ctx, nil), unmountBelow(filepath.Join(m.root, "pods")), m.Cgroups.Remove(m.CgroupRoot))...)
 }
 
 // Close ends containerd. Pods go on.

@@ -49,8 +49,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// cgroupRoot is this package's own: others test at the same time.
-const cgroupRoot = "/berth-test-machine"
 
 const imageName = "berth.test/busybox:1"
 
@@ -116,7 +114,7 @@ func (n *node) start() {
 		n.t.Fatal(err)
 	}
 	cfg := nodeagent.Config{
-		Client: n.api, NodeName: "n1", RootDir: filepath.Join(n.root, "agent"), Log: log, Address: "127.0.0.1", CgroupRoot: cgroupRoot,
+		Client: n.api, NodeName: "n1", RootDir: filepath.Join(n.root, "agent"), Log: log, Address: "127.0.0.1",
 		Pressure: nodeagent.Pressure{MemoryAvailable: 1, DiskAvailable: 1e-9, ImagesHigh: 2},
 	}
 	if err := os.MkdirAll(cfg.RootDir, 0o755); err != nil {
@@ -144,7 +142,7 @@ func (n *node) cleanUp() {
 		n.stop()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := errors.Join(n.machine.RemovePods(ctx), n.machine.Network.Close(ctx), n.machine.Close(), n.machine.Cgroups.Remove(cgroupRoot)); err != nil {
+		if err := errors.Join(n.machine.RemovePods(ctx), n.machine.Network.Close(ctx), n.machine.Close()); err != nil {
 			n.t.Error(err)
 		}
 	}
@@ -263,7 +261,7 @@ func (n *node) traces(uid string) (left []string) {
 	}
 	for _, pattern := range []string{
 		n.root + "/agent/pods/*", n.state + "/net/netns/*", n.state + "/net/leases/berth/10.*", n.state + "/net/results/results/*",
-		n.state + "/io/*", n.state + "/shm/*", "/sys/fs/cgroup/*" + cgroupRoot + "/kubepods/*/pod" + uid, "/sys/fs/cgroup/*" + cgroupRoot + "/kubepods/pod" + uid,
+		n.state + "/io/*", n.state + "/shm/*", "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/*/pod" + uid, "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/pod" + uid,
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

@@ -1,8 +1,8 @@
 // Package node keeps the machine's Node object and its Lease.
 //
 // The Node is made at the start and brought up to date when something changed,
-// and every five minutes without change; the Lease is renewed every ten
-// seconds: by it the host knows that the machine lives.
+// and every five minutes without change; the Lease is renewed four times in its
+// duration: by it the host knows that the machine lives.
 package node
 
 import (
@@ -27,7 +27,6 @@ import (
 // The pace of heartbeats.
 const (
 	LeaseSeconds = 40
-	leaseEvery   = 10 * time.Second
 	statusEvery  = 10 * time.Second
 	reportEvery  = 5 * time.Minute
 )
@@ -40,15 +39,20 @@ type Keeper struct {
 	// for its creation, and the status with conditions, whose times it leaves
 	// empty.
 	Describe func(ctx context.Context) *v1.Node
-	Log      *slog.Logger
+	// Lease is how long the Lease holds, LeaseSeconds unless set.
+	Lease time.Duration
+	Log   *slog.Logger
 
 	reported time.Time
 }
 
 // Run registers and heartbeats until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
+	if k.Lease <= 0 {
+		k.Lease = LeaseSeconds * time.Second
+	}
 	k.retry(ctx, "register the node", k.register)
-	lease := time.NewTicker(leaseEvery)
+	lease := time.NewTicker(k.Lease / 4)
 	defer lease.Stop()
 	status := time.NewTicker(statusEvery)
 	defer status.Stop()
@@ -226,16 +230,11 @@ func alike(a, b v1.NodeStatus) bool {
 
 // renew renews the Lease, making it where there is none.
 func (k *Keeper) renew(ctx context.Context, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseEvery)
+	ctx, cancel := context.WithTimeout(ctx, max(k.Lease/4, time.Second))
 	defer cancel()
-	return Renew(ctx, k.Client, k.Name, uid)
-}
-
-// Renew renews a node's Lease at this time.
-func Renew(ctx context.Context, client kubernetes.Interface, name string, uid types.UID) error {
-	leases := client.CoordinationV1().Leases(v1.NamespaceNodeLease)
+	leases, name := k.Client.CoordinationV1().Leases(v1.NamespaceNodeLease), k.Name
 	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-	seconds := int32(LeaseSeconds)
+	seconds := int32(max(k.Lease/time.Second, 1))
 	now := metav1.NowMicro()
 	if apierrors.IsNotFound(err) {
 		lease = &coordinationv1.Lease{

@@ -33,6 +33,7 @@ type agentFlags struct {
 	clusterCIDR                             string
 	images                                  []string
 	stopPods                                bool
+	lease                                   time.Duration
 }
 
 func (f *agentFlags) addLocal(cmd *cobra.Command) {
@@ -43,6 +44,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.StringVar(&f.containerd, "containerd-address", "", "socket of a containerd that runs already; by default Berth starts its own")
 	flags.StringVar(&f.bridge, "bridge", "", "name of the bridge that pods are connected to; berth0 by default")
 	flags.StringSliceVar(&f.images, "import-image", nil, "image archive to import at the start; can be given several times")
+	flags.DurationVar(&f.lease, "node-lease-duration", 40*time.Second, "how long the node's Lease holds; it is renewed four times in that (kubelet: nodeLeaseDurationSeconds)")
 	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
 }
 
@@ -50,6 +52,9 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 func (f *agentFlags) check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("containers need root: run as root, or try `berth up --agent none --simulate 3` for nodes without containers")
+	}
+	if f.lease < time.Second {
+		return fmt.Errorf("--node-lease-duration %s: want a second at least", f.lease)
 	}
 	return nil
 }
@@ -188,7 +193,7 @@ func (f *agentFlags) config(m *machine.Machine, id *join.Identity, address netip
 	cfg := nodeagent.Config{
 		REST: id.REST(), NodeName: f.name, RootDir: f.root, Log: log, PodCIDR: own.String(), Address: address.String(),
 		ListenAddr:  netip.AddrPortFrom(address, uint16(f.port)).String(),
-		Certificate: id.Certificate, ClientCA: id.Authority(), CgroupRoot: "/berth",
+		Certificate: id.Certificate, ClientCA: id.Authority(), Lease: f.lease,
 	}
 	m.Equip(&cfg)
 	return cfg

@@ -137,6 +137,7 @@ type hostFlags struct {
 	auditLog        string
 	trustedKeys     string
 	logLevel        string
+	nodeGrace       time.Duration
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
@@ -145,6 +146,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:6443", "address of the API")
 	flags.StringSliceVar(&f.advertise, "advertise", nil, "further names and addresses under which clients reach the API")
 	flags.StringVar(&f.podCIDR, "pod-cidr", defaultPodCIDR, "range of the pod network; each node gets a part of it")
+	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
 	flags.StringVar(&f.trustedKeys, "trusted-keys", "", "directory of ed25519 public keys; if given, modules must be signed by one of them")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -159,8 +161,11 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
+	if f.nodeGrace < time.Second {
+		return host.Config{}, fmt.Errorf("--node-monitor-grace-period %s: want a second at least", f.nodeGrace)
+	}
 	return host.Config{
-		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR,
+		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, NodeGrace: f.nodeGrace,
 		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Log: log, Version: version,
 	}, nil
 }
