@@ -12,5 +12,5 @@ for module in $(git ls-files '*/go.mod' | grep -v '^\.ci/'); do
   case $dir in examples/*) continue ;; esac
   timed "the suite in $dir" go -C "$dir" test -timeout 1h ./...
 done
-.ci/tools/kubectl.sh kube-scheduler
+.ci/tools/others.sh
 exec .ci/tools/test.sh -timeout 4h ./...

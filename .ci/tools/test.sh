@@ -9,6 +9,7 @@ cd "$ROOT"
 .ci/tools/tinygo.sh
 .ci/tools/node.sh
 .ci/tools/kubectl.sh
+.ci/tools/others.sh kube-scheduler kwok
 packages "tests" busybox-static
 .ci/tools/wasm.sh
 .ci/tools/wasm.sh --stock

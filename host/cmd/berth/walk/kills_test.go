@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,7 +25,7 @@ import (
 func TestKilledHost(t *testing.T) {
 	t.Parallel()
 	kills := 20
-	if os.Getenv("BERTH_CAMPAIGN") != "" {
+	if campaign() {
 		kills = 200
 	}
 	c := newCluster(t, "--listen", "127.0.0.1:0", "--agent", "none", "--simulate", "5")
