@@ -49,7 +49,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-
 const imageName = "berth.test/busybox:1"
 
 // node is an agent over a real machine and an API that only keeps objects.
