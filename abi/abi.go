@@ -63,6 +63,12 @@ const (
 // NumGroups is how many groups there are.
 const NumGroups = 23
 
+// PodTerms stands for the placed pods that carry affinity or anti-affinity
+// terms, a part of Pods. It is named in Policy.SkipsBy only.
+const PodTerms Groups = 1 << NumGroups
+
+const podTermsName = "pods.terms"
+
 // GroupNames holds each group's name as it stands in a manifest, by bit.
 var GroupNames = [NumGroups]string{
 	"pod.requests", "pod.labels", "pod.annotations", "pod.affinity", "pod.tolerations",

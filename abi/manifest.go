@@ -25,13 +25,20 @@ type Counter struct {
 
 // Policy is one policy of a module.
 type Policy struct {
-	Name        string          `json:"name"`
-	Kind        string          `json:"kind"`
-	Description string          `json:"description,omitempty"`
-	Reads       []string        `json:"reads"`
-	Scope       string          `json:"scope"`
-	Normalize   string          `json:"normalize,omitempty"`
-	Config      json.RawMessage `json:"configSchema,omitempty"`
+	Name        string   `json:"name"`
+	Kind        string   `json:"kind"`
+	Description string   `json:"description,omitempty"`
+	Reads       []string `json:"reads"`
+	Scope       string   `json:"scope"`
+	Normalize   string   `json:"normalize,omitempty"`
+	// SkipsBy are the groups on which it depends whether the policy skips a
+	// pod; all that it reads where it does not say.
+	SkipsBy []string `json:"skipsBy,omitempty"`
+	// Alike says that the policy takes pods that are the same in the groups
+	// that it reads for the same pod: it is not sent name and UID, and a pod
+	// like the one sent last is left out.
+	Alike  bool            `json:"alike,omitempty"`
+	Config json.RawMessage `json:"configSchema,omitempty"`
 	// ConditionTypes are those that a gate answers for.
 	ConditionTypes []string `json:"conditionTypes,omitempty"`
 	// Observe is what a gate wants to know of each pod; its config may name
@@ -199,6 +206,36 @@ func (p *Policy) Groups() Groups {
 	return g
 }
 
+// Skips is what it depends on whether the policy skips a pod.
+func (p *Policy) Skips() Groups {
+	if len(p.SkipsBy) == 0 {
+		return p.Groups()
+	}
+	g, _ := p.skips()
+	return g
+}
+
+// skips reads SkipsBy, which names some of what the policy reads.
+func (p *Policy) skips() (g Groups, err error) {
+	allowed := p.Groups()
+	if allowed&Pods != 0 {
+		allowed |= PodTerms
+	}
+	for _, name := range p.SkipsBy {
+		one := PodTerms
+		if name != podTermsName {
+			if one, err = ParseGroups([]string{name}); err != nil {
+				return 0, fmt.Errorf("skipsBy: %w", err)
+			}
+		}
+		if one&allowed == 0 {
+			return 0, fmt.Errorf("skipsBy: the policy does not read %q", name)
+		}
+		g |= one
+	}
+	return g, nil
+}
+
 // ScopeOf is the policy's scope. One that reads cluster objects or the time is
 // always of scope set, whatever it says: its answers cannot be remembered by row.
 func (p *Policy) ScopeOf() Scope {
@@ -238,6 +275,9 @@ func (p *Policy) check() error {
 		return fmt.Errorf("the name must be 1 to %d letters, digits, '-', '.' or '_'", MaxName)
 	}
 	if _, err := ParseGroups(p.Reads); err != nil {
+		return err
+	}
+	if _, err := p.skips(); err != nil {
 		return err
 	}
 	if p.Scope != "" && p.Scope != "row" && p.Scope != "set" {

@@ -91,10 +91,13 @@ func (in *Instance) movePod(d *fb.Delta, placed bool) error {
 		return errSlot
 	}
 	p := &in.podRead
-	if d.Pod(p) == nil {
+	switch {
+	case d.Pod(p) != nil:
+		in.placedDec.pod(&in.placed, p)
+		in.told = true
+	case !in.told:
 		return errNoPod
 	}
-	in.rows.dec.pod(&in.placed, p)
 	if placed {
 		in.onPod.PodPlaced(d.Slot(), &in.placed)
 		return nil

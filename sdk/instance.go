@@ -31,10 +31,14 @@ type Instance struct {
 	asked  bool
 	pod    Pod
 	podDec *decoder
-	placed Pod
-	delta  fb.Delta
-	batch  fb.Batch
-	input  fb.PodInput
+	given  bool // pod is one that was sent
+	// placed is the pod told last; told says that there is one.
+	placed    Pod
+	placedDec *decoder
+	told      bool
+	delta     fb.Delta
+	batch     fb.Batch
+	input     fb.PodInput
 	// podRead reads the pod of the cycle and those of deltas.
 	podRead fb.Pod
 	row     [1]int32
@@ -58,7 +62,7 @@ func Open(config []byte) (*Instance, error) {
 		return nil, err
 	}
 	in := &Instance{policy: p, rows: newRows(p.Reads), reasons: newReasons()}
-	in.podDec = &decoder{syms: in.rows.Symbols}
+	in.podDec, in.placedDec = &decoder{syms: in.rows.Symbols}, &decoder{syms: in.rows.Symbols}
 	in.pod.syms, in.placed.syms = in.rows.Symbols, in.rows.Symbols
 	impl, err := p.Open(&Setup{Config: v.Object("config"), Rows: in.rows, Reasons: in.reasons})
 	if err != nil {
@@ -157,11 +161,14 @@ func (in *Instance) Pod(b []byte) (Answer, error) {
 		return Answer{}, errBehind
 	}
 	p := &in.podRead
-	if input.Pod(p) == nil {
+	in.begin()
+	switch {
+	case input.Pod(p) != nil:
+		in.podDec.pod(&in.pod, p)
+		in.given = true
+	case !in.given:
 		return Answer{}, errNoPod
 	}
-	in.begin()
-	in.podDec.pod(&in.pod, p)
 	in.pod.Now = input.Now()
 	in.asked = true
 	return in.ask(), nil
@@ -195,11 +202,12 @@ func (in *Instance) Filter(rows []byte) ([]byte, error) {
 	if len(rows) == 0 {
 		return in.filterAll(), nil
 	}
-	if err := in.readRows(rows); err != nil {
+	slots, err := in.readRows(rows)
+	if err != nil {
 		return nil, err
 	}
-	in.verdicts = reuse(in.verdicts, len(in.slots))
-	in.filter.FilterRows(in.slots, in.verdicts)
+	in.verdicts = reuse(in.verdicts, len(slots))
+	in.filter.FilterRows(slots, in.verdicts)
 	return in.verdicts, nil
 }
 
@@ -224,22 +232,19 @@ func (in *Instance) Score(rows []byte) ([]byte, error) {
 	if !in.asked {
 		return nil, errNoPod
 	}
-	all := len(rows) == 0
-	if all {
+	if len(rows) == 0 {
 		in.allRows()
-	} else if err := in.readRows(rows); err != nil {
-		return nil, err
-	}
-	in.scores = reuse(in.scores, len(in.slots))
-	in.scorer.ScoreRows(in.slots, in.scores)
-	if all {
+		in.scores = reuse(in.scores, len(in.slots))
+		in.scorer.ScoreRows(in.slots, in.scores)
 		return in.scatter(), nil
 	}
-	in.out = reuse(in.out, 8*len(in.scores))
-	for i, s := range in.scores {
-		binary.LittleEndian.PutUint64(in.out[8*i:], uint64(s))
+	slots, err := in.readRows(rows)
+	if err != nil {
+		return nil, err
 	}
-	return in.out, nil
+	in.scores = reuse(in.scores, len(slots))
+	in.scorer.ScoreRows(slots, in.scores)
+	return in.packScores(), nil
 }
 
 func (in *Instance) scatter() []byte {
@@ -260,21 +265,17 @@ func (in *Instance) allRows() {
 	}
 }
 
-func (in *Instance) readRows(b []byte) error {
+func (in *Instance) readRows(b []byte) ([]int32, error) {
 	if len(b)%4 != 0 {
-		return errShort
+		return nil, errShort
 	}
-	n := len(b) / 4
-	in.slots = reuse(in.slots, n)
-	live := in.rows.Live
-	for i := range in.slots {
-		slot := binary.LittleEndian.Uint32(b[4*i:])
-		if slot >= uint32(len(live)) || !live[slot] {
-			return errRow
+	slots, live := in.unpackSlots(b), in.rows.Live
+	for _, slot := range slots {
+		if uint32(slot) >= uint32(len(live)) || !live[slot] {
+			return nil, errRow
 		}
-		in.slots[i] = int32(slot)
 	}
-	return nil
+	return slots, nil
 }
 
 // Idle tidies up. It answers abi.IdleRebuild when strings that no row needs

@@ -22,7 +22,12 @@ func (p *Policy) manifest(j *JSON) {
 			j.Text(name)
 		}
 	}
-	j.Close(']').Key("scope").Text([...]string{"row", "set"}[p.Scope&1])
+	j.Close(']')
+	p.skips(j)
+	if p.Alike || p.Reads&abi.Pods == 0 {
+		j.Key("alike").Bool(true)
+	}
+	j.Key("scope").Text([...]string{"row", "set"}[p.Scope&1])
 	if p.Kind == KindPriority {
 		j.Key("normalize").Text(abi.NormalizationNames[p.Normalize&3])
 	}
@@ -41,6 +46,22 @@ func (p *Policy) manifest(j *JSON) {
 		kinds(j, "related", p.Related)
 	}
 	j.Close('}')
+}
+
+func (p *Policy) skips(j *JSON) {
+	if p.SkipsBy == 0 {
+		return
+	}
+	j.Key("skipsBy").Open('[')
+	for i, name := range abi.GroupNames {
+		if p.SkipsBy&(1<<i) != 0 {
+			j.Text(name)
+		}
+	}
+	if p.SkipsBy&abi.PodTerms != 0 {
+		j.Text("pods.terms")
+	}
+	j.Close(']')
 }
 
 func kinds(j *JSON, key string, list []ObjectKind) {

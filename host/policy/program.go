@@ -56,7 +56,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *s
 	}
 	p.info = schedule.Info{
 		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
-		Identity: identity(s.module.Digest(), opening),
+		SkipsBy: s.entry.Skips(), Identity: identity(s.module.Digest(), opening),
 	}
 	return p, nil
 }

@@ -111,6 +111,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 		i.Close()
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
 	}
+	s.encoder.Begin(s.entry.Alike)
 	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
 	return nil
 }

@@ -27,6 +27,16 @@ func (t *Tally) At(slot int32) int64 {
 	return t.Counts[d]
 }
 
+// AddTo adds what is counted in the part of each slot, times weight, to sums.
+func (t *Tally) AddTo(sums []int64, slots []int32, weight int64) {
+	domains, counts := t.Topology.Domain, t.Counts
+	for i, slot := range slots {
+		if d := domains[slot]; uint32(d) < uint32(len(counts)) {
+			sums[i] += weight * counts[d]
+		}
+	}
+}
+
 // Of is what is counted in a part.
 func (t *Tally) Of(domain int32) int64 {
 	if int(domain) >= len(t.Counts) {

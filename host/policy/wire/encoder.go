@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -23,6 +24,30 @@ type Encoder struct {
 	rows []byte
 	// slots is what Expect was told.
 	slots int32
+	// alike is what Begin was told; asked and told are the pods sent last.
+	alike       bool
+	asked, told like
+}
+
+// like is what a policy that takes equal pods for the same pod knows one by.
+type like struct {
+	hash              uint64
+	terminating, sent bool
+}
+
+// Begin starts anew with a guest that has been sent nothing. alike is its
+// policy's word: equal pods are the same pod.
+func (e *Encoder) Begin(alike bool) { e.alike, e.asked, e.told = alike, like{}, like{} }
+
+// again says that a pod is like the last one, and notes it.
+func (e *Encoder) again(last *like, pod *snapshot.Pod, reads abi.Groups) bool {
+	if !e.alike {
+		return false
+	}
+	now := like{pod.HashOf(reads), reads&abi.Pods != 0 && pod.Object.DeletionTimestamp != nil, true}
+	same := *last == now
+	*last = now
+	return same
 }
 
 // NewEncoder makes an Encoder.

@@ -15,13 +15,18 @@ import (
 // the guest was sent; now reaches only guests that read time.
 func (e *Encoder) Pod(seq uint64, now int64, pod *snapshot.Pod, reads abi.Groups) []byte {
 	e.reset()
-	p := e.pod(pod, reads)
+	var p offset
+	if !e.again(&e.asked, pod, reads) {
+		p = e.pod(pod, reads)
+	}
 	fb.PodInputStart(e.b)
 	fb.PodInputAddSeq(e.b, seq)
 	if reads&abi.Time != 0 {
 		fb.PodInputAddNow(e.b, now)
 	}
-	fb.PodInputAddPod(e.b, p)
+	if p != 0 {
+		fb.PodInputAddPod(e.b, p)
+	}
 	return e.finish(fb.PodInputEnd(e.b))
 }
 
@@ -40,7 +45,7 @@ type podParts struct {
 func (e *Encoder) pod(pod *snapshot.Pod, reads abi.Groups) offset {
 	o := pod.Object
 	var c podParts
-	if reads&abi.Pods != 0 {
+	if reads&abi.Pods != 0 && !e.alike {
 		c.uid, c.name = e.str(string(o.UID)), e.str(o.Name)
 	}
 	if reads&abi.PodLabels != 0 {

@@ -25,9 +25,12 @@ func (e *Encoder) question(q *schedule.WhatIf, reads abi.Groups) offset {
 	mark := len(e.offs)
 	for i := range q.Deltas {
 		if d := &q.Deltas[i]; concerns(d, reads&^(abi.ClusterGroups&^abi.Pods)) {
+			// A question is undone from its end: each pod stands in it.
+			e.told = like{}
 			e.push(e.delta(d, reads))
 		}
 	}
+	e.told = like{}
 	deltas := e.vector(mark)
 	fb.QuestionStart(e.b)
 	fb.QuestionAddRow(e.b, q.Row)

@@ -61,9 +61,14 @@ func (e *Encoder) delta(d *snapshot.Delta, reads abi.Groups) offset {
 	case snapshot.RowUpsert:
 		return e.rowUpsert(d, reads)
 	case snapshot.PodPlaced, snapshot.PodRemoved:
-		pod := e.pod(d.Pod, reads)
+		var pod offset
+		if !e.again(&e.told, d.Pod, reads) {
+			pod = e.pod(d.Pod, reads)
+		}
 		e.deltaStart(d)
-		fb.DeltaAddPod(e.b, pod)
+		if pod != 0 {
+			fb.DeltaAddPod(e.b, pod)
+		}
 	case snapshot.ObjectUpsert, snapshot.ObjectRemove:
 		object := e.object(d)
 		e.deltaStart(d)

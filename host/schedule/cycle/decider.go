@@ -28,7 +28,7 @@ type Decider struct {
 	stale bool
 	// skips are positions of the log at which a policy of scope set said that
 	// it has nothing to say of a kind of pod.
-	skips map[skipKey]uint64
+	skips map[skipKey]skip
 
 	columns lru[columnKey, *column]
 	classes lru[classKey, *class]
@@ -64,7 +64,7 @@ func New(o Options) *Decider {
 		reasons:   o.Reasons,
 		impure:    o.Impure,
 		forgetful: map[[32]byte]bool{},
-		skips:     map[skipKey]uint64{},
+		skips:     map[skipKey]skip{},
 		columns:   newLRU[columnKey, *column](o.MemoryBytes / 2),
 		classes:   newLRU[classKey, *class](o.MemoryBytes / 2),
 	}
@@ -75,6 +75,10 @@ type skipKey struct {
 	identity [32]byte
 	pod      uint64
 }
+
+// skip is when the policy was asked, and up to where the log has nothing that
+// could have changed its answer since.
+type skip struct{ asked, seq uint64 }
 
 // maxSkips bounds them; beyond, they are forgotten all at once.
 const maxSkips = 1 << 15

@@ -116,16 +116,23 @@ func fill(verdicts []profile.ReasonID, with profile.ReasonID) {
 	}
 }
 
+// believed is how many changes of the cluster a skip is believed for at most,
+// whatever they are: the policy is told of them when it is asked again, and a
+// long way behind it would have much to take in at once.
+const believed = 64
+
 // afreshAnswer asks a policy of scope set about the pod. That it skips a kind
-// of pod is believed until a group that it reads changes.
+// of pod is believed until a group changes on which that depends.
 func (d *Decider) afreshAnswer(ctx context.Context, r *run, s *session) (profile.Answer, error) {
 	info := s.policy.Info()
-	if s.asked || info.Reads&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
+	if s.asked || info.SkipsBy&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
 		return s.ask(ctx, r)
 	}
-	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.Reads)}
-	if seq, ok := d.skips[key]; ok && untouched(r.log, seq, info.Reads) {
-		d.skips[key] = r.log.Seq()
+	now := r.log.Seq()
+	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.SkipsBy)}
+	if skip, ok := d.skips[key]; ok && now-skip.asked < believed && untouched(r.log, skip.seq, info.SkipsBy) {
+		skip.seq = now
+		d.skips[key] = skip
 		return profile.Answer{Ask: abi.AskSkip}, nil
 	}
 	answer, err := s.ask(ctx, r)
@@ -136,7 +143,7 @@ func (d *Decider) afreshAnswer(ctx context.Context, r *run, s *session) (profile
 	if len(d.skips) >= maxSkips {
 		clear(d.skips)
 	}
-	d.skips[key] = r.log.Seq()
+	d.skips[key] = skip{seq: now, asked: now}
 	return answer, nil
 }
 

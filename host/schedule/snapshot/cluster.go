@@ -106,7 +106,7 @@ func (c *Cluster) addNode(node *v1.Node) {
 	c.history.next()
 	c.put(row, nil, abi.NodeGroups)
 	for _, pod := range row.Pods {
-		c.history.add(Delta{Kind: PodPlaced, Slot: row.Slot, Groups: abi.Pods, Pod: pod}, former{})
+		c.history.add(Delta{Kind: PodPlaced, Slot: row.Slot, Groups: pod.groups(), Pod: pod}, former{})
 	}
 	delete(c.strays, node.Name)
 }
@@ -142,7 +142,7 @@ func (c *Cluster) RemoveNode(name string) bool {
 	row := c.rows[slot]
 	c.history.next()
 	for _, pod := range row.Pods {
-		c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: abi.Pods, Pod: pod}, former{})
+		c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: pod.groups(), Pod: pod}, former{})
 	}
 	c.history.add(Delta{Kind: RowRemove, Slot: slot, Groups: abi.NodeGroups}, former{row: row})
 	if len(row.Pods) > 0 {

@@ -30,7 +30,7 @@ func (c *Cluster) Place(pod *Pod, node string) {
 	row := *old
 	row.count(pod)
 	c.put(&row, old, usageGroups(pod))
-	c.history.add(Delta{Kind: PodPlaced, Slot: slot, Groups: abi.Pods, Pod: pod}, former{})
+	c.history.add(Delta{Kind: PodPlaced, Slot: slot, Groups: pod.groups(), Pod: pod}, former{})
 }
 
 // Remove takes a pod away from where it counts.
@@ -51,7 +51,7 @@ func (c *Cluster) Remove(uid types.UID) bool {
 	c.history.next()
 	old := c.rows[slot]
 	c.put(old.Without(at.pod), old, usageGroups(at.pod))
-	c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: abi.Pods, Pod: at.pod}, former{})
+	c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: at.pod.groups(), Pod: at.pod}, former{})
 	return true
 }
 
@@ -68,6 +68,14 @@ func (c *Cluster) removeStray(node string, uid types.UID) {
 func (c *Cluster) Placed(uid types.UID) (pod *Pod, node string, ok bool) {
 	at, ok := c.placed[uid]
 	return at.pod, at.node, ok
+}
+
+// groups are those that change when the pod comes or goes, besides its row's.
+func (p *Pod) groups() abi.Groups {
+	if a := p.Object.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
+		return abi.Pods | abi.PodTerms
+	}
+	return abi.Pods
 }
 
 // usageGroups are the groups of a row which a pod changes by counting on it.

@@ -25,7 +25,8 @@ func init() {
 		Name: "MatchInterPodAffinity", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
 		Description: "The pod's required affinity and anti-affinity to other pods holds, and theirs to it.",
 		Reads:       sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
-		Open:        open,
+		SkipsBy:     sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, Alike: true,
+		Open: open,
 	})
 }
 
@@ -86,11 +87,13 @@ func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 	p.refuse(p.against, slots, verdicts, p.refusedOthers)
 	p.refuse(p.anti, slots, verdicts, p.refusedAnti)
 	for _, t := range p.affinity {
+		domains, counts := t.Topology.Domain, t.Counts
 		for i, slot := range slots {
-			d := t.Topology.Domain[slot]
-			if d < 0 || !p.first && t.Of(d) <= 0 {
-				verdicts[i] = p.refusedAffinity
+			d := domains[slot]
+			if p.first && d >= 0 || uint32(d) < uint32(len(counts)) && counts[d] > 0 {
+				continue
 			}
+			verdicts[i] = p.refusedAffinity
 		}
 	}
 }

@@ -31,7 +31,8 @@ func init() {
 		Normalize: sdk.NormalizeMinMax, ConfigSchema: schema,
 		Description: "Near the pods that the pod, or they, would be near to, and away from the others.",
 		Reads:       sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
-		Open:        open,
+		SkipsBy:     sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, Alike: true,
+		Open: open,
 	})
 }
 
@@ -117,8 +118,6 @@ func (p *policy) ask(terms []sdk.PodTerm, sign int64) {
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
 	clear(scores)
 	for _, s := range p.sums {
-		for i, slot := range slots {
-			scores[i] += s.weight * s.tally.At(slot)
-		}
+		s.tally.AddTo(scores, slots, s.weight)
 	}
 }

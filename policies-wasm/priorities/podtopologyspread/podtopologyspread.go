@@ -30,6 +30,7 @@ func init() {
 		Description: "The fewer of the pods that the pod should keep apart from share the node's zone or name, the higher.",
 		Reads: sdk.PodLabels | sdk.PodAffinity | sdk.PodTolerations |
 			sdk.NodeLabels | sdk.NodeTaints | sdk.Pods | sdk.Services | sdk.Owners,
+		SkipsBy: sdk.PodLabels | sdk.PodAffinity | sdk.Services | sdk.Owners, Alike: true,
 		Open: open,
 	})
 }
@@ -47,6 +48,7 @@ type policy struct {
 	all     bool
 	seen    []bool
 	weights []float64
+	byPart  []int64
 	sums    []float64
 }
 
@@ -90,6 +92,10 @@ func (p *policy) useDefaults(pod *sdk.Pod) {
 
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
 	p.weigh(slots)
+	if len(p.parts) == 1 && p.parts[0].Constraint.TopologyKey != p.hostname {
+		p.scoreByPart(slots, scores)
+		return
+	}
 	p.rate(slots, scores)
 	least, most := int64(math.MaxInt64), int64(0)
 	for i, raw := range scores {
@@ -108,6 +114,39 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 		default:
 			scores[i] = 100 * (most + least - raw) / most
 		}
+	}
+}
+
+// scoreByPart is for one constraint that is not by node: then all nodes of a
+// part have the same score, and those without a part too.
+func (p *policy) scoreByPart(slots []int32, scores []int64) {
+	part := &p.parts[0]
+	domains, skew := part.Topology.Domain, float64(part.Constraint.MaxSkew-1)
+	p.byPart = p.byPart[:0]
+	least, most := int64(math.MaxInt64), int64(0)
+	for d := -1; d < part.Topology.Len(); d++ {
+		raw := int64(0)
+		if d >= 0 {
+			raw = int64(math.Round(float64(part.Of(int32(d)))*p.weights[0] + skew))
+		}
+		p.byPart = append(p.byPart, raw)
+		if p.seen[d+1] && (d >= 0 || !p.all) {
+			least, most = min(least, raw), max(most, raw)
+		}
+	}
+	for d, raw := range p.byPart {
+		switch {
+		case d == 0 && p.all:
+			p.byPart[d] = 0
+		case most == 0:
+			p.byPart[d] = 100
+		default:
+			p.byPart[d] = 100 * (most + least - raw) / most
+		}
+	}
+	byPart := p.byPart
+	for i, slot := range slots {
+		scores[i] = byPart[domains[slot]+1]
 	}
 }
 
@@ -170,11 +209,15 @@ func (p *policy) rated(slots []int32) (n int) {
 // distinct counts the parts among the nodes; to lack the key is a part too.
 func (p *policy) distinct(part *spread.Part, slots []int32) (n int) {
 	p.seen = append(p.seen[:0], make([]bool, part.Topology.Len()+1)...)
+	domains, seen := part.Topology.Domain, p.seen
 	for _, slot := range slots {
-		d := part.Topology.Domain[slot] + 1
-		if !p.seen[d] && !p.ignored(slot) {
-			p.seen[d] = true
-			n++
+		d := domains[slot] + 1
+		if seen[d] || p.ignored(slot) {
+			continue
+		}
+		seen[d] = true
+		if n++; n == len(seen) {
+			break
 		}
 	}
 	return n
