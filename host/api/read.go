@@ -26,7 +26,9 @@ func (k *call) typed(stream bool) (wire.Typed, error) {
 
 // object answers with one object.
 func (k *call) object(code int, t *wire.Typed, obj store.Object) error {
-	data, err := t.Object(obj)
+	data, err := t.ObjectShared(obj, func(obj store.Object, format string, encode func(store.Object) ([]byte, error)) ([]byte, error) {
+		return k.server.Registry.Shared(k.place.kind, obj, format, encode)
+	})
 	if err != nil {
 		return err
 	}

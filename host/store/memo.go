@@ -25,12 +25,40 @@ func (e *entry) shared(format string, obj Object, encode func(Object) ([]byte, e
 	}
 	slot := e.memo.slot(format)
 	slot.once.Do(func() {
-		slot.data, slot.err = encode(obj)
+		if slot.data = e.fromStored(format); slot.data == nil {
+			slot.data, slot.err = encode(obj)
+		}
 		if slot.err == nil && e.shelf != nil {
 			e.shelf.keep(&e.memo, len(slot.data)+memoOverhead)
 		}
 	})
 	return slot.data, slot.err
+}
+
+// stored names the slot of the very bytes that the engine was given. It is
+// there from the commit on, until the shelf is full.
+const stored = ""
+
+// keepStored lets the first encoding be made of the stored bytes.
+func (e *entry) keepStored(data []byte) {
+	if e.shelf.sharer == nil {
+		return
+	}
+	e.memo.head.Store(&memoSlot{format: stored, data: data})
+	e.shelf.keep(&e.memo, len(data)+memoOverhead)
+}
+
+// fromStored makes an encoding of the stored bytes, nil where it cannot.
+func (e *entry) fromStored(format string) []byte {
+	for s := e.memo.head.Load(); s != nil; s = s.next {
+		if s.format != stored {
+			continue
+		}
+		if data, ok := e.shelf.sharer.Share(format, s.data, e.rev); ok {
+			return data
+		}
+	}
+	return nil
 }
 
 // slot finds the format's slot or adds it. A slot that holds an error stays: an
@@ -58,6 +86,8 @@ const memoOverhead = 1024
 // Whoever still writes such bytes to a client goes on with them undisturbed.
 type shelf struct {
 	capacity int
+	// sharer is the codec, if it is one.
+	sharer Sharer
 
 	mu    sync.Mutex
 	bytes int

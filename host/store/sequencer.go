@@ -189,6 +189,7 @@ func (b *batch) apply(w write, have *entry) Object {
 	} else {
 		w.Object.SetResourceVersion(strconv.FormatInt(b.revision, 10))
 		shown.obj, shown.sum, shown.size = w.Object, w.sum, len(w.data)
+		shown.keepStored(w.data)
 		c.next = shown
 	}
 	b.overlay[w.Key] = c.next

@@ -100,6 +100,7 @@ func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store
 		ended:     make(chan struct{}),
 		failed:    make(chan struct{}),
 	}
+	s.shelf.sharer, _ = codec.(Sharer)
 	if err := s.load(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), engine.Close())
 	}
@@ -191,6 +192,17 @@ func (s *Store) Get(k Key) (Object, bool) {
 		return nil, false
 	}
 	return e.obj, true
+}
+
+// Shared is Event.Shared for an object that Get or Commit gave, as long as it is
+// the newest state; else the object is encoded for this caller.
+func (s *Store) Shared(k Key, obj Object, format string, encode func(Object) ([]byte, error)) ([]byte, error) {
+	if r := s.lookup(k.Resource); r != nil {
+		if e := r.current.Load().get(k.Namespace, k.Name); e != nil && e.obj == obj {
+			return e.shared(format, obj, encode)
+		}
+	}
+	return encode(obj)
 }
 
 // Indexed returns the objects for which the index function named value.

@@ -33,6 +33,13 @@ type Codec interface {
 	Decode(resource string, data []byte) (Object, error)
 }
 
+// Sharer is a Codec whose bytes are nearly those in which objects are shown.
+type Sharer interface {
+	// Share makes what Shared is to give in a format out of an object's bytes
+	// and its revision; false where it must be encoded anew.
+	Share(format string, data []byte, rev int64) ([]byte, bool)
+}
+
 // OpKind says what an Op does.
 type OpKind uint8
 

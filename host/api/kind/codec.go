@@ -1,8 +1,10 @@
 package kind
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/berth-dev/berth/host/store"
 )
@@ -41,6 +43,36 @@ func (Codec) Encode(obj store.Object) ([]byte, error) {
 		return nil, fmt.Errorf("encode %T: %w", obj, err)
 	}
 	return data, nil
+}
+
+// SharedProtobuf names the encoding in protobuf, in the stored version, that
+// all who are shown an object share.
+const SharedProtobuf = "protobuf"
+
+var _ store.Sharer = Codec{}
+
+// Share implements store.Sharer: what is shown in protobuf is what is stored,
+// with the revision added to the metadata. Those are field 1 of every kind, and
+// come first; within a message the order of fields is free.
+func (Codec) Share(format string, data []byte, rev int64) ([]byte, bool) {
+	const metadata, resourceVersion = 1<<3 | 2, 6<<3 | 2
+	if format != SharedProtobuf || len(data) < 2 || data[0] != metadata {
+		return nil, false
+	}
+	size, n := binary.Uvarint(data[1:])
+	if n <= 0 || size > uint64(len(data)-1-n) {
+		return nil, false
+	}
+	meta, rest := data[1+n:1+n+int(size)], data[1+n+int(size):]
+	var digits [20]byte
+	version := strconv.AppendInt(digits[:0], rev, 10)
+	out := make([]byte, 0, len(data)+2+len(version)+1)
+	out = append(out, metadata)
+	out = binary.AppendUvarint(out, size+uint64(2+len(version)))
+	out = append(out, meta...)
+	out = append(out, resourceVersion, byte(len(version)))
+	out = append(out, version...)
+	return append(out, rest...), true
 }
 
 // Decode implements store.Codec.

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,6 +84,46 @@ func TestObjectsSurviveTheirEncodingAndEveryVersion(t *testing.T) {
 				t.Errorf("%s from %s: %v, %v", k.Name, gv, back, err)
 			}
 		}
+	}
+}
+
+func TestWhatIsSharedIsTheObjectWithItsRevision(t *testing.T) {
+	t.Parallel()
+	for _, k := range All {
+		if k.Strategy == nil || k.Own() {
+			continue
+		}
+		for _, size := range []int{0, 50, 120, 400} { // lengths of one byte, about its end, and of two
+			obj := k.New()
+			obj.SetName("a")
+			obj.SetLabels(map[string]string{"x": strings.Repeat("y", size)})
+			data, err := Codec{}.Encode(obj)
+			if err != nil {
+				t.Fatalf("%s: %v", k.Name, err)
+			}
+			shared, ok := Codec{}.Share(SharedProtobuf, data, 1234567890123)
+			if !ok {
+				t.Fatalf("%s: its bytes cannot be shared", k.Name)
+			}
+			got, err := Codec{}.Decode(k.StoreName(), shared)
+			if err != nil {
+				t.Fatalf("%s: %v", k.Name, err)
+			}
+			obj.SetResourceVersion("1234567890123")
+			if diff := cmp.Diff(obj, got); diff != "" {
+				t.Errorf("%s changes when it is shared:\n%s", k.Name, diff)
+			}
+		}
+	}
+	for name, data := range map[string]string{
+		"nothing": "", "one byte": "\n", "no metadata": "\x12\x01a", "a length beyond the end": "\n\x05a", "a length without an end": "\n\xff\xff",
+	} {
+		if got, ok := (Codec{}).Share(SharedProtobuf, []byte(data), 1); ok {
+			t.Errorf("%s: shared as %q", name, got)
+		}
+	}
+	if _, ok := (Codec{}).Share("json", []byte("\n\x00"), 1); ok {
+		t.Error("protobuf is shared as JSON")
 	}
 }
 

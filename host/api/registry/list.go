@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/store"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -140,6 +141,12 @@ func (l *List) Shared(i int, format string, encode func(store.Object) ([]byte, e
 		return encode(l.Items[i])
 	}
 	return l.List.Shared(i, format, encode)
+}
+
+// Shared is the encoding of an object that the registry gave, made once for all
+// who are shown it.
+func (reg *Registry) Shared(k *kind.Kind, obj store.Object, format string, encode func(store.Object) ([]byte, error)) ([]byte, error) {
+	return reg.store.Shared(k.Key(obj.GetNamespace(), obj.GetName()), obj, format, encode)
 }
 
 func listError(r *Request, err error, continued bool, asked, have int64) error {

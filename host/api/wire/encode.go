@@ -57,7 +57,7 @@ func (t *Typed) body(obj store.Object) ([]byte, error) {
 func (t *Typed) share() string {
 	name := "json"
 	if t.Format.Media == Protobuf {
-		name = "protobuf"
+		name = kind.SharedProtobuf
 	}
 	if t.Version != t.Kind.Stored() {
 		name += " " + t.Version.String()
@@ -75,15 +75,25 @@ func marshal(obj runtime.Object) ([]byte, error) {
 	return data, err
 }
 
+// Shared gives the encoding of an object that others may have made already.
+type Shared func(obj store.Object, format string, encode func(store.Object) ([]byte, error)) ([]byte, error)
+
 // Object writes one object.
 func (t *Typed) Object(obj store.Object) ([]byte, error) {
+	return t.ObjectShared(obj, func(obj store.Object, _ string, encode func(store.Object) ([]byte, error)) ([]byte, error) {
+		return encode(obj)
+	})
+}
+
+// ObjectShared is Object by the bytes that others may have made already.
+func (t *Typed) ObjectShared(obj store.Object, shared Shared) ([]byte, error) {
 	switch t.Format.As {
 	case Table:
 		return t.tableOf([]store.Object{obj}, listMeta{ResourceVersion: obj.GetResourceVersion()}, true)
 	case Metadata:
 		return Any(t.Format, partial(t.Format.Version, obj))
 	}
-	body, err := t.body(obj)
+	body, err := shared(obj, t.share(), t.body)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +152,8 @@ func Envelope(gvk schema.GroupVersionKind, body []byte) []byte {
 // envelopeTail is the empty content encoding and type.
 const envelopeTail = "\x1a\x00\x22\x00"
 
+var envelopeEnd = []byte(envelopeTail)
+
 func envelopeHead(gvk schema.GroupVersionKind, size int) []byte {
 	version := gvk.GroupVersion().String()
 	var meta []byte
@@ -154,9 +166,11 @@ func envelopeHead(gvk schema.GroupVersionKind, size int) []byte {
 }
 
 func appendField(out []byte, number byte, value string) []byte {
-	out = append(out, number<<3|2)
-	out = binary.AppendUvarint(out, uint64(len(value)))
-	return append(out, value...)
+	return append(appendFieldHead(out, number, len(value)), value...)
+}
+
+func appendFieldHead(out []byte, number byte, size int) []byte {
+	return binary.AppendUvarint(append(out, number<<3|2), uint64(size))
 }
 
 // Any writes an object that names its type itself: a Status, a Table, a Scale.

@@ -125,7 +125,11 @@ func (t *Typed) protobufList(w io.Writer, listed metav1.ListMeta, bodies [][]byt
 
 // fieldSize is the room that a length-delimited field of n bytes takes.
 func fieldSize(n int) int {
-	size := 2 + n
+	return 1 + varintSize(n) + n
+}
+
+func varintSize(n int) int {
+	size := 1
 	for rest := n >> 7; rest > 0; rest >>= 7 {
 		size++
 	}

@@ -16,6 +16,8 @@ type Stream struct {
 	Typed
 	// columns were sent already, in a stream of tables
 	headed bool
+	// head is room for what comes before a message's object.
+	head []byte
 }
 
 // Change is an event to be written.
@@ -27,11 +29,39 @@ type Change struct {
 
 // Write sends one event.
 func (s *Stream) Write(w io.Writer, c *Change) error {
+	if s.Format.Media == Protobuf && s.Format.As == Whole {
+		return s.message(w, c)
+	}
 	object, err := s.object(c)
 	if err != nil {
 		return err
 	}
 	return s.frame(w, c.Type, object)
+}
+
+// message writes an event in protobuf around the bytes that all watchers share:
+//
+//	size | WatchEvent{1: type, 2: RawExtension{1: Unknown{type, object}}}
+func (s *Stream) message(w io.Writer, c *Change) error {
+	body, err := c.Shared(s.share(), s.body)
+	if err != nil {
+		return err
+	}
+	envelope := envelopeHead(s.gvk(), len(body))
+	size := len(envelope) + len(body) + len(envelopeTail)
+	raw := 1 + varintSize(size) + size
+	s.head = append(s.head[:0], 0, 0, 0, 0)
+	s.head = appendField(s.head, 1, string(c.Type))
+	s.head = appendFieldHead(s.head, 2, raw)
+	s.head = appendFieldHead(s.head, 1, size)
+	s.head = append(s.head, envelope...)
+	binary.BigEndian.PutUint32(s.head, uint32(len(s.head)-4+len(body)+len(envelopeTail)))
+	for _, part := range [...][]byte{s.head, body, envelopeEnd} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Stream) object(c *Change) ([]byte, error) {
@@ -48,9 +78,6 @@ func (s *Stream) object(c *Change) ([]byte, error) {
 	body, err := c.Shared(s.share(), s.body)
 	if err != nil {
 		return nil, err
-	}
-	if s.Format.Media == Protobuf {
-		return Envelope(s.gvk(), body), nil
 	}
 	return withType(s.gvk(), body), nil
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 func direct(objs []store.Object) func(int, string, func(store.Object) ([]byte, error)) ([]byte, error) {
@@ -73,6 +75,38 @@ func TestAnEnvelopeIsKubernetesOwn(t *testing.T) {
 	}
 	if !bytes.Equal(want, got) {
 		t.Errorf("envelope = %q, want %q", got, want)
+	}
+}
+
+func TestAnEventOfAStreamIsKubernetesOwn(t *testing.T) {
+	t.Parallel()
+	k := kind.MustStored("pods")
+	p := examplePod()
+	s := Stream{Typed: Typed{Kind: k, Version: k.Stored(), Format: Format{Media: Protobuf}}}
+	var out bytes.Buffer
+	for _, size := range []int{0, 100, 20_000} {
+		p.Annotations = map[string]string{"a": strings.Repeat("x", size)}
+		shared := func(_ string, encode func(store.Object) ([]byte, error)) ([]byte, error) { return encode(p) }
+		if err := s.Write(&out, &Change{Type: watch.Modified, Object: p, Shared: shared}); err != nil {
+			t.Fatal(err)
+		}
+		frame := make([]byte, binary.BigEndian.Uint32(out.Next(4)))
+		if n, _ := out.Read(frame); n != len(frame) || out.Len() > 0 {
+			t.Fatalf("%d bytes in a frame of %d, %d behind it", n, len(frame), out.Len())
+		}
+		var event metav1.WatchEvent
+		if err := event.Unmarshal(frame); err != nil || event.Type != "MODIFIED" {
+			t.Fatalf("event %q, %v", event.Type, err)
+		}
+		got, _, err := protobuf.NewSerializer(kind.Scheme, kind.Scheme).Decode(event.Object.Raw, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := p.DeepCopy()
+		want.SetGroupVersionKind(got.GetObjectKind().GroupVersionKind())
+		if diff := cmp.Diff(runtime.Object(want), got); diff != "" {
+			t.Errorf("object (-want +got):\n%s", diff)
+		}
 	}
 }
 
