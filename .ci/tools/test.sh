@@ -11,6 +11,7 @@ cd "$ROOT"
 .ci/tools/kubectl.sh
 .ci/tools/others.sh kube-scheduler kwok
 packages "tests" busybox-static
+command -v clang-19 >/dev/null || packages "the policy in C" clang-19 lld-19
 .ci/tools/wasm.sh
 .ci/tools/wasm.sh --stock
 

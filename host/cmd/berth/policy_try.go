@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -129,14 +130,27 @@ var tested = map[string]engine.Func{
 	abi.FuncGate: engine.FuncGate, abi.FuncReconcile: engine.FuncReconcile,
 }
 
+// complaint asks the guest for the text of its last failure.
+func complaint(i *engine.Instance) string {
+	r, err := i.Call(engine.FuncError, nil, engine.MostBudget)
+	if err != nil || len(r.Out) == 0 {
+		return "it does not say why"
+	}
+	return abi.Text(string(r.Out), abi.MaxText)
+}
+
 func callGuest(i *engine.Instance, export string, in []byte) (out []byte, packed uint64, err error) {
+	if export == abi.FuncReasons && len(in) == 4 {
+		r, err := i.CallNumber(engine.FuncReasons, binary.LittleEndian.Uint32(in), engine.MostBudget)
+		return r.Out, 0, err
+	}
 	f, ok := tested[export]
 	if !ok {
 		return nil, 0, fmt.Errorf("no table calls %s", export)
 	}
 	r, err := i.Call(f, in, 10*engine.MostBudget)
 	if err == nil && r.Status != abi.StatusOK {
-		err = fmt.Errorf("the guest answers status %d", r.Status)
+		err = fmt.Errorf("it refuses: %s", complaint(i))
 	}
 	return r.Out, r.Packed, err
 }

@@ -44,7 +44,8 @@ const (
 
 // Result is what a call gave.
 type Result struct {
-	// Status is what an export that answers a status answered; 0 is good.
+	// Status is what an export that answers a status answered; 0 is good. One that
+	// answers a range says by 0 altogether that it failed: that is status 1 here.
 	Status uint32
 	// Packed is the answer of an export whose u64 is the answer itself.
 	Packed uint64
@@ -173,6 +174,9 @@ func (i *Instance) run(f Func, in []byte, n uint32, budget Fuel) (Result, error)
 	case answerPacked:
 		r.Packed = i.stack[0]
 	default:
+		if i.stack[0] == 0 {
+			r.Status = 1
+		}
 		if r.Out, err = i.take(i.stack[0], d.most); err != nil {
 			return Result{}, i.broken(f.String(), BadAnswer, r.Fuel, start, err)
 		}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/sdk/policytest"
+)
+
+// buildC builds the policy in C by its own script.
+func buildC(t *testing.T) []byte {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "dedicated.wasm")
+	if said, err := exec.CommandContext(t.Context(), "../../../examples/c-predicate/build.sh", out).CombinedOutput(); err != nil {
+		if os.Getenv("CI") == "" {
+			t.Skipf("the policy in C is not built: %v\n%s", err, said)
+		}
+		t.Fatalf("%v\n%s", err, said)
+	}
+	wasm, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wasm
+}
+
+// The specification suffices for a guest in another language.
+func TestThePolicyInCAnswersItsTable(t *testing.T) {
+	t.Parallel()
+	wasm := buildC(t)
+	i := openGuest(t.Context(), t, wasm)
+	const refused = "node is dedicated to other pods"
+	team := func(name string) map[string]string { return map[string]string{"a": "b", "dedicated": name, "z": "y"} }
+	policytest.RunGuest(t, policytest.Table{
+		Policy: "Dedicated",
+		Nodes: []policytest.Node{
+			{Name: "free"}, {Name: "labelled", Labels: map[string]string{"dedicate": "red", "edicated": "red"}},
+			{Name: "red", Labels: team("red")}, {Name: "re", Labels: team("re")}, {Name: "empty", Labels: team("")},
+		},
+		Cases: []policytest.Case{
+			{
+				Name: "a pod without the label",
+				Want: map[string]string{"free": "", "labelled": "", "red": refused, "re": refused, "empty": refused},
+			},
+			{
+				Name: "a pod of a team", Pod: policytest.Pod{Labels: team("red")},
+				Want: map[string]string{"free": "", "labelled": "", "red": "", "re": refused, "empty": refused},
+			},
+			{Name: "a pod of no name", Pod: policytest.Pod{Labels: team("")}, Want: map[string]string{"red": refused, "empty": ""}},
+		},
+	}, func(export string, in []byte) ([]byte, uint64, error) { return callGuest(i, export, in) })
+}
+
+func TestThePolicyInCRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	wasm := buildC(t)
+	for _, tt := range []struct {
+		name string
+		f    engine.Func
+		in   []byte
+		want string
+	}{
+		{"settings", engine.FuncOpen, []byte(`{"policy":"Dedicated","config":{"label":"team"}}`), "takes no settings"},
+		{"a row that it does not know", engine.FuncFilter, binary.LittleEndian.AppendUint32(nil, 7), "was not told of"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			i := openGuest(t.Context(), t, wasm)
+			r, err := i.Call(tt.f, tt.in, engine.MostBudget)
+			if err == nil && r.Status == abi.StatusOK {
+				t.Errorf("%s took it: %+v", tt.f, r)
+			}
+			if said := complaint(i); err == nil && !strings.Contains(said, tt.want) {
+				t.Errorf("%s says %q, want %q", tt.f, said, tt.want)
+			}
+		})
+	}
+	manifest, err := abi.ReadManifest(openedManifest(t, wasm))
+	if err != nil || manifest.Find("Dedicated") == nil {
+		t.Errorf("manifest = %+v, %v", manifest, err)
+	}
+}
+
+func openedManifest(t *testing.T, wasm []byte) []byte {
+	t.Helper()
+	r, err := openGuest(t.Context(), t, wasm).Call(engine.FuncManifest, nil, engine.ManifestBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Out
+}
