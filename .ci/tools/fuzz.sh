@@ -1,15 +1,47 @@
 #!/usr/bin/env bash
-# Runs each fuzz target for a while: fuzz.sh [TIME], 10s if not told.
+# Runs each fuzz target for a while, as many at a time as there are processors:
+#
+#   fuzz.sh [TIME [FOLDER...]]     10s, and all folders, if not told
+#
+# Each package is compiled once for all of its targets. What a target finds is
+# kept by Go's cache, what breaks it in the package's testdata.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
 time=${1:-10s}
-targets=$(grep -rn --include='*_test.go' -oE '^func Fuzz[A-Za-z0-9_]*' . | sed 's|^\./||; s|/[^/]*:[0-9]*:func |\t|' | sort -u)
-total=$(grep -c . <<<"$targets" || true) n=0
-say "fuzzing $total targets for $time each"
-while IFS=$'\t' read -r dir name; do
-  [ -n "$dir" ] || continue
-  n=$((n + 1))
-  timed "[$n/$total] $name in $dir" \
-    go test -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel 2 "./$dir" </dev/null
-done <<<"$targets"
+shift || true
+[ $# -gt 0 ] || set -- .
+bins=$ROOT/.build/fuzz
+corpus=$(go env GOCACHE)/fuzz/$(go list -m) # where go test -fuzz keeps it
+
+targets=$(grep -rn --include='*_test.go' -oE '^func Fuzz[A-Za-z0-9_]*' "$@" | sed 's|^\./||; s|/[^/]*:[0-9]*:func | |' | sort -u)
+[ -n "$targets" ] || fail "there is no fuzz target in $*"
+packages=$(cut -d' ' -f1 <<<"$targets" | uniq)
+
+bin_of() { printf '%s/%s\n' "$bins" "${1//\//_}"; }
+compile() {
+  local dir
+  mkdir -p "$bins"
+  for dir in $packages; do
+    go test -c -fuzz . -o "$(bin_of "$dir")" "./$dir" || return 1
+  done
+}
+
+# run DIR TARGET: tells in one line that it held, or all that it said.
+run() {
+  local said
+  if said=$(cd "$1" && "$(bin_of "$1")" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$time" \
+    -test.fuzzminimizetime 1s -test.parallel 1 -test.fuzzcachedir "$corpus/$1" </dev/null 2>&1); then
+    printf 'ok   %-45s %s\n' "$2 in $1" "$(grep -o 'execs: [0-9]*' <<<"$said" | tail -1)"
+    return
+  fi
+  printf '%s\nFAIL %s in %s\n' "$said" "$2" "$1"
+  return 1
+}
+
+all() { xargs -P "$(nproc)" -L 1 bash -c 'run "$@"' run <<<"$targets"; }
+
+export -f run bin_of
+export bins corpus time
+timed "compiling $(wc -w <<<"$packages") packages for fuzzing" compile
+timed "fuzzing $(wc -l <<<"$targets") targets for $time each" all

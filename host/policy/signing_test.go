@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -57,4 +59,18 @@ func TestBadSignaturesAndKeysAreRefused(t *testing.T) {
 	if _, err := ReadPrivateKey(file); err == nil {
 		t.Error("ReadPrivateKey took what is no key")
 	}
+}
+
+func FuzzParseSignature(f *testing.F) {
+	f.Add("key=" + strings.Repeat("A", 86) + "==")
+	f.Add("=")
+	f.Fuzz(func(t *testing.T, line string) {
+		s, err := ParseSignature(line)
+		if err != nil {
+			return
+		}
+		if again, err := ParseSignature(FormatSignature(s)); err != nil || again.KeyID != s.KeyID || !bytes.Equal(again.Value, s.Value) {
+			t.Errorf("ParseSignature(%q) = %v, read again %v, %v", line, s, again, err)
+		}
+	})
 }
