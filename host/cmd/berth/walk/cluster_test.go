@@ -37,7 +37,8 @@ type cluster struct {
 	kubectl string
 }
 
-// newCluster starts `berth up` with args on a fresh data directory.
+// newCluster starts `berth up` with args, or `berth host` if that comes first,
+// on a fresh data directory.
 func newCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), args: args, kubectl: program(t, "kubectl")}
@@ -73,7 +74,11 @@ func (c *cluster) start() {
 
 // command is the binary with the cluster's arguments.
 func (c *cluster) command() *exec.Cmd {
-	cmd := exec.Command(binary, append([]string{"up", "--data-dir", c.dir}, c.args...)...)
+	verb, args := "up", c.args
+	if len(args) > 0 && args[0] == "host" {
+		verb, args = args[0], args[1:]
+	}
+	cmd := exec.Command(binary, append([]string{verb, "--data-dir", c.dir}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is for the test alone
 	return cmd
