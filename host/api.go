@@ -52,7 +52,7 @@ func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Requ
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	m, err := h.admit(ctx, wasm, signatures)
+	m, err := h.admit(ctx, wasm, signatures, about.DryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -67,16 +67,16 @@ func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Requ
 	return made, err
 }
 
-// admit examines a module and keeps its bytes.
-func (h *Host) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+// admit examines a module and keeps its bytes, unless the run is dry.
+func (h *Host) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	m, err := h.loader.Examine(ctx, wasm, signatures)
 	if errors.Is(err, policy.ErrRefused) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if err != nil {
-		return nil, err
+	if err != nil || dryRun {
+		return m, err
 	}
 	return m, h.loader.Keep(ctx, m, wasm)
 }
@@ -88,7 +88,7 @@ func (h *Host) takeInline(ctx context.Context, r *registry.Request, o store.Obje
 	if !ok || len(m.Spec.Wasm) == 0 {
 		return nil
 	}
-	admitted, err := h.admit(ctx, m.Spec.Wasm, m.Spec.Signatures)
+	admitted, err := h.admit(ctx, m.Spec.Wasm, m.Spec.Signatures, r.DryRun)
 	if err != nil {
 		return err
 	}

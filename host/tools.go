@@ -1,15 +1,12 @@
 package host
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/explain"
@@ -22,6 +19,7 @@ const (
 	FiguresPath   = "/berth/v1/policies"
 	DecisionsPath = "/berth/v1/decisions"
 	PlanPath      = "/berth/v1/plan"
+	RehearsePath  = "/berth/v1/rehearsal"
 	BackupPath    = "/berth/v1/backup"
 )
 
@@ -36,6 +34,9 @@ func (h *Host) tools() map[string]api.Route {
 		"GET /metrics":                            {Handler: h.metrics()},
 		"POST " + PlanPath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.plan(w, r, planning)
+		})},
+		"POST " + RehearsePath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.rehearse(w, r, planning)
 		})},
 	}
 }
@@ -104,41 +105,6 @@ func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
 		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Outcome: string(t.Outcome), Node: t.Node,
 		Again: again.Node, Same: again.Same, Note: again.Note, At: time.Unix(0, t.Now).UTC(),
 	})
-}
-
-// Bounds of a plan: it opens every policy once more and copies the cluster.
-const (
-	mostPlanned   = 10_000
-	mostPlanBytes = 32 << 20
-)
-
-// plan answers where pods would go. One plan is made at a time.
-func (h *Host) plan(w http.ResponseWriter, r *http.Request, planning chan struct{}) {
-	var list v1.PodList
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostPlanBytes)).Decode(&list); err != nil {
-		http.Error(w, "want a PodList as JSON: "+err.Error(), http.StatusBadRequest)
-		return
-	}
-	if len(list.Items) == 0 || len(list.Items) > mostPlanned {
-		http.Error(w, fmt.Sprintf("a plan is for 1 to %d pods", mostPlanned), http.StatusBadRequest)
-		return
-	}
-	select {
-	case planning <- struct{}{}:
-		defer func() { <-planning }()
-	case <-r.Context().Done():
-		return
-	}
-	pods := make([]*v1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
-	}
-	placements, err := explain.Plan(r.Context(), h.scheduler, pods, nil)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
-	}
-	_ = answerJSON(w, placements)
 }
 
 // backup streams the store. The stream's end says that it is whole: without

@@ -254,7 +254,7 @@ func TestPlansWithoutPlacing(t *testing.T) {
 		policytest.Pod("pushes", "1", "1Gi", func(p *v1.Pod) { p.Spec.Priority = &high }),
 		policytest.Pod("foreign", "1", "1Gi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
 	}
-	got, err := explain.Plan(t.Context(), s, pods, nil)
+	got, err := explain.Plan(t.Context(), s, policytest.Live(7, func() *profile.Profile { return policytest.Default(s.Reasons()) }), pods)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/berth-dev/berth/host/schedule"
@@ -19,30 +18,16 @@ type Placement struct {
 	Message string `json:"message,omitempty"`
 	// Preempts are the pods that would have to go.
 	Preempts []string `json:"preempts,omitempty"`
+	// Differs says, in a plan with other policies, that those which are live
+	// would place it elsewhere: at Live, empty for nowhere.
+	Differs bool   `json:"differs,omitempty"`
+	Live    string `json:"live,omitempty"`
 }
 
 // Plan tells where pods would go, one after the other, from the present state
-// on, without placing any. change may put other policies into the live set; nil
-// takes those that are live.
-func Plan(ctx context.Context, s *schedule.Scheduler, pods []*v1.Pod, change func(*schedule.LiveSet) (*schedule.LiveSet, error)) ([]Placement, error) {
-	_, set, err := s.Now(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
-	}
-	if set == nil || set.Fresh == nil {
-		return nil, errors.New("plan: the live policies cannot be opened a second time")
-	}
-	fresh, release, err := set.Fresh(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("plan: open the policies again: %w", err)
-	}
-	defer release()
-	if change != nil {
-		if fresh, err = change(fresh); err != nil {
-			return nil, fmt.Errorf("plan: %w", err)
-		}
-	}
-	traces, evicted, err := s.Rehearse(ctx, fresh, pods)
+// on, without placing any. set must have been opened for this alone.
+func Plan(ctx context.Context, s *schedule.Scheduler, set *schedule.LiveSet, pods []*v1.Pod) ([]Placement, error) {
+	traces, evicted, err := s.Rehearse(ctx, set, pods)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
@@ -55,4 +40,12 @@ func Plan(ctx context.Context, s *schedule.Scheduler, pods []*v1.Pod, change fun
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// Compare notes in a plan where another one of the same pods differs.
+func Compare(plan, live []Placement) {
+	for i := range plan {
+		plan[i].Live = live[i].Node
+		plan[i].Differs = live[i].Node != plan[i].Node
+	}
 }

@@ -11,14 +11,14 @@ import (
 
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule/policytest"
+	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
 )
 
 // withNodes gives the rig n roomy nodes.
 func (r *rig) withNodes(n int) {
 	for i := range n {
-		r.cluster.UpsertNode(policytest.Node(fmt.Sprint("n", i), "64", "256Gi", 1000, nil))
+		r.cluster.UpsertNode(clustertest.Node(fmt.Sprint("n", i), "64", "256Gi", 1000, nil))
 	}
 }
 
@@ -26,7 +26,7 @@ func (r *rig) withNodes(n int) {
 func (r *rig) placed(t testing.TB, from, n int) (refused int) {
 	t.Helper()
 	for i := from; i < from+n; i++ {
-		if got := r.decide(t, policytest.Pod(fmt.Sprint("pod-", i), "10m", "1Mi", nil)); strings.Contains(got, "Slot:-1") {
+		if got := r.decide(t, clustertest.Pod(fmt.Sprint("pod-", i), "10m", "1Mi", nil)); strings.Contains(got, "Slot:-1") {
 			refused++
 		}
 	}
@@ -56,11 +56,11 @@ func tried(t *testing.T, young guest, canary func(module string) *v1alpha1.Canar
 	t.Helper()
 	r := newRig(t)
 	r.withNodes(8)
-	old := guest{name: "made", version: "old", kind: young.kind, refuse: -1, times: 1}
-	young.name, young.version = "made", "young"
-	r.put(t, "made", module(r.upload(t, old.bytes())))
-	r.join(t, "made", young.kind)
-	name := r.upload(t, young.bytes())
+	old := guest{Name: "made", Version: "old", Kind: young.Kind, Refuse: -1, Times: 1}
+	young.Name, young.Version = "made", "young"
+	r.put(t, "made", module(r.upload(t, old.Bytes())))
+	r.join(t, "made", young.Kind)
+	name := r.upload(t, young.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canary(name) })
 	r.placed(t, 0, 100)
 	r.Load(t.Context())
@@ -69,7 +69,7 @@ func tried(t *testing.T, young guest, canary func(module string) *v1alpha1.Canar
 
 func TestACanaryThatIsGoodIsPromoted(t *testing.T) {
 	t.Parallel()
-	r, p := tried(t, guest{refuse: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 30, "0") })
+	r, p := tried(t, guest{Refuse: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 30, "0") })
 	if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseRunning {
 		t.Fatalf("canary = %+v, want it running", c)
 	}
@@ -97,10 +97,10 @@ func TestACanaryIsRolledBackByItself(t *testing.T) {
 		refusals string
 		reason   string
 	}{
-		"it traps":                    {guest{refuse: -1, traps: 3}, "", policy.ReasonTrapped},
-		"it spins":                    {guest{refuse: -1, traps: 3, spins: true}, "", policy.ReasonFuelSpent},
-		"it refuses more than it may": {guest{mask: 1, refuse: 1}, "5%", policy.ReasonRefuses},
-		"a priority traps":            {guest{kind: "priority", traps: 2}, "", policy.ReasonTrapped},
+		"it traps":                    {guest{Refuse: -1, Traps: 3}, "", policy.ReasonTrapped},
+		"it spins":                    {guest{Refuse: -1, Traps: 3, Spins: true}, "", policy.ReasonFuelSpent},
+		"it refuses more than it may": {guest{Mask: 1, Refuse: 1}, "5%", policy.ReasonRefuses},
+		"a priority traps":            {guest{Kind: "priority", Traps: 2}, "", policy.ReasonTrapped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +137,7 @@ func TestACanaryIsRolledBackByItself(t *testing.T) {
 
 func TestACanaryThatMayRefuseGoesOn(t *testing.T) {
 	t.Parallel()
-	_, p := tried(t, guest{mask: 1, refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "") })
+	_, p := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "") })
 	d := p.Status.Differences
 	if p.Status.Canary.Phase != policy.PhaseRunning || d == nil || d.Pods != 100 || d.Refused != 400 || d.RefusedPods != 100 || d.Admitted != 0 {
 		t.Fatalf("canary = %+v, differences = %+v, want half of 8 nodes refused to each of 100 pods", p.Status.Canary, d)
@@ -150,7 +150,7 @@ func TestACanaryThatMayRefuseGoesOn(t *testing.T) {
 
 func TestACanaryThatScoresOtherwiseSaysByHowMuch(t *testing.T) {
 	t.Parallel()
-	_, p := tried(t, guest{kind: "priority", times: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "") })
+	_, p := tried(t, guest{Kind: "priority", Times: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "") })
 	d := p.Status.Differences
 	// The old one scores 0 to 7, the young one, since scores end at 0, nothing.
 	if d == nil || d.Scored != 100 || d.ScoreDelta == nil || d.ScoreDelta.Nodes != 800 || d.ScoreDelta.Sum != -2800 || d.ScoreDelta.Least != -7 || d.ScoreDelta.Most != 0 {
@@ -165,8 +165,8 @@ func TestSharesAreWithinEachOther(t *testing.T) {
 	for i, share := range []int32{20, 70} {
 		name := fmt.Sprint("made", i)
 		r.put(t, name, func(s *v1alpha1.PolicySpec) {
-			s.Module = r.upload(t, guest{name: name, version: "old", refuse: -1}.bytes())
-			s.Canary = canaryOf(r.upload(t, guest{name: name, version: "young", refuse: -1}.bytes()), share, "")
+			s.Module = r.upload(t, guest{Name: name, Version: "old", Refuse: -1}.Bytes())
+			s.Canary = canaryOf(r.upload(t, guest{Name: name, Version: "young", Refuse: -1}.Bytes()), share, "")
 		})
 		r.join(t, name, "predicate")
 	}
@@ -182,7 +182,7 @@ func TestSharesAreWithinEachOther(t *testing.T) {
 
 func TestACanaryThatDoesNotLoadLeavesThePolicyLive(t *testing.T) {
 	t.Parallel()
-	_, p := tried(t, guest{badOpen: true}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "") })
+	_, p := tried(t, guest{BadOpen: true}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "") })
 	if p.Status.Phase != policy.PhaseLive || p.Status.Canary.Reason != policy.ReasonRefused || !strings.Contains(p.Status.Canary.Message, "version young refuses") {
 		t.Errorf("policy is %s, canary = %+v", p.Status.Phase, p.Status.Canary)
 	}
@@ -195,13 +195,13 @@ func TestAShadowIsAskedBeforeItsPodCounts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	// The pod fills its node: a shadow that saw it placed would refuse it.
-	r.cluster.UpsertNode(policytest.Node("n", "1", "1Gi", 10, nil))
+	r.cluster.UpsertNode(clustertest.Node("n", "1", "1Gi", 10, nil))
 	fits := r.policy(t, "PodFitsResources")
 	r.put(t, "shadow", func(s *v1alpha1.PolicySpec) {
 		s.Module, s.Entry, s.Mode = fits.Spec.Module, fits.Spec.Entry, v1alpha1.Shadow
 	})
 	r.join(t, "shadow", "predicate")
-	r.decide(t, policytest.Pod("whole", "1", "1Gi", nil))
+	r.decide(t, clustertest.Pod("whole", "1", "1Gi", nil))
 	r.put(t, "shadow", func(*v1alpha1.PolicySpec) {})
 	if d := r.policy(t, "shadow").Status.Differences; d == nil || d.Pods != 1 || d.Refused != 0 {
 		t.Errorf("differences = %+v, want one pod, and none", d)
@@ -213,7 +213,7 @@ func TestAShadowTellsWhatItWouldRefuse(t *testing.T) {
 	r := newRig(t)
 	r.withNodes(4)
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) {
-		s.Module, s.Mode = r.upload(t, guest{name: "made", version: "1", mask: 1, refuse: 0}.bytes()), v1alpha1.Shadow
+		s.Module, s.Mode = r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 0}.Bytes()), v1alpha1.Shadow
 	})
 	r.join(t, "made", "predicate")
 	if refused := r.placed(t, 0, 10); refused != 0 {
@@ -228,7 +228,7 @@ func TestAShadowTellsWhatItWouldRefuse(t *testing.T) {
 func TestHistoryTellsHowEachRevisionCameAndLeft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	one, two := r.upload(t, guest{name: "made", version: "1", refuse: -1}.bytes()), r.upload(t, guest{name: "made", version: "2", refuse: -1}.bytes())
+	one, two := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes()), r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())
 	p := r.put(t, "made", withConfig(one, `{"a":1}`))
 	if p.Status.Current.Reason != policy.CamePushed || len(p.Status.History) != 0 {
 		t.Errorf("a new policy: %+v", p.Status)
@@ -257,7 +257,7 @@ func TestHistoryTellsHowEachRevisionCameAndLeft(t *testing.T) {
 func TestAPolicyWhoseModuleComesLaterGoesLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	wasm := guest{name: "made", version: "1", refuse: -1}.bytes()
+	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
 	m, err := r.Inspect(t.Context(), wasm)
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +283,7 @@ func (r *rig) restarted(t testing.TB) *rig {
 
 func TestARestartKeepsWhatBecameOfACanary(t *testing.T) {
 	t.Parallel()
-	r, p := tried(t, guest{mask: 1, refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
+	r, p := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
 	again := r.restarted(t)
 	if got := again.policy(t, "made"); got.Status.Canary.Phase != policy.PhaseRolledBack || len(got.Status.History) != len(p.Status.History) {
 		t.Errorf("a canary that was rolled back is after a restart %+v", got.Status.Canary)
@@ -292,7 +292,7 @@ func TestARestartKeepsWhatBecameOfACanary(t *testing.T) {
 		t.Errorf("it decides again: %d pods found no node", refused)
 	}
 
-	r, p = tried(t, guest{refuse: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "5%") })
+	r, p = tried(t, guest{Refuse: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "5%") })
 	again = r.restarted(t)
 	again.placed(t, 200, 10)
 	again.put(t, "made", func(*v1alpha1.PolicySpec) {})
@@ -306,7 +306,7 @@ func TestARestartPutsAQuarantinedPolicyOnTrial(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{name: "made", version: "1", refuse: -1, traps: -1}.bytes())))
+	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Traps: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	r.placed(t, 0, 20)
 	r.Load(t.Context())
@@ -337,9 +337,9 @@ func TestEventsTellOfATrial(t *testing.T) {
 		}
 	}
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{name: "made", version: "1", refuse: -1}.bytes())))
+	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
 	r.join(t, "made", "predicate")
-	young := r.upload(t, guest{name: "made", version: "2", refuse: -1, traps: 1}.bytes())
+	young := r.upload(t, guest{Name: "made", Version: "2", Refuse: -1, Traps: 1}.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(young, 100, "") })
 	r.placed(t, 0, 10)
 	r.Load(t.Context())

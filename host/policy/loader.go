@@ -68,6 +68,8 @@ type Loader struct {
 	current atomic.Pointer[Set]
 	wake    chan struct{}
 	recipes recipes
+	// examined are modules that were uploaded just now.
+	examined examined
 
 	subscribers sync.Mutex
 	swapped     []chan struct{}
@@ -140,6 +142,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
+			l.examined.forget()
 			l.collect(ctx)
 		case <-warm.C:
 			l.keepWarm(ctx)
@@ -201,7 +204,9 @@ func (l *Loader) Load(ctx context.Context) {
 		}
 	}
 	for _, one := range next {
-		l.report(ctx, one)
+		if !one.settling {
+			l.report(ctx, one)
+		}
 	}
 }
 
@@ -298,6 +303,7 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 // takeCanary starts the canary that a Policy names, keeps it, or ends it. It
 // tells whether the set changes.
 func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
+	one.settling = false
 	was := one.canary
 	if was != nil && was.live.main == one.main {
 		one.canary, was = nil, nil // it was promoted
@@ -323,7 +329,7 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 	next, err, done := l.fetch(ctx, one.object.Name+" canary "+key, func(ctx context.Context) (*live, error) {
 		return l.loadCanary(ctx, one.object)
 	})
-	if !done {
+	if one.settling = !done; !done {
 		return false
 	}
 	one.canary, one.ended = nil, nil
@@ -504,6 +510,7 @@ func (l *Loader) Close() error {
 		one.each((*live).end)
 	}
 	clear(l.policies)
+	l.examined.forget()
 	return nil
 }
 

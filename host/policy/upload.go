@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -40,7 +41,7 @@ func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 	if err != nil {
 		return nil, refusal(ctx, err)
 	}
-	defer module.Close()
+	defer l.examined.keep(module)
 	manifest, err := abi.ReadManifest(module.Manifest())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -69,4 +70,32 @@ func refusal(ctx context.Context, err error) error {
 // Keep stores the module's bytes, so that policies can name it.
 func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
 	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
+}
+
+// mostExamined is how many modules stay loaded after they were examined.
+const mostExamined = 4
+
+// examined keeps the last modules loaded for a while, since a Policy will most
+// likely name them next.
+type examined struct {
+	mu   sync.Mutex
+	last []*engine.Module
+}
+
+func (e *examined) keep(m *engine.Module) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.last = append(e.last, m); len(e.last) > mostExamined {
+		e.last[0].Close()
+		e.last = e.last[1:]
+	}
+}
+
+func (e *examined) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.last {
+		m.Close()
+	}
+	e.last = nil
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,9 +21,9 @@ type Variation struct {
 	Wasm   []byte `json:"wasm,omitempty"`
 	Module string `json:"module,omitempty"`
 	// Entry, Config and Mode replace those of the Policy where they are given.
-	Entry  string        `json:"entry,omitempty"`
-	Config []byte        `json:"config,omitempty"`
-	Mode   v1alpha1.Mode `json:"mode,omitempty"`
+	Entry  string          `json:"entry,omitempty"`
+	Config json.RawMessage `json:"config,omitempty"`
+	Mode   v1alpha1.Mode   `json:"mode,omitempty"`
 	// Profile is what a Policy that no profile names would join, with Weight.
 	Profile string `json:"profile,omitempty"`
 	Weight  int32  `json:"weight,omitempty"`

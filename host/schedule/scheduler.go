@@ -438,6 +438,13 @@ func (s *Scheduler) At(ctx context.Context, position uint64) (view *snapshot.Vie
 	return view, ok, err
 }
 
+// Tape returns the cluster as it was at a position of the log, or as soon after
+// it as the log reaches back, and all that has changed since.
+func (s *Scheduler) Tape(ctx context.Context, position uint64) (tape *snapshot.Tape, err error) {
+	err = s.ask(ctx, func(c *core) { tape = c.cluster.Tape(position) })
+	return tape, err
+}
+
 // Now returns the present state for use beside the running scheduler.
 func (s *Scheduler) Now(ctx context.Context) (view *snapshot.View, set *LiveSet, err error) {
 	err = s.ask(ctx, func(c *core) { view, _ = c.cluster.At(c.cluster.Seq()); set = c.set() })

@@ -106,10 +106,14 @@ type serverError struct {
 func (e *serverError) Error() string { return e.message }
 func (e *serverError) Unwrap() error { return e.cause }
 
-// upload sends a module and returns what the host made of it.
-func (c *client) upload(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+// upload sends a module and returns what the host made of it; in a dry run the
+// host examines it and keeps nothing.
+func (c *client) upload(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
 	req := c.rest.Post().RequestURI(policyAPI+"modules").
 		SetHeader("Content-Type", "application/wasm").SetHeader("Accept", "application/json")
+	if dryRun {
+		req = req.Param("dryRun", "All")
+	}
 	if len(signatures) > 0 {
 		var lines []string
 		for _, s := range signatures {

@@ -18,22 +18,29 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 func newPlan() *cobra.Command {
 	var file, namespace string
+	var policies []string
 	cmd := &cobra.Command{
 		Use:   "plan -f PODS.yaml",
 		Short: "Say where pods would go, without making any",
 		Long: "Asks the live policies where the pods of a file would go, one after the other, from the present\n" +
-			"state on. Nothing is created.\n" +
+			"state on. Nothing is created. With --policy, the module in FILE.wasm takes the place of the one that\n" +
+			"NAME has; the plan then says too where the live policies would place a pod, if that differs.\n" +
+			"A NAME that no Policy has yet joins the profile default.\n" +
 			"Exit code 0: every pod would get a node. 2: some would not.",
-		Example: "  berth plan -f pods.yaml\n  kubectl get pod web -o yaml | berth plan -f -",
-		Args:    cobra.NoArgs,
+		Example: "  berth plan -f pods.yaml\n  kubectl get pod web -o yaml | berth plan -f -\n" +
+			"  berth plan -f pods.yaml --policy gpu-only=gpu-only.wasm",
+		Args: cobra.NoArgs,
 	}
 	format := addOutputFlag(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with pods, YAML or JSON; - for standard input")
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods that name none")
+	cmd.Flags().StringArrayVar(&policies, "policy", nil, "NAME=FILE.wasm: plan as if that module were the policy's")
 	_ = cmd.MarkFlagRequired("filename")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := clientFor(cmd)
@@ -47,11 +54,16 @@ func newPlan() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		placed, err := c.plan(cmd.Context(), pods, namespace)
+		variations, err := c.variations(cmd.Context(), policies)
 		if err != nil {
 			return err
 		}
-		if err := printAs(cmd.OutOrStdout(), *format, placed, func() *table { return planTable(placed) }); err != nil {
+		placed, err := c.plan(cmd.Context(), pods, namespace, variations)
+		if err != nil {
+			return err
+		}
+		show := func() *table { return planTable(placed, len(variations) > 0) }
+		if err := printAs(cmd.OutOrStdout(), *format, placed, show); err != nil {
 			return err
 		}
 		return verdictOf(placed)
@@ -69,24 +81,55 @@ func verdictOf(placed []explain.Placement) error {
 	return nil
 }
 
-func planTable(placed []explain.Placement) *table {
+func planTable(placed []explain.Placement, varied bool) *table {
 	t := &table{head: []string{"POD", "NODE", "PREEMPTS", "MESSAGE"}}
+	if varied {
+		t.head = []string{"POD", "NODE", "LIVE POLICIES SAY", "PREEMPTS", "MESSAGE"}
+	}
 	for i := range placed {
 		p := &placed[i]
-		t.add(p.Namespace+"/"+p.Pod, p.Node, strings.Join(p.Preempts, ","), p.Message)
+		cells := []string{p.Namespace + "/" + p.Pod, p.Node}
+		switch {
+		case varied && !p.Differs:
+			cells = append(cells, "the same")
+		case varied:
+			cells = append(cells, p.Live)
+		}
+		t.add(append(cells, strings.Join(p.Preempts, ","), p.Message)...)
 	}
 	return t
 }
 
+// variations reads what --policy names.
+func (c *client) variations(ctx context.Context, flags []string) ([]policy.Variation, error) {
+	var all []policy.Variation
+	for _, flag := range flags {
+		name, file, ok := strings.Cut(flag, "=")
+		if !ok || name == "" || file == "" {
+			return nil, fmt.Errorf("--policy %s: want NAME=FILE.wasm", flag)
+		}
+		wasm, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		v := policy.Variation{Name: name, Wasm: wasm}
+		if err := c.get(ctx, policyAPI+"policies/"+url.PathEscape(name), &v1alpha1.Policy{}); isNotFound(err) {
+			v.Profile = "default"
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
 // plan has each pod completed as if it were created, and asks where they go.
-func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string) ([]explain.Placement, error) {
-	list := v1.PodList{Items: make([]v1.Pod, len(pods))}
+func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string, policies []policy.Variation) ([]explain.Placement, error) {
+	request := host.PlanRequest{Items: make([]v1.Pod, len(pods)), Policies: policies}
 	for i := range pods {
-		if err := c.complete(ctx, &pods[i], namespace, &list.Items[i]); err != nil {
+		if err := c.complete(ctx, &pods[i], namespace, &request.Items[i]); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pods[i].Name, err)
 		}
 	}
-	body, err := json.Marshal(&list)
+	body, err := json.Marshal(&request)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -137,13 +138,24 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 	if err != nil {
 		return err
 	}
-	if p.Status.Phase == "Refused" {
+	if p.Status.Phase == policy.PhaseRefused {
 		return fmt.Errorf("policy %s was refused, the former set stays live: %s", p.Name, p.Status.Message)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s is live: module %s, set %d, after %s\n",
-		orPolicy(p.Status.Kind), p.Name, shortDigest(p.Status.Live), p.Status.Set, time.Since(began).Round(time.Millisecond))
+	out := cmd.OutOrStdout()
+	if c := p.Status.Canary; c != nil && c.Phase != policy.PhaseRunning {
+		return fmt.Errorf("the canary of policy %s is out, the live module decides on: %s: %s", p.Name, c.Reason, c.Message)
+	}
+	if c := p.Status.Canary; c != nil {
+		fmt.Fprintf(out, "%s %s has a canary: module %s decides %d %% of the pods; live after %s; see `berth policy diff %s`\n",
+			orPolicy(p.Status.Kind), p.Name, shortDigest(c.Module), p.Spec.Canary.Share, took(began), p.Name)
+		return nil
+	}
+	fmt.Fprintf(out, "%s %s is live: module %s, set %d, after %s\n",
+		orPolicy(p.Status.Kind), p.Name, shortDigest(p.Status.Live), p.Status.Set, took(began))
 	return nil
 }
+
+func took(began time.Time) time.Duration { return time.Since(began).Round(time.Millisecond) }
 
 func orPolicy(kind string) string {
 	if kind == "" {

@@ -2,10 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/policies-wasm/bundle"
 )
@@ -84,4 +94,151 @@ func bundled(t *testing.T, name string) string {
 	}
 	t.Fatalf("no module %s is built in", name)
 	return ""
+}
+
+// schedulable makes nodes and pods by a client, and waits for the pods to have
+// nodes.
+func schedulable(t *testing.T, kubeconfig string, nodes, pods int) kubernetes.Interface {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	amounts := v1.ResourceList{"cpu": resource.MustParse("16"), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110")}
+	for i := range nodes {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{"tier": fmt.Sprint(i % 2)}}}
+		n.Status = v1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	morePods(t, client, 0, pods)
+	return client
+}
+
+func morePods(t *testing.T, client kubernetes.Interface, from, n int) {
+	t.Helper()
+	for i := from; i < from+n; i++ {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}, Spec: v1.PodSpec{Containers: []v1.Container{{
+			Name: "c", Image: "example.test/a:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("10m")}},
+		}}}}
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound := 0
+		for i := range list.Items {
+			if list.Items[i].Spec.NodeName != "" {
+				bound++
+			}
+		}
+		if bound == from+n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d pods have a node", bound, from+n)
+		}
+	}
+}
+
+// handMade is a predicate that refuses the nodes which a bit of their row says.
+func handMade(t *testing.T, g policytest.Guest) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "made.wasm")
+	write(t, file, string(g.Bytes()))
+	return file
+}
+
+func TestAPushShowsWhatWouldGoElsewhere(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	run := func(args ...string) string { return mustBerth(t, append(args, "--kubeconfig", kubeconfig)...) }
+	schedulable(t, kubeconfig, 4, 40)
+	strict := handMade(t, policytest.Guest{Name: "made", Version: "strict", Mask: 1, Refuse: 1})
+	out := run("policy", "push", "made", strict, "--dry-run")
+	if !strings.Contains(out, "about 40 pods again") || !strings.Contains(out, "made refuses n1: version strict says no") || strings.Contains(out, "is live") {
+		t.Errorf("a dry run says:\n%s", out)
+	}
+	if out := run("policy", "list"); strings.Contains(out, "made") {
+		t.Errorf("a dry run left a policy:\n%s", out)
+	}
+	mild := handMade(t, policytest.Guest{Name: "made", Version: "mild", Refuse: -1})
+	if out := run("policy", "push", "made", mild); !strings.Contains(out, "all would have ended as they did") || !strings.Contains(out, "is live") {
+		t.Errorf("a push says:\n%s", out)
+	}
+	gate := handMade(t, policytest.Guest{Name: "gated", Version: "1", Kind: "gate"})
+	if out := run("policy", "push", "gated", gate, "--dry-run"); !strings.Contains(out, "nothing to rehearse: a gate decides about no placement") {
+		t.Errorf("a dry run of a gate says:\n%s", out)
+	}
+
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	write(t, file, pod("a")+"---\n"+pod("b"))
+	none := handMade(t, policytest.Guest{Name: "made", Version: "none"})
+	out, err := berth(t, "plan", "-f", file, "--policy", "made="+none, "--kubeconfig", kubeconfig)
+	var code exitCode
+	if !errors.As(err, &code) || code != 2 || !strings.Contains(out, "LIVE POLICIES SAY") || !strings.Contains(out, "version none says no") {
+		t.Errorf("a plan with a policy that refuses all = %v\n%s", err, out)
+	}
+	if out := run("plan", "-f", file, "--policy", "made="+mild); !strings.Contains(out, "the same") {
+		t.Errorf("a plan with the policy that is live:\n%s", out)
+	}
+}
+
+func TestACanaryIsPushedWatchedAndRolledBack(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	run := func(args ...string) string { return mustBerth(t, append(args, "--kubeconfig", kubeconfig)...) }
+	client := schedulable(t, kubeconfig, 4, 1)
+	old := handMade(t, policytest.Guest{Name: "made", Version: "old", Refuse: -1})
+	if out, err := berth(t, "policy", "push", "made", old, "--canary", "10", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), "push it without --canary") {
+		t.Errorf("a canary of nothing = %v\n%s", err, out)
+	}
+	run("policy", "push", "made", old)
+	young := handMade(t, policytest.Guest{Name: "made", Version: "young", Mask: 1, Refuse: 1})
+	if out := run("policy", "push", "made", young, "--canary", "100"); !strings.Contains(out, "decides 100 % of the pods") {
+		t.Errorf("a canary's push says:\n%s", out)
+	}
+	morePods(t, client, 1, 20)
+	eventually(t, "the comparison is written down", func() bool {
+		out, err := berth(t, "policy", "diff", "made", "--kubeconfig", kubeconfig)
+		return err == nil && strings.Contains(out, "refuses: version young says no") && strings.Contains(out, "20 pods compared")
+	})
+	if out := run("policy", "history", "made"); !strings.Contains(out, "on trial") || !strings.Contains(out, "refuses nodes to 20") {
+		t.Errorf("history during a trial:\n%s", out)
+	}
+	if out := run("policy", "rollback", "made"); !strings.Contains(out, "is live") {
+		t.Errorf("rollback says:\n%s", out)
+	}
+	run("policy", "push", "made", young, "--canary", "100", "--max-refusals", "5%")
+	morePods(t, client, 21, 5)
+	eventually(t, "the canary is rolled back by itself", func() bool {
+		out := run("policy", "history", "made")
+		return strings.Contains(out, "AutoRolledBack") && strings.Contains(out, "RefusesTooMuch")
+	})
+	if _, err := berth(t, "policy", "promote", "made", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), "rolled back") {
+		t.Errorf("a canary that was rolled back is promoted: %v", err)
+	}
+	run("policy", "push", "made", handMade(t, policytest.Guest{Name: "made", Version: "third", Refuse: -1}), "--canary", "50")
+	run("policy", "promote", "made")
+	if out := run("policy", "history", "made"); !strings.Contains(out, "Promoted") {
+		t.Errorf("history after a promotion:\n%s", out)
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never came that %s", what)
+		}
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/host/policy"
 )
 
 func newPolicyPromote() *cobra.Command {
@@ -24,6 +26,9 @@ func newPolicyPromote() *cobra.Command {
 			}
 			if p.Spec.Canary == nil {
 				return fmt.Errorf("policy %s has no canary to promote", p.Name)
+			}
+			if s := p.Status.Canary; s != nil && s.Phase == policy.PhaseRolledBack {
+				return fmt.Errorf("the canary of policy %s was rolled back: %s: %s; push the module without --canary if you want it nevertheless", p.Name, s.Reason, s.Message)
 			}
 			spec := map[string]any{"module": p.Spec.Canary.Module, "canary": nil}
 			p, err = c.patchPolicy(cmd.Context(), p.Name, spec)

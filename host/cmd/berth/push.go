@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -22,6 +23,11 @@ type pushFlags struct {
 	weight                       int32
 	signatures                   []string
 	own                          *runtime.RawExtension // the config of the folder's policy.yaml
+
+	dryRun      bool
+	rehearse    int
+	canary      int32
+	maxRefusals string
 }
 
 func newPolicyPush() *cobra.Command {
@@ -32,9 +38,15 @@ func newPolicyPush() *cobra.Command {
 		Long: "Builds the policy in DIR (by TinyGo if there is one, else by Go) or takes FILE.wasm as it is,\n" +
 			"uploads the module and makes it live under NAME. A name that no Policy has yet becomes a new\n" +
 			"Policy in the profile. If the host refuses the module, what was live stays live.\n" +
-			"A folder's own policy.yaml gives name, entry, config and mode where no flag does.",
+			"A folder's own policy.yaml gives name, entry, config and mode where no flag does.\n\n" +
+			"Before it goes live, the last decisions are made again with it, each by itself, and those that\n" +
+			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind.\n" +
+			"With --canary it decides that share of the pods for now, is compared with what is live, and is\n" +
+			"rolled back by itself when it traps, spends its fuel, or refuses too much.",
 		Example: "  berth policy push                        # the policy of this folder\n" +
-			"  berth policy push gpu-only ./examples/gpu-only",
+			"  berth policy push gpu-only ./examples/gpu-only\n" +
+			"  berth policy push gpu-only ./examples/gpu-only --dry-run\n" +
+			"  berth policy push gpu-only ./examples/gpu-only --canary 10 --max-refusals 5%",
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := clientFor(cmd)
@@ -55,11 +67,33 @@ func newPolicyPush() *cobra.Command {
 	flags.StringVar(&f.mode, "mode", "", "Enforce, Shadow or Off")
 	flags.Int32Var(&f.weight, "weight", 1, "weight of a new priority")
 	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module, or @FILE with some; see `berth policy sign`")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would have gone elsewhere, and stop there")
+	flags.IntVar(&f.rehearse, "rehearse", 200, "how many of the last decisions are made again before it goes live; 0 for none")
+	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
+	flags.StringVar(&f.maxRefusals, "max-refusals", "", "percentage of the canary's pods to which it may refuse nodes that the live module admits")
 	f.addFlags(cmd)
 	return cmd
 }
 
+// check refuses flags that do not go together.
+func (f *pushFlags) check(set func(flag string) bool) error {
+	switch {
+	case f.canary == 0 && f.maxRefusals != "":
+		return errors.New("--max-refusals is for a canary: name its share by --canary")
+	case f.canary < 0 || f.canary > 100:
+		return errors.New("--canary is a share of 1 to 100 percent")
+	case f.canary > 0 && (set("config") || set("mode")):
+		return errors.New("a canary runs with the config and mode of its policy: push --config or --mode by themselves")
+	case f.rehearse < 0:
+		return errors.New("--rehearse is a number of decisions, 0 for none")
+	}
+	return nil
+}
+
 func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) error {
+	if err := f.check(cmd.Flags().Changed); err != nil {
+		return err
+	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	wasm, err := f.module(ctx, out, source)
 	if err != nil {
@@ -70,13 +104,18 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	began := time.Now()
-	module, err := c.upload(ctx, wasm, signatures)
+	module, err := c.upload(ctx, wasm, signatures, f.dryRun)
 	if err != nil {
 		return fmt.Errorf("the host refuses the module: %w", err)
 	}
-	fmt.Fprintf(out, "uploaded, vetted and compiled as %s\n", module.Name)
+	if !f.dryRun {
+		fmt.Fprintf(out, "uploaded, vetted and compiled as %s\n", module.Name)
+	}
 	entry, err := f.pick(module, name)
 	if err != nil {
+		return err
+	}
+	if err := f.tryOut(cmd, c, name, wasm, module, entry); err != nil || f.dryRun {
 		return err
 	}
 	p, fresh, err := f.apply(ctx, c, name, module, entry)
@@ -112,6 +151,9 @@ func (f *pushFlags) pick(module *v1alpha1.Module, name string) (v1alpha1.ModuleE
 
 // apply makes or changes the Policy; fresh tells that it is new.
 func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (p *v1alpha1.Policy, fresh bool, err error) {
+	if f.canary > 0 {
+		return f.applyCanary(ctx, c, name, m)
+	}
 	config, err := f.readConfig()
 	if err != nil {
 		return nil, false, err
@@ -138,6 +180,20 @@ func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alph
 	}
 	made := new(v1alpha1.Policy)
 	return made, true, c.send(ctx, "POST", policyAPI+"policies", "application/json", body, made)
+}
+
+// applyCanary puts the module on trial.
+func (f *pushFlags) applyCanary(ctx context.Context, c *client, name string, m *v1alpha1.Module) (*v1alpha1.Policy, bool, error) {
+	canary := v1alpha1.Canary{Module: m.Name, Share: f.canary}
+	if f.maxRefusals != "" {
+		most := intstr.Parse(f.maxRefusals)
+		canary.MaxRefusals = &most
+	}
+	p, err := c.patchPolicy(ctx, name, map[string]any{"canary": canary})
+	if isNotFound(err) {
+		return nil, false, fmt.Errorf("there is no policy %s yet, which a canary could be compared with: push it without --canary", name)
+	}
+	return p, false, err
 }
 
 func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {

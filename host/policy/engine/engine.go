@@ -47,8 +47,14 @@ type Engine struct {
 	compiled  atomic.Int64
 
 	mu      sync.Mutex
-	loaded  map[string]*shared
-	loading map[string]*loading
+	loaded  map[loadKey]*shared
+	loading map[loadKey]*loading
+}
+
+// loadKey is what a load depends on.
+type loadKey struct {
+	sum    [sha256.Size]byte
+	limits vet.Limits
 }
 
 // loading is a load that others wait for.
@@ -63,7 +69,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	e := &Engine{
 		child: c.Child, log: c.Log, temporary: c.CacheDir == "",
 		compiling: make(chan struct{}, max(1, runtime.NumCPU()-1)),
-		loaded:    map[string]*shared{}, loading: map[string]*loading{},
+		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -152,14 +158,7 @@ func (e *Engine) learn(ctx context.Context) error {
 // *vet.Refusal or a *Failure. Loads of the same module share the work, and the
 // result until the last of them is closed.
 func (e *Engine) Load(ctx context.Context, wasm []byte, limits vet.Limits) (*Module, error) {
-	sum := sha256.Sum256(wasm)
-	digest := "sha256:" + hex.EncodeToString(sum[:])
-	rewritten, report, err := vet.Rewrite(wasm, limits)
-	if err != nil {
-		return nil, err
-	}
-	name := entryName(rewritten, e.features)
-	key := digest + name
+	key := loadKey{sha256.Sum256(wasm), limits}
 	for {
 		s, wait := e.claim(key)
 		if s != nil {
@@ -177,7 +176,7 @@ func (e *Engine) Load(ctx context.Context, wasm []byte, limits vet.Limits) (*Mod
 			return nil, wait.err
 		}
 	}
-	s, err := e.load(ctx, digest, name, rewritten, report)
+	s, err := e.load(ctx, wasm, key)
 	e.publish(key, s, err)
 	if err != nil {
 		return nil, err
@@ -187,7 +186,7 @@ func (e *Engine) Load(ctx context.Context, wasm []byte, limits vet.Limits) (*Mod
 
 // claim returns what is loaded, with a hold on it, or the load to wait for;
 // neither of them means that the caller loads.
-func (e *Engine) claim(key string) (*shared, *loading) {
+func (e *Engine) claim(key loadKey) (*shared, *loading) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.loaded[key]; s != nil {
@@ -201,7 +200,7 @@ func (e *Engine) claim(key string) (*shared, *loading) {
 	return nil, nil
 }
 
-func (e *Engine) publish(key string, s *shared, err error) {
+func (e *Engine) publish(key loadKey, s *shared, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.loading[key]
@@ -233,7 +232,13 @@ func (e *Engine) release(s *shared) {
 	}
 }
 
-func (e *Engine) load(ctx context.Context, digest, name string, wasm []byte, report vet.Report) (*shared, error) {
+func (e *Engine) load(ctx context.Context, wasm []byte, key loadKey) (*shared, error) {
+	digest := "sha256:" + hex.EncodeToString(key.sum[:])
+	wasm, report, err := vet.Rewrite(wasm, key.limits)
+	if err != nil {
+		return nil, err
+	}
+	name := entryName(wasm, e.features)
 	entry, err := e.entry(ctx, name, wasm, report.Functions)
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", short(digest), err)

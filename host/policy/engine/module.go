@@ -14,7 +14,7 @@ import (
 // shared is a module's code, held by each Module and Instance made of it.
 type shared struct {
 	engine   *Engine
-	key      string
+	key      loadKey
 	holds    int // guarded by engine.mu
 	digest   string
 	report   vet.Report

@@ -58,6 +58,20 @@ func (v *View) undoObject(d *Delta, before runtime.Object) {
 	v.objects[d.Resource][key] = object{resource: d.Resource, Object: before}
 }
 
+// keep takes an object in.
+func (v *View) keep(d *Delta) {
+	o, ok := d.Object.(Object)
+	if !ok {
+		return
+	}
+	all := v.objects[d.Resource]
+	if all == nil {
+		all = map[types.NamespacedName]object{}
+		v.objects[d.Resource] = all
+	}
+	all[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = object{resource: d.Resource, Object: d.Object}
+}
+
 // Seq implements Log.
 func (v *View) Seq() uint64 { return v.history.seq }
 

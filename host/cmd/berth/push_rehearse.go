@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+// mostShown is how many changed decisions a push prints.
+const mostShown = 20
+
+// tryOut has the last decisions made again with the module, and prints which
+// would have ended otherwise. Only a dry run fails because that is not possible.
+func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry) error {
+	out := cmd.OutOrStdout()
+	switch {
+	case e.Kind != "predicate" && e.Kind != "priority":
+		fmt.Fprintf(out, "nothing to rehearse: a %s decides about no placement\n", e.Kind)
+		return nil
+	case f.rehearse == 0 && !f.dryRun:
+		return nil
+	}
+	v := policy.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
+	if f.dryRun {
+		v.Wasm = wasm
+	}
+	config, err := f.readConfig()
+	if err != nil {
+		return err
+	}
+	if config != nil && f.canary == 0 {
+		v.Config = config.Raw
+	}
+	if err := c.get(cmd.Context(), policyAPI+"policies/"+name, &v1alpha1.Policy{}); isNotFound(err) {
+		v.Profile, v.Weight = f.profile, f.weight
+	}
+	r, err := c.rehearse(cmd.Context(), v, f.rehearse)
+	if err != nil && f.dryRun {
+		return fmt.Errorf("rehearse: %w", err)
+	}
+	if err != nil {
+		fmt.Fprintf(out, "not rehearsed: %v\n", err)
+		return nil
+	}
+	return writeRehearsal(out, r)
+}
+
+func (c *client) rehearse(ctx context.Context, v policy.Variation, decisions int) (*explain.Rehearsal, error) {
+	body, err := json.Marshal(host.RehearsalRequest{Policies: []policy.Variation{v}, Decisions: decisions})
+	if err != nil {
+		return nil, err
+	}
+	r := new(explain.Rehearsal)
+	return r, c.send(ctx, "POST", host.RehearsePath, "application/json", body, r)
+}
+
+func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
+	if r.Note != "" {
+		fmt.Fprintf(out, "nothing to rehearse: %s\n", r.Note)
+		return nil
+	}
+	fmt.Fprintf(out, "made the last decisions about %d pods again: %s\n", r.Decisions, elsewhere(r.Changed))
+	if r.Outside > 0 {
+		fmt.Fprintf(out, "%d more lie outside the recorded log\n", r.Outside)
+	}
+	if r.Changed == 0 {
+		return nil
+	}
+	t := &table{head: []string{"POD", "WAS", "WOULD BE", "WHY"}}
+	for _, ch := range r.Changes[:min(len(r.Changes), mostShown)] {
+		t.add(ch.Namespace+"/"+ch.Pod, ch.Was, ch.Would, ch.Why)
+	}
+	if err := t.write(out); err != nil {
+		return err
+	}
+	if more := r.Changed - len(t.rows); more > 0 {
+		fmt.Fprintf(out, "and %d more\n", more)
+	}
+	return nil
+}
+
+func elsewhere(n int) string {
+	switch n {
+	case 0:
+		return "all would have ended as they did"
+	case 1:
+		return "1 would have ended otherwise"
+	}
+	return fmt.Sprintf("%d would have ended otherwise", n)
+}

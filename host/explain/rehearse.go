@@ -1,0 +1,201 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// mostChanges bounds how many changes a rehearsal tells one by one.
+const mostChanges = 100
+
+// Rehearsal is what other policies would have made of past decisions, each by
+// itself: what follows from a pod's being elsewhere is not played out.
+type Rehearsal struct {
+	// Decisions were judged again, the newest of each pod.
+	Decisions int `json:"decisions"`
+	// Outside are those recorded ones that the log no longer reaches.
+	Outside int `json:"outside"`
+	// Changed of them would have ended otherwise; Changes are the first of those.
+	Changed int      `json:"changed"`
+	Changes []Change `json:"changes,omitempty"`
+	// Kinds are those of the policies that were put in, by their order. Gates
+	// and controllers decide about no placement: there is nothing to rehearse.
+	Kinds []string `json:"kinds,omitempty"`
+	// Note says what limits the answer.
+	Note string `json:"note,omitempty"`
+}
+
+// Change is a decision that would have ended otherwise.
+type Change struct {
+	Number    uint64 `json:"number"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Was and Would are nodes; empty is none.
+	Was   string `json:"was,omitempty"`
+	Would string `json:"would,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Variant is a live set beside the one that it would take the place of, both
+// opened for this alone.
+type Variant struct {
+	Live, Varied *schedule.LiveSet
+	// Profiles are those in which the two differ.
+	Profiles map[string]bool
+}
+
+// Rehearse judges up to most of the newest decisions again, by the live set and
+// by its variant, from the states in which they were made.
+func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (*Rehearsal, error) {
+	r := &Rehearsal{}
+	traces := newest(s.Traces().Last(most), v)
+	if len(traces) == 0 {
+		r.Note = "no decision about a pod of these profiles is recorded yet"
+		return r, nil
+	}
+	tape, err := s.Tape(ctx, traces[0].Position)
+	if err != nil {
+		return nil, fmt.Errorf("rehearse: %w", err)
+	}
+	for i := range traces {
+		if !tape.Forward(traces[i].Position) {
+			r.Outside++
+			continue
+		}
+		change, err := rehearse(ctx, s.Reasons(), tape, v, &traces[i])
+		if err != nil {
+			return nil, fmt.Errorf("rehearse decision %d: %w", traces[i].Number, err)
+		}
+		r.Decisions++
+		if change == nil {
+			continue
+		}
+		if r.Changed++; len(r.Changes) < mostChanges {
+			r.Changes = append(r.Changes, *change)
+		}
+	}
+	return r, nil
+}
+
+// newest keeps the last decision about each pod that the variant concerns.
+func newest(traces []schedule.Trace, v Variant) []schedule.Trace {
+	seen := map[types.UID]bool{}
+	var kept []schedule.Trace
+	for _, t := range slices.Backward(traces) {
+		decided := t.Outcome == schedule.Placed || t.Outcome == schedule.Refused
+		p := v.Live.For(t.Pod)
+		if seen[t.UID] || !decided || p == nil || !v.Profiles[p.Name] {
+			continue
+		}
+		seen[t.UID] = true
+		kept = append(kept, t)
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// judged is what a set says of a decision.
+type judged struct {
+	table *cycle.Table
+	best  []int32
+	pick  int32
+}
+
+func judge(ctx context.Context, p *profile.Profile, reasons *profile.Reasons, log snapshot.Log, t *schedule.Trace) (*judged, error) {
+	table, err := cycle.Judge(ctx, p, reasons, log, t.Pod, t.Now)
+	if err != nil {
+		return nil, err
+	}
+	j := &judged{table: table, pick: pick(table, hostColumn(table, log, t.Pod, t.Nominated, t.Excluded), t.Seed)}
+	j.best, _ = table.Best()
+	return j, nil
+}
+
+// rehearse compares what both sets say of one decision. The same luck decides
+// among equals, but to be among the best is as good as to be chosen: another
+// pick alone is no change.
+func rehearse(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (*Change, error) {
+	live, err := judge(ctx, v.Live.For(t.Pod), reasons, log, t)
+	if err != nil {
+		return nil, err
+	}
+	deciding := v.Varied.For(t.Pod)
+	if deciding == nil {
+		return &Change{Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Was: name(log, live.pick), Why: "no profile would claim the pod"}, nil
+	}
+	varied, err := judge(ctx, deciding, reasons, log, t)
+	if err != nil {
+		return nil, err
+	}
+	was := live.pick
+	for _, row := range live.best {
+		if name(log, row) == t.Node {
+			was = row // where it went indeed
+		}
+	}
+	if was == varied.pick || was >= 0 && slices.Contains(varied.best, was) {
+		return nil, nil
+	}
+	return &Change{
+		Number: t.Number, Namespace: t.Namespace, Pod: t.Name,
+		Was: name(log, was), Would: name(log, varied.pick), Why: why(reasons, log, live.table, varied.table, was, varied.pick),
+	}, nil
+}
+
+func name(log snapshot.Log, row int32) string {
+	if row < 0 {
+		return ""
+	}
+	return log.Row(row).Node.Name
+}
+
+// why says in a line what moved a pod from a row to another.
+func why(reasons *profile.Reasons, log snapshot.Log, live, varied *cycle.Table, was, would int32) string {
+	if was >= 0 {
+		if k, reason := varied.First(slices.Index(varied.Rows, was)); k >= 0 {
+			return fmt.Sprintf("%s refuses %s: %s", varied.Predicates[k].Policy, name(log, was), reasons.Get(reason).Text)
+		}
+	}
+	at := slices.Index(varied.Rows, would)
+	if k, reason := live.First(at); k >= 0 {
+		return fmt.Sprintf("%s no longer refuses %s (%s)", live.Predicates[k].Policy, name(log, would), reasons.Get(reason).Text)
+	}
+	if was < 0 {
+		return "there is room for it now"
+	}
+	from := slices.Index(varied.Rows, was)
+	text := fmt.Sprintf("%s totals %d and %s %d", name(log, would), varied.Total[at], name(log, was), varied.Total[from])
+	if k := mostMoved(live, varied, from, at); k >= 0 {
+		p := &varied.Priorities[k]
+		text += fmt.Sprintf(": %s scores them %d and %d", p.Policy, p.Normalized[at], p.Normalized[from])
+	}
+	return text
+}
+
+// mostMoved is the priority whose preference between two rows has changed
+// most, -1 for none.
+func mostMoved(live, varied *cycle.Table, from, to int) int {
+	prefers := func(s *cycle.Scores) int64 { return s.Weight * (s.Normalized[to] - s.Normalized[from]) }
+	found, most := -1, int64(0)
+	for k := range varied.Priorities {
+		p := &varied.Priorities[k]
+		by := prefers(p)
+		for i := range live.Priorities {
+			if live.Priorities[i].Policy == p.Policy {
+				by -= prefers(&live.Priorities[i])
+			}
+		}
+		if by > most {
+			found, most = k, by
+		}
+	}
+	return found
+}

@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
+)
+
+// Bounds of plans and rehearsals: each opens every policy once more, and looks
+// at a copy of the cluster.
+const (
+	mostPlanned    = 10_000
+	mostPlanBytes  = 64 << 20
+	mostVariations = 16
+	// usualRehearsal is how many decisions are rehearsed where no number is
+	// given, mostRehearsed how many at most.
+	usualRehearsal = 200
+	mostRehearsed  = 5000
+)
+
+// PlanRequest asks where pods would go. A PodList as JSON is one too.
+type PlanRequest struct {
+	Items []v1.Pod `json:"items"`
+	// Policies are put in place of those that are live.
+	Policies []policy.Variation `json:"policies,omitempty"`
+}
+
+// RehearsalRequest asks what policies would have made of past decisions.
+type RehearsalRequest struct {
+	Policies []policy.Variation `json:"policies"`
+	// Decisions is how many of the newest are looked at; 0 is 200.
+	Decisions int `json:"decisions,omitempty"`
+}
+
+// take reads a request's body and waits for its turn: one plan or rehearsal
+// is made at a time. It answers what is wrong itself.
+func take(w http.ResponseWriter, r *http.Request, turn chan struct{}, into any) (release func(), ok bool) {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostPlanBytes)).Decode(into); err != nil {
+		http.Error(w, "want JSON, see abi/SPEC.md: "+err.Error(), http.StatusBadRequest)
+		return nil, false
+	}
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, true
+	case <-r.Context().Done():
+		return nil, false
+	}
+}
+
+// refuse answers an error: the caller's fault, or the state's.
+func refuse(w http.ResponseWriter, err error) {
+	if errors.Is(err, policy.ErrRefused) {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	http.Error(w, err.Error(), http.StatusConflict)
+}
+
+// plan answers where pods would go.
+func (h *Host) plan(w http.ResponseWriter, r *http.Request, turn chan struct{}) {
+	var request PlanRequest
+	release, ok := take(w, r, turn, &request)
+	if !ok {
+		return
+	}
+	defer release()
+	if n := len(request.Items); n == 0 || n > mostPlanned || len(request.Policies) > mostVariations {
+		http.Error(w, fmt.Sprintf("a plan is for 1 to %d pods, a PodList as JSON, and with up to %d policies", mostPlanned, mostVariations), http.StatusBadRequest)
+		return
+	}
+	placements, err := h.planned(r.Context(), &request)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	_ = answerJSON(w, placements)
+}
+
+func (h *Host) planned(ctx context.Context, request *PlanRequest) ([]explain.Placement, error) {
+	varied, err := h.loader.Vary(ctx, request.Policies)
+	if err != nil {
+		return nil, err
+	}
+	defer varied.Release()
+	pods := make([]*v1.Pod, len(request.Items))
+	for i := range pods {
+		pods[i] = &request.Items[i]
+	}
+	plan, err := explain.Plan(ctx, h.scheduler, varied.Set, pods)
+	if err != nil || len(request.Policies) == 0 {
+		return plan, err
+	}
+	live, err := explain.Plan(ctx, h.scheduler, varied.Live, pods)
+	if err != nil {
+		return nil, err
+	}
+	explain.Compare(plan, live)
+	return plan, nil
+}
+
+// rehearse answers what policies would have made of past decisions.
+func (h *Host) rehearse(w http.ResponseWriter, r *http.Request, turn chan struct{}) {
+	var request RehearsalRequest
+	release, ok := take(w, r, turn, &request)
+	if !ok {
+		return
+	}
+	defer release()
+	if request.Decisions == 0 {
+		request.Decisions = usualRehearsal
+	}
+	if n := len(request.Policies); n == 0 || n > mostVariations || request.Decisions < 0 || request.Decisions > mostRehearsed {
+		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", mostVariations, mostRehearsed), http.StatusBadRequest)
+		return
+	}
+	varied, err := h.loader.Vary(r.Context(), request.Policies)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer varied.Release()
+	variant := explain.Variant{Live: varied.Live, Varied: varied.Set, Profiles: varied.Profiles}
+	rehearsal, err := explain.Rehearse(r.Context(), h.scheduler, variant, request.Decisions)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	rehearsal.Kinds = varied.Kinds
+	_ = answerJSON(w, rehearsal)
+}
