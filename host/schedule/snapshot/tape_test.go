@@ -38,7 +38,7 @@ func TestATapePlaysTheLogAgain(t *testing.T) {
 		if !tape.Forward(at) || tape.Seq() != at {
 			t.Fatalf("forward to %d came to %d", at, tape.Seq())
 		}
-		if !sameDeltas(told(tape), views[at]) {
+		if want, whole := views[at]; whole && !sameDeltas(told(tape), want) {
 			t.Fatalf("the tape at %d is not what the cluster was", at)
 		}
 		since := first + r.Uint64N(at-first+1)
