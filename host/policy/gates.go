@@ -24,7 +24,7 @@ func (a *asked) ask(ctx context.Context, f engine.Func, input func(*wire.Encoder
 		return nil, err
 	}
 	in := input(a.box.encoder)
-	r, err := a.box.call(f, in, engine.ApplyBudget(objects, len(in), a.box.instance.MemoryBytes()))
+	r, err := a.box.call(f, in, engine.ApplyBudget(objects, len(in), a.box.instance.MemoryBytes(), 0))
 	return r.Out, err
 }
 

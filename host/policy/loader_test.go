@@ -157,6 +157,24 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 	}
 }
 
+// TestAVeryLargeClusterCanBeTold tells all built-in policies of a cluster whose
+// tables need many collections of garbage while they are made.
+func TestAVeryLargeClusterCanBeTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, n := range policytest.Nodes(20_000) {
+		r.cluster.UpsertNode(n)
+	}
+	if got := r.decide(t, policytest.Pod("pod", "100m", "200Mi", nil)); strings.Contains(got, "Slot:-1") {
+		t.Fatal(got)
+	}
+	for _, f := range r.Figures() {
+		if f.Failures != 0 {
+			t.Errorf("policy %s failed %d times in %d calls: %s", f.Name, f.Failures, f.Calls, f.LastFailure)
+		}
+	}
+}
+
 // Not in parallel: what other tests open would count.
 func TestCloseGivesAllMemoryBack(t *testing.T) {
 	before := engine.GuestBytes()

@@ -43,7 +43,7 @@ func (s *sandbox) untidy() bool {
 // it were built anew, or that fails, is: the next cycle builds it.
 func (s *sandbox) tidy() {
 	s.calls = 0
-	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes()))
+	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
 	switch {
 	case err != nil:
 		s.log.Warn("policy is built anew, since it failed to tidy up", "err", err.Error())

@@ -30,6 +30,7 @@ type sandbox struct {
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []schedule.ReasonID
 	pending []snapshot.Delta
+	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
 }
 
@@ -80,6 +81,7 @@ func (s *sandbox) fail(err error) error {
 
 // follow brings the guest up to the log's newest delta.
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
+	s.slots = int(log.Slots())
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
@@ -148,7 +150,7 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	if !s.module.Has(engine.FuncIdle) {
 		return nil
 	}
-	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes())); err != nil {
+	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots)); err != nil {
 		return s.fail(err)
 	}
 	return nil
@@ -162,7 +164,7 @@ func (s *sandbox) apply(deltas []snapshot.Delta) error {
 		if batch == nil {
 			continue
 		}
-		if _, err := s.call(engine.FuncApply, batch, engine.ApplyBudget(n, len(batch), s.instance.MemoryBytes())); err != nil {
+		if _, err := s.call(engine.FuncApply, batch, engine.ApplyBudget(n, len(batch), s.instance.MemoryBytes(), s.slots)); err != nil {
 			return err
 		}
 		s.sent = seq
@@ -202,7 +204,7 @@ func (s *sandbox) podBudget(rows, size int) engine.Fuel {
 	if s.info.Scope == abi.ScopeRow {
 		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
 	}
-	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes())
+	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots)
 }
 
 // reason turns the guest's number of a reason into the host's.
@@ -227,9 +229,14 @@ func (s *sandbox) reason(index uint32) (schedule.ReasonID, error) {
 	return s.ids[index], nil
 }
 
-// rowsACall is how many rows of scope row one call is asked about, so that it
-// stays within its budget.
-const rowsACall = 2000
+// rowsACall is how many of n rows one call is asked about: of a policy of scope
+// row as many as stay within its budget, of one of scope set all.
+func (s *sandbox) rowsACall(n int) int {
+	if s.info.Scope != abi.ScopeRow || s.instance == nil {
+		return n
+	}
+	return min(n, engine.RowsACall(s.instance.MemoryBytes(), s.most))
+}
 
 // rowsBudget is larger for a policy of scope set, which must be given all rows
 // at once and may collect garbage between two of them.
@@ -237,16 +244,13 @@ func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
 	if s.info.Scope == abi.ScopeRow {
 		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
 	}
-	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes())
+	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots)
 }
 
 // Filter implements schedule.Predicate.
 func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []schedule.ReasonID) error {
 	for len(rows) > 0 {
-		n := len(rows)
-		if s.info.Scope == abi.ScopeRow {
-			n = min(n, rowsACall)
-		}
+		n := s.rowsACall(len(rows))
 		if err := s.filter(rows[:n], verdicts[:n]); err != nil {
 			return err
 		}
@@ -309,10 +313,7 @@ func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []schedule.Reason
 // Score implements schedule.Priority.
 func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
 	for len(rows) > 0 {
-		n := len(rows)
-		if s.info.Scope == abi.ScopeRow {
-			n = min(n, rowsACall)
-		}
+		n := s.rowsACall(len(rows))
 		if err := s.score(rows[:n], raw[:n]); err != nil {
 			return err
 		}
@@ -351,7 +352,7 @@ func (s *sandbox) WhatIf(ctx context.Context, questions []schedule.WhatIf, verdi
 			return errNotOpen
 		}
 		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
-		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes()))
+		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes(), s.slots))
 		if err != nil {
 			return err
 		}

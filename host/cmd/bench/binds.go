@@ -68,6 +68,13 @@ func bindAmong(ctx context.Context, stored int) (r row, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	nodes := make([]*v1.Node, bindsAtOnce)
+	for i := range nodes {
+		nodes[i] = workload{}.node(i)
+	}
+	if err := createAll(ctx, s, "nodes", nodes); err != nil {
+		return r, err
+	}
 	pods := make([]*v1.Pod, stored)
 	for i := range pods {
 		pods[i] = named("pod", i)

@@ -23,7 +23,6 @@ import (
 type size struct {
 	nodes, placed   int
 	same, different int
-	memory          int64 // that each guest may have; 0 for the default
 }
 
 var sizes = []size{
@@ -31,7 +30,7 @@ var sizes = []size{
 	{nodes: 1_000, placed: 10_000, same: 5_000, different: 200},
 	{nodes: 5_000, placed: 50_000, same: 10_000, different: 100},
 	{nodes: 20_000, placed: 100_000, same: 10_000, different: 30},
-	{nodes: 100_000, placed: 100_000, same: 5_000, different: 5, memory: 512 << 20},
+	{nodes: 100_000, placed: 100_000, same: 5_000, different: 20},
 }
 
 // aimInProcess is in pods/s, for one class at 5,000 nodes.
@@ -67,7 +66,7 @@ func measureCycles(ctx context.Context, o *options) ([]table, error) {
 
 func (s size) measure(ctx context.Context, dir string) (rows []row, err error) {
 	say("decisions at %d nodes", s.nodes)
-	d, err := newDesk(ctx, dir, s.memory)
+	d, err := newDesk(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +139,9 @@ type desk struct {
 	failed    map[string]bool // policies; belongs to the scheduler's goroutine
 }
 
-func newDesk(ctx context.Context, dir string, memory int64) (*desk, error) {
+func newDesk(ctx context.Context, dir string) (*desk, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	loader, closeGuests, err := openGuests(ctx, dir, memory)
+	loader, closeGuests, err := openGuests(ctx, dir)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -33,8 +33,12 @@ const (
 	leastBudget = 2 * PerMillisecond
 
 	// mostCollect bounds what collecting may take in one call outside of a
-	// cycle: a heap beyond some ten MiB is better built anew than collected.
+	// cycle, unless the cluster is so large that an honest guest needs more.
 	mostCollect = 40 * PerMillisecond
+	// slotBudget is for the tables of a cluster, by node; slotCollect is by how
+	// much collecting may exceed mostCollect then.
+	slotBudget  Fuel = 4_000
+	slotCollect Fuel = 16_000
 
 	// bulkBudget is for a batch of more than bulkRows, with which a guest is told
 	// a cluster: its tables move to larger places, and each move may collect.
@@ -70,18 +74,34 @@ func Budget(rows, input int, memory uint64, most Fuel) Fuel {
 
 // ApplyBudget is the fuel of berth_apply, in which a guest may have to double
 // its memory and to collect garbage. It is outside of what a decision waits for
-// each time.
-func ApplyBudget(rows, input int, memory uint64) Fuel {
+// each time. slots is how many nodes the guest is told of: their tables are
+// made at once, when it has little memory yet.
+func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
 	base := MostBudget
 	if rows > bulkRows {
 		base = bulkBudget
 	}
-	return base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + min(2*collectBudget*pages(memory), mostCollect)
+	return base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + collecting(2*memory, slots)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
-func IdleBudget(memory uint64) Fuel {
-	return MostBudget + min(2*collectBudget*pages(memory), mostCollect)
+func IdleBudget(memory uint64, slots int) Fuel { return MostBudget + collecting(memory, slots) }
+
+// collecting is for collecting twice, and for making tables for so many nodes.
+func collecting(memory uint64, slots int) Fuel {
+	return slotBudget*Fuel(slots) + min(3*collectBudget*pages(memory), max(mostCollect, slotCollect*Fuel(slots)))
+}
+
+// mostRows is how many rows one call asks about at most.
+const mostRows = 2000
+
+// RowsACall is how many rows a guest that holds so much memory can be asked
+// about in one call of that budget.
+func RowsACall(memory uint64, most Fuel) int {
+	if most <= 0 {
+		most = MostBudget
+	}
+	return int(min(max(Most(most, memory)/rowBudget, 1), mostRows))
 }
 
 // ForTime is the fuel of that much time.

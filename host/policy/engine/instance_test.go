@@ -252,8 +252,17 @@ func TestBudgets(t *testing.T) {
 	if got := Budget(10, 1000, 2<<16, 0); got <= PerMillisecond {
 		t.Errorf("Budget of a guest of two pages = %d, too little to collect and to double them", got)
 	}
-	if ApplyBudget(1, 400, 64*mib) <= ApplyBudget(1, 400, mib) || IdleBudget(64*mib) <= IdleBudget(0) {
+	if ApplyBudget(1, 400, 64*mib, 0) <= ApplyBudget(1, 400, mib, 0) || IdleBudget(64*mib, 0) <= IdleBudget(0, 0) {
 		t.Error("a larger memory gets no more to grow and to collect")
+	}
+	if ApplyBudget(1, 400, mib, 100_000) <= ApplyBudget(1, 400, mib, 10_000) || IdleBudget(mib, 100_000) <= IdleBudget(mib, 10_000) {
+		t.Error("a larger cluster gets no more to hold it")
+	}
+	for size := uint64(mib); size <= 64*mib; size *= 2 {
+		rows := RowsACall(size, 0)
+		if rows < 100 || Budget(rows, 4*rows, size, 0) < rowBudget*Fuel(rows) {
+			t.Errorf("a guest of %d MiB is asked about %d rows in a call of %d", size/mib, rows, Budget(rows, 4*rows, size, 0))
+		}
 	}
 }
 
