@@ -46,6 +46,12 @@ type Kind struct {
 	OrphanByDefault bool
 	// ShowsDeleted answers a deletion with the object instead of a Status.
 	ShowsDeleted bool
+	// DefaultAgain marks kinds whose preparation leaves something that defaults
+	// fill: Kubernetes defaults once more whenever it reads an object.
+	DefaultAgain bool
+	// MostParts is how long a list of parts may be where a thousand is too
+	// few.
+	MostParts int
 	// Columns is set for kinds that Kubernetes has no printer for.
 	Columns *Columns
 

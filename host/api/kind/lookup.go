@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// All lists every kind, group by group, in the order in which discovery shows
-// them.
-var All = assemble(coreKinds(), appsKinds(), batchKinds(), autoscalingKinds(),
-	policyKinds(), schedulingKinds(), storageKinds(), discoveryKinds(),
-	coordinationKinds(), eventKinds(), rbacKinds(), reviewKinds(), metricsKinds(), berthKinds())
+// All lists every kind, group by group, in the order in which Kubernetes'
+// discovery shows them: it is the order of what `kubectl get all` prints.
+var All = assemble(coreKinds(), appsKinds(), eventKinds(), reviewKinds(), autoscalingKinds(),
+	batchKinds(), policyKinds(), rbacKinds(), storageKinds(), schedulingKinds(),
+	coordinationKinds(), discoveryKinds(), metricsKinds(), berthKinds())
 
 var (
 	byResource  = index()

@@ -72,7 +72,7 @@ func batchKinds() []Kind {
 		{Name: "CronJob", Resource: "cronjobs", Served: v1, Namespaced: true, Short: []string{"cj"}, Categories: inAll,
 			Strategy: cronjob.Strategy, Subresources: []Subresource{statusPart(cronjob.StatusStrategy)}},
 		{Name: "Job", Resource: "jobs", Served: v1, Namespaced: true, Categories: inAll,
-			Strategy: jobs, Field: jobField, OrphanByDefault: true, Subresources: []Subresource{statusPart(jobStatus)}},
+			Strategy: jobs, Field: jobField, OrphanByDefault: true, DefaultAgain: true, Subresources: []Subresource{statusPart(jobStatus)}},
 	}
 }
 
@@ -128,13 +128,16 @@ func coordinationKinds() []Kind {
 	return []Kind{{Name: "Lease", Resource: "leases", Served: served(coordinationv1.SchemeGroupVersion), Namespaced: true, Strategy: lease.Strategy}}
 }
 
+// manyRules are more than others have: roles and bindings list whole companies.
+const manyRules = 10000
+
 func rbacKinds() []Kind {
 	v1 := served(rbacv1.SchemeGroupVersion)
 	return []Kind{
-		{Name: "ClusterRoleBinding", Resource: "clusterrolebindings", Served: v1, Strategy: clusterrolebinding.Strategy},
-		{Name: "ClusterRole", Resource: "clusterroles", Served: v1, Strategy: clusterrole.Strategy},
-		{Name: "RoleBinding", Resource: "rolebindings", Served: v1, Namespaced: true, Strategy: rolebinding.Strategy},
-		{Name: "Role", Resource: "roles", Served: v1, Namespaced: true, Strategy: role.Strategy},
+		{Name: "ClusterRoleBinding", Resource: "clusterrolebindings", Served: v1, Strategy: clusterrolebinding.Strategy, MostParts: manyRules},
+		{Name: "ClusterRole", Resource: "clusterroles", Served: v1, Strategy: clusterrole.Strategy, MostParts: manyRules},
+		{Name: "RoleBinding", Resource: "rolebindings", Served: v1, Namespaced: true, Strategy: rolebinding.Strategy, MostParts: manyRules},
+		{Name: "Role", Resource: "roles", Served: v1, Namespaced: true, Strategy: role.Strategy, MostParts: manyRules},
 	}
 }
 

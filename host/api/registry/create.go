@@ -65,6 +65,9 @@ func (reg *Registry) readyToCreate(ctx context.Context, r *Request, obj store.Ob
 			return r.status(err)
 		}
 	}
+	if err := checkSize(r.named(r.Namespace, obj.GetName()), obj); err != nil {
+		return err
+	}
 	obj.SetDeletionTimestamp(nil)
 	obj.SetDeletionGracePeriodSeconds(nil)
 	obj.SetSelfLink("")
@@ -138,7 +141,11 @@ func prepare(ctx context.Context, r *Request, obj store.Object) (store.Object, e
 	if err := rest.BeforeCreate(r.Kind.Strategy, ctx, hub); err != nil {
 		return nil, err
 	}
-	return r.Kind.External(hub)
+	made, err := r.Kind.External(hub)
+	if err == nil && r.Kind.DefaultAgain {
+		kind.Scheme.Default(made)
+	}
+	return made, err
 }
 
 func (a *Attributes) sendWarnings(r *Request) {

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/berth-dev/berth/host/api/wire"
 	"github.com/berth-dev/berth/host/store"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -29,17 +29,22 @@ func (reg *Registry) Scale(ctx context.Context, r *Request, change func(*autosca
 		if err != nil {
 			return nil, err
 		}
-		if err := checkScale(r, scale, old); err != nil {
-			return nil, err
-		}
-		next := old.DeepCopyObject().(store.Object)
-		r.Kind.Scale.Set(next, scale.Spec.Replicas)
-		return next, nil
+		return scaled(r, old, scale)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return r.Kind.Scale.Get(obj), nil
+}
+
+// scaled is the object with the number of replicas that the scale wants.
+func scaled(r *Request, old store.Object, scale *autoscalingv1.Scale) (store.Object, error) {
+	if err := checkScale(r, scale, old); err != nil {
+		return nil, err
+	}
+	next := old.DeepCopyObject().(store.Object)
+	r.Kind.Scale.Set(next, scale.Spec.Replicas)
+	return next, nil
 }
 
 func checkScale(r *Request, s *autoscalingv1.Scale, old store.Object) error {
@@ -58,7 +63,10 @@ func checkScale(r *Request, s *autoscalingv1.Scale, old store.Object) error {
 
 // PatchScale scales by a patch of the scale object.
 func (reg *Registry) PatchScale(ctx context.Context, r *Request, p Patch) (*autoscalingv1.Scale, error) {
-	patch, err := reader(p)
+	if p.Type == types.ApplyPatchType {
+		return reg.applyScale(ctx, r, p)
+	}
+	patch, err := readPatch(p, r.FieldValidation)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +76,6 @@ func (reg *Registry) PatchScale(ctx context.Context, r *Request, p Patch) (*auto
 			return nil, err
 		}
 		next := &autoscalingv1.Scale{}
-		if doc, err = patch(doc, next); err != nil {
-			return nil, err
-		}
-		if _, err := wire.DecodeJSONInto(doc, next, r.FieldValidation, r.Warn); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		return next, nil
+		return next, patch.into(doc, next, r.FieldValidation, r.Warn)
 	})
 }

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"fmt"
+
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/store"
 
@@ -20,10 +22,16 @@ func (s *Selector) Empty() bool {
 	return (s.Labels == nil || s.Labels.Empty()) && (s.Fields == nil || s.Fields.Empty())
 }
 
+// longestSelector bounds what each object is compared with.
+const longestSelector = 64 << 10
+
 // ParseSelector reads labelSelector and fieldSelector as clients send them.
 func ParseSelector(r *Request, labelText, fieldText string) (Selector, error) {
 	var s Selector
 	var err error
+	if len(labelText)+len(fieldText) > longestSelector {
+		return s, apierrors.NewBadRequest(fmt.Sprintf("selectors of %d bytes are too long: at most %d are read", len(labelText)+len(fieldText), longestSelector))
+	}
 	if labelText != "" {
 		if s.Labels, err = labels.Parse(labelText); err != nil {
 			return s, apierrors.NewBadRequest(err.Error())

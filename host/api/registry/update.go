@@ -25,6 +25,9 @@ func (reg *Registry) Update(ctx context.Context, r *Request, obj store.Object) (
 	if err := readyToUpdate(r, obj); err != nil {
 		return nil, false, err
 	}
+	if err := checkSize(r, obj); err != nil {
+		return nil, false, err
+	}
 	kind.Scheme.Default(obj)
 	updated, err = reg.Modify(ctx, r, func(old store.Object) (store.Object, error) {
 		if err := current(r, obj, old); err != nil {
