@@ -2,6 +2,8 @@ package collect_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -162,6 +164,8 @@ func TestADeletedNamespaceEmptiesItself(t *testing.T) {
 		p, err := w.reg.Get(t.Context(), registry.On("pods", "ns", "p"))
 		return err == nil && p.GetDeletionTimestamp() != nil
 	})
+	w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "Some resources are remaining: pods. has 1 resource instances")
+	w.condition("ns", corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered", "All resources successfully discovered")
 	if w.gone("configmaps", "ns", "a")() {
 		t.Error("other objects go before the pods have ended")
 	}
@@ -170,6 +174,42 @@ func TestADeletedNamespaceEmptiesItself(t *testing.T) {
 		t.Errorf("create in a namespace that is going: %v, want the cause NamespaceTerminating", err)
 	}
 	if _, _, err := w.reg.Delete(t.Context(), registry.On("pods", "ns", "p"), &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
+}
+
+// condition waits for a condition of a namespace.
+func (w *world) condition(name string, t corev1.NamespaceConditionType, status corev1.ConditionStatus, reason, message string) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%s is %s: %s %q", t, status, reason, message), func() bool {
+		obj, err := w.reg.Get(w.Context(), registry.On("namespaces", "", name))
+		if err != nil {
+			return false
+		}
+		return slices.ContainsFunc(obj.(*corev1.Namespace).Status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == t && c.Status == status && c.Reason == reason && c.Message == message && !c.LastTransitionTime.IsZero()
+		})
+	})
+}
+
+func TestANamespaceTellsWhatHoldsIt(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
+	w.create("configmaps", "ns", held)
+	w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
+	w.condition("ns", corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain",
+		"Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
+	w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain",
+		"Some resources are remaining: configmaps. has 1 resource instances")
+	w.condition("ns", corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse, "ContentDeleted",
+		"All content successfully deleted, may be waiting on finalization")
+	if _, err := w.reg.Modify(t.Context(), registry.On("configmaps", "ns", "held"), func(old store.Object) (store.Object, error) {
+		next := old.DeepCopyObject().(store.Object)
+		next.SetFinalizers(nil)
+		return next, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))

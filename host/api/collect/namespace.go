@@ -2,6 +2,7 @@ package collect
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/berth-dev/berth/host/api/kind"
@@ -24,52 +25,50 @@ func (c *Collector) empty(ctx context.Context, obj store.Object) error {
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		return nil
 	}
-	left, err := c.clear(ctx, podKind, ns.Name)
-	if err != nil {
+	l := newLeft()
+	c.clear(ctx, podKind, ns.Name, l)
+	if l.empty() {
+		for _, k := range c.kinds {
+			if k.Namespaced {
+				c.clear(ctx, k, ns.Name, l)
+			}
+		}
+	}
+	if l.empty() {
+		return c.finalize(ctx, ns.Name)
+	}
+	if err := c.tell(ctx, ns.Name, l); err != nil {
 		return err
 	}
-	if left > 0 {
-		return errNotYet
+	if err := errors.Join(l.failed...); err != nil {
+		return err
 	}
-	for _, k := range c.kinds {
-		if !k.Namespaced {
-			continue
-		}
-		n, err := c.clear(ctx, k, ns.Name)
-		if err != nil {
-			return err
-		}
-		left += n
-	}
-	if left > 0 {
-		return errNotYet
-	}
-	return c.finalize(ctx, ns.Name)
+	return errNotYet
 }
 
-// clear deletes all of a kind in a namespace, and counts what stays for now.
-func (c *Collector) clear(ctx context.Context, k *kind.Kind, namespace string) (left int, err error) {
+// clear deletes all of a kind in a namespace, and notes what stays for now.
+func (c *Collector) clear(ctx context.Context, k *kind.Kind, namespace string, l *left) {
 	list, err := c.store.List(k.StoreName(), namespace, store.ListOptions{})
 	if err != nil {
-		return 0, err
+		l.failed = append(l.failed, err)
+		return
 	}
 	policy := metav1.DeletePropagationBackground
 	for _, obj := range list.Items {
 		if obj.GetDeletionTimestamp() != nil {
-			left++
+			l.stays(k, obj)
 			continue
 		}
 		uid := obj.GetUID()
 		r := registry.On(k.StoreName(), namespace, obj.GetName())
 		_, gone, err := c.registry.Delete(ctx, r, &metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
 		if ignoreGone(err) != nil {
-			return left, err
+			l.failed = append(l.failed, err)
 		}
 		if err == nil && !gone {
-			left++
+			l.stays(k, obj)
 		}
 	}
-	return left, nil
 }
 
 // finalize takes Kubernetes' finalizer off the namespace.
