@@ -69,9 +69,5 @@ func decisionOf(allowed bool) authorizer.Decision {
 func (a *Authorizer) RulesFor(ctx context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	resources, paths, err := a.RBAC.ruleInfos(ctx, who, namespace)
 	_, isNode := NodeOf(who)
-	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		resources = append(resources, &authorizer.DefaultResourceRuleInfo{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}})
-		paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}})
-	}
 	return resources, paths, isNode, err
 }

@@ -182,8 +182,8 @@ func TestWhatIsNotIssued(t *testing.T) {
 		spec authenticationv1.TokenRequestSpec
 		is   func(error) bool
 	}{
-		"a token for a minute":           {authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(60)}, apierrors.IsBadRequest},
-		"a token for ages":               {authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(1<<32 + 1)}, apierrors.IsBadRequest},
+		"a token for a minute":           {authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(60)}, apierrors.IsInvalid},
+		"a token for ages":               {authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(1<<32 + 1)}, apierrors.IsInvalid},
 		"one bound to a missing pod":     {authenticationv1.TokenRequestSpec{BoundObjectRef: boundTo("Pod", "none", "")}, apierrors.IsNotFound},
 		"one bound to another pod":       {authenticationv1.TokenRequestSpec{BoundObjectRef: boundTo("Pod", "web-0", "pod-9")}, apierrors.IsConflict},
 		"one bound to a foreign pod":     {authenticationv1.TokenRequestSpec{BoundObjectRef: boundTo("Pod", "db-0", "")}, apierrors.IsBadRequest},

@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 	"crypto/ecdsa"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
@@ -64,7 +64,7 @@ func (i *Issuer) Audiences() []string { return slices.Clone(i.audiences) }
 func (i *Issuer) IssueToken(ctx context.Context, account *corev1.ServiceAccount, req *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	life, err := lifeOf(req.Spec.ExpirationSeconds)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
 	}
 	audiences := req.Spec.Audiences
 	if len(audiences) == 0 {
@@ -104,12 +104,17 @@ func lifeOf(seconds *int64) (time.Duration, error) {
 		return defaultLife, nil
 	}
 	if *seconds < int64(minLife/time.Second) {
-		return 0, errors.New("spec.expirationSeconds: may not specify a duration less than 10 minutes")
+		return 0, badLife(*seconds, "may not specify a duration less than 10 minutes")
 	}
 	if *seconds > 1<<32 {
-		return 0, errors.New("spec.expirationSeconds: may not specify a duration larger than 2^32 seconds")
+		return 0, badLife(*seconds, "may not specify a duration larger than 2^32 seconds")
 	}
 	return min(time.Duration(*seconds)*time.Second, maxLife), nil
+}
+
+func badLife(seconds int64, why string) error {
+	errs := field.ErrorList{field.Invalid(field.NewPath("spec", "expirationSeconds"), seconds, why)}
+	return apierrors.NewInvalid(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest").GroupKind(), "", errs)
 }
 
 // bind makes the token end with the object, if it asks for one.
