@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -78,6 +79,117 @@ func TestApplyAfterAClientThatNamedNoManagerConflictsWithWhatWasBefore(t *testin
 		[]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"app":"else"}}}`), metav1.PatchOptions{FieldManager: "late"})
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "before-first-apply") {
 		t.Fatalf("apply = %v, %v, want a conflict with before-first-apply", got, err)
+	}
+}
+
+func TestScalesAreApplied(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := client(t, s, "application/json")
+	if _, err := applyAs(t, c, "one", false, deploymentOf("replicas: 3", "a:1")); err != nil {
+		t.Fatal(err)
+	}
+	scale := func(manager string, force bool, doc string) (int32, error) {
+		got := &autoscalingv1.Scale{}
+		r := c.AppsV1().RESTClient().Patch(types.ApplyPatchType).Namespace("default").Resource("deployments").Name("d").SubResource("scale").
+			Param("fieldManager", manager).Body([]byte(doc))
+		if force {
+			r = r.Param("force", "true")
+		}
+		err := r.Do(t.Context()).Into(got)
+		return got.Spec.Replicas, err
+	}
+	const five = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d"},"spec":{"replicas":5}}`
+	_, err := scale("scaler", false, five)
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "one"`) || !strings.Contains(err.Error(), ".spec.replicas") {
+		t.Fatalf("apply to a scale that another manages: %v, want a conflict with one over .spec.replicas", err)
+	}
+	if got, err := scale("scaler", true, five); err != nil || got != 5 {
+		t.Fatalf("apply by force: %d, %v, want 5", got, err)
+	}
+	if _, err := applyAs(t, c, "one", false, deploymentOf("replicas: 3", "a:1")); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `conflict with "scaler" with subresource "scale"`) {
+		t.Fatalf("apply of what the scaler manages: %v, want a conflict", err)
+	}
+	if got, err := applyAs(t, c, "one", false, deploymentOf("", "a:1")); err != nil || got != 5 {
+		t.Fatalf("the first manager gives the field up: %d, %v, want 5", got, err)
+	}
+	for what, doc := range map[string]string{
+		"another name": strings.Replace(five, `"d"`, `"e"`, 1),
+		"another kind": strings.Replace(five, `"Scale"`, `"Deployment"`, 1),
+		"less than 0":  strings.Replace(five, "5}", "-5}", 1),
+		"no number":    strings.Replace(five, "5}", `"x"}`, 1),
+	} {
+		if _, err := scale("scaler", true, doc); !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("apply of %s: %v, want 400 or 422", what, err)
+		}
+	}
+}
+
+func TestPartsArePatchedInEachWay(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := client(t, s, "application/json")
+	if _, err := applyAs(t, c, "one", false, deploymentOf("replicas: 3", "a:1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []struct {
+		part string
+		how  types.PatchType
+		doc  string
+		want string
+	}{
+		{"scale", types.MergePatchType, `{"spec":{"replicas":4}}`, "4 0"},
+		{"scale", types.JSONPatchType, `[{"op":"test","path":"/spec/replicas","value":4},{"op":"replace","path":"/spec/replicas","value":5}]`, "5 0"},
+		{"scale", types.StrategicMergePatchType, `{"spec":{"replicas":6}}`, "6 0"},
+		{"status", types.MergePatchType, `{"spec":{"replicas":1},"status":{"replicas":1}}`, "6 1"},
+		{"status", types.JSONPatchType, `[{"op":"replace","path":"/status/replicas","value":2}]`, "6 2"},
+		{"status", types.StrategicMergePatchType, `{"status":{"replicas":3,"conditions":[{"type":"Available","status":"True"}]}}`, "6 3"},
+		{"status", types.ApplyPatchType, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":9},"status":{"replicas":4}}`, "6 4"},
+	} {
+		r := c.AppsV1().RESTClient().Patch(p.how).Namespace("default").Resource("deployments").Name("d").SubResource(p.part).Param("fieldManager", "m").Body([]byte(p.doc))
+		if p.how == types.ApplyPatchType {
+			r = r.Param("force", "true")
+		}
+		if err := r.Do(t.Context()).Error(); err != nil {
+			t.Errorf("%s of %s: %v", p.how, p.part, err)
+		}
+		d, err := c.AppsV1().Deployments("default").Get(t.Context(), "d", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(*d.Spec.Replicas, d.Status.Replicas); got != p.want {
+			t.Errorf("after %s of %s: wanted and observed replicas are %s, want %s", p.how, p.part, got, p.want)
+		}
+	}
+}
+
+func TestPatchesAreReadStrictlyWhereAsked(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	c := client(t, s, "application/json")
+	if _, err := applyAs(t, c, "one", false, deploymentOf("replicas: 3", "a:1")); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []struct {
+		how        types.PatchType
+		doc        string
+		validation string
+		want       string
+	}{
+		{types.MergePatchType, `{"spec":{"replicas":1,"replicas":2}}`, "Strict", `strict decoding error: duplicate field "spec.replicas"`},
+		{types.MergePatchType, `{"spec":{"replicas":1,"replicas":2}}`, "Ignore", ""},
+		{types.MergePatchType, `{"spec":{"replica":1}}`, "Strict", `unknown field "spec.replica"`},
+		{types.StrategicMergePatchType, `{"spec":{"replicas":1,"replicas":2}}`, "Strict", `patch: Invalid value: "map[spec:map[replicas:2]]": strict decoding error: duplicate field "spec.replicas"`},
+		{types.StrategicMergePatchType, `{"spec":{"replicas":"x"}}`, "", `patch: Invalid value: "map[spec:map[replicas:x]]": unrecognized type: int32`},
+		{types.JSONPatchType, `[{"op":"replace","path":"/spec/replicas","value":1,"zzz":2}]`, "Strict", `json patch unknown field "[0].zzz"`},
+		{types.JSONPatchType, `{"op":"replace"}`, "", "error decoding patch: json: cannot unmarshal object"},
+		{types.MergePatchType, `[1]`, "", "error decoding patch: json: cannot unmarshal array"},
+		{types.MergePatchType, `{`, "", "error decoding patch: unexpected end of JSON input"},
+	} {
+		_, err := c.AppsV1().Deployments("default").Patch(t.Context(), "d", p.how, []byte(p.doc), metav1.PatchOptions{FieldValidation: p.validation})
+		if p.want == "" && err != nil || p.want != "" && (err == nil || !strings.Contains(err.Error(), p.want)) {
+			t.Errorf("%s %s (%s) = %v, want %q", p.how, p.doc, p.validation, err, p.want)
+		}
 	}
 }
 

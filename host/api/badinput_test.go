@@ -3,6 +3,7 @@ package api_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,10 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
+	"github.com/berth-dev/berth/host/api/wire"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // httpClient trusts the server.
@@ -37,6 +42,11 @@ func bomb(levels, width int) string {
 func TestBadInputGetsAReasonAtOnce(t *testing.T) {
 	s := apitest.Start(t)
 	c := httpClient(t, s)
+	here := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Data: map[string]string{"a": "1"}}
+	if _, err := client(t, s, "").CoreV1().ConfigMaps("default").Create(t.Context(), here, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	createPods(t, client(t, s, ""), "here")
 	const configMaps = "/api/v1/namespaces/default/configmaps"
 	const head = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},`
 	deep := strings.Repeat("[", 10_000)
@@ -53,6 +63,32 @@ func TestBadInputGetsAReasonAtOnce(t *testing.T) {
 		"a bomb of aliases":                  {"POST", configMaps, "application/yaml", bomb(12, 30), 400, "BadRequest"},
 		"a small bomb of aliases":            {"POST", configMaps, "application/yaml", bomb(9, 9), 400, "BadRequest"},
 		"a bomb in an apply":                 {"PATCH", configMaps + "/x?fieldManager=t", "application/apply-patch+yaml", bomb(12, 30), 400, "BadRequest"},
+		"nesting in a merge patch":           {"PATCH", configMaps + "/here", "application/merge-patch+json", strings.Repeat(`{"a":`, 10_001), 400, "BadRequest"},
+		"nesting that a merge patch closes":  {"PATCH", configMaps + "/here", "application/merge-patch+json", `{"data":` + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_001), 400, "BadRequest"},
+		"nesting in a strategic patch":       {"PATCH", configMaps + "/here", "application/strategic-merge-patch+json", `{"data":` + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_001), 400, "BadRequest"},
+		"a patch that is deep and long":      {"PATCH", configMaps + "/here", "application/merge-patch+json", `{"data":` + strings.Repeat(`{"a":`, 900) + `"` + strings.Repeat("x", 2<<20) + `"` + strings.Repeat("}", 901), 422, "Invalid"},
+		"a strategic patch that is so":       {"PATCH", configMaps + "/here", "application/strategic-merge-patch+json", `{"data":` + strings.Repeat(`{"a":`, 900) + `"` + strings.Repeat("x", 2<<20) + `"` + strings.Repeat("}", 901), 422, "Invalid"},
+		"a JSON patch that is so":            {"PATCH", configMaps + "/here", "application/json-patch+json", `[{"op":"add","path":"/data/b","value":` + strings.Repeat(`{"a":`, 900) + `"` + strings.Repeat("x", 2<<20) + `"` + strings.Repeat("}", 900) + `}]`, 422, "Invalid"},
+		"a strategic patch of many parts":    {"PATCH", "/api/v1/namespaces/default/pods/here", "application/strategic-merge-patch+json", `{"spec":{"containers":[` + parts(60_000) + `]}}`, 413, "RequestEntityTooLarge"},
+		"nesting in a JSON patch":            {"PATCH", configMaps + "/here", "application/json-patch+json", `[{"op":"add","path":"/data/b","value":` + deep + strings.Repeat("]", 10_000) + `}]`, 400, "BadRequest"},
+		"nesting in an apply":                {"PATCH", configMaps + "/here?fieldManager=t", "application/apply-patch+yaml", "data: " + deep, 400, "BadRequest"},
+		"nesting in delete options":          {"DELETE", configMaps + "/here", "application/json", `{"preconditions":` + deep, 400, "BadRequest"},
+		"groups that nest in protobuf":       {"POST", configMaps, "application/vnd.kubernetes.protobuf", "k8s\x00\x12\xe8\x07" + strings.Repeat("\x7b", 1000), 400, "BadRequest"},
+		"a JSON patch that copies itself":    {"PATCH", configMaps + "/here", "application/json-patch+json", copies(40), 422, "Invalid"},
+		"keys given twice in YAML":           {"POST", configMaps + "?fieldValidation=Strict", "application/yaml", "metadata: {name: x}\ndata: {a: b}\ndata: {a: c}\n", 400, "BadRequest"},
+		"keys given twice in a patch":        {"PATCH", configMaps + "/here?fieldValidation=Strict", "application/merge-patch+json", `{"data":{"a":"1","a":"2"}}`, 422, "Invalid"},
+		"not a number in YAML":               {"POST", configMaps, "application/yaml", "metadata: {name: x, generation: .nan}", 400, "BadRequest"},
+		"a number beyond all":                {"POST", configMaps, "application/json", `{"metadata":{"name":"x","generation":1e999}}`, 400, "BadRequest"},
+		"NUL in the middle of JSON":          {"POST", configMaps, "application/json", head + "\x00}", 400, "BadRequest"},
+		"NUL in YAML":                        {"POST", configMaps, "application/yaml", "metadata: {name: \x00}", 400, "BadRequest"},
+		"NUL in a path":                      {"GET", configMaps + "/a%00b", "", "", 404, "NotFound"},
+		"NUL in a selector":                  {"GET", configMaps + "?labelSelector=a%00b", "", "", 400, "BadRequest"},
+		"no UTF-8 in YAML":                   {"POST", configMaps, "application/yaml", "metadata: {name: x}\ndata: {a: \"\xff\"}", 400, "BadRequest"},
+		"no UTF-8 in protobuf":               {"POST", configMaps, "application/vnd.kubernetes.protobuf", protobufText(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"a": "\xff\xfe"}}), 400, "BadRequest"},
+		"no UTF-8 in a protobuf key":         {"POST", configMaps, "application/vnd.kubernetes.protobuf", protobufText(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Annotations: map[string]string{"\xc3\x28": "b"}}}), 400, "BadRequest"},
+		"no UTF-8 in a patch":                {"PATCH", configMaps + "/here", "application/merge-patch+json", "{\"data\":{\"a\":\"\xff\"}}", 400, "BadRequest"},
+		"no UTF-8 in a name":                 {"GET", configMaps + "/%ff", "", "", 404, "NotFound"},
+		"a body that is compressed":          {"POST", configMaps, "application/json", "\x1f\x8b\x08\x00\x00", 400, "BadRequest"},
 		"keys given twice":                   {"POST", configMaps + "?fieldValidation=Strict", "application/json", head + `"data":{"a":"1"},"data":{"a":"2"}}`, 400, "BadRequest"},
 		"not a number":                       {"POST", configMaps, "application/json", head + `"data":{"a":NaN}}`, 400, "BadRequest"},
 		"NUL in a name":                      {"POST", configMaps, "application/json", `{"metadata":{"name":"a\u0000b"}}`, 422, "Invalid"},
@@ -78,6 +114,17 @@ func TestBadInputGetsAReasonAtOnce(t *testing.T) {
 		"a patch of no known type":           {"PATCH", configMaps + "/x", "application/json", "{}", 415, "UnsupportedMediaType"},
 		"a patch that is no JSON":            {"PATCH", configMaps + "/x", "application/merge-patch+json", "{", 400, "BadRequest"},
 		"a patch of too many operations":     {"PATCH", configMaps + "/x", "application/json-patch+json", "[" + strings.Repeat(`{"op":"test","path":"/a","value":1},`, 10_001) + `{"op":"test","path":"/a","value":1}]`, 413, "RequestEntityTooLarge"},
+		"a label selector without end":       {"GET", configMaps + "?labelSelector=" + strings.Repeat("%21a,", 30_000) + "a", "", "", 400, "BadRequest"},
+		"a pod of many parts":                {"POST", "/api/v1/namespaces/default/pods", "application/json", `{"metadata":{"name":"many"},"spec":{"containers":[` + parts(90_000) + `]}}`, 422, "Invalid"},
+		"a pod of parts without end":         {"POST", "/api/v1/namespaces/default/pods", "application/json", `{"metadata":{"name":"many"},"spec":{"containers":[` + strings.Repeat("{},", 1_000_000) + `{}]}}`, 400, "BadRequest"},
+		"a pod of protobuf without end":      {"POST", "/api/v1/namespaces/default/pods", "application/vnd.kubernetes.protobuf", manyContainers(1_200_000), 400, "BadRequest"},
+		"a pod of many parts in a part":      {"POST", "/api/v1/namespaces/default/pods", "application/json", `{"metadata":{"name":"many"},"spec":{"containers":[{"env":[` + parts(90_000) + `]}]}}`, 422, "Invalid"},
+		"a service of many ports":            {"POST", "/api/v1/namespaces/default/services", "application/json", `{"metadata":{"name":"many"},"spec":{"ports":[` + parts(90_000) + `]}}`, 422, "Invalid"},
+		"an apply of many parts":             {"PATCH", "/api/v1/namespaces/default/pods/here?fieldManager=t", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[` + parts(60_000) + `]}}`, 422, "Invalid"},
+		"a merge of many parts":              {"PATCH", "/api/v1/namespaces/default/pods/here", "application/merge-patch+json", `{"spec":{"containers":[` + parts(90_000) + `]}}`, 422, "Invalid"},
+		"many finalizers":                    {"POST", configMaps + "?fieldManager=t", "application/json", `{"metadata":{"name":"many","finalizers":[` + strings.Repeat(`"a/b",`, 90_000) + `"a/b"]}}`, 422, "Invalid"},
+		"many keys":                          {"POST", configMaps + "?fieldManager=t", "application/json", head + `"data":{` + keys(90_000) + `}}`, 422, "Invalid"},
+		"many keys in an apply":              {"PATCH", configMaps + "/here?fieldManager=t", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"ConfigMap","data":{` + keys(90_000) + `}}`, 422, "Invalid"},
 		"a bad label selector":               {"GET", configMaps + "?labelSelector=%21%21", "", "", 400, "BadRequest"},
 		"a field that cannot select":         {"GET", configMaps + "?fieldSelector=data.x%3D1", "", "", 400, "BadRequest"},
 		"a field selector that is none":      {"GET", configMaps + "?fieldSelector=%3D%3D%3D", "", "", 400, "BadRequest"},
@@ -94,6 +141,10 @@ func TestBadInputGetsAReasonAtOnce(t *testing.T) {
 		"a version that isn't served":        {"GET", "/apis/apps/v9/deployments", "", "", 404, "NotFound"},
 		"a method that isn't there":          {"PUT", configMaps, "application/json", "{}", 405, "MethodNotAllowed"},
 		"a path upwards":                     {"GET", "/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets", "", "", 404, "NotFound"},
+		"a path upwards in full":             {"GET", "/api/v1/namespaces/default/configmaps/%2e%2e/secrets/x", "", "", 404, "NotFound"},
+		"a path to a file":                   {"GET", "/openapi/v3/..%2f..%2f..%2fetc%2fpasswd", "", "", 404, "NotFound"},
+		"a name that is a path":              {"POST", configMaps, "application/json", `{"metadata":{"name":"../../x"}}`, 422, "Invalid"},
+		"a namespace that is a path":         {"POST", "/api/v1/namespaces/..%2fdefault/configmaps", "application/json", `{"metadata":{"name":"x"}}`, 404, "NotFound"},
 		"a name that ends in a percent sign": {"GET", configMaps + "/%25", "", "", 404, "NotFound"},
 		"an answer that nobody can give":     {"GET", configMaps + "#accept=image/png", "", "", 406, "NotAcceptable"},
 		"a table in protobuf":                {"GET", configMaps + "#accept=application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", "", "", 406, "NotAcceptable"},
@@ -120,6 +171,50 @@ func TestBadInputGetsAReasonAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// copies is a JSON patch that doubles what it has over and over.
+func copies(n int) string {
+	ops := []string{`{"op":"add","path":"/data/x","value":"` + strings.Repeat("x", 1<<10) + `"}`}
+	for i := range n {
+		ops = append(ops, fmt.Sprintf(`{"op":"copy","from":"/data","path":"/data/y%d"}`, i))
+	}
+	return "[" + strings.Join(ops, ",") + "]"
+}
+
+// parts are parts of a list that are merged by name.
+func parts(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"name":"c%d"}`, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// keys are entries of a map.
+func keys(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"k%d":""`, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// manyContainers is a pod in protobuf whose containers take two bytes each.
+func manyContainers(n int) string {
+	spec := strings.Repeat("\x12\x00", n)
+	pod := append([]byte{0x12}, binary.AppendUvarint(nil, uint64(len(spec)))...)
+	return string(wire.Envelope(corev1.SchemeGroupVersion.WithKind("Pod"), append(pod, spec...)))
+}
+
+// protobufText is an object as a client would send it.
+func protobufText(t *testing.T, obj *corev1.ConfigMap) string {
+	t.Helper()
+	data, err := obj.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(wire.Envelope(corev1.SchemeGroupVersion.WithKind("ConfigMap"), data))
 }
 
 func clip(s string) string {
