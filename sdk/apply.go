@@ -94,9 +94,11 @@ func (in *Instance) movePod(d *fb.Delta, placed bool) error {
 	switch {
 	case d.Pod(p) != nil:
 		in.placedDec.pod(&in.placed, p)
-		in.told = true
+		in.told, in.placed.Again = true, false
 	case !in.told:
 		return errNoPod
+	default:
+		in.placed.Again = true
 	}
 	if placed {
 		in.onPod.PodPlaced(d.Slot(), &in.placed)

@@ -10,6 +10,10 @@ package sdk
 type Pod struct {
 	syms *Symbols
 
+	// Again says, of a pod that is told to a PodFollower, that it is like the
+	// one told before: what was derived of that holds for this one.
+	Again bool
+
 	// Now is the cycle's time in nanoseconds since 1970; group time.
 	Now int64
 

@@ -38,8 +38,15 @@ type held struct {
 	n     int64
 }
 
-// classOf finds the pods' class, or makes it.
-func (x *Index) classOf(namespace sdk.Symbol, labels []sdk.Pair, terms []Term) int32 {
+// classOf finds the pod's class, or makes it.
+func (x *Index) classOf(pod *sdk.Pod, terms []Term) int32 {
+	if !pod.Again || x.last < 0 {
+		x.last = x.find(pod.Namespace, pod.Labels.Pairs, terms)
+	}
+	return x.last
+}
+
+func (x *Index) find(namespace sdk.Symbol, labels []sdk.Pair, terms []Term) int32 {
 	x.carry(terms)
 	h := mix(hashPairs(seed, labels), uint32(namespace))
 	for i := range x.effects {
@@ -120,7 +127,7 @@ func (x *Index) tidy() {
 		*c = class{free: true}
 		x.freeIDs = append(x.freeIDs, int32(id))
 	}
-	x.idle = 0
+	x.idle, x.last = 0, -1
 	x.dropCarried()
 }
 

@@ -23,6 +23,8 @@ type Index struct {
 	slots [][]held
 
 	classes []class
+	// last is the class of the pod that was told last, -1 where it may be gone.
+	last    int32
 	byHash  map[uint64][]int32
 	freeIDs []int32
 	idle    int // classes without pods
@@ -56,7 +58,7 @@ type memo struct {
 // New makes an index over rows.
 func New(rows *sdk.Rows) *Index {
 	return &Index{
-		rows: rows, byHash: map[uint64][]int32{}, carriedBy: map[uint64][]*Tally{},
+		rows: rows, last: -1, byHash: map[uint64][]int32{}, carriedBy: map[uint64][]*Tally{},
 		spaces: map[sdk.Symbol][]sdk.Pair{}, memos: map[uint64]*memo{},
 	}
 }
@@ -106,7 +108,7 @@ func (x *Index) affect(c *class, slot int32, n int64) {
 // Place counts a pod on a row, with the terms that it carries.
 func (x *Index) Place(slot int32, pod *sdk.Pod, terms []Term) {
 	x.ensure(slot)
-	id := x.classOf(pod.Namespace, pod.Labels.Pairs, terms)
+	id := x.classOf(pod, terms)
 	c := &x.classes[id]
 	if c.pods++; c.pods == 1 {
 		x.idle--
@@ -126,7 +128,7 @@ func (x *Index) Place(slot int32, pod *sdk.Pod, terms []Term) {
 // Remove takes back what Place counted.
 func (x *Index) Remove(slot int32, pod *sdk.Pod, terms []Term) {
 	x.ensure(slot)
-	id := x.classOf(pod.Namespace, pod.Labels.Pairs, terms)
+	id := x.classOf(pod, terms)
 	list := x.slots[slot]
 	at := slices.IndexFunc(list, func(h held) bool { return h.class == id })
 	if at < 0 {
