@@ -41,10 +41,22 @@ type resource struct {
 	name    string
 	tree    *tree
 	indexes []*index
-	current atomic.Pointer[snapshot]
+	// replaced are the changes that readers do not see yet.
+	replaced []replacement
+	current  atomic.Pointer[snapshot]
+
+	mu sync.RWMutex
+	// latest is what current holds, by name: most reads are of one object, and
+	// a way through the tree costs ten times a look here.
+	latest map[objectName]*entry
+
 	log     *log
 	pins    pins
 }
+
+type objectName struct{ namespace, name string }
+
+type replacement struct{ prev, next *entry }
 
 // snapshot is the state of a resource from revision rev until its next event.
 type snapshot struct {
@@ -77,7 +89,7 @@ func lessIndexed(a, b indexed) bool {
 }
 
 func newResource(name string, floor int64, opts *Options) *resource {
-	r := &resource{name: name, tree: btree.NewG(degree, lessEntry), log: newLog(floor, opts)}
+	r := &resource{name: name, tree: btree.NewG(degree, lessEntry), log: newLog(floor, opts), latest: map[objectName]*entry{}}
 	r.pins.history = opts.History
 	for _, of := range []string{name, AllResources} {
 		for indexName, fn := range opts.Indexes[of] {
@@ -98,6 +110,7 @@ func (r *resource) replace(prev, next *entry) {
 	for _, ix := range r.indexes {
 		ix.replace(prev, next)
 	}
+	r.replaced = append(r.replaced, replacement{prev, next})
 }
 
 func (ix *index) replace(prev, next *entry) {
@@ -124,15 +137,36 @@ func (r *resource) publish(rev int64, events []Event, now time.Time) []chan stru
 	}
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
-	r.current.Store(s)
+	r.show(s)
 	first := r.log.next
 	wake := r.log.append(events, now)
 	return append(r.note(max(first, r.log.first)), wake)
 }
 
-func (s *snapshot) get(namespace, name string) *entry {
-	e, _ := s.tree.Get(&entry{namespace: namespace, name: name})
-	return e
+// show makes s and the latest states visible at once: whoever has seen an
+// object's new state finds it in every list.
+func (r *resource) show(s *snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.replaced {
+		if c.next != nil {
+			r.latest[objectName{c.next.namespace, c.next.name}] = c.next
+			continue
+		}
+		delete(r.latest, objectName{c.prev.namespace, c.prev.name})
+	}
+	if clear(r.replaced); cap(r.replaced) > 4*maxRead {
+		r.replaced = nil // it held all that was loaded
+	}
+	r.replaced = r.replaced[:0]
+	r.current.Store(s)
+}
+
+// get returns the newest state of an object, nil if there is none.
+func (r *resource) get(namespace, name string) *entry {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.latest[objectName{namespace, name}]
 }
 
 // before returns the state that was in force at rev, by undoing in the newest

@@ -157,7 +157,7 @@ func (b *batch) state(k Key) *entry {
 	if r == nil {
 		return nil
 	}
-	return r.current.Load().get(k.Namespace, k.Name)
+	return r.get(k.Namespace, k.Name)
 }
 
 func (w *write) check(have *entry) error {

@@ -187,7 +187,7 @@ func (s *Store) Get(k Key) (Object, bool) {
 	if r == nil {
 		return nil, false
 	}
-	e := r.current.Load().get(k.Namespace, k.Name)
+	e := r.get(k.Namespace, k.Name)
 	if e == nil {
 		return nil, false
 	}
@@ -198,7 +198,7 @@ func (s *Store) Get(k Key) (Object, bool) {
 // the newest state; else the object is encoded for this caller.
 func (s *Store) Shared(k Key, obj Object, format string, encode func(Object) ([]byte, error)) ([]byte, error) {
 	if r := s.lookup(k.Resource); r != nil {
-		if e := r.current.Load().get(k.Namespace, k.Name); e != nil && e.obj == obj {
+		if e := r.get(k.Namespace, k.Name); e != nil && e.obj == obj {
 			return e.shared(format, obj, encode)
 		}
 	}
@@ -266,7 +266,7 @@ func (s *Store) Update(ctx context.Context, k Key, change func(Object) (Object, 
 
 func (s *Store) entry(k Key) (*entry, error) {
 	if r := s.lookup(k.Resource); r != nil {
-		if e := r.current.Load().get(k.Namespace, k.Name); e != nil {
+		if e := r.get(k.Namespace, k.Name); e != nil {
 			return e, nil
 		}
 	}
