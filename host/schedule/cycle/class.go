@@ -41,6 +41,8 @@ type class struct {
 	why      []profile.ReasonID
 	total    []int64
 	feasible int
+	// tops sum up total and by, block by block.
+	tops []top
 }
 
 // scored is a priority's part in a class.
@@ -57,7 +59,7 @@ type scored struct {
 }
 
 func (c *class) bytes() int64 {
-	n := int64(2*cap(c.by) + 4*cap(c.why) + 8*cap(c.total) + 256)
+	n := int64(2*cap(c.by) + 4*cap(c.why) + 8*cap(c.total) + 16*cap(c.tops) + 256)
 	for _, p := range c.predicates {
 		n += p.bytes()
 	}
@@ -108,7 +110,8 @@ func (d *Decider) refresh(ctx context.Context, r *run, c *class) {
 	}
 	d.rows = rows
 	rows = d.narrow(ctx, r, c, rows)
-	d.weigh(ctx, r, c, rows)
+	moved := d.weigh(ctx, r, c, rows)
+	c.retop(d.dirty, moved)
 	c.built = !r.tainted
 }
 
@@ -247,9 +250,9 @@ func (d *Decider) fillVerdicts(ctx context.Context, r *run, i int, col *column, 
 	return nil
 }
 
-// weigh scores rows that have become feasible, and totals what moved.
-func (d *Decider) weigh(ctx context.Context, r *run, c *class, rows []int32) {
-	moved := false
+// weigh scores rows that have become feasible, and totals what moved. It says
+// whether the totals of other rows may have.
+func (d *Decider) weigh(ctx context.Context, r *run, c *class, rows []int32) (moved bool) {
 	for k := range c.priorities {
 		moved = d.weighBy(ctx, r, c, &c.priorities[k], rows) || moved
 	}
@@ -258,13 +261,14 @@ func (d *Decider) weigh(ctx context.Context, r *run, c *class, rows []int32) {
 		c.total[slot] = c.sum(slot)
 	}
 	if !moved {
-		return
+		return false
 	}
 	for slot, total := range c.total {
 		if total != out {
 			c.total[slot] = c.sum(int32(slot))
 		}
 	}
+	return true
 }
 
 // weighBy scores rows by one priority and says whether others' scores moved.

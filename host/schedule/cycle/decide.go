@@ -157,34 +157,6 @@ type choice struct {
 	tied  int
 }
 
-// best returns a slot with the highest total, chosen by the seed among equals.
-func (f *field) best(seed uint64) choice {
-	top, tied := out, 0
-	for _, t := range f.total {
-		switch {
-		case t < top: // nearly always: the first question is the only one
-		case t == top:
-			tied++
-		default:
-			top, tied = t, 1
-		}
-	}
-	if top == out {
-		return choice{slot: -1}
-	}
-	left := int(splitmix(seed) % uint64(tied))
-	for i, t := range f.total {
-		if t != top {
-			continue
-		}
-		if left == 0 {
-			return choice{slot: int32(i), total: top, tied: tied}
-		}
-		left--
-	}
-	return choice{slot: -1}
-}
-
 func splitmix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x ^= x >> 30
@@ -196,10 +168,8 @@ func splitmix(x uint64) uint64 {
 
 func (d *Decider) conclude(r *run, f *field, best choice) Decision {
 	decision := Decision{Slot: best.slot, Total: best.total, Tied: best.tied, Feasible: f.feasible, Failures: r.failures}
-	for _, by := range f.by {
-		if by != empty {
-			decision.Nodes++
-		}
+	for _, t := range f.class.tops {
+		decision.Nodes += int(t.rows)
 	}
 	if best.slot < 0 {
 		decision.Whole = r.whole
