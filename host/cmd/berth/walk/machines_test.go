@@ -152,10 +152,15 @@ func (m *machine) kill() {
 	<-m.exited
 }
 
-// end stops the agent and its pods.
+// end stops the agent and its pods, for which a dead one comes back.
 func (m *machine) end(t *testing.T) {
 	if m.agent == nil {
 		return
+	}
+	select {
+	case <-m.exited:
+		m.join(t)
+	default:
 	}
 	_ = m.agent.Process.Signal(syscall.SIGINT)
 	select {
