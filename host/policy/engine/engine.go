@@ -117,6 +117,17 @@ func (e *Engine) Close() error {
 // Compiled is how many times a child has compiled a module.
 func (e *Engine) Compiled() int64 { return e.compiled.Load() }
 
+// Holds is how many modules' code is in memory, and how many Modules and
+// Instances hold it there.
+func (e *Engine) Holds() (modules, holds int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.loaded {
+		holds += s.holds
+	}
+	return len(e.loaded), holds
+}
+
 // learn compiles a module of our own, to see how wazero names what it keeps.
 func (e *Engine) learn(ctx context.Context) error {
 	known := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b")

@@ -1,0 +1,15 @@
+package policy
+
+// Digests are those of the modules that decide in the set, by policy.
+func (s *Set) Digests() map[string]string {
+	all := map[string]string{}
+	for name, one := range s.policies {
+		if one.program != nil {
+			all[name] = one.program.module.Digest()
+		}
+	}
+	return all
+}
+
+// Grace is how long a program that left lives on.
+const Grace = grace
