@@ -348,3 +348,21 @@ func TestEventsTellOfATrial(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+func TestAConfigThatItsSchemaRefusesSaysWhere(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	schema := `{"type":"object","properties":{"racks":{"type":"array","items":{"type":"integer"}}},"additionalProperties":false}`
+	one := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Schema: schema}.Bytes())
+	before := r.put(t, "made", withConfig(one, `{"racks":[1]}`))
+	if before.Status.Phase != policy.PhaseLive {
+		t.Fatalf("a good config: %s: %s", before.Status.Phase, before.Status.Message)
+	}
+	after := r.put(t, "made", withConfig(one, `{"racks":[1,"two"]}`))
+	if after.Status.Phase != policy.PhaseRefused || !strings.Contains(after.Status.Message, "spec.config.racks[1]: it is string, want integer") {
+		t.Errorf("a bad config: %s: %s", after.Status.Phase, after.Status.Message)
+	}
+	if diff := cmp.Diff(before.Status.Current, after.Status.Current); diff != "" || after.Status.Live != before.Status.Live {
+		t.Errorf("the live revision has changed (-before +after):\n%s", diff)
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/schema"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/schedule"
@@ -612,6 +613,9 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	entry := manifest.Find(name)
 	if entry == nil {
 		return nil, fmt.Errorf("the module has no policy %q: it has %s", name, entryNames(manifest))
+	}
+	if err := schema.Check(entry.Config, rawConfig(object), "spec.config"); err != nil {
+		return nil, fmt.Errorf("the config is not what the policy's schema wants: %w", err)
 	}
 	spec := programSpec{name: object.Name, module: module, entry: entry, counters: manifest.Counters, config: rawConfig(object)}
 	if object.Spec.Limits != nil {
