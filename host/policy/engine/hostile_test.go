@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
@@ -164,8 +165,8 @@ func openOn(tb testing.TB, cache string) *engine.Engine {
 
 // cpu is the time that this thread has run: a busy machine does not add to it.
 func cpu() time.Duration {
-	const thread = 1
-	var u syscall.Rusage
-	_ = syscall.Getrusage(thread, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	const threadCPU = 3 // CLOCK_THREAD_CPUTIME_ID
+	var t syscall.Timespec
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, threadCPU, uintptr(unsafe.Pointer(&t)), 0)
+	return time.Duration(t.Nano())
 }
