@@ -6,19 +6,25 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
 	maxEntryBytes = 256 << 20
+	maxCacheBytes = 2 << 30 // of all entries
 	privateFolder = 0o700
 	privateFile   = 0o600
 )
 
 // cache is the folder of compiled modules. Its files hold native code, so it
 // belongs to this user alone. Each begins with the SHA-256 of the rest.
-type cache struct{ dir string }
+type cache struct {
+	dir  string
+	most int64 // bytes of all entries
+}
 
 func openCache(dir string) (cache, error) {
 	dir, err := filepath.Abs(dir)
@@ -31,7 +37,7 @@ func openCache(dir string) (cache, error) {
 	if err := checkOwner(dir); err != nil {
 		return cache{}, err
 	}
-	return cache{dir}, removeLeftovers(dir)
+	return cache{dir, maxCacheBytes}, removeLeftovers(dir)
 }
 
 // checkOwner makes sure that nobody else can put code where this process runs it.
@@ -98,6 +104,8 @@ func (c cache) get(name string) []byte {
 		_ = os.Remove(path)
 		return nil
 	}
+	now := time.Now()
+	_ = os.Chtimes(path, now, now) // for trim
 	return entry
 }
 
@@ -122,7 +130,42 @@ func (c cache) put(name string, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), filepath.Join(c.dir, name))
+	if err := os.Rename(f.Name(), filepath.Join(c.dir, name)); err != nil {
+		return err
+	}
+	return c.trim(name)
+}
+
+// trim removes the entries that were used longest ago, but never this one,
+// until the rest is small enough: whoever uploads modules must not fill a disk.
+func (c cache) trim(but string) error {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	var files []os.FileInfo
+	var total int64
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil || !st.Mode().IsRegular() {
+			continue
+		}
+		total += st.Size()
+		if st.Name() != but {
+			files = append(files, st)
+		}
+	}
+	slices.SortFunc(files, func(a, b os.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, st := range files {
+		if total <= c.most {
+			break
+		}
+		if err := os.Remove(filepath.Join(c.dir, st.Name())); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		total -= st.Size()
+	}
+	return nil
 }
 
 // readPlain reads a plain file of bounded size, and follows no link.

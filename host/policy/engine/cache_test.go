@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
@@ -28,7 +29,12 @@ func load(tb testing.TB, e *Engine, wasm []byte) *Module {
 // entries are the compiled modules in an engine's cache.
 func entries(t *testing.T, e *Engine) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(e.cache.dir, "*"))
+	return entriesOf(t, e.cache)
+}
+
+func entriesOf(t *testing.T, c cache) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.dir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +225,34 @@ func TestTheCacheBelongsToItsUserAlone(t *testing.T) {
 		if _, err := New(context.Background(), Config{CacheDir: dir}); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
 			t.Errorf("New over another user's folder = %v, want it refused", err)
 		}
+	}
+}
+
+func TestTheCacheDoesNotGrowWithoutEnd(t *testing.T) {
+	t.Parallel()
+	c, err := openCache(t.TempDir())
+	check(t, err)
+	c.most = 3 << 10
+	entry := make([]byte, 1<<10-sha256.Size)
+	old := time.Now().Add(-time.Hour)
+	for i, name := range []string{"used", "idle", "newer"} {
+		check(t, c.put(name, entry))
+		at := old.Add(time.Duration(i) * time.Minute)
+		check(t, os.Chtimes(filepath.Join(c.dir, name), at, at))
+	}
+	if c.get("used") == nil {
+		t.Fatal("an entry is gone though there is room")
+	}
+	check(t, c.put("newest", entry))
+	for name, want := range map[string]bool{"used": true, "idle": false, "newer": true, "newest": true} {
+		if got := c.get(name) != nil; got != want {
+			t.Errorf("entry %s is there: %v, want %v", name, got, want)
+		}
+	}
+	c.most = 10
+	check(t, c.put("large", entry))
+	if c.get("large") == nil || len(entriesOf(t, c)) != 1 {
+		t.Errorf("%v is left, want the entry that was just made", entriesOf(t, c))
 	}
 }
 

@@ -110,5 +110,5 @@ func (l *limited) Write(p []byte) (int, error) {
 // String is the first line: what follows in a crash is the compiler's own stack.
 func (l *limited) String() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(l.b)), "\n")
-	return strings.ToValidUTF8(line, "?")
+	return plain(line)
 }

@@ -91,7 +91,7 @@ func explain(err error) (error, []string) {
 		if len(stack) == maxFrames {
 			break
 		}
-		stack = append(stack, strings.ToValidUTF8(line[:min(maxFrameBytes, len(line))], "?"))
+		stack = append(stack, plain(line[:min(maxFrameBytes, len(line))]))
 	}
-	return errors.New(text), stack
+	return errors.New(plain(text)), stack
 }

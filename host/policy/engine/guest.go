@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tetratelabs/wazero/api"
 )
@@ -65,7 +66,21 @@ func (g *guest) say(level slog.Level, line []byte) {
 		g.log(slog.LevelWarn, plural(g.lost)+" dropped: the guest says too much")
 		g.lost = 0
 	}
-	g.log(level, strings.ToValidUTF8(string(line[:min(len(line), maxLine)]), "\uFFFD"))
+	g.log(level, plain(string(line[:min(len(line), maxLine)])))
+}
+
+// plain makes foreign text fit to be shown: valid, in one line, and with nothing
+// in it that steers a terminal.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
 }
 
 func (g *guest) allowed() bool {

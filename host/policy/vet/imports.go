@@ -1,6 +1,9 @@
 package vet
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // The modules that a guest may import from.
 const (
@@ -116,9 +119,15 @@ var exportTypes = map[string]string{
 	"berth_reconcile": "(i32)i64",
 }
 
-// clip keeps a foreign string short enough for a message.
+// clip makes a foreign string short and plain enough for a message.
 func clip(s string) string {
 	const most = 80
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 	if len(s) <= most {
 		return s
 	}

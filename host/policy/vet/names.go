@@ -1,7 +1,9 @@
 package vet
 
 import (
+	"bytes"
 	"slices"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -33,11 +35,17 @@ func functionNames(r *reader) map[uint32]string {
 		if r.err != nil {
 			return names
 		}
-		if len(name) <= maxNameBytes && utf8.Valid(name) {
+		if len(name) <= maxNameBytes && printable(name) {
 			names[i] = string(name)
 		}
 	}
 	return names
+}
+
+// printable keeps names out that would steer a terminal, or begin a line of
+// their own, when a stack is shown.
+func printable(name []byte) bool {
+	return utf8.Valid(name) && bytes.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
 // nameSection writes the functions' names in the order of their indices.

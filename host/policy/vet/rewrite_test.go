@@ -115,3 +115,33 @@ func FuzzRewrite(f *testing.F) {
 		}
 	})
 }
+
+// TestForeignNamesAreSafeToPrint holds that no name which a module chooses moves
+// a terminal's cursor or begins a line of its own.
+func TestForeignNamesAreSafeToPrint(t *testing.T) {
+	t.Parallel()
+	named := func(name string) []byte {
+		m := wasmtest.Policy()
+		m.Func(name, nothing, nil)
+		return m.Bytes()
+	}
+	for name, kept := range map[string]bool{
+		"main.(*größe).Filter": true,
+		"a\x1b[2J":             false,
+		"a\nberth_filter":      false,
+		"a\u202eb":             false,
+	} {
+		out, _, err := Rewrite(named(name), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(out), name); got != kept {
+			t.Errorf("a function called %q keeps its name: %v, want %v", name, got, kept)
+		}
+	}
+	m := wasmtest.Policy().Drop("berth_abi_v1")
+	m.Export("berth_abi_v\x1b[2J\n", nothing, nil)
+	if _, _, err := Rewrite(m.Bytes(), Limits{}); err == nil || strings.ContainsAny(err.Error(), "\x1b\n") {
+		t.Errorf("Rewrite = %q, want a refusal of one line", err)
+	}
+}
