@@ -21,6 +21,9 @@ const mostChanges = 100
 type Rehearsal struct {
 	// Decisions were judged again, the newest of each pod.
 	Decisions int `json:"decisions"`
+	// Remade of them were made by other policies than are live now: Was is then
+	// what the live ones would have made of them.
+	Remade int `json:"remade,omitempty"`
 	// Outside are those recorded ones that the log no longer reaches.
 	Outside int `json:"outside"`
 	// Changed of them would have ended otherwise; Changes are the first of those.
@@ -70,11 +73,14 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 			r.Outside++
 			continue
 		}
-		change, err := rehearse(ctx, s.Reasons(), tape, v, &traces[i])
+		change, remade, err := rehearse(ctx, s.Reasons(), tape, v, &traces[i])
 		if err != nil {
 			return nil, fmt.Errorf("rehearse decision %d: %w", traces[i].Number, err)
 		}
 		r.Decisions++
+		if remade {
+			r.Remade++
+		}
 		if change == nil {
 			continue
 		}
@@ -122,32 +128,32 @@ func judge(ctx context.Context, p *profile.Profile, reasons *profile.Reasons, lo
 // rehearse compares what both sets say of one decision. The same luck decides
 // among equals, but to be among the best is as good as to be chosen: another
 // pick alone is no change.
-func rehearse(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (*Change, error) {
+func rehearse(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (*Change, bool, error) {
 	live, err := judge(ctx, v.Live.For(t.Pod), reasons, log, t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	deciding := v.Varied.For(t.Pod)
 	if deciding == nil {
-		return &Change{Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Was: name(log, live.pick), Why: "no profile would claim the pod"}, nil
+		return &Change{Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Was: name(log, live.pick), Why: "no profile would claim the pod"}, false, nil
 	}
 	varied, err := judge(ctx, deciding, reasons, log, t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	was := live.pick
+	was, remade := live.pick, name(log, live.pick) != t.Node
 	for _, row := range live.best {
 		if name(log, row) == t.Node {
-			was = row // where it went indeed
+			was, remade = row, false // where it went indeed
 		}
 	}
 	if was == varied.pick || was >= 0 && slices.Contains(varied.best, was) {
-		return nil, nil
+		return nil, remade, nil
 	}
 	return &Change{
 		Number: t.Number, Namespace: t.Namespace, Pod: t.Name,
 		Was: name(log, was), Would: name(log, varied.pick), Why: why(reasons, log, live.table, varied.table, was, varied.pick),
-	}, nil
+	}, remade, nil
 }
 
 func name(log snapshot.Log, row int32) string {

@@ -11,28 +11,36 @@ import (
 // up: to collect its garbage costs a millisecond or more.
 const tidyAfter = 256
 
-// Rest lets one guest tidy up, between two cycles, and says whether another
-// one needs it. It is called from the goroutine of the cycles, when there is
-// nothing to decide.
+// Rest lets one guest tidy up, the one that was called most since it last did,
+// between two cycles, and says whether another one needs it. It is called from
+// the goroutine of the cycles.
 func (l *Loader) Rest(context.Context) (more bool) {
-	tidied := false
-	for _, one := range l.Current().policies {
-		boxes := []*sandbox{one.main, one.twin}
-		if one.canary != nil {
-			boxes = append(boxes, one.canary.main, one.canary.live.twin)
-		}
+	var next *sandbox
+	untidy := 0
+	look := func(boxes ...*sandbox) {
 		for _, box := range boxes {
-			if box == nil || one.gate != nil || one.controller != nil || !box.untidy() {
+			if box == nil || !box.untidy() {
 				continue
 			}
-			if tidied {
-				return true
+			untidy++
+			if next == nil || box.calls > next.calls {
+				next = box
 			}
-			box.tidy()
-			tidied = true
 		}
 	}
-	return false
+	for _, one := range l.Current().policies {
+		if one.gate != nil || one.controller != nil {
+			continue
+		}
+		look(one.main, one.twin)
+		if one.canary != nil {
+			look(one.canary.main, one.canary.twin)
+		}
+	}
+	if next != nil {
+		next.tidy()
+	}
+	return untidy > 1
 }
 
 func (s *sandbox) untidy() bool {

@@ -40,6 +40,9 @@ func (l *load) run(ctx context.Context) {
 		default:
 		}
 		l.cycle(i)
+		if i%512 == 0 { // as the scheduler does
+			l.Rest(ctx)
+		}
 	}
 }
 

@@ -36,8 +36,9 @@ type Config struct {
 	Impure func(Difference)
 	Failed func(policy string, err error)
 	// Rest is called, from the cycle's goroutine, when there is nothing to
-	// decide after some decisions: policies tidy up there. It does a little at a
-	// time and says whether more is left. May be nil.
+	// decide after some decisions, and now and then though there is: policies
+	// tidy up there. It does a little at a time and says whether more is left.
+	// May be nil.
 	Rest func(ctx context.Context) (more bool)
 	// LogDeltas is how far decisions can be derived again, 65,536 changes by default.
 	LogDeltas int
@@ -201,6 +202,10 @@ func (s *Scheduler) write(ctx context.Context, kind int) error {
 // stepsAtOnce bounds the cycles between two looks at what else there is to do.
 const stepsAtOnce = 32
 
+// restAfter is after how many cycles policies may tidy up though there is more
+// to decide: one that never may grows till its budget does not suffice.
+const restAfter = 512
+
 // maxAssumed bounds the binds under way.
 const maxAssumed = 1 << 14
 
@@ -212,6 +217,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	worked := false // since the last rest
+	rested := uint64(0)
 	for {
 		busy := s.drain()
 		for range stepsAtOnce {
@@ -228,6 +234,10 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		}
 		if busy {
 			worked = true
+			if n := s.stats.cycles.Load(); n-rested >= restAfter && s.config.Rest != nil {
+				rested = n
+				s.config.Rest(ctx)
+			}
 			continue
 		}
 		if worked && s.config.Rest != nil {

@@ -68,6 +68,9 @@ func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
 		return nil
 	}
 	fmt.Fprintf(out, "made the last decisions about %d pods again: %s\n", r.Decisions, elsewhere(r.Changed))
+	if r.Remade > 0 {
+		fmt.Fprintf(out, "%d of them were made by other policies; WAS is where those that are live would put them\n", r.Remade)
+	}
 	if r.Outside > 0 {
 		fmt.Fprintf(out, "%d more lie outside the recorded log\n", r.Outside)
 	}
