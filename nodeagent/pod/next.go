@@ -22,6 +22,8 @@ const (
 	StartContainer ActionKind = "start container"
 	// StopContainer ends Container because of Reason; it may start again.
 	StopContainer ActionKind = "stop container"
+	// Resize brings the resources in force to those of the spec.
+	Resize ActionKind = "resize"
 	// StopAll ends all that runs by the record's deadline, sidecars last.
 	StopAll ActionKind = "stop all"
 	// ResetSandbox removes a sandbox that died, so that a new one can start.
@@ -173,7 +175,7 @@ func (r *Record) passed(c Spec) bool {
 func (r *Record) container(c Spec, now time.Time) Action {
 	s := r.Containers[c.Name]
 	if s.Phase == Running {
-		return r.running(c, s)
+		return r.running(c, s, now)
 	}
 	if s.Phase == Terminated && !r.again(c, s) {
 		return Action{}
@@ -214,7 +216,7 @@ func (s *Container) waitOn(image string, now time.Time) time.Time {
 }
 
 // running says what is due for a container that runs.
-func (r *Record) running(c Spec, s *Container) Action {
+func (r *Record) running(c Spec, s *Container, now time.Time) Action {
 	if s.Unhealthy != "" {
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.probeGrace(c), Reason: s.Unhealthy}
 	}
@@ -222,7 +224,7 @@ func (r *Record) running(c Spec, s *Container) Action {
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.grace(), Reason: fmt.Sprintf(
 			"Container %s definition changed, will be restarted", c.Name)}
 	}
-	return Action{}
+	return r.resize(c, s, now)
 }
 
 // probeGrace is the grace of a kill that a probe asked for.
@@ -237,10 +239,10 @@ func (r *Record) probeGrace(c Spec) time.Duration {
 
 // again says whether a container that ended is to start again.
 func (r *Record) again(c Spec, s *Container) bool {
-	switch c.Kind {
-	case Ephemeral:
+	switch {
+	case c.Kind == Ephemeral:
 		return false
-	case Sidecar:
+	case c.Kind == Sidecar, s.Regrow:
 		return true
 	}
 	switch policy := r.restartPolicy(c, s.ExitCode); {

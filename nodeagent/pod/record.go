@@ -38,6 +38,9 @@ type Record struct {
 	// Conditions that the agent owns, as last reported.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 
+	// Held is why resources that the spec asks for are not in force.
+	Held *Held `json:"held,omitempty"`
+
 	// Failure and RetryAt: the last step for the pod as a whole failed.
 	Failure  string        `json:"-"`
 	RetryAt  time.Time     `json:"-"`
@@ -81,6 +84,11 @@ type Container struct {
 	Image   string `json:"image,omitempty"`
 	ImageID string `json:"imageID,omitempty"`
 	LogPath string `json:"logPath,omitempty"`
+
+	// Applied are the resources that this run has.
+	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
+	// Regrow: it must start anew to have those of its spec.
+	Regrow bool `json:"regrow,omitempty"`
 
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
@@ -132,6 +140,9 @@ func New(p *v1.Pod, now time.Time) *Record {
 
 // Update brings in a newer version of the object.
 func (r *Record) Update(p *v1.Pod, now time.Time) {
+	if r.Pod.Generation != p.Generation {
+		r.Held = nil // what stood against the former spec may not against this one
+	}
 	r.Pod = p
 	if r.Containers == nil {
 		r.Containers = map[string]*Container{}

@@ -3,6 +3,8 @@ package pod
 import (
 	"net/netip"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // The pace at which a step for the pod as a whole is tried again.
@@ -72,6 +74,8 @@ type Run struct {
 	ImageID   string
 	LogPath   string
 	StartedAt time.Time
+	// Resources that it was made with.
+	Resources *v1.ResourceRequirements
 }
 
 // DidStart notes that a container runs.
@@ -89,6 +93,7 @@ func (r *Record) DidStart(name string, run Run, now time.Time) {
 	s.Phase, s.ID, s.ImageID, s.LogPath, s.StartedAt = Running, run.ID, run.ImageID, run.LogPath, run.StartedAt
 	s.FinishedAt, s.ExitCode, s.Reason, s.Message = time.Time{}, 0, "", ""
 	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", c.Image, Backoff{}
+	s.Applied, s.Regrow = run.Resources, false
 	s.Started = c.StartupProbe == nil
 	s.Ready = s.Started && c.ReadinessProbe == nil
 }

@@ -97,10 +97,15 @@ func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
 	started := s.Started
 	cs := v1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: s.ImageID, RestartCount: int32(s.Restarts),
-		Started: &started, Ready: s.Ready, State: r.state(c, s, h), AllocatedResources: c.Resources.Requests,
+		Started: &started, Ready: s.Ready, State: r.state(c, s, h),
 	}
-	if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
-		cs.Resources = &v1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}
+	res := &c.Resources
+	if s.Phase == Running && s.Applied != nil {
+		res = s.Applied
+	}
+	cs.AllocatedResources = res.Requests
+	if len(res.Limits)+len(res.Requests) > 0 {
+		cs.Resources = &v1.ResourceRequirements{Limits: res.Limits, Requests: res.Requests}
 	}
 	if s.ID != "" {
 		cs.ContainerID = h.Runtime + "://" + s.ID
@@ -239,6 +244,9 @@ func (r *Record) conditions(phase v1.PodPhase, now time.Time) []v1.PodCondition 
 	}
 	if v := r.verdict(); v != nil && v.Disruption != "" {
 		want = append(want, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v.Disruption, Message: v.Message})
+	}
+	if c := r.resizeCondition(); c != nil {
+		want = append(want, *c)
 	}
 	for i := range want {
 		c := &want[i]

@@ -259,7 +259,10 @@ func Patch(p *v1.Pod, want v1.PodStatus) ([]byte, error) {
 // merge keeps the conditions of others, and starts gates that nobody set.
 func merge(p *v1.Pod, want v1.PodStatus) (merged v1.PodStatus, gates bool) {
 	merged = *want.DeepCopy()
-	conditions := slices.Clone(p.Status.Conditions)
+	conditions := slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c v1.PodCondition) bool {
+		// The agent's alone, and there only as long as they hold.
+		return c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress
+	})
 	put := func(c v1.PodCondition) {
 		i := slices.IndexFunc(conditions, func(old v1.PodCondition) bool { return old.Type == c.Type })
 		if i < 0 {

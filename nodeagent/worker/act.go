@@ -30,6 +30,8 @@ func (w *worker) act(ctx context.Context, a pod.Action, r *pod.Record) outcome {
 		return w.startContainer(ctx, r, a.Container)
 	case pod.StopContainer:
 		return w.stopContainer(ctx, r, a)
+	case pod.Resize:
+		return w.resize(ctx, r)
 	case pod.StopAll:
 		return w.stopAll(ctx, r)
 	case pod.TearDown:

@@ -48,7 +48,7 @@ func (p *Pool) Adopt(records []*pod.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range records {
-		p.workers[string(r.Pod.UID)] = newWorker(&p.deps, r, p.Relist)
+		p.workers[string(r.Pod.UID)] = newWorker(&p.deps, r, p)
 	}
 }
 
@@ -125,7 +125,7 @@ func (p *Pool) Set(obj *v1.Pod, admit func(active []*v1.Pod) *pod.Verdict) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w = newWorker(&p.deps, rec, p.Relist)
+	w = newWorker(&p.deps, rec, p)
 	p.workers[uid] = w
 	if p.ctx == nil {
 		return
@@ -133,6 +133,13 @@ func (p *Pool) Set(obj *v1.Pod, admit func(active []*v1.Pod) *pod.Verdict) {
 	p.pickUp(w)
 	p.start(w)
 	p.Relist()
+}
+
+// others lists the pods that hold resources, but one.
+func (p *Pool) others(uid string) []*v1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(p.active(), func(o *v1.Pod) bool { return string(o.UID) == uid })
 }
 
 // active lists the pods that hold resources; p.mu is held.

@@ -51,6 +51,11 @@ func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string)
 	if !ok {
 		return func(*pod.Record, time.Time) {} // it left the spec meanwhile
 	}
+	if r.Containers[name].Regrow { // the pod was left wide enough for the run before
+		if err := w.Cgroups.Ensure(podspec.CgroupParent(w.CgroupRoot, r.Pod), podspec.PodLimits(r.Pod)); err != nil {
+			w.Log.Warn("narrow a resized pod", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "error", err)
+		}
+	}
 	run, err := w.bringUp(ctx, r, spec)
 	if err == nil {
 		return w.started(ctx, r, spec, run)
@@ -123,7 +128,7 @@ func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Ru
 		return pod.Run{}, err
 	}
 	w.containerEvent(r, c.Name, v1.EventTypeNormal, "Created", "Container created")
-	run := pod.Run{ID: id, ImageID: imageID(img), LogPath: cfg.LogPath}
+	run := pod.Run{ID: id, ImageID: imageID(img), LogPath: cfg.LogPath, Resources: c.Resources.DeepCopy()}
 	if err := w.Runtime.StartContainer(ctx, id); err != nil {
 		if !errors.Is(err, runtime.ErrStart) {
 			err = &setback{reason: "RunContainerError", message: err.Error()}

@@ -22,6 +22,8 @@ type worker struct {
 	*Deps
 	uid    string
 	relist func()
+	// others gives the other pods that hold resources.
+	others func(uid string) []*v1.Pod
 	wake   chan struct{}
 
 	mu  sync.Mutex
@@ -55,8 +57,8 @@ type flight struct {
 // outcome notes in the record how an action went.
 type outcome func(r *pod.Record, now time.Time)
 
-func newWorker(d *Deps, rec *pod.Record, relist func()) *worker {
-	return &worker{Deps: d, uid: string(rec.Pod.UID), rec: rec, relist: relist,
+func newWorker(d *Deps, rec *pod.Record, p *Pool) *worker {
+	return &worker{Deps: d, uid: string(rec.Pod.UID), rec: rec, relist: p.Relist, others: p.others,
 		backoffs: map[string]time.Time{}, wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +33,7 @@ func TestContainers(t *testing.T) {
 	}
 	c := newCluster(t, "--listen", "127.0.0.1:6443", "--node-name", "n1", "--import-image", webImage(t), "--stop-pods")
 	t.Run("the quickstart's pod runs, answers, and goes without a trace", c.testQuickstart)
+	t.Run("a pod is resized in place", c.testResize)
 	t.Run("a killed host leaves pods running and loses no acknowledged write", c.testKill)
 	t.Run("a readiness gate holds a pod back", c.testGate)
 	t.Run("a ReplicaSet grows and shrinks", c.testReplicaSet)
@@ -192,6 +195,72 @@ func named(uid string, dirs ...string) (left []string) {
 		})
 	}
 	return left
+}
+
+func (c *cluster) testResize(t *testing.T) {
+	p := readPod(t, "examples/quickstart/pod.yaml")
+	p.Name = "resized"
+	c.submit(t, p)
+	before := c.awaitPod(t, "resized", "is ready", isReady)
+	c.resize(t, "resized", `{"requests":{"cpu":"100m"},"limits":{"memory":"96Mi"}}`)
+	after := c.awaitPod(t, "resized", "has its new resources", func(p *v1.Pod) bool {
+		have := p.Status.ContainerStatuses[0].Resources
+		return have != nil && have.Limits.Memory().Value() == 96<<20 && have.Requests.Cpu().MilliValue() == 100
+	})
+	was, is := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
+	if is.ContainerID != was.ContainerID || is.RestartCount != 0 || is.AllocatedResources.Cpu().MilliValue() != 100 {
+		t.Errorf("after the resize %+v\nwant the same container as %+v, with 100m allocated", is, was)
+	}
+	for _, of := range []string{"pod", "container"} {
+		if got := memoryLimits(t, after, of); len(got) == 0 || slices.ContainsFunc(got, func(n string) bool { return n != strconv.Itoa(96<<20) }) {
+			t.Errorf("memory limits of the %s's cgroups = %v, want 96Mi", of, got)
+		}
+	}
+
+	c.resize(t, "resized", `{"requests":{"cpu":"9000"}}`)
+	p = c.awaitPod(t, "resized", "is told that no such node is there", func(p *v1.Pod) bool {
+		said := condition(p, v1.PodResizePending)
+		return said.Status == v1.ConditionTrue && said.Reason == v1.PodReasonInfeasible
+	})
+	if got := p.Status.ContainerStatuses[0].AllocatedResources.Cpu().MilliValue(); got != 100 {
+		t.Errorf("%dm are allocated, want the 100m that it had", got)
+	}
+	c.resize(t, "resized", `{"requests":{"cpu":"50m"}}`)
+	c.awaitPod(t, "resized", "has less, and nothing is pending", func(p *v1.Pod) bool {
+		return p.Status.ContainerStatuses[0].AllocatedResources.Cpu().MilliValue() == 50 && condition(p, v1.PodResizePending).Status == "absent" &&
+			condition(p, v1.PodResizeInProgress).Status == "absent"
+	})
+	c.must(t, c.kubectl, "delete", "pod", "resized")
+}
+
+func (c *cluster) resize(t *testing.T, pod, resources string) {
+	t.Helper()
+	patch := `{"spec":{"containers":[{"name":"web","resources":` + resources + `}]}}`
+	c.must(t, c.kubectl, "patch", "pod", pod, "--subresource=resize", "--type=strategic", "-p", patch)
+}
+
+// memoryLimits reads what the kernel holds the pod to, or its containers that
+// have a limit: the pause process has none.
+func memoryLimits(t *testing.T, p *v1.Pod, of string) (limits []string) {
+	t.Helper()
+	below := map[string]string{"pod": "", "container": "*/"}[of]
+	for _, pattern := range []string{"memory/berth/*/kubepods/*/pod%s/%smemory.limit_in_bytes", "berth/*/kubepods/*/pod%s/%smemory.max"} {
+		files, err := filepath.Glob(fmt.Sprintf("/sys/fs/cgroup/"+pattern, p.UID, below))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+			if err == nil && n < 1<<60 {
+				limits = append(limits, strconv.FormatUint(n, 10))
+			}
+		}
+	}
+	return limits
 }
 
 func (c *cluster) testKill(t *testing.T) {

@@ -1,0 +1,114 @@
+package pod
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func cpu(requests string) v1.ResourceRequirements {
+	return v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(requests)}}
+}
+
+// sized is a record of a pod that runs one container with a CPU request.
+func sized(now time.Time, policy ...v1.ContainerResizePolicy) *Record {
+	p := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyOnFailure, Containers: []v1.Container{{Name: "c", Image: "i", Resources: cpu("1"), ResizePolicy: policy}}}}
+	p.Generation = 1
+	r := New(p, now)
+	r.DidSetUp()
+	r.DidStartSandbox("s", nil)
+	r.Initialized = true
+	has := cpu("1")
+	r.DidStart("c", Run{ID: "c1", StartedAt: now, Resources: &has}, now)
+	return r
+}
+
+// ask changes the spec as the resize subresource does.
+func (r *Record) ask(request string, now time.Time) {
+	p := r.Pod.DeepCopy()
+	p.Generation++
+	p.Spec.Containers[0].Resources = cpu(request)
+	r.Update(p, now)
+}
+
+func (r *Record) says(t v1.PodConditionType) (reason string, said bool) {
+	for _, c := range r.Status(Host{}, time.Now()).Conditions {
+		if c.Type == t {
+			return c.Reason, true
+		}
+	}
+	return "", false
+}
+
+func TestResize(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := sized(now)
+	if a := r.Next(now); a.Kind != None {
+		t.Fatalf("Next() = %v, want nothing: the spec is in force", a.Kind)
+	}
+	r.ask("2", now)
+	if a := r.Next(now); a.Kind != Resize {
+		t.Fatalf("Next() = %v, want %v", a.Kind, Resize)
+	}
+	if _, said := r.says(v1.PodResizeInProgress); !said {
+		t.Error("nobody is told that the resize is under way")
+	}
+	r.DidNotResize(v1.PodReasonDeferred, "others have it", now)
+	if a := r.Next(now); a.Kind != None || !a.Wake.Equal(now.Add(resizeAgain)) {
+		t.Errorf("Next() of a deferred resize = %v at %v, want another look in %v", a.Kind, a.Wake, resizeAgain)
+	}
+	if reason, _ := r.says(v1.PodResizePending); reason != v1.PodReasonDeferred {
+		t.Errorf("PodResizePending says %q, want %q", reason, v1.PodReasonDeferred)
+	}
+	if a := r.Next(now.Add(resizeAgain)); a.Kind != Resize {
+		t.Errorf("Next() after a while = %v, want %v", a.Kind, Resize)
+	}
+	r.DidNotResize(v1.PodReasonInfeasible, "no machine has it", now)
+	if a := r.Next(now.Add(time.Hour)); a.Kind != None || !a.Wake.IsZero() {
+		t.Errorf("Next() of an infeasible resize = %v at %v, want none until the spec changes", a.Kind, a.Wake)
+	}
+	if got := r.Status(Host{}, now).ContainerStatuses[0].AllocatedResources.Cpu().String(); got != "1" {
+		t.Errorf("allocated = %s, want the 1 that is in force", got)
+	}
+	r.ask("3", now)
+	if a := r.Next(now); a.Kind != Resize {
+		t.Fatalf("Next() of another spec = %v, want %v", a.Kind, Resize)
+	}
+	r.DidResize(map[string]v1.ResourceRequirements{"c": cpu("3")}, nil)
+	if a := r.Next(now); a.Kind != None {
+		t.Errorf("Next() of a resized pod = %v, want nothing", a.Kind)
+	}
+	if _, said := r.says(v1.PodResizePending); said {
+		t.Error("a resize is still pending")
+	}
+	if got := r.Status(Host{}, now).ContainerStatuses[0].AllocatedResources.Cpu().String(); got != "3" {
+		t.Errorf("allocated = %s, want 3", got)
+	}
+}
+
+func TestResizeByStartingAnew(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := sized(now, v1.ContainerResizePolicy{ResourceName: v1.ResourceCPU, RestartPolicy: v1.RestartContainer})
+	r.ask("2", now)
+	if c, _ := r.Spec("c"); r.Next(now).Kind != Resize || !c.RestartsFor(r.Containers["c"].Applied) {
+		t.Fatal("a policy that wants a start anew is not seen")
+	}
+	r.DidResize(nil, []string{"c"})
+	if a := r.Next(now); a.Kind != StopContainer || a.Container != "c" {
+		t.Fatalf("Next() = %v %s, want the container to stop", a.Kind, a.Container)
+	}
+	// It ends well, upon which a pod of this policy would be over.
+	r.DidExit("c", Termination{ID: "c1", FinishedAt: now})
+	if a := r.Next(now.Add(time.Minute)); a.Kind != StartContainer {
+		t.Fatalf("Next() = %v, want a start anew", a.Kind)
+	}
+	has := cpu("2")
+	r.DidStart("c", Run{ID: "c2", StartedAt: now, Resources: &has}, now)
+	if a := r.Next(now); a.Kind != None {
+		t.Errorf("Next() = %v, want nothing: it has what the spec asks for", a.Kind)
+	}
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/podspec"
+	"github.com/berth-dev/berth/nodeagent/runtime"
+)
+
+// resize brings the cgroups of a pod and its containers to what the spec asks
+// for: the pod's is never narrower than theirs on the way.
+func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
+	before, after := r.InForce(), r.Pod
+	if reason, message := w.cannotGrow(before, after); reason != "" {
+		if r.Held == nil || r.Held.Reason != reason {
+			w.event(r, v1.EventTypeWarning, "Resize"+reason, "%s", message)
+		}
+		return func(r *pod.Record, now time.Time) { r.DidNotResize(reason, message, now) }
+	}
+	group := podspec.CgroupParent(w.CgroupRoot, after)
+	wide := wider(podspec.PodLimits(before), podspec.PodLimits(after))
+	if err := w.Cgroups.Ensure(group, wide); err != nil {
+		return w.resizeFailed(r, err)
+	}
+	applied, restart := map[string]v1.ResourceRequirements{}, []string(nil)
+	for _, c := range r.Specs() {
+		if !r.Resizes(c) {
+			continue
+		}
+		if c.RestartsFor(r.Containers[c.Name].Applied) {
+			restart = append(restart, c.Name)
+			continue
+		}
+		if err := w.Runtime.UpdateContainer(ctx, r.Containers[c.Name].ID, podspec.Limits(after, c.Container, w.Memory)); err != nil {
+			return w.resizeFailed(r, err)
+		}
+		applied[c.Name] = *c.Resources.DeepCopy()
+	}
+	if len(restart) == 0 {
+		if err := w.Cgroups.Ensure(group, podspec.PodLimits(after)); err != nil {
+			return w.resizeFailed(r, err)
+		}
+	}
+	w.event(r, v1.EventTypeNormal, "ResizeCompleted", "Pod resize completed")
+	return func(r *pod.Record, _ time.Time) { r.DidResize(applied, restart) }
+}
+
+func (w *worker) resizeFailed(r *pod.Record, err error) outcome {
+	w.event(r, v1.EventTypeWarning, "ResizeError", "%v", err)
+	return func(r *pod.Record, now time.Time) { r.DidNotResize(v1.PodReasonError, err.Error(), now) }
+}
+
+// cannotGrow says why the machine has not what a pod wants more of: for good,
+// or as long as the other pods have theirs.
+func (w *worker) cannotGrow(before, after *v1.Pod) (reason, message string) {
+	had, wants := resource.PodRequests(before, resource.PodResourcesOptions{}), resource.PodRequests(after, resource.PodResourcesOptions{})
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		want, have, all := amount(wants, name), amount(had, name), amount(w.Allocatable, name)
+		if want <= have {
+			continue
+		}
+		if want > all {
+			return v1.PodReasonInfeasible, fmt.Sprintf("Node didn't have enough capacity: %s, requested: %d, capacity: %d", name, want, all)
+		}
+		var used int64
+		for _, p := range w.others(w.uid) {
+			used += amount(resource.PodRequests(p, resource.PodResourcesOptions{}), name)
+		}
+		if used+want > all {
+			return v1.PodReasonDeferred, fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want, used, all)
+		}
+	}
+	return "", ""
+}
+
+// amount is in milli-CPU or bytes.
+func amount(list v1.ResourceList, name v1.ResourceName) int64 {
+	q := list[name]
+	if name == v1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// wider is the more generous of two sets of limits; where one has none, none is
+// set.
+func wider(a, b runtime.Resources) runtime.Resources {
+	most := func(x, y int64) int64 {
+		if x == 0 || y == 0 {
+			return 0
+		}
+		return max(x, y)
+	}
+	return runtime.Resources{
+		CPUShares: max(a.CPUShares, b.CPUShares), CPUPeriod: max(a.CPUPeriod, b.CPUPeriod),
+		CPUQuota: most(a.CPUQuota, b.CPUQuota), MemoryLimit: most(a.MemoryLimit, b.MemoryLimit),
+	}
+}
