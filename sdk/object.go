@@ -30,6 +30,8 @@ type Object struct {
 	Resource             Resource
 	Namespace, Name, UID Symbol
 	Labels, Annotations  Labels
+	// Terminating: it is about to go.
+	Terminating bool
 	// Selector of a service or an owner: the pods that it selects.
 	Selector   Selector
 	Volume     *PersistentVolume
@@ -66,6 +68,7 @@ type PersistentVolume struct {
 	Affinity             []NodeTerm
 	Source               Volume
 	CSIDriver, CSIHandle Symbol
+	AttributesClass      Symbol
 }
 
 // PersistentVolumeClaim is one claim.
@@ -81,8 +84,9 @@ type PersistentVolumeClaim struct {
 	// Selector of volumes; all if it is absent.
 	Selector Selector
 	// Bound: the volume's binder is done with it.
-	Bound       bool
-	OwnerPodUID Symbol
+	Bound           bool
+	OwnerPodUID     Symbol
+	AttributesClass Symbol
 }
 
 // StorageClass is one class of volumes.
@@ -132,6 +136,7 @@ func decodeObject(syms *Symbols, r *fb.Object) *Object {
 		Labels:      Labels{syms, d.pairs(nil, r.LabelsLength(), r.Labels)},
 		Annotations: Labels{syms, d.pairs(nil, r.AnnotationsLength(), r.Annotations)},
 		Selector:    d.selector(r.Selector(nil)),
+		Terminating: r.Terminating(),
 	}
 	if pv := r.Pv(nil); pv != nil {
 		o.Volume = d.persistentVolume(pv)
@@ -158,6 +163,7 @@ func (d *decoder) persistentVolume(pv *fb.PersistentVolume) *PersistentVolume {
 		ClaimUID: d.syms.intern(pv.ClaimUid()), HasAffinity: pv.HasAffinity(),
 		Affinity:  d.nodeTerms(nil, pv.AffinityLength(), pv.Affinity),
 		CSIDriver: d.syms.intern(pv.CsiDriver()), CSIHandle: d.syms.intern(pv.CsiHandle()),
+		AttributesClass: d.syms.intern(pv.AttributesClass()),
 	}
 	if src := pv.Source(nil); src != nil {
 		out.Source = d.volume(src)
@@ -171,6 +177,7 @@ func (d *decoder) claim(c *fb.PersistentVolumeClaim) *PersistentVolumeClaim {
 		HasClass: c.HasClass(), StorageClass: d.syms.intern(c.StorageClass()),
 		Phase: VolumePhase(c.Phase()), Block: c.Block(), VolumeName: d.syms.intern(c.VolumeName()),
 		SelectedNode: d.syms.intern(c.SelectedNode()), Bound: c.Bound(), OwnerPodUID: d.syms.intern(c.OwnerPodUid()),
+		AttributesClass: d.syms.intern(c.AttributesClass()),
 	}
 	if c.HasSelector() {
 		out.Selector = d.selector(c.Selector(nil))

@@ -3578,8 +3578,16 @@ func (rcv *PersistentVolume) CsiHandle() []byte {
 	return nil
 }
 
+func (rcv *PersistentVolume) AttributesClass() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(30))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
 func PersistentVolumeStart(builder *flatbuffers.Builder) {
-	builder.StartObject(13)
+	builder.StartObject(14)
 }
 func PersistentVolumeAddCapacity(builder *flatbuffers.Builder, capacity int64) {
 	builder.PrependInt64Slot(0, capacity, 0)
@@ -3625,6 +3633,9 @@ func PersistentVolumeAddCsiDriver(builder *flatbuffers.Builder, csiDriver flatbu
 }
 func PersistentVolumeAddCsiHandle(builder *flatbuffers.Builder, csiHandle flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(12, flatbuffers.UOffsetT(csiHandle), 0)
+}
+func PersistentVolumeAddAttributesClass(builder *flatbuffers.Builder, attributesClass flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(13, flatbuffers.UOffsetT(attributesClass), 0)
 }
 func PersistentVolumeEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -3791,8 +3802,16 @@ func (rcv *PersistentVolumeClaim) OwnerPodUid() []byte {
 	return nil
 }
 
+func (rcv *PersistentVolumeClaim) AttributesClass() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(28))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
 func PersistentVolumeClaimStart(builder *flatbuffers.Builder) {
-	builder.StartObject(12)
+	builder.StartObject(13)
 }
 func PersistentVolumeClaimAddRequest(builder *flatbuffers.Builder, request int64) {
 	builder.PrependInt64Slot(0, request, 0)
@@ -3832,6 +3851,9 @@ func PersistentVolumeClaimAddBound(builder *flatbuffers.Builder, bound bool) {
 }
 func PersistentVolumeClaimAddOwnerPodUid(builder *flatbuffers.Builder, ownerPodUid flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(11, flatbuffers.UOffsetT(ownerPodUid), 0)
+}
+func PersistentVolumeClaimAddAttributesClass(builder *flatbuffers.Builder, attributesClass flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(12, flatbuffers.UOffsetT(attributesClass), 0)
 }
 func PersistentVolumeClaimEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -4574,8 +4596,20 @@ func (rcv *Object) AnnotationsLength() int {
 	return 0
 }
 
+func (rcv *Object) Terminating() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(32))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *Object) MutateTerminating(n bool) bool {
+	return rcv._tab.MutateBoolSlot(32, n)
+}
+
 func ObjectStart(builder *flatbuffers.Builder) {
-	builder.StartObject(14)
+	builder.StartObject(15)
 }
 func ObjectAddResource(builder *flatbuffers.Builder, resource Resource) {
 	builder.PrependByteSlot(0, byte(resource), 0)
@@ -4624,6 +4658,9 @@ func ObjectAddAnnotations(builder *flatbuffers.Builder, annotations flatbuffers.
 }
 func ObjectStartAnnotationsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
+}
+func ObjectAddTerminating(builder *flatbuffers.Builder, terminating bool) {
+	builder.PrependBoolSlot(14, terminating, false)
 }
 func ObjectEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

@@ -168,8 +168,17 @@ func (o *Owners) merge(pod *sdk.Pod, owner controller) sdk.Selector {
 			out.Reqs = add(out.Reqs, s.Selector.Reqs)
 		}
 	}
-	if owner.resource != sdk.ResourceOther {
-		out.Reqs = add(out.Reqs, o.controllers[owner].Reqs)
+	switch more := o.controllers[owner].Reqs; owner.resource {
+	case sdk.ResourceOther:
+	case sdk.ResourceReplicationControllers:
+		// As in kube-scheduler, what a replication controller asks of a label
+		// replaces what services ask of it.
+		out.Reqs = slices.DeleteFunc(out.Reqs, func(r sdk.Requirement) bool {
+			return slices.ContainsFunc(more, func(m sdk.Requirement) bool { return m.Key == r.Key })
+		})
+		fallthrough
+	default:
+		out.Reqs = add(out.Reqs, more)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 
 	"github.com/berth-dev/berth/abi/fb"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -35,8 +36,10 @@ func (e *Encoder) object(d *snapshot.Delta) offset {
 		p.resource = resourceNamed(d.Resource)
 	}
 	var namespace, name, uid, labels, annotations offset
+	terminating := false
 	if m, err := meta.Accessor(d.Object); err == nil {
 		namespace, name, uid = e.str(m.GetNamespace()), e.str(m.GetName()), e.str(string(m.GetUID()))
+		terminating = m.GetDeletionTimestamp() != nil
 		labels = e.kvs(m.GetLabels())
 		annotations = e.kvs(objectAnnotations(d.Object, m.GetAnnotations()))
 	}
@@ -48,6 +51,7 @@ func (e *Encoder) object(d *snapshot.Delta) offset {
 	fb.ObjectAddLabels(e.b, labels)
 	fb.ObjectAddAnnotations(e.b, annotations)
 	fb.ObjectAddSelector(e.b, p.selector)
+	fb.ObjectAddTerminating(e.b, terminating)
 	if p.o != 0 {
 		p.add(e, p.o)
 	}
@@ -158,7 +162,8 @@ func storage(l v1.ResourceList) int64 {
 func (e *Encoder) persistentVolume(pv *v1.PersistentVolume) offset {
 	s := &pv.Spec
 	src := persistentSource(&s.PersistentVolumeSource)
-	source, access, class := e.volume(&src), e.strs(modes(s.AccessModes)), e.str(s.StorageClassName)
+	source, access, class := e.volume(&src), e.strs(modes(s.AccessModes)), e.str(volumehelpers.GetPersistentVolumeClass(pv))
+	attributes := e.str(deref(s.VolumeAttributesClassName))
 	var ns, name, uid, affinity, driver, handle offset
 	if c := s.ClaimRef; c != nil {
 		ns, name, uid = e.str(c.Namespace), e.str(c.Name), e.str(string(c.UID))
@@ -184,12 +189,22 @@ func (e *Encoder) persistentVolume(pv *v1.PersistentVolume) offset {
 	fb.PersistentVolumeAddSource(e.b, source)
 	fb.PersistentVolumeAddCsiDriver(e.b, driver)
 	fb.PersistentVolumeAddCsiHandle(e.b, handle)
+	fb.PersistentVolumeAddAttributesClass(e.b, attributes)
 	return fb.PersistentVolumeEnd(e.b)
+}
+
+// deref returns what a name that may be absent points to.
+func deref(name *string) string {
+	if name == nil {
+		return ""
+	}
+	return *name
 }
 
 func (e *Encoder) claim(c *v1.PersistentVolumeClaim) offset {
 	s := &c.Spec
 	access, name := e.strs(modes(s.AccessModes)), e.str(s.VolumeName)
+	attributes := e.str(deref(s.VolumeAttributesClassName))
 	var class, owner offset
 	className, hasClass := claimClass(c)
 	class = e.str(className)
@@ -211,6 +226,7 @@ func (e *Encoder) claim(c *v1.PersistentVolumeClaim) offset {
 	fb.PersistentVolumeClaimAddSelector(e.b, selector)
 	fb.PersistentVolumeClaimAddBound(e.b, s.VolumeName != "" && bound)
 	fb.PersistentVolumeClaimAddOwnerPodUid(e.b, owner)
+	fb.PersistentVolumeClaimAddAttributesClass(e.b, attributes)
 	return fb.PersistentVolumeClaimEnd(e.b)
 }
 

@@ -89,7 +89,7 @@ func (e *Encoder) podTable(pod *snapshot.Pod, c *podParts, reads abi.Groups) off
 	}
 	if reads&abi.PodRequests != 0 {
 		fb.PodAddRequests(b, e.amounts(&pod.Requests))
-		fb.PodAddNonZero(b, e.amounts(&pod.NonZero))
+		fb.PodAddNonZero(b, e.amounts(&pod.Weighed))
 		fb.PodAddScalars(b, c.scalars)
 		fb.PodAddBestEffort(b, bestEffort(&o.Spec))
 		if o.Spec.Priority != nil {

@@ -37,6 +37,7 @@ func pod(cpu int64, gpus int64) *snapshot.Pod {
 		Object:   &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u1"}},
 		Requests: snapshot.Resources{MilliCPU: cpu, Memory: gib},
 		NonZero:  snapshot.Resources{MilliCPU: cpu, Memory: gib},
+		Weighed:  snapshot.Resources{MilliCPU: cpu, Memory: gib},
 	}
 	if gpus > 0 {
 		p.Requests.Scalars = []snapshot.Scalar{{Name: "nvidia.com/gpu", Value: gpus}}

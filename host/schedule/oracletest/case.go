@@ -68,10 +68,12 @@ type Status struct {
 
 // NodeAnswer is what was said of one node.
 type NodeAnswer struct {
-	Feasible bool              `json:"feasible"`
-	Filters  map[string]Status `json:"filters"`
-	Scores   map[string]Rated  `json:"scores"`
-	Total    int64             `json:"total"`
+	Feasible bool `json:"feasible"`
+	// Crowded: only the pods for which room is made there keep the pod off it.
+	Crowded bool              `json:"crowded,omitempty"`
+	Filters map[string]Status `json:"filters"`
+	Scores  map[string]Rated  `json:"scores"`
+	Total   int64             `json:"total"`
 }
 
 // Rated is a plugin's score.

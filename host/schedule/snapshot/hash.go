@@ -118,6 +118,7 @@ func hashPod(p *Pod) (hash [8]uint64) {
 func requestFacts(f *facts, p *Pod) {
 	f.resources(&p.Requests)
 	f.resources(&p.NonZero)
+	f.resources(&p.Weighed)
 	f.flag(bestEffort(p.Object))
 	f.number(int64(p.Priority()))
 }

@@ -2,13 +2,14 @@ package snapshot
 
 import (
 	v1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 )
 
 // NewPod derives from a pod what scheduling needs of it.
 func NewPod(object *v1.Pod) *Pod {
 	p := &Pod{Object: object, Ports: hostPorts(object), volumes: holdsVolumes(object)}
-	p.Requests, p.NonZero = requests(object)
+	p.Requests, p.NonZero, p.Weighed = requests(object)
 	p.Hash = hashPod(p)
 	return p
 }
@@ -43,25 +44,52 @@ func Finished(object *v1.Pod) bool {
 	return object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed
 }
 
-// requests sums what a pod asks for: real, and with the defaults for scoring.
-func requests(object *v1.Pod) (real, nonZero Resources) {
+// requests sums what a pod asks for: real, with the defaults for scoring, and
+// as it is weighed itself.
+func requests(object *v1.Pod) (real, nonZero, weighed Resources) {
 	if plain(object) {
-		return containerRequests(object.Spec.Containers)
+		real, nonZero = containerRequests(object.Spec.Containers)
+		return real, nonZero, nonZero
 	}
 	options := resource.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	list := resource.PodRequests(object, options)
 	real = resourcesOf(list, MaxRequest)
 	options.NonMissingContainerRequests = scoringDefaults(object, list)
 	nonZero = resourcesOf(resource.PodRequests(object, options), MaxRequest)
-	nonZero.Scalars, nonZero.EphemeralStorage, nonZero.Pods = nil, 0, 1
+	weighed = resourcesOf(resource.PodRequests(object, resource.PodResourcesOptions{
+		SkipPodLevelResources: true, NonMissingContainerRequests: v1.ResourceList{v1.ResourceCPU: defaultCPU, v1.ResourceMemory: defaultMemory},
+	}), MaxRequest)
+	for _, r := range []*Resources{&nonZero, &weighed} {
+		r.Scalars, r.EphemeralStorage, r.Pods = nil, 0, 1
+	}
 	real.Pods = 1
-	return real, nonZero
+	return real, nonZero, weighed
 }
 
 // plain says whether the requests are just the sum of the containers'.
 func plain(object *v1.Pod) bool {
 	return len(object.Spec.InitContainers) == 0 && object.Spec.Resources == nil &&
-		len(object.Spec.Overhead) == 0 && len(object.Status.ContainerStatuses) == 0
+		len(object.Spec.Overhead) == 0 && len(object.Status.ContainerStatuses) == 0 && summable(object.Spec.Containers)
+}
+
+// summable says whether the containers' requests are whole numbers each: others
+// are summed up before they are rounded.
+func summable(containers []v1.Container) bool {
+	if len(containers) == 1 {
+		return true
+	}
+	for i := range containers {
+		for name, q := range containers[i].Resources.Requests {
+			if _, ok := q.AsInt64(); ok {
+				continue
+			}
+			whole := quantity.NewMilliQuantity(q.MilliValue(), quantity.DecimalSI)
+			if name != v1.ResourceCPU || whole.Cmp(q) != 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func containerRequests(containers []v1.Container) (real, nonZero Resources) {

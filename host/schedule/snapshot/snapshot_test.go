@@ -217,6 +217,7 @@ func TestSumsRequestsByKubernetesRules(t *testing.T) {
 		{"sidecars are added", v1.PodSpec{InitContainers: []v1.Container{sidecar}, Containers: []v1.Container{container("1")}}, 1300, 1300},
 		{"overhead is added", v1.PodSpec{Overhead: v1.ResourceList{v1.ResourceCPU: resource.MustParse("10m")}, Containers: []v1.Container{container("1")}}, 1010, 1010},
 		{"the pod's level comes first", v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}}, Containers: []v1.Container{container("1")}}, 3000, 3000},
+		{"fractions are summed up before they are rounded", v1.PodSpec{Containers: []v1.Container{container("1500u"), container("1500u")}}, 3, 3},
 		{"what is too much saturates", v1.PodSpec{Containers: []v1.Container{container("9e15"), container("9e30")}}, snapshot.MaxRequest, snapshot.MaxRequest},
 		{"less than nothing is nothing", v1.PodSpec{Containers: []v1.Container{container("-5")}}, 0, 0},
 		{"fractions are rounded up", v1.PodSpec{Containers: []v1.Container{container("1u")}}, 1, 1},
@@ -226,6 +227,20 @@ func TestSumsRequestsByKubernetesRules(t *testing.T) {
 		if p.Requests.MilliCPU != tt.real || p.NonZero.MilliCPU != tt.non {
 			t.Errorf("%s: requests %d, for scoring %d, want %d and %d", tt.name, p.Requests.MilliCPU, p.NonZero.MilliCPU, tt.real, tt.non)
 		}
+	}
+}
+
+// NodeResourcesFit of kube-scheduler 1.36 scores a pod without what it asks for
+// as a whole, though it counts that once the pod is placed.
+func TestAPodIsWeighedByItsContainers(t *testing.T) {
+	t.Parallel()
+	one, three := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}, v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}
+	p := snapshot.NewPod(&v1.Pod{Spec: v1.PodSpec{
+		Resources: &v1.ResourceRequirements{Requests: three}, Overhead: one,
+		Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: one}}, {}},
+	}})
+	if p.NonZero.MilliCPU != 4000 || p.Weighed.MilliCPU != 2100 {
+		t.Errorf("counts %d, is weighed with %d, want 4000 and 2100", p.NonZero.MilliCPU, p.Weighed.MilliCPU)
 	}
 }
 

@@ -57,7 +57,11 @@ type Pod struct {
 	// at their peak, sidecars and overhead added, pod-level resources first.
 	Requests Resources
 	NonZero  Resources
-	Ports    []HostPort
+	// Weighed is what the pod is scored with before it is placed. As in
+	// kube-scheduler 1.36, whose NodeResourcesFit scores so, it is NonZero
+	// without pod-level requests and without what a resize has changed.
+	Weighed Resources
+	Ports   []HostPort
 	// Hash is one hash for each group of abi.PodGroups, over the facts that
 	// this group holds and without generated names, so that replicas hash alike.
 	Hash [8]uint64

@@ -101,14 +101,11 @@ func (l *Ledger) Plan(pod *v1.Pod, node *v1.Node) (Plan, error) {
 	for name := range l.byVolume {
 		taken[name] = nil
 	}
-	for i := range pod.Spec.Volumes {
-		claim, err := l.claimOf(pod, &pod.Spec.Volumes[i])
-		if err != nil {
-			return Plan{}, err
-		}
-		if claim == nil || bound(claim) || plan.has(claim) {
-			continue
-		}
+	claims, err := l.unbound(pod)
+	if err != nil {
+		return Plan{}, err
+	}
+	for _, claim := range claims {
 		if err := l.planClaim(&plan, claim, node, taken); err != nil {
 			return Plan{}, err
 		}
@@ -116,8 +113,23 @@ func (l *Ledger) Plan(pod *v1.Pod, node *v1.Node) (Plan, error) {
 	return plan, nil
 }
 
-func (p *Plan) has(claim *v1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(p.Matches, func(m Match) bool { return m.Claim == claim }) || slices.Contains(p.Provision, claim)
+// unbound lists the pod's claims that have no volume yet, the smallest first,
+// as predicates look at them.
+func (l *Ledger) unbound(pod *v1.Pod) (list []*v1.PersistentVolumeClaim, err error) {
+	for i := range pod.Spec.Volumes {
+		claim, err := l.claimOf(pod, &pod.Spec.Volumes[i])
+		if err != nil {
+			return nil, err
+		}
+		if claim != nil && !bound(claim) && !slices.Contains(list, claim) {
+			list = append(list, claim)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *v1.PersistentVolumeClaim) int {
+		x, y := a.Spec.Resources.Requests[v1.ResourceStorage], b.Spec.Resources.Requests[v1.ResourceStorage]
+		return x.Cmp(y)
+	})
+	return list, nil
 }
 
 // claimOf returns the claim behind a volume, nil where it has none.

@@ -45,7 +45,7 @@ type policy struct {
 	wishes []wish
 	chosen []sdk.Symbol
 
-	missing, immediate, noClass                  sdk.ReasonID
+	missing, going, immediate, noClass           sdk.ReasonID
 	nodeConflict, bindConflict, noSpace, noFound sdk.ReasonID
 }
 
@@ -54,6 +54,7 @@ func open(s *sdk.Setup) (any, error) {
 	return &policy{
 		Objects: storage.New(), rows: s.Rows, none: s.Rows.Symbols.Intern("kubernetes.io/no-provisioner"),
 		missing:      final("persistentvolumeclaim not found or lost"),
+		going:        final("persistentvolumeclaim is being deleted"),
 		immediate:    final("pod has unbound immediate PersistentVolumeClaims"),
 		noClass:      final("storageclass of a persistentvolumeclaim not found"),
 		nodeConflict: final("node(s) didn't match PersistentVolume's node affinity"),
@@ -73,8 +74,11 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 		}
 		claims++
 		claim := p.Claim(pod.Namespace, v)
-		if claim == nil || claim.Claim.Phase == sdk.VolumeLost {
+		switch {
+		case claim == nil || claim.Claim.Phase == sdk.VolumeLost:
 			return sdk.Refuse(p.missing)
+		case claim.Terminating:
+			return sdk.Refuse(p.going)
 		}
 		if reason := p.sort(claim); reason != 0 {
 			return sdk.Refuse(reason)
@@ -135,7 +139,7 @@ func (p *policy) candidates(w *wish, claim *sdk.Object) {
 	for name, o := range p.Volumes {
 		v := o.Volume
 		own := boundTo(v, claim)
-		if !storage.Empty(v.ClaimName) && !own || v.Capacity < w.claim.Request || v.Block != w.claim.Block {
+		if !storage.Empty(v.ClaimName) && !own || o.Terminating || unlike(v, w.claim) {
 			continue
 		}
 		if own {
@@ -151,9 +155,16 @@ func (p *policy) candidates(w *wish, claim *sdk.Object) {
 	})
 }
 
+// unlike says that the volume is too small for the claim or of another kind or
+// class: then it will not do even if it is set aside for it.
+func unlike(v *sdk.PersistentVolume, claim *sdk.PersistentVolumeClaim) bool {
+	return v.Capacity < claim.Request || v.Block != claim.Block || v.StorageClass != claim.StorageClass ||
+		v.AttributesClass != claim.AttributesClass && !(storage.Empty(v.AttributesClass) && storage.Empty(claim.AttributesClass))
+}
+
 func (p *policy) suits(o *sdk.Object, claim *sdk.PersistentVolumeClaim) bool {
 	v := o.Volume
-	if v.Phase != sdk.VolumeAvailable || v.StorageClass != claim.StorageClass {
+	if v.Phase != sdk.VolumeAvailable {
 		return false
 	}
 	if claim.Selector.Present && !claim.Selector.Matches(p.rows.Symbols, o.Labels.Pairs) {

@@ -161,6 +161,11 @@ func (i *inventor) spread(p *v1.Pod) {
 			MaxSkew: one(i, int32(1), 1, 2, 5), TopologyKey: one(i, keys...), LabelSelector: i.selector(),
 			WhenUnsatisfiable: one(i, v1.DoNotSchedule, v1.ScheduleAnyway),
 		}
+		// Of an empty selector kube-scheduler says that it selects nobody, but
+		// counts nominated pods by it: see RATIONALE.md.
+		if c.LabelSelector != nil && len(c.LabelSelector.MatchLabels)+len(c.LabelSelector.MatchExpressions) == 0 && i.often["nominated"] > 0 {
+			c.LabelSelector = nil
+		}
 		if pair := c.TopologyKey + string(c.WhenUnsatisfiable); used[pair] {
 			continue
 		} else {

@@ -92,7 +92,7 @@ func (i *inventor) allocatable() v1.ResourceList {
 	}
 	if i.has("odd") {
 		delete(list, one(i, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods))
-		list[one(i, v1.ResourceCPU, v1.ResourceMemory)] = amount(i, "0", "1n", "1e15", "1.5", "100u")
+		list[one(i, v1.ResourceCPU, v1.ResourceMemory)] = amount(i, "0", "1n", "1e12", "1.5", "100u")
 	}
 	return list
 }
