@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -32,16 +33,42 @@ func (k *call) wantsGzip() bool {
 // write sends a whole answer. The headers but for its length are set.
 func (k *call) write(code int, data []byte) error {
 	if len(data) >= gzipFrom && k.wantsGzip() {
+		k.done()
+		defer k.giveUpWriting(answerTime).Stop()
 		out, finish := k.stream(code)
 		if _, err := out.Write(data); err != nil {
 			return err
 		}
 		return finish()
 	}
+	if len(data) > shortAnswer {
+		k.done() // the work is; how long the client takes is its own affair
+		defer k.giveUpWriting(answerTime).Stop()
+	}
 	k.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	k.w.WriteHeader(code)
 	_, err := k.w.Write(data)
 	return err
+}
+
+// shortAnswer fits into what servers buffer, so that no client can hold it up.
+const shortAnswer = 4 << 10
+
+// slowAfter is how long a client may take to accept a long answer before it no
+// longer counts as work in progress: it would keep others out.
+var slowAfter = 5 * time.Second
+
+// done gives the request's seat back.
+func (k *call) done() {
+	k.leave()
+	k.leave = func() {}
+}
+
+// doneSoon gives it back once the client turns out to be slow. stop must be
+// called before the answer ends.
+func (k *call) doneSoon() (stop func() bool) {
+	k.leave = sync.OnceFunc(k.leave)
+	return time.AfterFunc(slowAfter, k.leave).Stop
 }
 
 // stream sends an answer piece by piece, compressed if the client asked. The

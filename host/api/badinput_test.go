@@ -4,16 +4,21 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
+	"github.com/berth-dev/berth/host/api/fair"
+	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,8 +170,9 @@ func TestBadInputGetsAReasonAtOnce(t *testing.T) {
 			if !strings.Contains(status, `"kind":"Status"`) || !strings.Contains(status, `"message":"`) {
 				t.Errorf("the answer says no more than %s", clip(status))
 			}
-			// The limit that the issue sets is 100 ms; shared machines get more.
-			if took > 2*time.Second {
+			// What went wrong took minutes. The limit of 100 ms is for a machine
+			// that is idle, and not for a race detector.
+			if took > 20*time.Second {
 				t.Errorf("the answer took %v", took)
 			}
 		})
@@ -286,11 +292,13 @@ func TestASlowClientIsGivenUpWithoutHoldingOthers(t *testing.T) {
 	}
 }
 
+// TestIdleWatchesCostLittle runs alone: it looks at the memory of the process,
+// which holds both ends of each watch.
 func TestIdleWatchesCostLittle(t *testing.T) {
-	t.Parallel()
 	s := apitest.Start(t)
 	c := httpClient(t, s)
-	const watches = 500
+	const watches = 2000
+	before := inUse()
 	for range watches {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/api/v1/pods?watch=1", nil)
 		if err != nil {
@@ -302,10 +310,102 @@ func TestIdleWatchesCostLittle(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = resp.Body.Close() })
 	}
-	begun := time.Now()
+	each := (inUse() - before) / watches
+	t.Logf("an idle watch takes %d bytes, its client's end among them", each)
+	const most = 64 << 10
+	if each > most {
+		t.Errorf("an idle watch takes %d bytes, want less than %d", each, most)
+	}
 	createPods(t, client(t, s, ""), "a")
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("a create beside %d watches took %v", watches, took)
+	if code, _ := send(t, c, "GET", s.URL+"/api/v1/namespaces/default/pods/a", "", "", ""); code != 200 {
+		t.Errorf("a pod created beside %d watches: %d", watches, code)
+	}
+}
+
+// inUse is the memory of objects and stacks that are alive.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// TestASlowReaderIsGivenUp fills the connection of a client that reads nothing,
+// and asks beside it.
+func TestASlowReaderIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	admin := client(t, s, "")
+	big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "big"}, Data: map[string]string{"a": strings.Repeat("x", 900<<10)}}
+	if _, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), big, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimPrefix(s.URL, "https://")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.CA)
+	var slow []*tls.Conn
+	for range 2 {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /api/v1/namespaces/default/configmaps?watch=1 HTTP/1.1\r\nHost: %s\r\n\r\n", address)
+		slow = append(slow, conn)
+	}
+	// Each change is as long again, so the slow ones are soon behind by more
+	// than connections hold, and the writer must not wait for them.
+	for i := range 40 {
+		big.Labels = map[string]string{"n": fmt.Sprint(i)}
+		if _, err := admin.CoreV1().ConfigMaps("default").Update(t.Context(), big, metav1.UpdateOptions{}); err != nil {
+			t.Fatalf("update %d beside slow watchers: %v", i, err)
+		}
+	}
+	time.Sleep(api.WriteTime + time.Second) // their patience is over
+	for i, conn := range slow {
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if n, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("slow watcher %d is still there after %d bytes: %v", i, n, err)
+		}
+	}
+}
+
+// TestSlowReadersKeepNobodyOut fills a level with clients that ask for much and
+// read nothing, and asks beside them.
+func TestSlowReadersKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	const seats = 8
+	limits := fair.Defaults(1)
+	for name, l := range limits {
+		l.Seats = seats
+		limits[name] = l
+	}
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.NewWith(limits) }))
+	for i := range 70 { // lists of more than a few are written as they are made
+		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i)}, Data: map[string]string{"a": strings.Repeat("x", 900<<10)}}
+		if _, err := s.Registry.Create(t.Context(), registry.On("configmaps", "default", ""), big); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address := strings.TrimPrefix(s.URL, "https://")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.CA)
+	for i := range 2 * seats {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		path := "/api/v1/namespaces/default/configmaps"
+		if i >= 3 {
+			path += fmt.Sprintf("/big-%d", i)
+		}
+		fmt.Fprintf(conn, strings.Repeat("GET %[1]s HTTP/1.1\r\nHost: %[2]s\r\n\r\n", 20), path, address)
+	}
+	for range 3 {
+		if code, text := send(t, httpClient(t, s), "GET", s.URL+"/api/v1/namespaces/default/configmaps?limit=1&labelSelector=a", "", "", ""); code != 200 {
+			t.Errorf("beside slow readers: %d %s", code, clip(text))
+		}
 	}
 }
 

@@ -2,7 +2,8 @@ package api
 
 import "time"
 
-// WriteTime is a watcher's patience in tests, which have less of it.
+// WriteTime is a watcher's patience in tests, which have less of it, as lists
+// have with slow clients.
 const WriteTime = 3 * time.Second
 
-func init() { writeTime = WriteTime }
+func init() { writeTime, slowAfter = WriteTime, 200*time.Millisecond }

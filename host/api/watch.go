@@ -69,6 +69,7 @@ func (k *call) watch() error {
 	w := &watching{call: k, stream: wire.Stream{Typed: t}, source: source, bookmarks: opts.AllowWatchBookmarks || initial,
 		out: bufio.NewWriterSize(k.w, 4<<10), flush: http.NewResponseController(k.w), patience: k.giveUpWriting(writeTime)}
 	w.patience.Stop()
+	defer w.patience.Stop()
 	k.header(t.Format.StreamType())
 	k.w.WriteHeader(http.StatusOK)
 	if err == nil {
@@ -119,7 +120,10 @@ func (w *watching) next(ctx context.Context) ([]registry.Event, error) {
 	return events, err
 }
 
+// event writes one event. A long one goes past the buffer, so the watcher's time
+// to take it begins here.
 func (w *watching) event(e *registry.Event) error {
+	w.patience.Reset(writeTime)
 	if e.InitialEnd {
 		e.Object.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
