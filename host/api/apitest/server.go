@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -25,8 +26,10 @@ type Server struct {
 	// URL of the server.
 	URL string
 	// CA is its certificate in PEM.
-	CA   []byte
-	http *httptest.Server
+	CA []byte
+	// Handler is what answers, without the network.
+	Handler http.Handler
+	http    *httptest.Server
 }
 
 // Option changes how a server is made.
@@ -90,7 +93,7 @@ func StartOn(t testing.TB, engine store.Engine, options ...Option) *Server {
 			t.Error(err)
 		}
 	})
-	s := &Server{Registry: reg, Store: st, URL: server.URL, http: server,
+	s := &Server{Registry: reg, Store: st, URL: server.URL, Handler: handler, http: server,
 		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 	s.Namespace(t, "default")
 	return s
