@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Prints the tables of host/cmd/bench: pods/s end to end, on the workloads of
-# Kubernetes' scheduler_perf. ARGS are its own: -run NAME, -o json, -nodes N.
+# Prints the tables of host/cmd/bench, all or those named: `bench.sh -h` lists
+# them. ARGS are its own: -run NAME, -o json, -nodes N.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
 .ci/tools/tinygo.sh
 .ci/tools/wasm.sh
-compile() { go build -o .build/bench ./host/cmd/bench; }
-timed "building the benchmark" compile
+.ci/tools/etcd.sh
+compile() {
+  go build -o .build/ ./host/cmd/bench ./host/cmd/berth &&
+    go test -c -o .build/engine.test ./host/policy/engine
+}
+mkdir -p .build
+timed "building the benchmarks" compile
 exec .build/bench "$@"

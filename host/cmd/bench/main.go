@@ -58,6 +58,9 @@ type measurement struct {
 var measurements = []measurement{
 	{"workloads", "pods/s end to end, on the workloads of scheduler_perf", 2 * time.Minute, measureWorkloads},
 	{"decisions", "what a decision costs in process, at 100 to 100,000 nodes; what a bind writes", 100 * time.Second, measureCycles},
+	{"explain", "why a pod waits, at 5,000 nodes", 25 * time.Second, measureExplain},
+	{"api", "creates, watches, lists, start and memory, beside etcd", 75 * time.Second, measureAPI},
+	{"swap", "a policy swapped and rolled back, idle and under load", 40 * time.Second, measureSwaps},
 }
 
 func bench(ctx context.Context, args []string, out io.Writer) error {
