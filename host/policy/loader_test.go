@@ -157,6 +157,27 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 	}
 }
 
+// TestRefusalsLeaveNoGarbage asks again and again about a pod that all nodes
+// refuse: a guest that leaves garbage for each runs out of its budget.
+func TestRefusalsLeaveNoGarbage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, n := range policytest.Nodes(5000) {
+		r.cluster.UpsertNode(n)
+	}
+	pod := snapshot.NewPod(policytest.Pod("large", "1000", "200Mi", nil))
+	for range 60 {
+		if _, err := cycle.Judge(t.Context(), r.Scheduling().For(pod), r.reasons, r.cluster, pod, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range r.Figures() {
+		if f.Failures != 0 {
+			t.Errorf("policy %s failed %d times in %d calls: %s", f.Name, f.Failures, f.Calls, f.LastFailure)
+		}
+	}
+}
+
 // TestAVeryLargeClusterCanBeTold tells all built-in policies of a cluster whose
 // tables need many collections of garbage while they are made.
 func TestAVeryLargeClusterCanBeTold(t *testing.T) {

@@ -247,9 +247,11 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			}
 		}
 		timer.Reset(s.untilNext())
-		if err := s.wait(ctx, timer.C); err != nil {
+		asked, err := s.wait(ctx, timer.C)
+		if err != nil {
 			return err
 		}
+		worked = worked || asked
 	}
 }
 
@@ -288,8 +290,9 @@ func (s *Scheduler) drain() (any bool) {
 	return any
 }
 
-// wait sleeps until there is something to do.
-func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) error {
+// wait sleeps until there is something to do. asked says that it was a
+// question, for which policies may have worked as they do for a decision.
+func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) (asked bool, err error) {
 	select {
 	case b := <-s.events:
 		s.core.apply(b.events, s.now())
@@ -297,12 +300,13 @@ func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) error {
 		s.finish(r)
 	case ask := <-s.asks:
 		ask(s.core)
+		return true, nil
 	case <-s.config.Swapped:
 	case <-timer:
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
-	return nil
+	return false, nil
 }
 
 func (s *Scheduler) now() int64 { return s.config.Clock().UnixNano() }

@@ -31,10 +31,17 @@ type policy struct {
 	want                       sdk.Amounts
 	scalars                    []sdk.Scalar
 	scalarReasons              []named
+	lacks                      []lack // of the row that was looked at last
 }
 
 // pair is a reason in both its forms: others could make room, or never.
 type pair struct{ now, never sdk.ReasonID }
+
+// lack is a reason that holds, and whether no other pod's removal would help.
+type lack struct {
+	reason pair
+	never  bool
+}
 
 type named struct {
 	name   sdk.Symbol
@@ -128,50 +135,49 @@ func (p *policy) moreFits(slot int32) bool {
 
 // reason is the slow way, for rows that are refused.
 func (p *policy) reason(slot int32) sdk.ReasonID {
-	var first pair
-	final := false
-	p.each(slot, func(r pair, never bool) {
-		if first == (pair{}) {
-			first = r
+	all := p.lacking(slot)
+	for _, l := range all {
+		if l.never {
+			return all[0].reason.never
 		}
-		final = final || never
-	})
-	if final {
-		return first.never
 	}
-	return first.now
+	return all[0].reason.now
 }
 
 func (p *policy) Explain(slot int32, add func(sdk.Verdict)) {
-	p.each(slot, func(r pair, never bool) {
-		if never {
-			add(p.reasons.Get(r.never))
-			return
+	for _, l := range p.lacking(slot) {
+		if l.never {
+			add(p.reasons.Get(l.reason.never))
+			continue
 		}
-		add(p.reasons.Get(r.now))
-	})
+		add(p.reasons.Get(l.reason.now))
+	}
 }
 
-// each tells all that the row lacks, and whether it never has enough.
-func (p *policy) each(slot int32, lacks func(r pair, never bool)) {
+// lacking is all that the row lacks. It is good until the next call: thousands
+// of rows may be refused in one, and must leave no garbage.
+func (p *policy) lacking(slot int32) []lack {
 	has, used := p.rows.Allocatable.At(slot), p.rows.Requested.At(slot)
+	p.lacks = p.lacks[:0]
 	if used.Pods >= has.Pods {
-		lacks(p.pods, false)
+		p.lacks = append(p.lacks, lack{p.pods, false})
 	}
-	check := func(r pair, want, has, used int64) {
-		if !fits(want, has, used) {
-			lacks(r, want > has)
-		}
-	}
-	check(p.cpu, p.want.MilliCPU, has.MilliCPU, used.MilliCPU)
-	check(p.memory, p.want.Memory, has.Memory, used.Memory)
-	check(p.storage, p.want.EphemeralStorage, has.EphemeralStorage, used.EphemeralStorage)
+	p.check(p.cpu, p.want.MilliCPU, has.MilliCPU, used.MilliCPU)
+	p.check(p.memory, p.want.Memory, has.Memory, used.Memory)
+	p.check(p.storage, p.want.EphemeralStorage, has.EphemeralStorage, used.EphemeralStorage)
 	for _, s := range p.scalars {
 		total := sdk.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
 		taken := sdk.ScalarValue(p.rows.RequestedScalars[slot], s.Name)
 		if !fits(s.Value, total, taken) {
-			lacks(p.scalarReason(s.Name), s.Value > total)
+			p.lacks = append(p.lacks, lack{p.scalarReason(s.Name), s.Value > total})
 		}
+	}
+	return p.lacks
+}
+
+func (p *policy) check(r pair, want, has, used int64) {
+	if !fits(want, has, used) {
+		p.lacks = append(p.lacks, lack{r, want > has})
 	}
 }
 
