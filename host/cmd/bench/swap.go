@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -25,7 +24,7 @@ const (
 	swapped      = "PodFitsResources"
 	aimSwap      = 50 // ms
 	aimRollback  = 10 // ms
-	mostWaitLive = 30 * time.Second
+	mostWaitLive = 15 * time.Second
 )
 
 // measureSwaps swaps a built-in policy's module for others and back, first on
@@ -143,6 +142,7 @@ func (c *web) swapTo(ctx context.Context, module string, live <-chan v1alpha1.Po
 		return 0, err
 	}
 	want := "sha256:" + module[len("sha256-"):]
+	last := "as it was"
 	patience := time.NewTimer(mostWaitLive)
 	defer patience.Stop()
 	for {
@@ -157,9 +157,9 @@ func (c *web) swapTo(ctx context.Context, module string, live <-chan v1alpha1.Po
 			if p.Status.Live == want {
 				return time.Since(began), nil
 			}
-			return 0, fmt.Errorf("policy %s is %s: %s", swapped, p.Status.Phase, p.Status.Message)
+			last = p.Status.Phase + " " + p.Status.Live + " " + p.Status.Message
 		case <-patience.C:
-			return 0, fmt.Errorf("module %s is not live after %v", module, mostWaitLive)
+			return 0, fmt.Errorf("module %s is not live after %v; the policy is %s", module, mostWaitLive, last)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -190,7 +190,7 @@ func (c *web) followPolicy(ctx context.Context, from string) (<-chan v1alpha1.Po
 			}
 		}
 	}()
-	return seen, func() { cancel(); _, _ = io.Copy(io.Discard, body); _ = body.Close() }, nil
+	return seen, func() { cancel(); _ = body.Close() }, nil
 }
 
 // churn has clients create and delete pods as fast as they can, until stop.
