@@ -29,6 +29,7 @@ func (h *Host) tools() map[string]api.Route {
 	return map[string]api.Route{
 		"GET " + FiguresPath:                      {Handler: http.HandlerFunc(h.figures)},
 		"GET " + FiguresPath + "/:name/logs":      {Handler: http.HandlerFunc(h.said)},
+		"GET " + FiguresPath + "/:name/module":    {Handler: http.HandlerFunc(h.module)},
 		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(h.replay)},
 		"GET " + BackupPath:                       {Handler: http.HandlerFunc(h.backup)},
 		"GET /metrics":                            {Handler: h.metrics()},
@@ -67,6 +68,23 @@ func (h *Host) said(w http.ResponseWriter, r *http.Request) {
 		lines = []policy.Line{}
 	}
 	_ = answerJSON(w, lines)
+}
+
+// module answers the module of a live policy, as it was uploaded.
+func (h *Host) module(w http.ResponseWriter, r *http.Request) {
+	name := fromEnd(r, 2)
+	digest, ok := h.loader.Digest(name)
+	if !ok {
+		http.Error(w, fmt.Sprintf("no policy %q is live", name), http.StatusNotFound)
+		return
+	}
+	wasm, err := h.store.Blob(r.Context(), digest)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("module %s: %v", digest, err), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/wasm")
+	_, _ = w.Write(wasm)
 }
 
 // Replay is a decision made again.

@@ -48,6 +48,15 @@ func (l *Loader) Figures() []Figures {
 	return all
 }
 
+// Digest is that of the module by which a policy is live.
+func (l *Loader) Digest(name string) (digest string, ok bool) {
+	one := l.Current().policies[name]
+	if one == nil || one.program == nil {
+		return "", false
+	}
+	return one.program.module.Digest(), true
+}
+
 func (p *program) figures() Figures {
 	h := p.health
 	f := Figures{

@@ -91,6 +91,9 @@ func Run(t *testing.T, table Table) {
 	if err := r.tape.write(); err != nil {
 		t.Fatal(err)
 	}
+	if err := r.tape.keep(&table); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Refuses checks that the policy does not take settings.

@@ -70,6 +70,15 @@ func (c *client) get(ctx context.Context, path string, out any) error {
 	return json.Unmarshal(data, out)
 }
 
+// raw is the body at path.
+func (c *client) raw(ctx context.Context, path string) ([]byte, error) {
+	data, err := c.rest.Get().RequestURI(path).DoRaw(ctx)
+	if err != nil {
+		return nil, explainStatus(data, err)
+	}
+	return data, nil
+}
+
 // send writes in to path by verb and decodes the answer into out.
 func (c *client) send(ctx context.Context, verb, path, contentType string, in []byte, out any) error {
 	data, err := c.rest.Verb(verb).RequestURI(path).

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -39,7 +40,21 @@ func TestTheCookbookHolds(t *testing.T) {
 			}
 			opens(t, wasm, p)
 			answers(t, wasm, tables, p.Spec.Entry)
+			if p.Spec.Entry == "SpotAvoidance" {
+				benches(t, dir)
+			}
 		})
+	}
+}
+
+// benches measures a policy whose module was just built.
+func benches(t *testing.T, dir string) {
+	t.Helper()
+	out := mustBerth(t, "policy", "bench", dir, "--nodes", "100,300")
+	for _, want := range []string{"unchanged since it was built", "NS/ROW", "SpotAvoidance", "PodFitsResources", "300"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("bench does not show %q:\n%s", want, out)
+		}
 	}
 }
 

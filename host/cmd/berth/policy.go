@@ -22,7 +22,7 @@ func newPolicy() *cobra.Command {
 		Short: "Write, push and look after policies",
 	}
 	cmd.AddCommand(
-		newPolicyNew(), newPolicyTest(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
+		newPolicyNew(), newPolicyTest(), newPolicyBench(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
 		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyDiff(), newPolicyRollback(),
 		newPolicyPromote(), newPolicyLogs(), newPolicyFigures(),
 	)

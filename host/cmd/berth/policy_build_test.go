@@ -42,6 +42,17 @@ func TestInspectRefusesWhatAHostWould(t *testing.T) {
 	}
 }
 
+func TestALivePolicyIsInspectedByItsName(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	if out := mustBerth(t, "policy", "inspect", "PodFitsResources", "--kubeconfig", kubeconfig); !strings.Contains(out, "PodFitsResources") || !strings.Contains(out, "predicate") {
+		t.Errorf("inspect of a live policy:\n%s", out)
+	}
+	if out, err := berth(t, "policy", "inspect", "none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `no policy "none" is live`) {
+		t.Errorf("inspect of none = %v\n%s", err, out)
+	}
+}
+
 func TestASignatureIsVerified(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
@@ -25,22 +27,25 @@ type inspected struct {
 func newPolicyInspect() *cobra.Command {
 	var from source
 	cmd := &cobra.Command{
-		Use:   "inspect DIR|FILE.wasm",
+		Use:   "inspect [DIR|FILE.wasm|NAME]",
 		Short: "Show a module's policies, imports and size, and how near it comes to the host's limits",
 		Long: "Vets and compiles a module as a host would, on this machine, and shows what it says of itself\n" +
 			"and how much of each limit it takes. A module that a host would refuse is refused here too.",
-		Args: cobra.ExactArgs(1),
+		Example: "  berth policy inspect                      # what this folder builds\n" +
+			"  berth policy inspect PodFitsResources     # what is live under that name",
+		Args: cobra.MaximumNArgs(1),
 	}
 	format := addOutputFlag(cmd)
 	from.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		wasm, err := from.module(cmd.Context(), cmd.ErrOrStderr(), args[0])
+		what := first(args, ".")
+		wasm, err := from.fetched(cmd, what)
 		if err != nil {
 			return err
 		}
 		seen, err := inspect(cmd.Context(), wasm)
 		if err != nil {
-			return fmt.Errorf("a host would refuse %s: %w", args[0], err)
+			return fmt.Errorf("a host would refuse %s: %w", what, err)
 		}
 		if *format == "table" {
 			return seen.write(cmd.OutOrStdout())
@@ -48,6 +53,18 @@ func newPolicyInspect() *cobra.Command {
 		return printAs(cmd.OutOrStdout(), *format, seen, nil)
 	}
 	return cmd
+}
+
+// fetched is module, or the one that is live under a policy's name.
+func (s *source) fetched(cmd *cobra.Command, what string) ([]byte, error) {
+	if exists(what) || strings.ContainsAny(what, "/.") {
+		return s.module(cmd.Context(), cmd.ErrOrStderr(), what)
+	}
+	c, err := clientFor(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("%s is neither a file nor a folder here, and policies cannot be looked up: %w", what, err)
+	}
+	return c.raw(cmd.Context(), host.FiguresPath+"/"+url.PathEscape(what)+"/module")
 }
 
 // inspect loads a module as a host does, and lets go of it.
@@ -76,7 +93,7 @@ func (i *inspected) write(w io.Writer) error {
 	policies := &table{head: []string{"POLICY", "KIND", "SCOPE", "READS", "DESCRIPTION"}}
 	for k := range m.Policies {
 		p := &m.Policies[k]
-		policies.add(p.Name, p.Kind, scopeName(p), strings.Join(p.Reads, ","), p.Description)
+		policies.add(p.Name, p.Kind, scopeName(p), readsName(p), p.Description)
 	}
 	if err := policies.write(w); err != nil {
 		return err
@@ -90,6 +107,14 @@ func scopeName(p *abi.Policy) string {
 		return "set"
 	}
 	return "row"
+}
+
+// readsName is short for those who did not say what they read.
+func readsName(p *abi.Policy) string {
+	if p.Groups() == abi.PodGroups|abi.NodeGroups {
+		return "all of pod and node"
+	}
+	return strings.Join(p.Reads, ",")
 }
 
 func orNone(list []string) string {

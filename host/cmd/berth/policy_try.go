@@ -75,11 +75,12 @@ func plural(n int, what string) string {
 }
 
 // testNatively runs the author's tests, which leave their recordings in records.
-func testNatively(ctx context.Context, out io.Writer, dir, records string) error {
+func testNatively(ctx context.Context, out io.Writer, dir, records string, env ...string) error {
 	fmt.Fprintln(out, "natively, by go test:")
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", ".")
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-parallel=1", ".")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 	cmd.Env = append(os.Environ(), policytest.Folder+"="+records)
+	cmd.Env = append(cmd.Env, env...)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

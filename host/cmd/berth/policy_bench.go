@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/policies-wasm/bundle"
+	"github.com/berth-dev/berth/sdk/policytest"
+)
+
+func newPolicyBench() *cobra.Command {
+	var from source
+	var sizes []int
+	cmd := &cobra.Command{
+		Use:   "bench [DIR]",
+		Short: "Measure a policy in the sandbox, beside the built-in ones of its kind",
+		Long: "Takes the nodes of the policy's own tables, over and over until there are as many as --nodes\n" +
+			"says, and the pods of their cases, and asks the policy about all of them as a host would.\n" +
+			"ALLOCS are counted natively, over 1,000 nodes: a guest that allocates pays for it in fuel,\n" +
+			"and again when its collector runs. BUDGET is the share of its fuel that the dearest call took.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return from.bench(cmd.Context(), cmd.OutOrStdout(), first(args, "."), sizes)
+		},
+	}
+	from.addFlags(cmd)
+	cmd.Flags().IntSliceVar(&sizes, "nodes", []int{100, 1000, 5000}, "how many nodes")
+	return cmd
+}
+
+// besides are the built-in policies that one is measured beside.
+var besides = map[string][]string{
+	abi.KindPredicate: {"PodFitsResources", "PodToleratesNodeTaints", "MatchNodeSelector"},
+	abi.KindPriority:  {"LeastRequestedPriority", "TaintTolerationPriority", "NodeAffinityPriority"},
+}
+
+func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []int) error {
+	if !isFolder(dir) {
+		return fmt.Errorf("%s is no folder: name the one that holds the policy and its tests", dir)
+	}
+	tables, err := recorded(ctx, out, dir)
+	if err != nil {
+		return err
+	}
+	wasm, err := s.module(ctx, out, dir)
+	if err != nil {
+		return err
+	}
+	e, err := engine.New(ctx, engine.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	b := &bench{ctx: ctx, engine: e, sizes: sizes, t: &table{head: []string{
+		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/CALL", "BUDGET", "ALLOCS", "MEMORY",
+	}}}
+	kinds := map[string]*policytest.Recorded{}
+	for _, r := range tables {
+		kind, err := b.own(wasm, r)
+		if err != nil {
+			return err
+		}
+		kinds[kind] = r
+	}
+	for kind, r := range kinds {
+		if err := b.builtins(kind, r); err != nil {
+			return err
+		}
+	}
+	return b.t.write(out)
+}
+
+// recorded runs the author's tests and returns their tables.
+func recorded(ctx context.Context, out io.Writer, dir string) ([]*policytest.Recorded, error) {
+	records, err := os.MkdirTemp("", "berth-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(records)
+	if err := testNatively(ctx, out, dir, records, policytest.Allocations+"=1"); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(records, "*.table"))
+	if err != nil {
+		return nil, err
+	}
+	var tables []*policytest.Recorded
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		r := new(policytest.Recorded)
+		if err := json.Unmarshal(data, r); err != nil {
+			return nil, err
+		}
+		tables = append(tables, r)
+	}
+	if len(tables) == 0 {
+		return nil, errors.New("no test runs a table of nodes (policytest.Run), so there is nothing to measure by")
+	}
+	return tables, nil
+}
+
+// bench measures and fills the table.
+type bench struct {
+	ctx    context.Context
+	engine *engine.Engine
+	sizes  []int
+	t      *table
+}
+
+// own measures the author's policy and says of what kind it is.
+func (b *bench) own(wasm []byte, r *policytest.Recorded) (kind string, err error) {
+	m, err := b.engine.Load(b.ctx, wasm, vet.DefaultLimits())
+	if err != nil {
+		return "", fmt.Errorf("a host would refuse the module: %w", err)
+	}
+	defer m.Close()
+	manifest, err := abi.ReadManifest(m.Manifest())
+	if err != nil {
+		return "", err
+	}
+	if r.Table.Policy == "" {
+		r.Table.Policy = manifest.Policies[0].Name
+	}
+	p := manifest.Find(r.Table.Policy)
+	if p == nil {
+		return "", fmt.Errorf("the module has no policy %s, which a table is about", r.Table.Policy)
+	}
+	most := 0.0
+	for _, n := range r.Allocs {
+		most = max(most, n)
+	}
+	return p.Kind, b.measure(m, p, &r.Table, strconv.FormatFloat(most, 'f', -1, 64))
+}
+
+// builtins measures by the same nodes and pods what the binary brings.
+func (b *bench) builtins(kind string, r *policytest.Recorded) error {
+	modules, err := bundle.Modules()
+	if err != nil {
+		return err
+	}
+	for _, one := range modules {
+		m, err := b.engine.Load(b.ctx, one.Wasm, vet.DefaultLimits())
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		manifest, err := abi.ReadManifest(m.Manifest())
+		if err != nil {
+			return err
+		}
+		for _, name := range besides[kind] {
+			p := manifest.Find(name)
+			if p == nil {
+				continue
+			}
+			t := r.Table
+			t.Policy, t.Config = name, ""
+			if err := b.measure(m, p, &t, "-"); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, allocs string) error {
+	for _, n := range b.sizes {
+		c, err := t.Cluster(n)
+		if err != nil {
+			return err
+		}
+		i, err := m.Open(b.ctx, engine.OpenConfig{})
+		if err != nil {
+			return err
+		}
+		run := &benchRun{i: i, policy: p, c: c}
+		err = run.all()
+		i.Close()
+		if err != nil {
+			return err
+		}
+		b.t.add(p.Name, strconv.Itoa(n), run.perRow(), run.perPod(), strconv.FormatInt(int64(run.fuel)/max(run.calls, 1), 10),
+			fmt.Sprintf("%.1f%%", 100*run.share), allocs, fmt.Sprintf("%.1f MiB", float64(run.memory)/(1<<20)))
+	}
+	return nil
+}
+
+// benchTime is how long one size is measured.
+const benchTime = 200 * time.Millisecond
+
+// rowsOfACall is how many rows a host asks a policy of scope row about at once.
+const rowsOfACall = 2000
+
+// benchRun is one policy over one cluster.
+type benchRun struct {
+	i      *engine.Instance
+	policy *abi.Policy
+	c      *policytest.Cluster
+
+	pods, rows, calls int64
+	podTime, rowTime  time.Duration
+	fuel              engine.Fuel // of calls about rows
+	share             float64     // of the budget, by the dearest of them
+	memory            uint64
+}
+
+func (r *benchRun) all() error {
+	if _, err := r.call(engine.FuncOpen, r.c.Open, engine.OpenBudget); err != nil {
+		return err
+	}
+	for _, batch := range r.c.Batches {
+		if _, err := r.call(engine.FuncApply, batch, engine.ApplyBudget(128, len(batch), r.i.MemoryBytes())); err != nil {
+			return err
+		}
+	}
+	f, most := engine.FuncFilter, r.c.Rows
+	if r.policy.Kind == abi.KindPriority {
+		f = engine.FuncScore
+	}
+	if r.policy.ScopeOf() == abi.ScopeRow {
+		most = min(most, rowsOfACall)
+	}
+	for until := time.Now().Add(benchTime); time.Now().Before(until); {
+		for _, pod := range r.c.Pods {
+			if err := r.cycle(f, pod, most); err != nil {
+				return err
+			}
+		}
+		if _, err := r.call(engine.FuncIdle, nil, engine.IdleBudget(r.i.MemoryBytes())); err != nil {
+			return err
+		}
+	}
+	r.memory = r.i.MemoryBytes()
+	return nil
+}
+
+func (r *benchRun) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
+	res, err := r.i.Call(f, in, budget)
+	if err == nil && res.Status != abi.StatusOK && f != engine.FuncIdle {
+		err = fmt.Errorf("%s: %s", f, complaint(r.i))
+	}
+	return res, err
+}
+
+// cycle asks about one pod and all rows.
+func (r *benchRun) cycle(f engine.Func, pod []byte, most int) error {
+	budget := engine.ApplyBudget(r.c.Rows, len(pod), r.i.MemoryBytes())
+	res, err := r.call(engine.FuncPod, pod, budget)
+	if err != nil {
+		return err
+	}
+	r.pods++
+	r.podTime += res.Took
+	answer, err := abi.ReadPodAnswer(res.Packed)
+	if err != nil || answer.Ask != abi.AskRows {
+		return err
+	}
+	for from := 0; from < r.c.Rows; from += most {
+		in := rowNumbers(from, min(from+most, r.c.Rows))
+		if r.policy.ScopeOf() == abi.ScopeRow {
+			budget = engine.Budget(len(in)/4, len(in), r.i.MemoryBytes(), engine.MostBudget)
+		}
+		res, err := r.call(f, in, budget)
+		if err != nil {
+			return err
+		}
+		r.calls, r.rows = r.calls+1, r.rows+int64(len(in)/4)
+		r.rowTime, r.fuel = r.rowTime+res.Took, r.fuel+res.Fuel
+		r.share = max(r.share, float64(res.Fuel)/float64(budget))
+	}
+	return nil
+}
+
+func rowNumbers(from, to int) (in []byte) {
+	for slot := from; slot < to; slot++ {
+		in = binary.LittleEndian.AppendUint32(in, uint32(slot))
+	}
+	return in
+}
+
+func (r *benchRun) perRow() string {
+	if r.rows == 0 {
+		return "not asked"
+	}
+	return strconv.FormatFloat(float64(r.rowTime)/float64(r.rows), 'f', 1, 64)
+}
+
+func (r *benchRun) perPod() string {
+	return strconv.FormatInt(int64(r.podTime)/max(r.pods, 1), 10)
+}
