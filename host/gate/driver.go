@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -164,13 +165,28 @@ func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Chec
 		if !ok || !gated(pod) {
 			continue
 		}
-		subject := wire.GatePod{Pod: pod, Condition: string(k.condition)}
-		if wants := checker.Observes(); len(wants) > 0 && d.Observe != nil {
-			subject.Observed = d.Observe(ctx, pod, wants)
-		}
-		sorted[checker] = append(sorted[checker], subject)
+		sorted[checker] = append(sorted[checker], wire.GatePod{Pod: pod, Condition: string(k.condition)})
+	}
+	for checker, subjects := range sorted {
+		d.observe(ctx, checker.Observes(), subjects)
 	}
 	return sorted
+}
+
+// observe looks at some pods at a time: attempts that get no answer take long.
+func (d *Driver) observe(ctx context.Context, wants []abi.Observe, subjects []wire.GatePod) {
+	if len(wants) == 0 || d.Observe == nil {
+		return
+	}
+	var group errgroup.Group
+	group.SetLimit(mostAttempts)
+	for i := range subjects {
+		group.Go(func() error {
+			subjects[i].Observed = d.Observe(ctx, subjects[i].Pod, wants)
+			return nil
+		})
+	}
+	_ = group.Wait()
 }
 
 func (d *Driver) judge(ctx context.Context, checker Checker, subjects []wire.GatePod) {

@@ -128,6 +128,70 @@ func TestACheckerThatFailsLeavesUnknown(t *testing.T) {
 	}
 }
 
+// Thousands of gated pods cost calls by the batch, and no goroutine each.
+func TestManyPodsAreJudgedInBatches(t *testing.T) {
+	t.Parallel()
+	const pods = 2000
+	synctest.Test(t, func(t *testing.T) {
+		s := storetest.Open(t)
+		for i := range pods {
+			put(t, s, gatedPod("web-"+strconv.Itoa(i), "example.test/gate"))
+		}
+		var looking, most atomic.Int32
+		c := &checker{
+			wants: []abi.Observe{{Name: "slow", Kind: "http", Port: 80}},
+			judge: func(int32, *wire.GatePod) (abi.Readiness, error) { return abi.Readiness{Status: "True"}, nil },
+		}
+		d := New(Config{
+			Objects: s, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Checkers: func() map[v1.PodConditionType]Checker {
+				return map[v1.PodConditionType]Checker{"example.test/gate": c}
+			},
+			Observe: func(context.Context, *v1.Pod, []abi.Observe) []wire.Observation {
+				n := looking.Add(1)
+				defer looking.Add(-1)
+				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+				}
+				time.Sleep(time.Second)
+				return nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx) }()
+		start := time.Now()
+		for !allReady(s, pods) && time.Since(start) < time.Hour {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(start); took > 2*time.Minute {
+			t.Errorf("%d pods of which each takes a second to observe took %v", pods, took)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if calls := c.asked.Load(); calls > 4*pods/batch {
+			t.Errorf("%d pods cost %d calls", pods, calls)
+		}
+		if most.Load() > mostAttempts {
+			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), mostAttempts)
+		}
+	})
+}
+
+func allReady(s *store.Store, want int) bool {
+	list, err := s.List("pods", "", store.ListOptions{})
+	ready := 0
+	for _, o := range list.Items {
+		for _, c := range o.(*v1.Pod).Status.Conditions {
+			if c.Type == "example.test/gate" && c.Status == v1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return err == nil && ready == want
+}
+
 func TestASwapAsksAllGatesAnew(t *testing.T) {
 	t.Parallel()
 	var fixed atomic.Bool
@@ -181,6 +245,8 @@ func TestObserve(t *testing.T) {
 		{"pods that are ready", abi.Observe{Kind: "pods", Selector: "app=db"}, true, 1},
 		{"no pods", abi.Observe{Kind: "pods", Selector: "app=none"}, false, 0},
 		{"a selector that does not parse", abi.Observe{Kind: "pods", Selector: "=="}, false, 0},
+		{"objects that are there", abi.Observe{Kind: "objects", Resource: "pods", Selector: "app=db"}, true, 1},
+		{"objects that are not", abi.Observe{Kind: "objects", Resource: "services", Selector: "app=db"}, false, 0},
 		{"a node that is gone", abi.Observe{Kind: "node", Condition: "Ready"}, false, 0},
 		{"what nobody can observe", abi.Observe{Kind: "weather"}, false, 0},
 	}

@@ -226,7 +226,7 @@ func (r *benchRun) all() error {
 		return err
 	}
 	for _, batch := range r.c.Batches {
-		if _, err := r.call(engine.FuncApply, batch, engine.ApplyBudget(128, len(batch), r.i.MemoryBytes())); err != nil {
+		if _, err := r.call(engine.FuncApply, batch, engine.ApplyBudget(128, len(batch), r.i.MemoryBytes(), r.c.Rows)); err != nil {
 			return err
 		}
 	}
@@ -243,7 +243,7 @@ func (r *benchRun) all() error {
 				return err
 			}
 		}
-		if _, err := r.call(engine.FuncIdle, nil, engine.IdleBudget(r.i.MemoryBytes())); err != nil {
+		if _, err := r.call(engine.FuncIdle, nil, engine.IdleBudget(r.i.MemoryBytes(), r.c.Rows)); err != nil {
 			return err
 		}
 	}
@@ -261,7 +261,7 @@ func (r *benchRun) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Re
 
 // cycle asks about one pod and all rows.
 func (r *benchRun) cycle(f engine.Func, pod []byte, most int) error {
-	budget := engine.ApplyBudget(r.c.Rows, len(pod), r.i.MemoryBytes())
+	budget := engine.ApplyBudget(r.c.Rows, len(pod), r.i.MemoryBytes(), r.c.Rows)
 	res, err := r.call(engine.FuncPod, pod, budget)
 	if err != nil {
 		return err

@@ -1,0 +1,145 @@
+package sdk_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/sdk"
+)
+
+type gpuOnly struct{ label string }
+
+func (g *gpuOnly) Configure(c sdk.Config) error {
+	g.label = c.String("label", "accelerator")
+	return c.OnlyKeys("label")
+}
+
+func (g *gpuOnly) Filter(pod *sdk.Pod, node *sdk.Node) sdk.Verdict {
+	if node.Label(g.label) != "" && pod.Request("nvidia.com/gpu") == 0 {
+		return sdk.Reject("node is kept for GPU pods")
+	}
+	return sdk.Admit
+}
+
+// A predicate says which nodes may take a pod. A module registers it in init;
+// the manifest then tells the host what it is and what it reads.
+func ExamplePredicate() {
+	sdk.Predicate("GPUOnly", &gpuOnly{}, sdk.Reads(sdk.PodRequests|sdk.NodeLabels))
+	m, err := abi.ReadManifest(sdk.Manifest())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := m.Find("GPUOnly")
+	fmt.Println(p.Kind, p.Reads)
+	// Output: predicate [pod.requests node.labels]
+}
+
+type emptiest struct{}
+
+func (emptiest) Score(_ *sdk.Pod, node *sdk.Node) int64 { return node.Free("cpu") }
+
+// A priority gives raw scores; Normalize says how they become 0…100.
+func ExamplePriority() {
+	sdk.Priority("Emptiest", emptiest{}, sdk.Reads(sdk.NodeCapacity|sdk.NodeUsage), sdk.Normalize(sdk.NormalizeMax))
+	m, err := abi.ReadManifest(sdk.Manifest())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(m.Find("Emptiest").Normalize)
+	// Output: max
+}
+
+type wellGate struct{}
+
+func (wellGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
+
+func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+	for _, seen := range pod.Observations {
+		if !seen.OK {
+			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, AskAgain: 1e9}
+		}
+	}
+	return sdk.Readiness{Status: sdk.True, Reason: "AllWell"}
+}
+
+// A gate says what the host shall observe of each pod, and decides by that.
+func ExampleGate() {
+	sdk.Gate("WellGate", wellGate{}, []string{"example.test/Well"},
+		sdk.Observe(sdk.HTTPGet("health", 8080, "/healthz"), sdk.PodsReady("database", "app=db")))
+	m, err := abi.ReadManifest(sdk.Manifest())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, o := range m.Find("WellGate").Observe {
+		fmt.Println(o.Name, o.Kind)
+	}
+	fmt.Println(wellGate{}.Check(0, &sdk.GatePod{Observations: []sdk.Observation{{OK: true}, {Detail: "0 of 1 pods are ready"}}}).Message)
+	// Output:
+	// health http
+	// database pods
+	// 0 of 1 pods are ready
+}
+
+type noted struct{}
+
+// A controller says which children there should be; the host makes them.
+func (noted) Reconcile(r *sdk.Reconciliation) (sdk.Outcome, error) {
+	if len(r.Children) > 0 {
+		return sdk.Outcome{}, nil
+	}
+	j := &sdk.JSON{}
+	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("ConfigMap")
+	j.Key("data").Open('{').Key("parent").Text(r.Parent.Name).Close('}').Close('}')
+	return sdk.Outcome{Create: []sdk.Creation{{Object: string(j.Bytes()), Count: 1}}}, nil
+}
+
+func ExampleController() {
+	sdk.Controller("Noted", noted{},
+		sdk.ObjectKind{APIVersion: "batch/v1", Kind: "Job"}, []sdk.ObjectKind{{APIVersion: "v1", Kind: "ConfigMap"}})
+	out, err := noted{}.Reconcile(&sdk.Reconciliation{Parent: sdk.ControlObject{Name: "report"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out.Create[0].Object)
+	// Output: {"apiVersion":"v1","kind":"ConfigMap","data":{"parent":"report"}}
+}
+
+// Settings are read without encoding/json, which costs a guest 240 KB.
+func ExampleConfig() {
+	c, err := sdk.ParseConfig([]byte(`{"label":"rack","most":3}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	most, err := c.Int("most", 1, 10, 5)
+	fmt.Println(c.String("label", "zone"), most, err)
+	fmt.Println(c.OnlyKeys("label"))
+	// Output:
+	// rack 3 <nil>
+	// unknown setting most
+}
+
+func ExampleJSON() {
+	j := &sdk.JSON{}
+	j.Open('{').Key("name").Text(`a "b"`).Key("list").Open('[').Int(1).Int(2).Close(']').Close('}')
+	fmt.Println(string(j.Bytes()), json.Valid(j.Bytes()))
+	// Output: {"name":"a \"b\"","list":[1,2]} true
+}
+
+// Counters stand on /metrics, beside what the host counts of the policy.
+func ExampleNewCounter() {
+	strange := sdk.NewCounter("strange_annotations", "Annotations that are no number.")
+	strange.Add(1)
+	m, err := abi.ReadManifest(sdk.Manifest())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(m.Counters[0].Name)
+	// Output: strange_annotations
+}
