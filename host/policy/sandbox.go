@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -30,8 +33,9 @@ type sandbox struct {
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []schedule.ReasonID
 	pending []snapshot.Delta
-	slots   int // of the log when it was last followed
-	calls   int // since the guest last tidied up
+	asking  *v1.Pod // of the cycle, for messages; nil while deltas are applied
+	slots   int     // of the log when it was last followed
+	calls   int     // since the guest last tidied up
 }
 
 func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
@@ -73,15 +77,23 @@ func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 }
 
 func (s *sandbox) fail(err error) error {
+	if s.asking != nil {
+		err = fmt.Errorf("pod %s/%s: %w", s.asking.Namespace, s.asking.Name, err)
+	}
 	s.close()
 	s.health.failed(time.Now(), err)
+	var failed *engine.Failure
+	if errors.As(err, &failed) && len(failed.Stack) > 1 {
+		s.log.Warn("policy failed", "err", err.Error(), "stack", strings.Join(failed.Stack, " < "))
+		return fmt.Errorf("policy %s: %w", s.name, err)
+	}
 	s.log.Warn("policy failed", "err", err.Error())
 	return fmt.Errorf("policy %s: %w", s.name, err)
 }
 
 // follow brings the guest up to the log's newest delta.
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
-	s.slots = int(log.Slots())
+	s.slots, s.asking = int(log.Slots()), nil
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
@@ -177,6 +189,7 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	if err := s.follow(ctx, log); err != nil {
 		return schedule.Answer{}, err
 	}
+	s.asking = pod.Object
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
 	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
 	if err != nil {

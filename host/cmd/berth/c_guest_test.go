@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,4 +96,35 @@ func openedManifest(t *testing.T, wasm []byte) []byte {
 		t.Fatal(err)
 	}
 	return r.Out
+}
+
+// A trap shows the guest's functions, those that were inlined too, with the
+// lines of their source.
+func TestATrapShowsSourceLines(t *testing.T) {
+	t.Parallel()
+	i := openGuest(t.Context(), t, buildC(t))
+	var failure *engine.Failure
+	// A record whose root lies outside of the guest's memory.
+	if _, err := i.Call(engine.FuncApply, []byte{0xff, 0xff, 0xff, 0x7f}, engine.MostBudget); !errors.As(err, &failure) {
+		t.Fatalf("berth_apply = %v", err)
+	}
+	stack := strings.Join(failure.Stack, "\n")
+	line := lineOf(t, "../../../examples/c-predicate/dedicated.c", "const u8 *batch = follow(input)")
+	if want := fmt.Sprintf("berth_apply (c-predicate/dedicated.c:%d)", line); !strings.Contains(stack, want) || !strings.Contains(stack, "field (") {
+		t.Errorf("the stack lacks %q:\n%s", want, stack)
+	}
+}
+
+// lineOf is the number of the line that holds a text.
+func lineOf(t *testing.T, file, text string) int {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, found := strings.Cut(string(data), text)
+	if !found {
+		t.Fatalf("%s does not hold %q", file, text)
+	}
+	return strings.Count(before, "\n") + 1
 }

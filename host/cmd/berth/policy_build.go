@@ -14,11 +14,13 @@ import (
 )
 
 // source says how to get a module's bytes of a folder or a file.
-type source struct{ stock, debug bool }
+type source struct{ stock, debug, strip bool }
 
 func (s *source) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.stock, "go", false, "build by stock Go even if there is TinyGo")
-	cmd.Flags().BoolVar(&s.debug, "debug", false, "keep debug information, so that traps show source lines")
+	cmd.Flags().BoolVar(&s.debug, "debug", false, "keep debug information, so that traps show source lines, however large it is")
+	cmd.Flags().BoolVar(&s.strip, "strip", false, "leave debug information out; by default it stays if the module has 2 MiB at most with it")
+	cmd.MarkFlagsMutuallyExclusive("debug", "strip")
 }
 
 // module builds the folder at path, or reads the file.
@@ -43,7 +45,11 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 	if tool.Name == "go" && !s.stock {
 		fmt.Fprint(out, " (TinyGo would make it far smaller: https://tinygo.org)")
 	}
-	built, err := tool.Build(ctx, path, s.debug)
+	built, err := tool.Build(ctx, path, !s.strip)
+	if err == nil && !s.strip && !s.debug && tool.Name == "tinygo" && len(built.Wasm) > mostWithDebug {
+		fmt.Fprintf(out, ", again without debug information, which makes %d KB", kilobytes(len(built.Wasm)))
+		built, err = tool.Build(ctx, path, false)
+	}
 	switch {
 	case err != nil:
 		fmt.Fprintln(out)
@@ -54,6 +60,11 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 	}
 	return built.Wasm, err
 }
+
+// mostWithDebug is how large a module may be with the debug information that
+// is kept where nothing else is said. Go's modules hold names of functions, and
+// are large anyway.
+const mostWithDebug = 2 << 20
 
 // folderName is what people call a folder that they may be in.
 func folderName(path string) string {

@@ -18,7 +18,7 @@ func TestABuiltPolicyIsInspected(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "gpu.wasm")
 	mustBerth(t, "policy", "build", gpuOnly, "--go", "-o", file)
 	shown := mustBerth(t, "policy", "inspect", file)
-	for _, want := range []string{"GPUOnly", "predicate", "node.labels", "bytes of the largest function"} {
+	for _, want := range []string{"GPUOnly", "predicate", "all of pod and node", "bytes of the largest function"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("inspect does not show %q:\n%s", want, shown)
 		}

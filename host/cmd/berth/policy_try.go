@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -103,10 +104,20 @@ func replayAll(ctx context.Context, wasm []byte, files []string) error {
 	defer m.Close()
 	for _, file := range files {
 		if err := replayOne(ctx, m, file); err != nil {
-			return fmt.Errorf("as wasm, %s: %w", filepath.Base(file), err)
+			return fmt.Errorf("as wasm, %s: %w%s", filepath.Base(file), err, guestStack(err))
 		}
 	}
 	return nil
+}
+
+// guestStack lists the guest's functions of a trap, with source lines if the
+// module has them.
+func guestStack(err error) string {
+	var failed *engine.Failure
+	if !errors.As(err, &failed) || len(failed.Stack) == 0 {
+		return ""
+	}
+	return "\n  in " + strings.Join(failed.Stack, "\n  of ")
 }
 
 func replayOne(ctx context.Context, m *engine.Module, file string) error {

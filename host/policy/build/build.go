@@ -117,6 +117,7 @@ func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, 
 
 func (t Toolchain) args(out string, debug bool) []string {
 	if t.Name != "tinygo" {
+		// Go's wasm has functions' names at most, no lines.
 		args := []string{"build", "-buildmode=c-shared", "-trimpath", "-o", out}
 		if !debug {
 			args = append(args, "-ldflags=-s -w")

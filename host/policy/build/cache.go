@@ -52,7 +52,7 @@ func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
 		if err != nil {
 			return err
 		}
-		if hidden := strings.HasPrefix(d.Name(), "."); d.IsDir() && path != root && (hidden || d.Name() == "testdata") {
+		if d.IsDir() && path != root && elsewhere(path, d.Name()) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || !source(d.Name()) {
@@ -77,6 +77,11 @@ func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
 		return nil
 	})
 	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// elsewhere says whether a folder is none of the module around it.
+func elsewhere(path, name string) bool {
+	return strings.HasPrefix(name, ".") || name == "testdata" || exists(filepath.Join(path, "go.mod"))
 }
 
 // source says whether a file can change a build; any file may be embedded.

@@ -24,6 +24,12 @@ const childTime = 60 * time.Second
 
 const maxChildInput = 64 << 20
 
+// What a child is told by the first byte of its input.
+const (
+	modeCompile byte = 'C' // compile what follows
+	modeLines   byte = 'L' // read its debug information
+)
+
 // ChildMain turns this process into a compile child if it was started as one,
 // and then does not return. Otherwise it does nothing.
 func ChildMain() {
@@ -48,6 +54,13 @@ func childRun(confined bool) error {
 	if err != nil {
 		return err
 	}
+	if len(wasm) == 0 {
+		return errors.New("the child was told nothing")
+	}
+	mode, wasm := wasm[0], wasm[1:]
+	if mode == modeLines {
+		return childLines(wasm)
+	}
 	compiled, err := wazero.NewCompilationCacheWithDir(".")
 	if err != nil {
 		return err
@@ -58,23 +71,23 @@ func childRun(confined bool) error {
 }
 
 // runtimeConfig is the same in the child and in the host, or else the one would
-// not find the other's code. Debug information is left to the child.
+// not find the other's code. The only debug information is what vet wrote: see vet.LineFile.
 func runtimeConfig(c wazero.CompilationCache) wazero.RuntimeConfig {
-	return wazero.NewRuntimeConfigCompiler().WithCompilationCache(c).WithDebugInfoEnabled(false)
+	return wazero.NewRuntimeConfigCompiler().WithCompilationCache(c).WithDebugInfoEnabled(true)
 }
 
 // ErrCompile wraps what the compiler says of a module that it does not accept.
 var ErrCompile = errors.New("the compiler refuses the module")
 
-// runChild has a child compile into dir.
-func runChild(ctx context.Context, command []string, dir string, wasm []byte) error {
+// runChild has a child work on a module in dir.
+func runChild(ctx context.Context, command []string, dir string, mode byte, wasm []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, childTime)
 	defer cancel()
 	var said limited
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = []string{}
-	cmd.Stdin = bytes.NewReader(wasm)
+	cmd.Stdin = io.MultiReader(bytes.NewReader([]byte{mode}), bytes.NewReader(wasm))
 	cmd.Stdout, cmd.Stderr = io.Discard, &said
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

@@ -243,9 +243,9 @@ func (e *Engine) release(s *shared) {
 	}
 }
 
-func (e *Engine) load(ctx context.Context, wasm []byte, key loadKey) (*shared, error) {
+func (e *Engine) load(ctx context.Context, uploaded []byte, key loadKey) (*shared, error) {
 	digest := "sha256:" + hex.EncodeToString(key.sum[:])
-	wasm, report, err := vet.Rewrite(wasm, key.limits)
+	wasm, report, err := vet.Rewrite(uploaded, key.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +259,12 @@ func (e *Engine) load(ctx context.Context, wasm []byte, key loadKey) (*shared, e
 		return nil, fmt.Errorf("module %s: %w", short(digest), err)
 	}
 	s.engine, s.digest, s.report = e, digest, report
+	if report.Debug {
+		// Without them traps still name functions.
+		if s.lines, err = e.lines(ctx, uploaded); err != nil {
+			e.log.Warn("traps will show no source lines", "digest", digest, "err", err)
+		}
+	}
 	if s.manifest, err = s.readManifest(ctx); err != nil {
 		s.free()
 		return nil, err
@@ -302,7 +308,7 @@ func (e *Engine) compile(ctx context.Context, name string, wasm []byte, function
 	}
 	defer os.RemoveAll(dir)
 	e.compiled.Add(1)
-	if err := runChild(ctx, e.child, dir, wasm); err != nil {
+	if err := runChild(ctx, e.child, dir, modeCompile, wasm); err != nil {
 		return nil, err
 	}
 	entry, err := takeOne(dir, e.folder, name)

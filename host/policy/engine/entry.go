@@ -12,7 +12,7 @@ import (
 // An entry is what wazero's compiler leaves for one module:
 //
 //	"WAZEVO" len version | functions u32 | offset u64 … | size u64 | code | crc32c
-//	| 0 (no source map) | 0 u32 (no catch clauses)
+//	| 0 (no source map), or 1 | n u64 | (source u64, code u64) … | 0 u32 (no catch clauses)
 //
 // wazero compiles in the host, in silence and without limits, whenever it finds
 // no entry under the name that it expects, or one of another version. So both
@@ -63,14 +63,14 @@ func checkEntry(b []byte, version string, functions int) error {
 	size := binary.LittleEndian.Uint64(rest)
 	rest = rest[8:]
 	const tail = 4 + 1 + 4
-	if uint64(len(rest)) < tail || size != uint64(len(rest)-tail) {
+	if uint64(len(rest)) < tail || size > uint64(len(rest)-tail) {
 		return errEntry
 	}
 	code, rest := rest[:size], rest[size:]
 	if crc32.Checksum(code, castagnoli) != binary.LittleEndian.Uint32(rest) {
 		return errEntry
 	}
-	if !bytes.Equal(rest[4:], make([]byte, 5)) {
+	if rest, ok = checkSources(rest[4:], size); !ok || !bytes.Equal(rest, make([]byte, 4)) {
 		return errEntry
 	}
 	for ; len(offsets) > 0; offsets = offsets[8:] {

@@ -74,7 +74,7 @@ const (
 )
 
 // explain takes wazero's error apart: what happened, and the guest's stack.
-func explain(err error) (error, []string) {
+func explain(err error) (error, []frame) {
 	var exit *sys.ExitError
 	if errors.As(err, &exit) {
 		return fmt.Errorf("it exited with status %d", exit.ExitCode()), nil
@@ -82,16 +82,20 @@ func explain(err error) (error, []string) {
 	text, trace, _ := strings.Cut(err.Error(), "wasm stack trace:")
 	text = strings.TrimPrefix(strings.TrimSpace(text), "wasm error: ")
 	text, _, _ = strings.Cut(text, " (recovered by wazero)")
-	var stack []string
+	var stack []frame
 	for line := range strings.SplitSeq(trace, "\n") {
 		line = strings.TrimPrefix(strings.TrimSpace(line), ".")
 		if line == "" {
 			continue
 		}
+		if at, ok := offsetOf(line); ok && len(stack) > 0 {
+			stack[len(stack)-1].offset = at
+			continue
+		}
 		if len(stack) == maxFrames {
 			break
 		}
-		stack = append(stack, plain(line[:min(maxFrameBytes, len(line))]))
+		stack = append(stack, frame{clipFrame(line), -1})
 	}
 	return errors.New(plain(text)), stack
 }

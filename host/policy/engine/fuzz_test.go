@@ -92,8 +92,8 @@ func FuzzExplain(f *testing.F) {
 			t.Errorf("explain = %v, %d frames", what, len(stack))
 		}
 		for _, frame := range stack {
-			if len(frame) > maxFrameBytes || !utf8.ValidString(frame) {
-				t.Errorf("a frame of %d bytes", len(frame))
+			if len(frame.function) > maxFrameBytes || !utf8.ValidString(frame.function) {
+				t.Errorf("a frame of %d bytes", len(frame.function))
 			}
 		}
 	})

@@ -246,7 +246,7 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 		kind, what = StackSpent, errors.New("it calls itself too deep")
 	}
 	f := i.broken(export, kind, i.used(budget), start, what)
-	f.Stack = stack
+	f.Stack = i.shared.lines.resolve(stack)
 	return f
 }
 

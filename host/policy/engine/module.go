@@ -19,6 +19,7 @@ type shared struct {
 	digest   string
 	report   vet.Report
 	manifest []byte
+	lines    *lineTable // nil without debug information
 	compiled wazero.CompilationCache
 	runtime  wazero.Runtime
 	module   wazero.CompiledModule

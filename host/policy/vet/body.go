@@ -17,6 +17,8 @@ type body struct {
 	blocks   int
 	branches int
 	deepest  int
+	marks    []mark
+	shifted  int // how many of them were moved
 }
 
 // dead is the node of code that nothing reaches.
@@ -41,6 +43,7 @@ func (b *body) refuse(r *Refusal) {
 // run copies the instructions up to the function's end.
 func (b *body) run() {
 	b.outer = append(b.outer, dead)
+	b.mark()
 	b.begin(true)
 	b.frames = append(b.frames, frame{op: opBlock, entry: dead})
 	for b.r.err == nil && len(b.frames) > 0 {
@@ -185,6 +188,9 @@ func (b *body) pay(price int) {
 func (b *body) instruction() {
 	if b.m.exact {
 		b.begin(true)
+	}
+	if b.r.left() > 0 && mayTrap(b.r.b[b.r.pos]) {
+		b.mark()
 	}
 	op := b.r.byte()
 	o := opcodes[op]

@@ -72,6 +72,7 @@ type function struct {
 	code   []byte
 	locals uint32 // of its own; the first beyond them is for vet's use
 	calls  calls
+	marks  []mark
 }
 
 func (m *module) function(r *reader, t funcType) function {
@@ -96,7 +97,8 @@ func (m *module) function(r *reader, t funcType) function {
 	if b.scratch {
 		groups = append(groups, localGroup{1, typeI32})
 	}
-	return function{groups: groups, code: b.withCharges(), locals: locals, calls: b.calls}
+	code := b.withCharges()
+	return function{groups: groups, code: code, locals: locals, calls: b.calls, marks: b.marks}
 }
 
 // appendFunction writes a function with its length before it; one that may call
@@ -106,12 +108,13 @@ func (m *module) appendFunction(out []byte, f *function, t funcType, deep bool) 
 	for _, g := range f.groups {
 		head = append(appendU32(head, g.n), g.t)
 	}
-	code := f.code
+	code, before := f.code, 0
 	if deep {
 		m.report.Recursive++
-		code = m.withDepth(f, t)
+		code, before = m.withDepth(f, t)
 	}
 	out = appendU32(out, uint32(len(head)+len(code)))
+	m.placed(f.marks, len(out)+len(head)+before)
 	return append(append(out, head...), code...)
 }
 
@@ -157,6 +160,9 @@ func (m *module) write() ([]byte, *Refusal) {
 	}
 	if len(m.names) > 0 {
 		out = appendSection(out, secCustom, m.nameSection())
+	}
+	if len(m.marks) > 0 {
+		out = m.appendLines(out)
 	}
 	return out, nil
 }

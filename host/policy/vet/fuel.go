@@ -66,15 +66,18 @@ func frameBytes(f *function, t funcType) int64 {
 // back however it returns: vet writes every return as a branch to that block.
 //
 //	stack -= frame; if stack < 0 { unreachable }; block { code }; stack += frame
-func (m *module) withDepth(f *function, t funcType) []byte {
+//
+// before is how much stands before the code.
+func (m *module) withDepth(f *function, t funcType) (out []byte, before int) {
 	frame := frameBytes(f, t)
-	out := charge(make([]byte, 0, len(f.code)+40), m.stackLeft(), f.locals, constant(frame))
+	out = charge(make([]byte, 0, len(f.code)+40), m.stackLeft(), f.locals, constant(frame))
 	out = m.appendResults(append(out, opBlock), t)
+	before = len(out)
 	out = append(out, f.code...)
 	out = appendU32(append(out, opGlobalGet), m.stackLeft())
 	out = append(constant(frame)(out), opI64Add)
 	out = appendU32(append(out, opGlobalSet), m.stackLeft())
-	return append(out, opEnd)
+	return append(out, opEnd), before
 }
 
 // appendResults writes the type of a block that gives what a function gives.

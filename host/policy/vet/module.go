@@ -92,6 +92,8 @@ type module struct {
 	exports   map[string]export
 	sections  [13][]byte
 	code      *reader
+	debug     bool   // it has debug information
+	marks     []mark // where instructions came from, if so
 	report    Report
 	// For tests: what a charge itself costs, and to charge each instruction.
 	chargePrice int
@@ -139,8 +141,9 @@ type Report struct {
 	Blocks      int
 	Flow        int // locals times blocks, over all functions
 	BranchTable int
-	BranchAll   int // targets of all br_tables of one function
-	Largest     int // the dearest single charge
+	BranchAll   int  // targets of all br_tables of one function
+	Largest     int  // the dearest single charge
+	Debug       bool // it has debug information
 }
 
 var header = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}
@@ -159,6 +162,7 @@ func Rewrite(wasm []byte, limits Limits) ([]byte, Report, error) {
 		}
 		return nil, Report{}, err
 	}
+	m.report.Debug = len(m.marks) > 0
 	m.report.BytesIn, m.report.BytesOut = len(wasm), len(out)
 	return out, m.report, nil
 }

@@ -13,9 +13,14 @@ const (
 )
 
 // custom takes the functions' names out of a name section, for stack traces;
-// every other custom section is dropped. A bad one is no reason to refuse.
+// every other custom section is
+// dropped, though that there is debug information is remembered. A bad one is no reason to refuse.
 func (m *module) custom(r *reader) {
-	if r.name() != "name" || r.err != nil || m.names != nil {
+	name := r.name()
+	if name == debugSection && r.err == nil && r.more() {
+		m.debug = true
+	}
+	if name != "name" || r.err != nil || m.names != nil {
 		return
 	}
 	for r.more() {

@@ -84,11 +84,13 @@ func (b *body) withCharges() []byte {
 		if !n.charged || price == 0 {
 			continue
 		}
+		b.shift(n.at, len(out)-from)
 		out = append(out, b.out[from:n.at]...)
 		from = n.at
 		out = charge(out, b.m.counter(), b.locals, constant(int64(price)))
 		b.m.report.Charges++
 		b.m.report.Largest = max(b.m.report.Largest, price)
 	}
+	b.shift(len(b.out), len(out)-from)
 	return append(out, b.out[from:]...)
 }

@@ -1,0 +1,282 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"debug/dwarf"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+)
+
+// What follows runs in a child, under its limits: debug information is as
+// foreign as code is.
+
+// maxRows bounds how many places of a module are told.
+const maxRows = 1 << 18
+
+// childLines writes what a module's debug information says of its code.
+func childLines(wasm []byte) error {
+	t, err := decodeLines(wasm)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(linesFile, data, privateFile)
+}
+
+func decodeLines(wasm []byte) (*lineTable, error) {
+	s, err := debugSections(wasm)
+	if err != nil {
+		return nil, err
+	}
+	d, err := dwarf.New(s[".debug_abbrev"], nil, nil, s[".debug_info"], s[".debug_line"], nil, s[".debug_ranges"], s[".debug_str"])
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{".debug_addr", ".debug_line_str", ".debug_str_offsets", ".debug_rnglists", ".debug_loclists"} {
+		if len(s[name]) > 0 {
+			if err := d.AddSection(name, s[name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r := &dwarfReader{d: d, t: &lineTable{}, files: map[string]int{}, names: map[string]int{}}
+	if err := r.units(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(r.t.Rows, func(a, b lineRow) int { return cmp.Compare(a.At, b.At) })
+	return r.t, nil
+}
+
+// debugSections takes the sections of debug information out of a module.
+func debugSections(wasm []byte) (map[string][]byte, error) {
+	const header = 8
+	sections := map[string][]byte{}
+	b := wasm[min(header, len(wasm)):]
+	for len(b) > 0 {
+		id := b[0]
+		size, n := binary.Uvarint(b[1:])
+		if n <= 0 || size > uint64(len(b)-1-n) {
+			return nil, errors.New("a section runs past the end")
+		}
+		body := b[1+n : 1+n+int(size)]
+		b = b[1+n+int(size):]
+		if id != 0 {
+			continue
+		}
+		length, k := binary.Uvarint(body)
+		if k > 0 && length <= uint64(len(body)-k) {
+			sections[string(body[k:k+int(length)])] = body[k+int(length):]
+		}
+	}
+	return sections, nil
+}
+
+// dwarfReader turns debug information into a table.
+type dwarfReader struct {
+	d            *dwarf.Data
+	t            *lineTable
+	files, names map[string]int
+}
+
+// scope is a function, or one that was inlined into it.
+type scope struct {
+	name       string
+	ranges     [][2]uint64
+	file, line int // from where it was inlined
+	inner      []*scope
+}
+
+func (s *scope) holds(at uint64) bool {
+	for _, r := range s.ranges {
+		if r[0] <= at && at < r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *dwarfReader) units() error {
+	entries := r.d.Reader()
+	for {
+		unit, err := entries.Next()
+		if err != nil || unit == nil {
+			return err
+		}
+		if unit.Tag != dwarf.TagCompileUnit {
+			entries.SkipChildren()
+			continue
+		}
+		lines, err := r.d.LineReader(unit)
+		if err != nil || lines == nil {
+			entries.SkipChildren()
+			continue
+		}
+		root := &scope{}
+		if unit.Children {
+			r.children(entries, root, lines.Files(), 0)
+		}
+		if err := r.rows(lines, root); err != nil {
+			return err
+		}
+	}
+}
+
+// mostDeep bounds how deep functions may be inlined into each other.
+const mostDeep = 256
+
+// children reads the functions below an entry, to its end.
+func (r *dwarfReader) children(entries *dwarf.Reader, into *scope, files []*dwarf.LineFile, deep int) {
+	for {
+		e, err := entries.Next()
+		if err != nil || e == nil || e.Tag == 0 {
+			return
+		}
+		inner := into
+		switch e.Tag {
+		case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
+			inner = r.scope(e, files)
+			into.inner = append(into.inner, inner)
+		case dwarf.TagLexDwarfBlock, dwarf.TagNamespace:
+		default:
+			entries.SkipChildren()
+			continue
+		}
+		if !e.Children {
+			continue
+		}
+		if deep == mostDeep {
+			entries.SkipChildren()
+			continue
+		}
+		r.children(entries, inner, files, deep+1)
+	}
+}
+
+func (r *dwarfReader) scope(e *dwarf.Entry, files []*dwarf.LineFile) *scope {
+	s := &scope{name: r.nameOf(e, 0)}
+	s.ranges, _ = r.d.Ranges(e)
+	if file, ok := e.Val(dwarf.AttrCallFile).(int64); ok && file >= 0 && file < int64(len(files)) && files[file] != nil {
+		s.file = r.file(files[file].Name)
+	}
+	if line, ok := e.Val(dwarf.AttrCallLine).(int64); ok {
+		s.line = int(line)
+	}
+	return s
+}
+
+// nameOf is a function's name, which may stand where it was declared.
+func (r *dwarfReader) nameOf(e *dwarf.Entry, deep int) string {
+	const most = 4
+	for _, attr := range []dwarf.Attr{dwarf.AttrName, dwarf.AttrLinkageName} {
+		if name, ok := e.Val(attr).(string); ok {
+			return name
+		}
+	}
+	for _, attr := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
+		at, ok := e.Val(attr).(dwarf.Offset)
+		if !ok || deep == most {
+			continue
+		}
+		other := r.d.Reader()
+		other.Seek(at)
+		if origin, err := other.Next(); err == nil && origin != nil {
+			return r.nameOf(origin, deep+1)
+		}
+	}
+	return ""
+}
+
+// rows reads a unit's line program.
+func (r *dwarfReader) rows(lines *dwarf.LineReader, root *scope) error {
+	var e dwarf.LineEntry
+	for {
+		err := lines.Next(&e)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if e.EndSequence || e.File == nil || e.Line == 0 || e.Address == 0 || e.Address > 1<<31 {
+			continue
+		}
+		if len(r.t.Rows) == maxRows {
+			return nil
+		}
+		r.t.Rows = append(r.t.Rows, lineRow{int(e.Address), r.places(root, e.Address, r.file(e.File.Name), e.Line)})
+	}
+}
+
+// places lists the functions around an address, the innermost first.
+func (r *dwarfReader) places(root *scope, at uint64, file, line int) []linePlace {
+	var around []*scope
+	for s := root; s != nil; {
+		i := slices.IndexFunc(s.inner, func(s *scope) bool { return s.holds(at) })
+		if i < 0 {
+			break
+		}
+		s = s.inner[i]
+		around = append(around, s)
+	}
+	if len(around) == 0 {
+		return []linePlace{{r.intern(r.names, &r.t.Names, ""), file, line}}
+	}
+	var places []linePlace
+	for i := len(around) - 1; i >= 0 && len(places) < maxInlined; i-- {
+		s := around[i]
+		places = append(places, linePlace{r.intern(r.names, &r.t.Names, s.name), file, line})
+		file, line = s.file, s.line
+	}
+	return places
+}
+
+// file keeps of a path what an author knows it by.
+func (r *dwarfReader) file(name string) int {
+	dir, base := path.Split(name)
+	return r.intern(r.files, &r.t.Files, path.Join(path.Base(dir), base))
+}
+
+func (r *dwarfReader) intern(known map[string]int, list *[]string, s string) int {
+	i, ok := known[s]
+	if !ok {
+		i = len(*list)
+		known[s] = i
+		*list = append(*list, s)
+	}
+	return i
+}
+
+// checkSources reads the part of an entry that maps code to sources, if it is
+// there, and returns what follows.
+func checkSources(b []byte, code uint64) ([]byte, bool) {
+	if len(b) == 0 || b[0] > 1 {
+		return nil, false
+	}
+	has, b := b[0] == 1, b[1:]
+	if !has {
+		return b, true
+	}
+	if len(b) < 8 {
+		return nil, false
+	}
+	n := binary.LittleEndian.Uint64(b)
+	b = b[8:]
+	if n > uint64(len(b))/16 {
+		return nil, false
+	}
+	for i := range int(n) {
+		if binary.LittleEndian.Uint64(b[16*i+8:]) > code {
+			return nil, false
+		}
+	}
+	return bytes.Clone(b[16*n:]), true
+}
