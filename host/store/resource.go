@@ -50,8 +50,8 @@ type resource struct {
 	// a way through the tree costs ten times a look here.
 	latest map[objectName]*entry
 
-	log     *log
-	pins    pins
+	log  *log
+	pins pins
 }
 
 type objectName struct{ namespace, name string }
