@@ -209,11 +209,22 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	return schedule.Answer{Ask: answer.Ask, Reason: reason}, err
 }
 
+// largePod is the size from which on a pod's record gets more fuel by the byte:
+// a guest's collector runs again and again while it takes in thousands of terms.
+// To let it fail would let one absurd pod end a policy for all others.
+const (
+	largePod              = 16 << 10
+	largeByte engine.Fuel = 1000
+)
+
 // podBudget is larger for a policy of scope set. It may have to index all rows
 // by a key that this pod is the first to name, and to double its memory and to
 // collect garbage meanwhile, as when it is told of rows. To trap it there and
 // tell it the whole cluster again would end the same way each time.
 func (s *sandbox) podBudget(rows, size int) engine.Fuel {
+	if size > largePod {
+		return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots) + largeByte*engine.Fuel(size)
+	}
 	if s.info.Scope == abi.ScopeRow {
 		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
 	}
