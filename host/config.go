@@ -26,6 +26,9 @@ type Config struct {
 	// TrustedKeys is a directory of public keys; if given, modules must be
 	// signed by one of them.
 	TrustedKeys string
+	// Record is a directory where all states and decisions are kept, so that any
+	// decision can be replayed; empty for what the log in memory holds.
+	Record string
 	// Version is told by /metrics and in logs.
 	Version string
 	Log     *slog.Logger

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/record"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
@@ -44,6 +45,7 @@ type Host struct {
 	events    *event.Writer
 	registry  *registry.Registry
 	scheduler *schedule.Scheduler
+	recorder  *record.Writer // nil unless asked for
 	podRange  netip.Prefix
 }
 
@@ -128,7 +130,7 @@ func (h *Host) openPolicies(ctx context.Context) error {
 	}
 	h.loader = policy.NewLoader(policy.Config{
 		Objects: h.store, Engine: h.engine, Reasons: schedule.NewReasons(0), Now: h.Now, Log: h.Log,
-		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present,
+		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived,
 	})
 	if err := builtin.Install(ctx, h.loader); err != nil {
 		return err
@@ -150,12 +152,19 @@ func (h *Host) present(ctx context.Context) (snapshot.Log, error) {
 }
 
 func (h *Host) openScheduler() (err error) {
-	h.scheduler, err = schedule.New(schedule.Config{
+	if err := h.openRecord(); err != nil {
+		return err
+	}
+	config := schedule.Config{
 		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Swapped: h.loader.Swapped(), Binder: binding.NewWriter(h.store, h.Now),
 		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
 		Rest: h.loader.Rest, Clock: h.Now, Seed: uint64(h.Now().UnixNano()),
 		Impure: func(d schedule.Difference) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
-	})
+	}
+	if h.recorder != nil {
+		config.Record, config.FirstDecision = h.recorder.Record, h.recorder.Next
+	}
+	h.scheduler, err = schedule.New(config)
 	return err
 }
 

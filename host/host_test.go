@@ -28,14 +28,18 @@ func TestMain(m *testing.M) {
 }
 
 // start runs a host on dir until the test ends or stop is called.
-func start(t testing.TB, dir string) (client kubernetes.Interface, serving host.Serving, stop func()) {
+func start(t testing.TB, dir string, changes ...func(*host.Config)) (client kubernetes.Interface, serving host.Serving, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready := make(chan host.Serving, 1)
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	config := host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: log}
+	for _, change := range changes {
+		change(&config)
+	}
 	go func() {
-		ended <- host.Run(ctx, host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: log}, func(s host.Serving) { ready <- s })
+		ended <- host.Run(ctx, config, func(s host.Serving) { ready <- s })
 	}()
 	select {
 	case serving = <-ready:

@@ -29,7 +29,7 @@ type part struct {
 }
 
 func (h *Host) parts() []part {
-	return []part{
+	parts := []part{
 		{"store", h.watchStore},
 		{"accounts and roles", h.auth.Run},
 		{"quotas", h.chain.Run},
@@ -43,6 +43,10 @@ func (h *Host) parts() []part {
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},
 	}
+	if h.recorder != nil {
+		parts = append(parts, part{"recording", h.runRecorder})
+	}
+	return parts
 }
 
 // watchStore ends the host when its disk fails: what cannot be written must

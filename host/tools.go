@@ -109,7 +109,7 @@ func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a decision is named by its number, which `berth explain pod` shows", http.StatusBadRequest)
 		return
 	}
-	again, err := explain.Replay(r.Context(), h.scheduler, number)
+	again, err := h.replayed(r.Context(), number)
 	switch {
 	case errors.Is(err, explain.ErrOutside):
 		http.Error(w, err.Error(), http.StatusNotFound)

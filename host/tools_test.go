@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -114,6 +115,38 @@ func TestADecisionIsReplayed(t *testing.T) {
 		if code, text := ask(t, serving, "GET", host.DecisionsPath+path, ""); code != want {
 			t.Errorf("GET %s = %d %s, want %d", path, code, text, want)
 		}
+	}
+}
+
+func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir, kept := t.TempDir(), t.TempDir()
+	recording := func(c *host.Config) { c.Record = kept }
+	client, _, stop := start(t, dir, recording)
+	createNode(t, client, "n1")
+	createNode(t, client, "n2")
+	for _, name := range []string{"a", "b", "c"} {
+		create(t, client, plainPod(name))
+		bound(t, client, name)
+	}
+	stop()
+	client, serving, _ := start(t, dir, recording)
+	create(t, client, plainPod("d"))
+	bound(t, client, "d")
+	pods := map[string]bool{}
+	for number := range 4 {
+		var again host.Replay
+		askJSON(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, number), "", &again)
+		if !again.Same || again.Node == "" || again.Note != "" {
+			t.Errorf("replay of decision %d = %+v", number, again)
+		}
+		pods[again.Pod] = true
+	}
+	if len(pods) != 4 {
+		t.Errorf("the decisions were about %v", pods)
+	}
+	if code, text := ask(t, serving, "GET", host.DecisionsPath+"/99/again", ""); code != http.StatusNotFound {
+		t.Errorf("replay of what never was = %d %s", code, text)
 	}
 }
 

@@ -145,13 +145,18 @@ func again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace) (*d
 	if err != nil {
 		return nil, err
 	}
+	return derive(ctx, set, s.Reasons(), trace, view)
+}
+
+// derive makes a decision again from the state that it was made from.
+func derive(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons, trace schedule.Trace, view *snapshot.View) (*derived, error) {
 	deciding, note, release, err := reopen(ctx, set, trace)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	d := &derived{log: view, note: note}
-	if d.table, err = cycle.Judge(ctx, deciding, s.Reasons(), view, trace.Pod, trace.Now); err != nil {
+	if d.table, err = cycle.Judge(ctx, deciding, reasons, view, trace.Pod, trace.Now); err != nil {
 		return nil, err
 	}
 	d.host = hostColumn(d.table, view, trace.Pod, trace.Nominated, trace.Excluded)
@@ -224,6 +229,19 @@ func Replay(ctx context.Context, s *schedule.Scheduler, number uint64) (*Replaye
 	d, err := again(ctx, s, trace)
 	if err != nil {
 		return nil, fmt.Errorf("replay %d: %w", number, err)
+	}
+	return &Replayed{Trace: trace, Node: d.node, Same: d.node == trace.Node, Note: d.note}, nil
+}
+
+// Again derives a recorded decision from the recorded state.
+func Again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, view *snapshot.View) (*Replayed, error) {
+	_, set, err := s.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := derive(ctx, set, s.Reasons(), trace, view)
+	if err != nil {
+		return nil, fmt.Errorf("replay %d: %w", trace.Number, err)
 	}
 	return &Replayed{Trace: trace, Node: d.node, Same: d.node == trace.Node, Note: d.note}, nil
 }

@@ -57,6 +57,8 @@ type Config struct {
 	Trusted Keyring
 	// Event tells users of a policy's fate.
 	Event func(about store.Object, kind, reason, message string)
+	// Archive finds what a program was made of that has left long ago; may be nil.
+	Archive func(identity [32]byte) (*v1alpha1.Policy, []byte, error)
 	// Present returns the scheduler's state, so that a guest has taken it in
 	// before it goes live. It comes between two cycles: those that began before
 	// have ended. May be nil, and may fail while nothing is scheduled.

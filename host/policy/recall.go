@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -95,19 +96,31 @@ func (s *Set) made(identity [32]byte) *program {
 
 // remake makes the program of a digest once more.
 func (l *Loader) remake(ctx context.Context, d *profile.PolicyDigest) (*program, error) {
-	object := l.recipes.get(d.Identity)
+	object, wasm, err := l.Recipe(ctx, d.Identity)
+	if err != nil && l.Archive != nil {
+		object, wasm, err = l.Archive(d.Identity)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", d.Name, err)
+	}
+	return l.aside(ctx, object, wasm)
+}
+
+// Recipe is what a program that decides, or did, was made of.
+func (l *Loader) Recipe(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
+	object := l.recipes.get(identity)
 	if object == nil {
-		return nil, fmt.Errorf("what policy %s was is forgotten", d.Name)
+		return nil, nil, errors.New("what it was is forgotten")
 	}
 	digest, err := Digest(object.Spec.Module)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	wasm, err := l.Objects.Blob(ctx, digest)
 	if err != nil {
-		return nil, fmt.Errorf("module %s of policy %s was collected", object.Spec.Module, d.Name)
+		return nil, nil, fmt.Errorf("its module %s was collected", object.Spec.Module)
 	}
-	return l.aside(ctx, object, wasm)
+	return object, wasm, nil
 }
 
 // aside makes a program that never goes live.

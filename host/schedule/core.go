@@ -85,7 +85,7 @@ func newCore(c Config) *core {
 		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, Impure: c.Impure}),
 		ledger:    newLedger(cluster),
 		reasons:   c.Reasons,
-		traces:    newTraces(c.Traces),
+		traces:    newTraces(c.Traces, c.FirstDecision),
 		set:       c.Set,
 		clock:     func() int64 { return c.Clock().UnixNano() },
 		failed:    failed,

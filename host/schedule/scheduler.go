@@ -46,6 +46,11 @@ type Config struct {
 	MemoryBytes int64
 	// Traces is how many decisions are kept, 16,384 by default.
 	Traces int
+	// FirstDecision is the number of the first decision.
+	FirstDecision uint64
+	// Record is given, between two cycles, the present state with its log, and
+	// the decisions since it was last called. May be nil.
+	Record func(context.Context, snapshot.Log, []Trace)
 	// BatchPods is how many pods one commit binds at most, 512 by default.
 	BatchPods int
 }
@@ -84,6 +89,8 @@ type Scheduler struct {
 	writing [writers]bool
 	inbox   [writers]chan job
 	stats   stats
+	// recorded is the number of the next decision to record.
+	recorded uint64
 }
 
 // batch is what the source told at once.
@@ -218,6 +225,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	defer timer.Stop()
 	worked := false // since the last rest
 	rested := uint64(0)
+	s.record(ctx)
 	for {
 		busy := s.drain()
 		for range stepsAtOnce {
@@ -227,6 +235,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			busy = true
 			s.stats.cycles.Add(1)
 		}
+		s.record(ctx)
 		s.flush()
 		s.publish()
 		if ctx.Err() != nil {
@@ -253,6 +262,18 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		}
 		worked = worked || asked
 	}
+}
+
+// record tells of what was decided before any of it is written elsewhere.
+func (s *Scheduler) record(ctx context.Context) {
+	if s.config.Record == nil {
+		return
+	}
+	traces := s.core.traces.after(s.recorded)
+	if n := len(traces); n > 0 {
+		s.recorded = traces[n-1].Number + 1
+	}
+	s.config.Record(ctx, s.core.cluster, traces)
 }
 
 // sync waits until the source has told all that existed.

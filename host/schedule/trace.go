@@ -57,16 +57,17 @@ type Trace struct {
 type Traces struct {
 	mu    sync.Mutex
 	ring  []Trace
+	first uint64 // the number of the first of all
 	next  uint64
 	byPod map[types.UID]uint64
 	names map[types.NamespacedName]types.UID
 }
 
-func newTraces(limit int) *Traces {
+func newTraces(limit int, first uint64) *Traces {
 	if limit <= 0 {
 		limit = 1 << 14
 	}
-	return &Traces{ring: make([]Trace, limit), byPod: map[types.UID]uint64{}, names: map[types.NamespacedName]types.UID{}}
+	return &Traces{first: first, next: first, ring: make([]Trace, limit), byPod: map[types.UID]uint64{}, names: map[types.NamespacedName]types.UID{}}
 }
 
 func (t *Traces) add(trace Trace) {
@@ -105,7 +106,7 @@ func (t *Traces) Of(namespace, name string) (Trace, bool) {
 func (t *Traces) Get(number uint64) (Trace, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if number >= t.next || number+uint64(len(t.ring)) < t.next {
+	if number < t.first || number >= t.next || number+uint64(len(t.ring)) < t.next {
 		return Trace{}, false
 	}
 	return t.ring[number%uint64(len(t.ring))], true
@@ -115,10 +116,21 @@ func (t *Traces) Get(number uint64) (Trace, bool) {
 func (t *Traces) Last(n int) []Trace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n = min(n, len(t.ring), int(t.next))
+	n = min(n, len(t.ring), int(t.next-t.first))
 	list := make([]Trace, 0, n)
 	for i := t.next - uint64(n); i < t.next; i++ {
 		list = append(list, t.ring[i%uint64(len(t.ring))])
 	}
 	return list
+}
+
+// after returns the decisions from a number on that are kept.
+func (t *Traces) after(number uint64) []Trace {
+	t.mu.Lock()
+	n := t.next - min(number, t.next)
+	t.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	return t.Last(int(n))
 }

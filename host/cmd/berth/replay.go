@@ -14,7 +14,8 @@ func newReplay() *cobra.Command {
 		Use:   "replay NUMBER",
 		Short: "Derive a past decision again, from its trace and the recorded changes",
 		Long: "Derives the decision with that number again, by policies opened for it, from the state as it\n" +
-			"was. `berth explain pod` shows a decision's number.\n" +
+			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or before\n" +
+			"a restart, can be derived if the host records (--record).\n" +
 			"Exit code 0: the same came out. 2: something else did, and the note says why if that is known.",
 		Args: cobra.ExactArgs(1),
 	}

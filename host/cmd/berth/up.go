@@ -136,6 +136,7 @@ type hostFlags struct {
 	podCIDR         string
 	auditLog        string
 	trustedKeys     string
+	record          string
 	logLevel        string
 	nodeGrace       time.Duration
 }
@@ -148,6 +149,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.podCIDR, "pod-cidr", defaultPodCIDR, "range of the pod network; each node gets a part of it")
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
+	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
 	flags.StringVar(&f.trustedKeys, "trusted-keys", "", "directory of ed25519 public keys; if given, modules must be signed by one of them")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -166,7 +168,7 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	}
 	return host.Config{
 		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, NodeGrace: f.nodeGrace,
-		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Log: log, Version: version,
+		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, Log: log, Version: version,
 	}, nil
 }
 

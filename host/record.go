@@ -1,0 +1,114 @@
+package host
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/record"
+)
+
+// openRecord begins to record, if that is wanted.
+func (h *Host) openRecord() error {
+	if h.Record == "" {
+		return nil
+	}
+	w, err := record.Open(h.Record)
+	if err != nil {
+		return err
+	}
+	w.Deciding = h.archive
+	h.recorder = w
+	return nil
+}
+
+// runRecorder records. A disk that is full ends the recording, not the host.
+func (h *Host) runRecorder(ctx context.Context) error {
+	if err := h.recorder.Run(ctx); err != nil {
+		h.Log.Error("the recording has ended", "err", err)
+	}
+	return nil
+}
+
+// policyFile and moduleFile are where a recording keeps what decided.
+func (h *Host) policyFile(identity [32]byte) string {
+	return filepath.Join(h.Record, "policies", hex.EncodeToString(identity[:])+".json")
+}
+
+func (h *Host) moduleFile(name string) string {
+	return filepath.Join(h.Record, "modules", filepath.Base(name)+".wasm")
+}
+
+// archive keeps the policies of a profile that decides.
+func (h *Host) archive(ctx context.Context, d *profile.Digest) error {
+	for i := range d.Policies {
+		identity := d.Policies[i].Identity
+		if _, err := os.Stat(h.policyFile(identity)); err == nil {
+			continue
+		}
+		object, wasm, err := h.loader.Recipe(ctx, identity)
+		if err != nil {
+			h.Log.Warn("policy is not recorded", "policy", d.Policies[i].Name, "err", err)
+			continue
+		}
+		data, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		// The module comes first: whoever finds the policy finds it too.
+		if err := errors.Join(keepFile(h.moduleFile(object.Spec.Module), wasm), keepFile(h.policyFile(identity), data)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func keepFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// archived is what archive kept.
+func (h *Host) archived(identity [32]byte) (*v1alpha1.Policy, []byte, error) {
+	if h.Record == "" {
+		return nil, nil, errors.New("what it was is forgotten: a host with --record keeps it")
+	}
+	data, err := os.ReadFile(h.policyFile(identity))
+	if err != nil {
+		return nil, nil, err
+	}
+	object := new(v1alpha1.Policy)
+	if err := json.Unmarshal(data, object); err != nil {
+		return nil, nil, err
+	}
+	wasm, err := os.ReadFile(h.moduleFile(object.Spec.Module))
+	return object, wasm, err
+}
+
+// replayed derives a decision again, by the log in memory or by the recording.
+func (h *Host) replayed(ctx context.Context, number uint64) (*explain.Replayed, error) {
+	again, err := explain.Replay(ctx, h.scheduler, number)
+	if h.recorder == nil || !errors.Is(err, explain.ErrOutside) {
+		return again, err
+	}
+	trace, view, err := record.Read(h.Record, number)
+	if errors.Is(err, record.ErrNone) {
+		return nil, fmt.Errorf("replay %d: %w, and in no recording", number, explain.ErrOutside)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return explain.Again(ctx, h.scheduler, trace, view)
+}

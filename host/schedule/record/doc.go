@@ -1,0 +1,11 @@
+// Package record keeps all states and decisions of a scheduler on disk, so that
+// a decision can be derived again after it has left the log in memory, and
+// after restarts.
+//
+//	DIR/decisions/0000000000000000.jsonl   the first decision in it names a file
+//	    a whole state, then each change and each decision, a line each
+//
+// A file begins anew at each start and after 256 MiB. What is written is handed
+// to the operating system after each batch, not synced: a crash of the machine
+// may cost the last lines, and a line that was cut is the end of its file.
+package record
