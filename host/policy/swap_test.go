@@ -244,18 +244,25 @@ func (l *load) settled(t *testing.T, name string, bad bool) {
 	}
 }
 
-// resident is the process's resident memory, once garbage is collected.
+// resident is the process's resident memory, once garbage is collected: the
+// least of some looks, since the system takes pages back at its leisure.
 func resident(t *testing.T) int {
 	t.Helper()
-	time.Sleep(policy.Grace + time.Second)
-	debug.FreeOSMemory()
-	data, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
+	least := 0
+	for look := range 3 {
+		time.Sleep(policy.Grace + time.Second)
+		debug.FreeOSMemory()
+		data, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, err := strconv.Atoi(strings.Fields(string(data))[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := pages * os.Getpagesize(); look == 0 || now < least {
+			least = now
+		}
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(data))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pages * os.Getpagesize()
+	return least
 }

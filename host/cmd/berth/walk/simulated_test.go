@@ -32,6 +32,7 @@ func TestSimulatedNodes(t *testing.T) {
 	t.Run("a pushed predicate changes where the next pod goes", c.testPush)
 	t.Run("a swap loses no pod, and each decision is of one set", func(t *testing.T) { c.testSwap(t, fills) })
 	t.Run("a module that cannot be is refused, and what was live stays", c.testRefusals)
+	t.Run("kubectl alone can do it all", c.testKubectlAlone)
 	t.Run("plain HTTP can do it all", func(t *testing.T) { c.testPlainHTTP(t, fills[0]) })
 	t.Run("bad input is told apart, and not stored", c.testBadInput)
 }
