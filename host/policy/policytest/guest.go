@@ -23,6 +23,8 @@ type Guest struct {
 	BadOpen, BadApply bool
 	// Schema is of its config.
 	Schema string
+	// Also does more to the module, last of all.
+	Also func(m *Module)
 }
 
 const (
@@ -68,6 +70,9 @@ func (g Guest) Bytes() []byte {
 	m.Export("berth_filter", Sig([]byte{I32}, I64), []byte{I32}, fault, eachRow(verdict), answer(0))
 	score := Seq(I32Const(outAt), Get(1), I32Const(3), Op(0x74), Op(0x6a), row, Op(0xad), I64Const(g.Times), Op(0x7e), Store64(0))
 	m.Export("berth_score", Sig([]byte{I32}, I64), []byte{I32}, fault, eachRow(score), answer(3))
+	if g.Also != nil {
+		g.Also(m)
+	}
 	return m.Bytes()
 }
 
