@@ -174,11 +174,11 @@ func tell(t *testing.T, module *engine.Module, p *abi.Policy, cluster *snapshot.
 	encoder.Expect(cluster.Slots())
 	for batch := range slices.Chunk(base, wire.MaxBatch) {
 		b, _ := encoder.Deltas(batch, p.Groups())
-		if r, err := in.Call(engine.FuncApply, b, engine.ApplyBudget(len(batch), len(b), in.MemoryBytes(), 0)); err != nil || r.Status != 0 {
+		if r, err := in.Call(engine.FuncApply, b, engine.ApplyBudget(len(batch), len(b), in.MemoryBytes(), int(cluster.Slots()))); err != nil || r.Status != 0 {
 			t.Fatalf("apply: status %d, %v", r.Status, err)
 		}
 	}
-	if _, err := in.Call(engine.FuncIdle, nil, engine.IdleBudget(in.MemoryBytes(), 0)); err != nil {
+	if _, err := in.Call(engine.FuncIdle, nil, engine.IdleBudget(in.MemoryBytes(), int(cluster.Slots()))); err != nil {
 		t.Fatal(err)
 	}
 }

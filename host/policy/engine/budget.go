@@ -81,11 +81,28 @@ func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
 	if rows > bulkRows {
 		base = bulkBudget
 	}
-	return base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + collecting(2*memory, slots)
+	f := base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + collecting(2*memory, slots)
+	return warranted(f, memory, slots)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
-func IdleBudget(memory uint64, slots int) Fuel { return MostBudget + collecting(memory, slots) }
+func IdleBudget(memory uint64, slots int) Fuel {
+	return warranted(MostBudget+collecting(memory, slots), memory, slots)
+}
+
+// warranted shrinks a budget for a guest that holds more memory than a cluster
+// of so many nodes can be the reason for. Each of its loads may miss all caches,
+// so what it means to take in milliseconds it may take in seconds, in which no
+// other goroutine collects garbage.
+func warranted(f Fuel, memory uint64, slots int) Fuel {
+	const some, each = 16 << 20, 4 << 10 // bytes: of any guest, and by node
+	reason := Fuel(some + each*int64(slots))
+	if have := Fuel(memory); have > reason {
+		part := 1 << 10 * reason / have
+		return f >> 20 * part * part
+	}
+	return f
+}
 
 // collecting is for collecting twice, and for making tables for so many nodes.
 func collecting(memory uint64, slots int) Fuel {

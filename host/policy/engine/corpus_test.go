@@ -12,8 +12,14 @@ import (
 type hostile struct {
 	name  string
 	build func() []byte
-	calls int // of filter, 1 if 0; a good answer to all is containment too
+	calls int // of filter; a good answer to all is containment too
 	want  outcome
+}
+
+// asked is a hostile module with the export in which it does harm.
+type asked struct {
+	hostile
+	f engine.Func
 }
 
 // outcome is how a hostile module must end.
@@ -352,4 +358,43 @@ func lying() []hostile {
 		}), 3000, answers},
 		{"no filter", policy(func(*Module) {}), 1, ends(engine.Refused)},
 	}
+}
+
+// everywhere are lies in each export that answers with a range.
+func everywhere() []asked {
+	var all []asked
+	for _, f := range []engine.Func{engine.FuncScore, engine.FuncWhatIf, engine.FuncReasons, engine.FuncExplain, engine.FuncGate, engine.FuncError, engine.FuncReconcile} {
+		takes := Sig([]byte{I32}, I64)
+		if f == engine.FuncError {
+			takes = Sig(nil, I64)
+		}
+		for what, packed := range map[string]int64{"outside of memory": 1<<62 | 10, "that runs out of memory": 65530<<32 | 100, "of 1 GB": InputAt<<32 | 1<<30} {
+			build := policy(func(m *Module) { m.Export(f.String(), takes, nil, I64Const(packed)) })
+			all = append(all, asked{hostile{fmt.Sprintf("an answer of %s %s", f, what), build, 1, ends(engine.BadAnswer)}, f})
+		}
+	}
+	return all
+}
+
+// between are modules that wait for the larger budgets outside of a cycle.
+func between() []asked {
+	chasing := func(export string, params []byte, megabytes uint32) func() []byte {
+		last := int32(megabytes*mib - 1)
+		return policy(func(m *Module) {
+			m.Memory = &[2]uint32{megabytes * 16, 1024}
+			m.Export("_initialize", Sig(nil), []byte{I32, I32, I32},
+				I32Const(last/256), Set(2),
+				Loop(Void, Get(0), Get(0), I32Const(40*4096+64), Op(0x6a), I32Const(last-63), Op(0x71), Tee(1), Store32(0), Get(1), Set(0),
+					Get(2), I32Const(1), Op(0x6b), Tee(2), BrIf(0)))
+			at := uint32(len(params))
+			m.Export(export, Sig(params, I32), []byte{I32}, Forever(Times(100, Get(at), Load32(0), Set(at))), I32Const(0))
+		})
+	}
+	var all []asked
+	for _, mb := range []uint32{8, 64} {
+		all = append(all,
+			asked{hostile{fmt.Sprintf("a chase over %d MiB in berth_idle", mb), chasing("berth_idle", nil, mb), 1, ends(engine.FuelSpent)}, engine.FuncIdle},
+			asked{hostile{fmt.Sprintf("a chase over %d MiB in berth_apply", mb), chasing("berth_apply", []byte{I32}, mb), 1, ends(engine.FuelSpent)}, engine.FuncApply})
+	}
+	return all
 }

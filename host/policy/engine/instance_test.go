@@ -252,7 +252,10 @@ func TestBudgets(t *testing.T) {
 	if got := Budget(10, 1000, 2<<16, 0); got <= PerMillisecond {
 		t.Errorf("Budget of a guest of two pages = %d, too little to collect and to double them", got)
 	}
-	if ApplyBudget(1, 400, 64*mib, 0) <= ApplyBudget(1, 400, mib, 0) || IdleBudget(64*mib, 0) <= IdleBudget(0, 0) {
+	if odd, fair := IdleBudget(64*mib, 1000), IdleBudget(64*mib, 20_000); 8*odd > fair {
+		t.Errorf("a guest of 64 MiB gets %d for 1,000 nodes and %d for 20,000, want far less where no cluster is the reason", odd, fair)
+	}
+	if ApplyBudget(1, 400, 16*mib, 0) <= ApplyBudget(1, 400, mib, 0) || IdleBudget(16*mib, 0) <= IdleBudget(0, 0) {
 		t.Error("a larger memory gets no more to grow and to collect")
 	}
 	if ApplyBudget(1, 400, mib, 100_000) <= ApplyBudget(1, 400, mib, 10_000) || IdleBudget(mib, 100_000) <= IdleBudget(mib, 10_000) {
