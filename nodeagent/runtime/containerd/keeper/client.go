@@ -52,8 +52,8 @@ func (c *Client) Hold(ctx context.Context) (gone <-chan struct{}, release func()
 }
 
 // Attach copies between a container's streams and those given (nil ones are
-// left out) until the output ends or ctx does. After the end of in, onEOF is
-// called.
+// left out) until the output ends or ctx does. When all of in has reached the
+// container's pipe, onEOF is called: whoever closes the pipe loses nothing.
 func (c *Client) Attach(ctx context.Context, id string, in io.Reader, out, errs io.Writer, onEOF func()) error {
 	conn, r, err := c.ask(ctx, request{Op: opAttach, ID: id})
 	if err != nil {
@@ -61,14 +61,16 @@ func (c *Client) Attach(ctx context.Context, id string, in io.Reader, out, errs 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	fed := make(chan struct{})
 	if in != nil {
 		go func() { // ends with in, or when the connection does
 			if feed(conn, in) == nil && onEOF != nil {
+				<-fed
 				onEOF()
 			}
 		}()
 	}
-	err = receive(r, out, errs)
+	err = receive(r, out, errs, sync.OnceFunc(func() { close(fed) }))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -93,7 +95,10 @@ func feed(w io.Writer, in io.Reader) error {
 	}
 }
 
-func receive(r io.Reader, out, errs io.Writer) error {
+// receive reads output until its end. A frame of stdin, in which nothing is
+// meant, says that the input was fed.
+func receive(r io.Reader, out, errs io.Writer, fed func()) error {
+	defer fed()
 	buf := make([]byte, maxFrame)
 	for {
 		which, p, err := readFrame(r, buf)
@@ -102,6 +107,10 @@ func receive(r io.Reader, out, errs io.Writer) error {
 		}
 		if len(p) == 0 {
 			return nil
+		}
+		if which == stdin {
+			fed()
+			continue
 		}
 		w := out
 		if which == stderr {

@@ -137,6 +137,36 @@ func TestAttachReachesBothWays(t *testing.T) {
 	}
 }
 
+// TestInputIsFedBeforeItsEndIsTold closes the input as soon as its end is told,
+// as agents do for containers that are spoken to once: nothing may be lost.
+func TestInputIsFedBeforeItsEndIsTold(t *testing.T) {
+	t.Parallel()
+	c, s := serve(t), newContainer(t)
+	if err := c.Keep(t.Context(), "a", s); err != nil {
+		t.Fatal(err)
+	}
+	box := run(t, s)
+	const long = 1 << 20
+	read := make(chan int, 1)
+	go func() {
+		data, _ := io.ReadAll(box.stdin)
+		read <- len(data)
+		box.out.Close()
+		box.errOut.Close()
+	}()
+	err := c.Attach(t.Context(), "a", strings.NewReader(strings.Repeat("x", long)), io.Discard, io.Discard, func() {
+		if err := c.CloseStdin(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Errorf("Attach: %v", err)
+	}
+	if n := <-read; n != long {
+		t.Errorf("the container read %d bytes, want %d", n, long)
+	}
+}
+
 func TestAttachEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, s := serve(t), newContainer(t)

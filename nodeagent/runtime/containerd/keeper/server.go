@@ -222,7 +222,13 @@ func (k *kept) feed(r io.Reader, c *client) {
 		if err != nil {
 			return
 		}
-		if which != stdin || k.stdin == nil || len(p) == 0 {
+		if which == stdin && len(p) == 0 {
+			if c.send(stdin, []byte{0}) != nil {
+				return
+			}
+			continue
+		}
+		if which != stdin || k.stdin == nil {
 			continue
 		}
 		if _, err := k.stdin.Write(p); err != nil {
