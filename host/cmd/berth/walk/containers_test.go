@@ -31,12 +31,13 @@ func TestContainers(t *testing.T) {
 	for _, tool := range []string{"containerd", "containerd-shim-runc-v2", "runc", "ctr"} {
 		program(t, tool)
 	}
-	c := newCluster(t, "--listen", "127.0.0.1:6443", "--node-name", "n1", "--import-image", webImage(t), "--stop-pods")
+	c := newCluster(t, "--listen", "127.0.0.1:6443", "--node-name", "n1", "--import-image", webImage(t), "--import-image", busyboxImage(t), "--stop-pods")
 	t.Run("the quickstart's pod runs, answers, and goes without a trace", c.testQuickstart)
 	t.Run("a pod is resized in place", c.testResize)
 	t.Run("a killed host leaves pods running and loses no acknowledged write", c.testKill)
 	t.Run("a readiness gate holds a pod back", c.testGate)
 	t.Run("a ReplicaSet grows and shrinks", c.testReplicaSet)
+	t.Run("kubectl reaches into a pod", c.testStreams)
 }
 
 // webImage builds the quickstart's image as its README says.
