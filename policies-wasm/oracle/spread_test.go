@@ -55,3 +55,27 @@ func checkScores(t *testing.T, c *oracletest.Case, policy string, pod *v1.Pod, w
 		t.Errorf("%s (-want +got):\n%s", policy, diff)
 	}
 }
+
+// TestAReplicationControllerPrecedesServices: by default a pod is spread among
+// those that its services and its controller select; what a replication
+// controller asks of a label stands in for what services ask of it. By hostname,
+// raw is round(1·ln 4 + 2) = 3 and 2, and 100·(3+2−3)/3 = 66.
+func TestAReplicationControllerPrecedesServices(t *testing.T) {
+	t.Parallel()
+	web, job := map[string]string{"app": "web"}, map[string]string{"app": "job"}
+	controller := true
+	c := &oracletest.Case{
+		Services:               []v1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"}, Spec: v1.ServiceSpec{Selector: web}}},
+		ReplicationControllers: []v1.ReplicationController{{ObjectMeta: metav1.ObjectMeta{Name: "job", Namespace: "ns"}, Spec: v1.ReplicationControllerSpec{Selector: job}}},
+		Pods: []v1.Pod{{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "p", Labels: job}, Spec: v1.PodSpec{NodeName: "n1"},
+		}},
+	}
+	for _, name := range []string{"n1", "n2"} {
+		c.Nodes = append(c.Nodes, v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}})
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", Namespace: "ns", Labels: web, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ReplicationController", Name: "job", Controller: &controller},
+	}}}
+	checkScores(t, c, "PodTopologySpreadPriority", pod, map[string]int64{"n1": 66, "n2": 100})
+}
