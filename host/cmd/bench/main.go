@@ -61,6 +61,8 @@ var measurements = []measurement{
 	{"explain", "why a pod waits, at 5,000 nodes", 25 * time.Second, measureExplain},
 	{"api", "creates, watches, lists, start and memory, beside etcd", 75 * time.Second, measureAPI},
 	{"swap", "a policy swapped and rolled back, idle and under load", 40 * time.Second, measureSwaps},
+	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
+	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }
 
 func bench(ctx context.Context, args []string, out io.Writer) error {

@@ -40,7 +40,7 @@ func measureSwaps(ctx context.Context, _ *options) ([]table, error) {
 			return err
 		}
 		defer closeWebs([]*web{client})
-		versions, err := pushVersions(ctx, client, swaps)
+		versions, err := pushVersions(ctx, client, 2*swaps)
 		if err != nil {
 			return err
 		}
@@ -48,10 +48,10 @@ func measureSwaps(ctx context.Context, _ *options) ([]table, error) {
 			name    string
 			clients int
 		}{{"idle", 0}, {"under load", swapClients}} {
-			say("swap: %d swaps and roll-backs, %s", len(versions)/2, load.name)
+			say("swap: %d swaps and roll-backs, %s", swaps, load.name)
 			stop := r.churn(ctx, load.clients)
-			forth, back, err := swapAll(ctx, client, versions[:len(versions)/2])
-			versions = versions[len(versions)/2:]
+			forth, back, err := swapAll(ctx, client, versions[:swaps])
+			versions = versions[swaps:]
 			if err := errors.Join(err, stop()); err != nil {
 				return err
 			}
