@@ -20,60 +20,49 @@ func measureMeter(ctx context.Context, o *options) ([]table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s (which `./task bench` builds): %w: %s", cmd.Path, err, out)
 	}
-	pairs := readMeter(string(out))
-	if len(pairs) == 0 {
+	t := table{Name: "meter", Title: "What counting fuel costs the built-in policies: a call over 1,000 rows, the median of three"}
+	t.Rows = readMeter(string(out))
+	if len(t.Rows) == 0 {
 		return nil, fmt.Errorf("the benchmark of the meter gave nothing: %s", out)
 	}
-	t := table{Name: "meter", Title: "What counting fuel costs the built-in policies: a call over 1,000 rows, the best of three"}
-	var with, without float64
-	for _, p := range pairs {
-		with, without = with+p.with, without+p.without
-		t.Rows = append(t.Rows, p.row())
-	}
-	sum := meterPair{name: "all together", with: with, without: without}
-	t.Rows = append(t.Rows, sum.row().most(aimMeter))
 	return []table{t}, nil
 }
 
-// meterPair is one policy's time a call, in ns.
-type meterPair struct {
-	name          string
-	with, without float64
-}
-
-func (p *meterPair) row() row {
-	return row{Name: p.name}.with("cost", 100*(p.with/p.without-1), "%").
-		with("metered", p.with/1000, "µs").with("unmetered", p.without/1000, "µs")
-}
-
-// readMeter reads lines such as "BenchmarkMeter/HostName/with-2 100 1234 ns/op"
-// and keeps the best of several.
-func readMeter(out string) []meterPair {
-	best := map[string]map[string]float64{}
+// readMeter reads lines such as "BenchmarkMeter/HostName-2 100 8.4 meter-% 6.8
+// plain-ns/row" and keeps the median of several. The aim is for "all" together.
+func readMeter(out string) []row {
+	costs, plain := map[string][]float64{}, map[string][]float64{}
+	var names []string
 	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[3] != "ns/op" {
+		name, ok := strings.CutPrefix(line, "BenchmarkMeter/")
+		if !ok || len(fields) != 6 || fields[3] != "meter-%" || fields[5] != "plain-ns/row" {
 			continue
 		}
-		parts := strings.Split(fields[0], "/")
-		v, err := strconv.ParseFloat(fields[2], 64)
-		if len(parts) != 3 || err != nil {
+		cost, err := strconv.ParseFloat(fields[2], 64)
+		bare, err2 := strconv.ParseFloat(fields[4], 64)
+		if err != nil || err2 != nil {
 			continue
 		}
-		side, _, _ := strings.Cut(parts[2], "-")
-		if best[parts[1]] == nil {
-			best[parts[1]] = map[string]float64{}
+		name, _, _ = strings.Cut(strings.Fields(name)[0], "-")
+		if costs[name] == nil {
+			names = append(names, name)
 		}
-		if old, ok := best[parts[1]][side]; !ok || v < old {
-			best[parts[1]][side] = v
-		}
+		costs[name], plain[name] = append(costs[name], cost), append(plain[name], bare)
 	}
-	var pairs []meterPair
-	for name, sides := range best {
-		if sides["with"] > 0 && sides["without"] > 0 {
-			pairs = append(pairs, meterPair{name, sides["with"], sides["without"]})
+	var rows []row
+	for _, name := range names {
+		r := row{Name: name}.with("cost", median(costs[name]), "%").with("unmetered", median(plain[name]), "ns/row")
+		if name == "all" {
+			r.Name = "all together"
+			r = r.most(aimMeter)
 		}
+		rows = append(rows, r)
 	}
-	slices.SortFunc(pairs, func(a, b meterPair) int { return strings.Compare(a.name, b.name) })
-	return pairs
+	return rows
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
 }

@@ -10,17 +10,19 @@ func TestTheMetersBenchmarkIsRead(t *testing.T) {
 	t.Parallel()
 	got := readMeter(`goos: linux
 cpu: whatever
-BenchmarkMeter/HostName/with-2         	   10000	     110.5 ns/op
-BenchmarkMeter/HostName/without-2      	   10000	     100 ns/op
-BenchmarkMeter/HostName/with-2         	   10000	     108 ns/op
-BenchmarkMeter/HostName/without-2      	   10000	     104 ns/op
-BenchmarkMeter/Lonely/with             	   10000	     104 ns/op
-BenchmarkOther-2                       	   10000	     104 ns/op
+BenchmarkMeter/HostName-2   100   8.5 meter-%   6.5 plain-ns/row
+BenchmarkMeter/HostName-2   100   9.5 meter-%   6.7 plain-ns/row
+BenchmarkMeter/HostName-2   100   1.5 meter-%   6.6 plain-ns/row
+BenchmarkMeter/all-2   1000000000   14.5 meter-%   325.1 plain-ns/row
+BenchmarkOther-2       	   10000	     104 ns/op
 PASS
 `)
-	want := []meterPair{{"HostName", 108, 100}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(meterPair{})); diff != "" {
-		t.Errorf("pairs (-want +got):\n%s", diff)
+	want := []row{
+		row{Name: "HostName"}.with("cost", 8.5, "%").with("unmetered", 6.6, "ns/row"),
+		row{Name: "all together"}.with("cost", 14.5, "%").with("unmetered", 325.1, "ns/row").most(15),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }
 
