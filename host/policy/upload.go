@@ -61,7 +61,7 @@ func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 func refusal(ctx context.Context, err error) error {
 	var bad *vet.Refusal
 	var failed *engine.Failure
-	if ctx.Err() != nil || !errors.As(err, &bad) && !errors.As(err, &failed) {
+	if ctx.Err() != nil || !errors.As(err, &bad) && !errors.As(err, &failed) && !errors.Is(err, engine.ErrCompile) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, err)

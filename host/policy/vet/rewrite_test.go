@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 		{"more memory than the cap", Limits{MemoryBytes: 1 << 20}, func(m *wasmtest.Module) { m.Memory = &[2]uint32{17, 20} }, RuleMemory, "1088 KiB"},
 		{"the counter read", Limits{}, func(m *wasmtest.Module) {
 			m.Func("thief", nothing, nil, wasmtest.GlobalGet(0), wasmtest.Op(0x1a))
-		}, RuleReserved, "function 4 (thief): it names global 0 of 0"},
+		}, RuleReserved, "function 6 (thief): it names global 0 of 0"},
 		{"the counter set", Limits{}, func(m *wasmtest.Module) {
 			m.Func("thief", nothing, nil, wasmtest.I64Const(1<<40), wasmtest.GlobalSet(m.Global(0)+1))
 		}, RuleReserved, "it names global 1 of 1"},

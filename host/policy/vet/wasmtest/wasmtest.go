@@ -47,8 +47,11 @@ const (
 	ManifestAt = 64
 )
 
+// askRows is a pod's answer that its rows are to be asked.
+const askRows = 0
+
 // Manifest is what a module of Policy says of itself.
-const Manifest = `{"name":"test","version":"1"}`
+const Manifest = `{"abi":1,"module":"test","version":"1","policies":[{"name":"test","kind":"predicate","reads":["node.capacity"],"scope":"row"}]}`
 
 // Policy returns a module with all that every policy has: the marker, a
 // manifest, an input buffer that begins at InputAt, and an open that agrees. The
@@ -63,6 +66,8 @@ func Policy(imports ...Import) *Module {
 	m.Export("berth_manifest", Sig(nil, I64), nil, I64Const(ManifestAt<<32|int64(len(Manifest))))
 	m.Export("berth_input", Sig([]byte{I32}, I32), nil, I32Const(InputAt))
 	m.Export("berth_open", Sig([]byte{I32}, I32), nil, I32Const(0))
+	m.Export("berth_apply", Sig([]byte{I32}, I32), nil, I32Const(0))
+	m.Export("berth_pod", Sig([]byte{I32}, I64), nil, I64Const(askRows))
 	return m
 }
 
