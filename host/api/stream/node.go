@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -48,6 +50,31 @@ func (s *Streams) agent(ctx context.Context, name string) (*url.URL, error) {
 		return nil, err
 	}
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(name, strconv.Itoa(int(port)))}, nil
+}
+
+// mostOfAnswer bounds what Fetch reads of an agent's answer.
+const mostOfAnswer = 32 << 20
+
+// Fetch gets a path of a node's agent, for the host itself.
+func (s *Streams) Fetch(ctx context.Context, node, path string) ([]byte, error) {
+	where, err := s.agent(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	where.Path = path
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.agents.RoundTrip(ask)
+	if err != nil {
+		return nil, unreachable(node, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, agentRefusal(node, answer)
+	}
+	return io.ReadAll(io.LimitReader(answer.Body, mostOfAnswer))
 }
 
 func addressOf(node *corev1.Node) (string, error) {
