@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/usage"
 )
 
 // handler makes the API. close ends the connections to node agents and the
@@ -27,9 +28,10 @@ func (h *Host) handler() (handler http.Handler, close func(), err error) {
 		Objects: view.Of(h.store), May: h.auth.Access, Certificate: h.auth.AgentClient.Certificate,
 		Agents: h.auth.Agents.Pool(), Log: h.Log,
 	})
+	h.usage = usage.New(view.Of(h.store), streams.Fetch, h.Log)
 	connectors := streams.Connectors()
 	connectors["pods/explain"] = h.explain
-	config := api.Config{Registry: h.registry, Connectors: connectors, ModuleUpload: h.upload, Log: h.Log}
+	config := api.Config{Registry: h.registry, Connectors: connectors, ModuleUpload: h.upload, Metrics: h.usage, Log: h.Log}
 	endAudit, err := h.guard(&config)
 	if err != nil {
 		return nil, nil, err

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
+	"github.com/berth-dev/berth/host/usage"
 )
 
 // Host is a host under construction; Run makes one, and nothing outlives Run.
@@ -46,6 +47,7 @@ type Host struct {
 	registry  *registry.Registry
 	scheduler *schedule.Scheduler
 	recorder  *record.Writer // nil unless asked for
+	usage     *usage.Meter
 	podRange  netip.Prefix
 }
 

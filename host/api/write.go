@@ -121,10 +121,7 @@ func (k *call) readPatch() (registry.Patch, error) {
 		p.Type, ok = patchType(media)
 	}
 	if !ok {
-		return p, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-			Message: "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml",
-		}}
+		return p, registry.UnsupportedPatch(kind.AllPatchTypes)
 	}
 	p.Force = k.query.flag("force")
 	p.Data, err = k.body()

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -140,6 +141,21 @@ func (k *Kind) NewIn(gv schema.GroupVersion) (runtime.Object, error) {
 // Own tells whether Berth defined the kind: it has one version, no internal
 // one, and no protobuf form.
 func (k *Kind) Own() bool { return k.internal == nil }
+
+// PatchTypes are the media types of patches that the kind takes. A strategic
+// merge patch needs to know how lists merge, which only Kubernetes' own kinds
+// say: as with custom resources, others do without.
+func (k *Kind) PatchTypes() []string {
+	if k.Own() {
+		return []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyPatchType)}
+	}
+	return AllPatchTypes
+}
+
+// AllPatchTypes are the media types of patches that some kind takes.
+var AllPatchTypes = []string{
+	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyPatchType),
+}
 
 // Shallow copies the object without what its fields point to, so that its type
 // can be named in an answer while the original stays as it is.

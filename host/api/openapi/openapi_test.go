@@ -54,3 +54,21 @@ func TestEveryKindHasASchemaThatNamesIt(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnKindsOfferNoStrategicPatch holds for kubectl apply, which sends the
+// patch that the document names.
+func TestOwnKindsOfferNoStrategicPatch(t *testing.T) {
+	t.Parallel()
+	for _, k := range kind.All {
+		for _, gv := range k.Served {
+			for path, item := range V3(gv, "v1").Paths.Paths {
+				if item.Patch == nil || !strings.HasSuffix(path, "/"+k.Resource+"/{name}") {
+					continue
+				}
+				if _, offered := item.Patch.RequestBody.Content["application/strategic-merge-patch+json"]; offered == k.Own() {
+					t.Errorf("PATCH %s offers a strategic merge patch: %v", path, offered)
+				}
+			}
+		}
+	}
+}

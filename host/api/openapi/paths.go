@@ -19,7 +19,8 @@ type operation struct {
 	id     string
 	// body and answer name models; empty means none.
 	body, answer string
-	patch        bool
+	// patches are the media types of a patch.
+	patches []string
 	// params of the query, beyond those in the path.
 	params []string
 }
@@ -97,10 +98,10 @@ func kindOperations(k *kind.Kind, gv schema.GroupVersion) []operation {
 	}
 	add("get", operation{path: one, method: http.MethodGet, action: "get", id: scope, answer: model})
 	add("update", operation{path: one, method: http.MethodPut, action: "put", id: scope, body: model, answer: model, params: writeParams})
-	add("patch", operation{path: one, method: http.MethodPatch, action: "patch", id: scope, body: patchModel, answer: model, patch: true, params: append(writeParams, "force")})
+	add("patch", operation{path: one, method: http.MethodPatch, action: "patch", id: scope, body: patchModel, answer: model, patches: k.PatchTypes(), params: append(writeParams, "force")})
 	add("delete", operation{path: one, method: http.MethodDelete, action: "delete", id: scope, body: metaModels["DeleteOptions"], answer: metaModels["Status"], params: deleteParams})
 	for i := range k.Subresources {
-		ops = append(ops, subOperations(&k.Subresources[i], gv, gvk, one, scope)...)
+		ops = append(ops, subOperations(&k.Subresources[i], gv, gvk, k.PatchTypes(), one, scope)...)
 	}
 	return ops
 }
@@ -110,7 +111,7 @@ var methods = map[string]struct{ method, action string }{
 	"patch": {http.MethodPatch, "patch"}, "delete": {http.MethodDelete, "delete"},
 }
 
-func subOperations(sub *kind.Subresource, gv schema.GroupVersion, gvk schema.GroupVersionKind, one, scope string) []operation {
+func subOperations(sub *kind.Subresource, gv schema.GroupVersion, gvk schema.GroupVersionKind, patches []string, one, scope string) []operation {
 	body := gvk
 	if !sub.Body.Empty() {
 		body = sub.Body
@@ -125,7 +126,7 @@ func subOperations(sub *kind.Subresource, gv schema.GroupVersion, gvk schema.Gro
 			op.action, op.answer = "connect", ""
 			op.id = "connect" + strings.ToUpper(m.action[:1]) + m.action[1:]
 		case verb == "patch":
-			op.body, op.patch, op.params = patchModel, true, append(writeParams, "force")
+			op.body, op.patches, op.params = patchModel, patches, append(writeParams, "force")
 		case verb == "create", verb == "update":
 			op.body, op.params = model, writeParams
 		}

@@ -50,8 +50,8 @@ func (op *operation) v2() *spec.Operation {
 		ID: op.id, Tags: []string{tag(op.kind)}, Consumes: []string{"*/*"}, Produces: mediaTypes, Schemes: []string{"https"},
 		Responses: &spec.Responses{ResponsesProps: spec.ResponsesProps{StatusCodeResponses: map[int]spec.Response{}}},
 	}}
-	if op.patch {
-		o.Consumes = patchTypes
+	if op.patches != nil {
+		o.Consumes = op.patches
 	}
 	o.Extensions = spec.Extensions{"x-kubernetes-action": op.action, gvkExtension: gvkObject(op.kind)}
 	if op.body != "" {

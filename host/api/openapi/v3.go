@@ -4,16 +4,12 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 var mediaTypes = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
-
-var patchTypes = []string{
-	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyPatchType),
-}
 
 // V3 is the document of one group and version.
 func V3(gv schema.GroupVersion, version string) *spec3.OpenAPI {
@@ -84,8 +80,8 @@ func (op *operation) v3() *spec3.Operation {
 	}
 	if op.body != "" {
 		types := []string{"*/*"}
-		if op.patch {
-			types = patchTypes
+		if op.patches != nil {
+			types = op.patches
 		}
 		o.RequestBody = &spec3.RequestBody{RequestBodyProps: spec3.RequestBodyProps{Content: content(types, op.body), Required: op.method != http.MethodDelete}}
 	}

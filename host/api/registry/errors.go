@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/berth-dev/berth/host/store"
 
@@ -75,10 +76,11 @@ func withCause(err *apierrors.StatusError, cause metav1.CauseType, message strin
 	return err
 }
 
-func unsupportedPatch(contentType string) error {
+// UnsupportedPatch tells which media types of patches are taken.
+func UnsupportedPatch(accepted []string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-		Message: fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s", contentType),
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
 	}}
 }
 

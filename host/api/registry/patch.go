@@ -50,7 +50,7 @@ func (reg *Registry) Patch(ctx context.Context, r *Request, p Patch) (obj store.
 		return reg.apply(ctx, r, p)
 	}
 	if p.Type == types.StrategicMergePatchType && r.Kind.Own() {
-		return nil, false, unsupportedPatch("application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml")
+		return nil, false, UnsupportedPatch(r.Kind.PatchTypes())
 	}
 	change, err := readPatch(p, r.FieldValidation)
 	if err != nil {
@@ -115,7 +115,7 @@ func readPatch(p Patch, validation string) (*change, error) {
 		}
 		return &change{strict: strict, fields: fields, apply: func(doc []byte, shape any) ([]byte, error) { return strategicMerge(doc, fields, shape) }}, nil
 	}
-	return nil, unsupportedPatch("application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml")
+	return nil, UnsupportedPatch(kind.AllPatchTypes)
 }
 
 // readFields reads a patch that is an object, and finds keys given twice.

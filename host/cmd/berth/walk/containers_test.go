@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,9 +36,24 @@ func TestContainers(t *testing.T) {
 	t.Run("the quickstart's pod runs, answers, and goes without a trace", c.testQuickstart)
 	t.Run("a pod is resized in place", c.testResize)
 	t.Run("a killed host leaves pods running and loses no acknowledged write", c.testKill)
+	c.must(t, c.kubectl, "create", "namespace", "metered")
+	c.must(t, c.kubectl, "run", "busy", "-n", "metered", "--image=berth.test/busybox:1", "--", "sh", "-c", "while :; do :; done")
 	t.Run("a readiness gate holds a pod back", c.testGate)
 	t.Run("a ReplicaSet grows and shrinks", c.testReplicaSet)
 	t.Run("kubectl reaches into a pod", c.testStreams)
+	t.Run("kubectl top tells what a pod and its node use", c.testTop)
+}
+
+// testTop asks for the use of a pod that has been busy for a while.
+func (c *cluster) testTop(t *testing.T) {
+	use := regexp.MustCompile(`^(busy|n1) +[1-9][0-9]*m +.*[0-9]+Mi`)
+	for _, of := range [][]string{{"pod", "busy", "-n", "metered"}, {"node", "n1"}} {
+		eventually(t, "kubectl top tells the use of "+of[1], func() bool {
+			out, _, err := c.try(c.kubectl, append([]string{"top", "--no-headers"}, of...)...)
+			return err == nil && use.MatchString(out)
+		})
+	}
+	c.must(t, c.kubectl, "delete", "namespace", "metered")
 }
 
 // webImage builds the quickstart's image as its README says.

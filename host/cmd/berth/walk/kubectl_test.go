@@ -27,13 +27,13 @@ func (c *cluster) testKubectlAlone(t *testing.T) {
 	if !strings.HasPrefix(name, "sha256-") || strings.Contains(c.must(t, c.kubectl, "get", "module", name, "-o", "yaml"), "wasm:") {
 		t.Fatalf("the module is called %q, and still has its bytes inline", name)
 	}
-	policy := func(verb, config string) {
-		apply(verb, "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata: {name: kube-only}\nspec: {module: "+name+", config: "+config+"}\n")
+	policy := func(config string) {
+		apply("apply", "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata: {name: kube-only}\nspec: {module: "+name+", config: "+config+"}\n")
 	}
-	policy("create", "{}")
+	policy("{}")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live", "policy/kube-only", "--timeout=60s")
 	c.must(t, c.kubectl, "patch", "profile", "default", "--type=json", "-p", `[{"op":"add","path":"/spec/predicates/-","value":{"name":"kube-only"}}]`)
-	policy("replace", "{wrong: 1}")
+	policy("{wrong: 1}")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live=false", "policy/kube-only", "--timeout=60s")
 	if why := c.must(t, c.kubectl, "get", "policy", "kube-only", "-o", "jsonpath={.status.phase}: {.status.message}"); !strings.HasPrefix(why, "Refused: ") || !strings.Contains(why, "spec.config.wrong") {
 		t.Errorf("a config that the schema refuses: %s", why)
