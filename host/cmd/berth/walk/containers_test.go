@@ -49,7 +49,7 @@ func (c *cluster) testTop(t *testing.T) {
 	use := regexp.MustCompile(`^(busy|n1) +[1-9][0-9]*m +.*[0-9]+Mi`)
 	for _, of := range [][]string{{"pod", "busy", "-n", "metered"}, {"node", "n1"}} {
 		eventually(t, "kubectl top tells the use of "+of[1], func() bool {
-			out, _, err := c.try(c.kubectl, append([]string{"top", "--no-headers"}, of...)...)
+			out, _, err := c.try(c.kubectl, append(append([]string{"top"}, of...), "--no-headers")...)
 			return err == nil && use.MatchString(out)
 		})
 	}
