@@ -370,13 +370,17 @@ func (p *parser) escape(out []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r >= 0xd800 && r < 0xdc00 && len(p.text)-p.at > 1 && p.text[p.at] == '\\' && p.text[p.at+1] == 'u' {
+	if after := p.at; r >= 0xd800 && r < 0xdc00 && len(p.text)-p.at > 1 && p.text[p.at] == '\\' && p.text[p.at+1] == 'u' {
 		p.at += 2
 		low, err := p.hex()
 		if err != nil {
 			return nil, err
 		}
-		r = 0x10000 + (r-0xd800)<<10 + (low - 0xdc00)
+		if low >= 0xdc00 && low < 0xe000 {
+			r = 0x10000 + (r-0xd800)<<10 + (low - 0xdc00)
+		} else {
+			p.at = after // half a pair, and then something else
+		}
 	}
 	return append(out, string(r)...), nil
 }

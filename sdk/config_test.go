@@ -71,7 +71,7 @@ func TestConfigGivesSettings(t *testing.T) {
 // FuzzParseConfig compares with encoding/json: what both take must mean the
 // same, and what goes out must be JSON.
 func FuzzParseConfig(f *testing.F) {
-	for _, seed := range []string{`{"a":[1,2.5,"x\u0041"],"b":{"c":null,"d":true}}`, `-0.5e-3`, `"\ud83d\ude00"`, `[[],{}]`, `1e400`} {
+	for _, seed := range []string{`{"a":[1,2.5,"x\u0041"],"b":{"c":null,"d":true}}`, `-0.5e-3`, `"\ud83d\ude00"`, `"\ud800\u0000"`, `[[],{}]`, `1e400`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
