@@ -107,6 +107,9 @@ func ParseRequest(data []byte) (*x509.CertificateRequest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate request: %w", err)
 	}
+	if csr.PublicKey == nil {
+		return nil, errors.New("read the certificate request: its key is of an unknown algorithm: use ECDSA, Ed25519 or RSA")
+	}
 	return csr, nil
 }
 
