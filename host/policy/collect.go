@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -15,12 +17,53 @@ const (
 )
 
 // collect removes modules that no policy uses, has used lately, or will go
-// back to.
+// back to, and bytes that no Module stands for: an upload may have ended between
+// the two.
 func (l *Loader) collect(ctx context.Context) {
+	l.arrivals.forget(l.Now())
+	if err := l.collectModules(ctx); err != nil && ctx.Err() == nil {
+		l.Log.Warn("collect modules", "err", err)
+	}
+}
+
+func (l *Loader) collectModules(ctx context.Context) error {
+	// Bytes come before their object, so whatever is here and has none is left over.
+	blobs, err := l.Objects.Blobs(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := l.Objects.List(Modules, "", store.ListOptions{})
+	if err != nil {
+		return err
+	}
+	used, err := l.usedModules()
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, o := range list.Items {
+		m, ok := o.(*v1alpha1.Module)
+		if !ok {
+			continue
+		}
+		known[m.Spec.Digest] = true
+		if !used[m.Spec.Digest] && l.Now().Sub(m.CreationTimestamp.Time) >= unusedFor {
+			l.drop(ctx, m.Spec.Digest, m)
+		}
+	}
+	for _, digest := range blobs {
+		if !known[digest] && !used[digest] {
+			l.drop(ctx, digest, nil)
+		}
+	}
+	return nil
+}
+
+// usedModules are the digests of all modules that policies may need.
+func (l *Loader) usedModules() (map[string]bool, error) {
 	policies, _, _, err := l.read()
 	if err != nil {
-		l.Log.Warn("collect modules", "err", err)
-		return
+		return nil, err
 	}
 	used := map[string]bool{}
 	for _, p := range policies {
@@ -30,18 +73,7 @@ func (l *Loader) collect(ctx context.Context) {
 			}
 		}
 	}
-	list, err := l.Objects.List(Modules, "", store.ListOptions{})
-	if err != nil {
-		l.Log.Warn("collect modules", "err", err)
-		return
-	}
-	for _, o := range list.Items {
-		m, ok := o.(*v1alpha1.Module)
-		if !ok || used[m.Spec.Digest] || l.Now().Sub(m.CreationTimestamp.Time) < unusedFor {
-			continue
-		}
-		l.drop(ctx, m)
-	}
+	return used, nil
 }
 
 // references are all the modules that a Policy may need.
@@ -56,15 +88,89 @@ func references(p *v1alpha1.Policy) []string {
 	return names
 }
 
-// drop removes a module: the object first, so that nobody finds one without bytes.
-func (l *Loader) drop(ctx context.Context, m *v1alpha1.Module) {
-	_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Delete, Key: store.Key{Resource: Modules, Name: m.Name}})
-	if err == nil {
-		err = l.Objects.DeleteBlob(ctx, m.Spec.Digest)
-	}
-	if err != nil {
-		l.Log.Warn("collect module", "digest", m.Spec.Digest, "err", err)
+// drop removes a module, unless it was uploaded lately: the object first, if
+// there is one, so that nobody finds one without bytes.
+func (l *Loader) drop(ctx context.Context, digest string, m *v1alpha1.Module) {
+	removed := l.arrivals.leave(digest)
+	if removed == nil {
 		return
 	}
-	l.Log.Info("collected module that no policy uses", "digest", m.Spec.Digest)
+	defer removed()
+	err := l.remove(ctx, digest, m)
+	if err != nil {
+		l.Log.Warn("collect module", "digest", digest, "err", err)
+		return
+	}
+	l.Log.Info("collected module that no policy uses", "digest", digest)
+}
+
+func (l *Loader) remove(ctx context.Context, digest string, m *v1alpha1.Module) error {
+	if m != nil {
+		if _, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Delete, Key: store.Key{Resource: Modules, Name: m.Name}}); err != nil {
+			return err
+		}
+	}
+	if err := l.Objects.DeleteBlob(ctx, digest); !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// arrivals keep uploads and the collector out of each other's way: what came
+// lately is not collected, and what is being collected comes only after that.
+type arrivals struct {
+	mu      sync.Mutex
+	at      map[string]time.Time     // when a digest last came
+	leaving map[string]chan struct{} // closed when it is gone
+}
+
+// come notes an upload; it waits while the same module is being collected.
+func (a *arrivals) come(ctx context.Context, digest string, now time.Time) error {
+	a.mu.Lock()
+	if a.at == nil {
+		a.at = map[string]time.Time{}
+	}
+	a.at[digest] = now
+	gone := a.leaving[digest]
+	a.mu.Unlock()
+	if gone == nil {
+		return nil
+	}
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave returns what to call when the module is gone; nil if it came lately.
+func (a *arrivals) leave(digest string) func() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, lately := a.at[digest]; lately {
+		return nil
+	}
+	if a.leaving == nil {
+		a.leaving = map[string]chan struct{}{}
+	}
+	gone := make(chan struct{})
+	a.leaving[digest] = gone
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.leaving, digest)
+		close(gone)
+	}
+}
+
+// forget forgets what did not come lately.
+func (a *arrivals) forget(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for digest, at := range a.at {
+		if now.Sub(at) >= unusedFor {
+			delete(a.at, digest)
+		}
+	}
 }

@@ -1,5 +1,7 @@
 package policy
 
+import "context"
+
 // Digests are those of the modules that decide in the set, by policy.
 func (s *Set) Digests() map[string]string {
 	all := map[string]string{}
@@ -13,3 +15,6 @@ func (s *Set) Digests() map[string]string {
 
 // Grace is how long a program that left lives on.
 const Grace = grace
+
+// Collect collects what nobody uses, as Run does from time to time.
+func (l *Loader) Collect(ctx context.Context) { l.collect(ctx) }

@@ -70,6 +70,7 @@ type Loader struct {
 	recipes recipes
 	// examined are modules that were uploaded just now.
 	examined examined
+	arrivals arrivals
 
 	subscribers sync.Mutex
 	swapped     []chan struct{}

@@ -67,8 +67,12 @@ func refusal(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
-// Keep stores the module's bytes, so that policies can name it.
+// Keep stores the module's bytes, so that policies can name it. If no Module
+// object follows within the hour, they are collected.
 func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
+	if err := l.arrivals.come(ctx, m.Spec.Digest, l.Now()); err != nil {
+		return err
+	}
 	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
 }
 
