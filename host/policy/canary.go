@@ -54,10 +54,13 @@ func (s *Set) ladder(object *v1alpha1.Profile, open opener) []rung {
 }
 
 // place is a pod's place in 0…99, the same each time that it is tried.
-func place(pod *snapshot.Pod) int32 {
+func place(pod *snapshot.Pod) int32 { return int32(spread(pod) % 100) }
+
+// spread is a number of the pod's own, the same each time that it is tried.
+func spread(pod *snapshot.Pod) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(pod.UID()))
-	return int32(h.Sum32() % 100)
+	return h.Sum32()
 }
 
 // route sends a share of the pods to the profiles with the canaries in them.

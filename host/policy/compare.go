@@ -36,11 +36,12 @@ func (s *subject) podName() string { return s.pod.Object.Namespace + "/" + s.pod
 
 func (s *subject) nodeName(row int32) string { return s.log.Row(row).Node.Name }
 
-// rows are the nodes to compare on.
+// rows are the nodes to compare on: for each replica others, lest a canary
+// refuses unseen what no pod of a template is ever compared on.
 func (s *subject) rows() []int32 {
 	step := s.log.Slots()/mostCompared + 1
 	var rows []int32
-	for row := int32(s.pod.Hash[0] % uint64(step)); row < s.log.Slots(); row += step {
+	for row := int32(spread(s.pod) % uint32(step)); row < s.log.Slots(); row += step {
 		if s.log.Row(row) != nil {
 			rows = append(rows, row)
 		}

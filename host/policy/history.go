@@ -90,9 +90,14 @@ func came(is *v1alpha1.PolicyRevision, was *v1alpha1.PolicyStatus, promoted bool
 		return CamePromoted
 	}
 	for i := range was.History {
-		if r := &was.History[i]; r.Reason != CameCanary && SameRevision(r, is) {
+		r := &was.History[i]
+		if r.Reason == CameCanary || !SameRevision(r, is) {
+			continue
+		}
+		if r.Left == LeftReplaced {
 			return CameRolledBack
 		}
+		break // it was taken back itself: somebody goes forth again
 	}
 	return CamePushed
 }

@@ -307,19 +307,22 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 	one.settling = false
 	was := one.canary
 	if was != nil && was.live.main == one.main {
+		one.tried = &was.program.health.differences
 		one.canary, was = nil, nil // it was promoted
 	}
 	spec := one.object.Spec.Canary
 	if spec == nil || one.program == nil || one.mode() != v1alpha1.Enforce {
-		one.canary, one.ended = nil, nil
-		was.retire()
+		if spec == nil || !one.endedBefore(trialOf(one.object)) {
+			one.ended = nil
+		}
+		one.endTrial()
 		return was != nil
 	}
 	key := trialOf(one.object)
 	if was != nil && was.trial.key == key {
 		if e := was.trial.ending.Load(); e != nil {
-			one.canary, one.ended = nil, l.endedBy(one.object, e.reason, e.message)
-			was.retire()
+			one.ended = l.endedBy(one.object, e.reason, e.message)
+			one.endTrial()
 			return true
 		}
 		return false
@@ -333,10 +336,10 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 	if one.settling = !done; !done {
 		return false
 	}
-	one.canary, one.ended = nil, nil
-	was.retire()
+	one.ended = nil
+	one.endTrial()
 	if err != nil {
-		one.ended = l.endedBy(one.object, ReasonRefused, err.Error())
+		one.ended, one.tried = l.endedBy(one.object, ReasonRefused, err.Error()), new(differences)
 		return was != nil
 	}
 	t := newTrial(key, spec, func() { signal(l.wake) })
@@ -349,10 +352,14 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 	return true
 }
 
-func (c *canary) retire() {
-	if c != nil {
-		c.live.retire()
+// endTrial takes the canary away; what it counted stays.
+func (o *live) endTrial() {
+	if o.canary == nil {
+		return
 	}
+	o.tried = &o.canary.program.health.differences
+	o.canary.live.retire()
+	o.canary = nil
 }
 
 // loadCanary loads the module on trial.
@@ -451,7 +458,7 @@ func (o *live) replacedBy(next *live, object *v1alpha1.Policy) *live {
 	if o == nil {
 		return &one
 	}
-	one.canary, one.ended = o.canary, o.ended
+	one.canary, one.ended, one.tried = o.canary, o.ended, o.tried
 	if o.program == nil {
 		return &one
 	}

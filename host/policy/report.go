@@ -104,7 +104,7 @@ func (o *live) counting() *differences {
 	case o.program != nil && o.mode() == v1alpha1.Shadow:
 		return &o.program.health.differences
 	}
-	return nil
+	return o.tried
 }
 
 // status is what holds of a Policy, given its former status.

@@ -40,6 +40,8 @@ type live struct {
 	canary *canary
 	// ended is how the canary that the spec names ended, nil while it runs.
 	ended *v1alpha1.CanaryStatus
+	// tried is what the canary of the last trial counted, once that is over.
+	tried *differences
 	// settling says that the canary is being loaded.
 	settling bool
 	// refused is why the Policy's newest spec did not go live; again says that

@@ -1,0 +1,67 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+// When a canary is rolled back is when somebody wants to know what it did.
+func TestARolledBackCanaryStillTellsHowItDiffered(t *testing.T) {
+	t.Parallel()
+	r, p := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
+	d := p.Status.Differences
+	if p.Status.Canary.Phase != policy.PhaseRolledBack || d == nil || d.Pods == 0 || d.Refused == 0 || len(d.Examples) == 0 {
+		t.Fatalf("canary = %+v, differences = %+v, want what made it end", p.Status.Canary, d)
+	}
+	r.Load(t.Context())
+	if again := r.policy(t, "made"); cmp.Diff(d, again.Status.Differences) != "" {
+		t.Errorf("differences change after the end: %+v", again.Status.Differences)
+	}
+}
+
+func TestACanaryThatNeverRanShowsNoFormerDifferences(t *testing.T) {
+	t.Parallel()
+	r, _ := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "") })
+	bad := r.upload(t, guest{Name: "made", Version: "bad", BadOpen: true}.Bytes())
+	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(bad, 50, "") })
+	if p.Status.Canary.Reason != policy.ReasonRefused || p.Status.Differences != nil {
+		t.Errorf("canary = %+v, differences = %+v, want none", p.Status.Canary, p.Status.Differences)
+	}
+}
+
+func TestARolledBackCanaryIsNotTriedAgainForAChangeOfMode(t *testing.T) {
+	t.Parallel()
+	r, _ := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
+	for _, mode := range []v1alpha1.Mode{v1alpha1.Shadow, v1alpha1.Off, v1alpha1.Enforce} {
+		p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Mode = mode })
+		if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseRolledBack || len(p.Status.History) != 1 {
+			t.Errorf("in mode %s the canary is %+v, history %v, want it rolled back as before", mode, c, history(p))
+		}
+	}
+}
+
+// A module that is pushed once more after a roll-back goes forth, not back: what
+// it replaces stays something that one can go back to.
+func TestGoingForthAgainAfterARollBackIsAPush(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	one, two := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes()), r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())
+	var p *v1alpha1.Policy
+	for _, m := range []string{one, two, one, two} {
+		p = r.put(t, "made", module(m))
+	}
+	if p.Status.Current.Reason != policy.CamePushed {
+		t.Errorf("the second push of a module is %s", p.Status.Current.Reason)
+	}
+	if diff := cmp.Diff([]string{"RolledBack Replaced", "Pushed RolledBack", "Pushed Replaced"}, history(p)); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	p = r.put(t, "made", module(one))
+	if p.Status.Current.Reason != policy.CameRolledBack {
+		t.Errorf("going back to it is %s", p.Status.Current.Reason)
+	}
+}
