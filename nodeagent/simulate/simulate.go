@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Shape.defaults()
-	s := &simulation{cfg: cfg, client: cfg.Client, nodes: make(map[string]int, cfg.N), queue: newQueue()}
+	s := &simulation{cfg: cfg, client: cfg.Client, nodes: make(map[string]int, cfg.N), queue: newQueue(), pulses: make([]pulse, cfg.N)}
 	if s.client == nil {
 		c := rest.CopyConfig(cfg.REST)
 		c.QPS, c.Burst = -1, 0
@@ -136,6 +136,28 @@ type simulation struct {
 	client kubernetes.Interface
 	nodes  map[string]int
 	queue  *queue
+	pulses []pulse
+}
+
+// pulse is when a node last renewed its Lease, and for how many renewals more
+// its status is looked at.
+type pulse struct {
+	mu   sync.Mutex
+	last time.Time
+	look int
+}
+
+// beat notes a renewal and says whether the host may have given the node up
+// meanwhile: it may do so a little after the Lease that comes late.
+func (p *pulse) beat(now time.Time, every time.Duration) (look bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.last.IsZero() && now.Sub(p.last) > 2*every {
+		p.look = 3
+	}
+	p.last = now
+	p.look--
+	return p.look >= 0
 }
 
 func (s *simulation) name(i int) string { return fmt.Sprintf("%s-%d", s.cfg.NamePrefix, i) }
@@ -265,7 +287,11 @@ func (s *simulation) leases(ctx context.Context) error {
 		}
 		for i := turn % slices; i < s.cfg.N; i += slices {
 			g.Go(func() error {
-				if err := s.renew(ctx, i); err != nil && ctx.Err() == nil {
+				err := s.renew(ctx, i)
+				if err == nil && s.pulses[i].beat(time.Now(), s.cfg.LeaseEvery) {
+					err = s.make(ctx, i)
+				}
+				if err != nil && ctx.Err() == nil {
 					s.cfg.Log.Warn("renew a simulated node's lease", "node", s.name(i), "error", err)
 				}
 				return nil

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,6 +93,48 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	await(t, "leases are renewed", func() bool {
 		l, err := api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, "sim-7", metav1.GetOptions{})
 		return err == nil && l.Spec.RenewTime.After(first.Spec.RenewTime.Time)
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// A host that was too busy to hear from a node gives it up; the node has to say
+// anew how it is, not only that it lives.
+func TestASimulatedNodeThatWasGivenUpComesBack(t *testing.T) {
+	t.Parallel()
+	api := fake.NewClientset()
+	var silent atomic.Bool
+	api.PrependReactor("patch", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if silent.Load() {
+			return true, nil, apierrors.NewTimeoutError("busy", 0)
+		}
+		return false, nil, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	registered := make(chan struct{})
+	go func() {
+		done <- Run(ctx, Config{Client: api, N: 2, LeaseEvery: 100 * time.Millisecond, Registered: func() { close(registered) }})
+	}()
+	<-registered
+	silent.Store(true)
+	time.Sleep(500 * time.Millisecond)
+	n, err := api.CoreV1().Nodes().Get(ctx, "sim-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].Status = v1.ConditionUnknown
+	}
+	if _, err := api.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	silent.Store(false)
+	await(t, "the node is ready again", func() bool {
+		n, err := api.CoreV1().Nodes().Get(ctx, "sim-1", metav1.GetOptions{})
+		return err == nil && isReady(n)
 	})
 	cancel()
 	if err := <-done; err != nil {
