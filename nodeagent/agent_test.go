@@ -24,6 +24,11 @@ import (
 	runtimefake "github.com/berth-dev/berth/nodeagent/runtime/fake"
 )
 
+type mount = runtime.Mount
+
+// pause is between two looks.
+func pause() { time.Sleep(10 * time.Millisecond) }
+
 // machine is one agent over fakes.
 type machine struct {
 	t       *testing.T
@@ -81,7 +86,7 @@ func (m *machine) create(p *v1.Pod) {
 func (m *machine) await(name, what string, is func(*v1.Pod) bool) *v1.Pod {
 	m.t.Helper()
 	var last *v1.Pod
-	for range 1000 {
+	for range 6000 { // a machine that is busy takes its time
 		p, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{})
 		if err == nil {
 			if last = p; is(p) {
@@ -96,7 +101,7 @@ func (m *machine) await(name, what string, is func(*v1.Pod) bool) *v1.Pod {
 
 func (m *machine) awaitGone(name string) {
 	m.t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if _, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			return
 		}
@@ -141,7 +146,7 @@ func ready(p *v1.Pod) bool {
 func (m *machine) nothingLeft(uid string) {
 	m.t.Helper()
 	var left []string
-	for range 300 {
+	for range 3000 {
 		if left = m.left(uid); len(left) == 0 {
 			return
 		}
@@ -445,8 +450,8 @@ func TestPreStopCountsAgainstTheGrace(t *testing.T) {
 	began := time.Now()
 	m.terminate("slow", 1)
 	m.awaitGone("slow")
-	if took := time.Since(began); took < time.Second || took > 8*time.Second {
-		t.Errorf("the end took %v, want the grace of 1s and the least of 2s", took)
+	if took := time.Since(began); took < time.Second || took > 40*time.Second {
+		t.Errorf("the end took %v, want the grace of 1s and the least of 2s, not the hook's 60s", took)
 	}
 	m.nothingLeft("uid-slow")
 }

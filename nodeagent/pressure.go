@@ -160,6 +160,9 @@ func (a *Agent) collectImages(ctx context.Context) {
 	if all, err := a.cfg.Runtime.List(ctx); err == nil {
 		for _, c := range all.Containers {
 			used[c.Image] = true
+			for _, id := range c.MountedImages {
+				used[id] = true
+			}
 		}
 	} else {
 		return // not knowing what is in use, nothing is removed

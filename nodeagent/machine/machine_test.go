@@ -254,13 +254,14 @@ func (n *node) traces(uid string) (left []string) {
 		n.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, uid) || strings.Contains(line, filepath.Join(n.state, "shm")) || strings.Contains(line, filepath.Join(n.state, "net")) {
+		if strings.Contains(line, uid) || strings.Contains(line, filepath.Join(n.state, "shm")) || strings.Contains(line, filepath.Join(n.state, "net")) ||
+			strings.Contains(line, filepath.Join(n.root, "containerd", "mounted")) {
 			left = append(left, "mount "+line)
 		}
 	}
 	for _, pattern := range []string{
 		n.root + "/agent/pods/*", n.state + "/net/netns/*", n.state + "/net/leases/berth/10.*", n.state + "/net/results/results/*",
-		n.state + "/io/*", n.state + "/shm/*", "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/*/pod" + uid, "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/pod" + uid,
+		n.root + "/containerd/mounted/*", n.state + "/io/*", n.state + "/shm/*", "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/*/pod" + uid, "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/pod" + uid,
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -286,7 +287,12 @@ func (n *node) nothingLeft(uid string) {
 func TestPodsRunForReal(t *testing.T) {
 	n := newNode(t)
 	n.create(web("a"))
-	n.create(web("b"))
+	withImage := web("b") // whose server comes from an image volume
+	withImage.Spec.Volumes = []v1.Volume{{Name: "tools", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: imageName, PullPolicy: v1.PullNever}}}}
+	app := &withImage.Spec.Containers[0]
+	app.VolumeMounts = []v1.VolumeMount{{Name: "tools", MountPath: "/tools", SubPath: "bin"}}
+	app.Command[2] = strings.Replace(app.Command[2], "exec httpd", "exec /tools/httpd", 1)
+	n.create(withImage)
 	a, b := n.awaitReady("a"), n.awaitReady("b")
 	if a.Status.PodIP == b.Status.PodIP {
 		t.Errorf("both pods have %s", a.Status.PodIP)
@@ -320,6 +326,7 @@ func TestPodsRunForReal(t *testing.T) {
 		n.delete(name, 1)
 	}
 	n.nothingLeft("uid-a")
+	n.nothingLeft("uid-b")
 }
 
 func TestPodsEndAsTheyShould(t *testing.T) {

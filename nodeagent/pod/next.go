@@ -184,7 +184,7 @@ func (r *Record) container(c Spec, now time.Time) Action {
 		return Action{}
 	}
 	if s.Wait != nil && s.Wait.Again.After(now) {
-		return Action{Wake: s.waitOn(c.Image, now)}
+		return Action{Wake: s.waitOn(now)}
 	}
 	if s.Phase == Terminated {
 		if until := s.Restart.Until(s.FinishedAt); until.After(now) {
@@ -202,7 +202,7 @@ func (r *Record) container(c Spec, now time.Time) Action {
 const sayFirst = time.Second
 
 // waitOn notes how a wait is shown as it goes on, and says when to look again.
-func (s *Container) waitOn(image string, now time.Time) time.Time {
+func (s *Container) waitOn(now time.Time) time.Time {
 	w := s.Wait
 	if w.Reason != "ErrImagePull" && w.Reason != "RegistryUnavailable" {
 		return w.Again
@@ -210,7 +210,7 @@ func (s *Container) waitOn(image string, now time.Time) time.Time {
 	if at := w.Since.Add(sayFirst); now.Before(at) {
 		return at
 	}
-	w.Message = fmt.Sprintf("Back-off pulling image %q: %s: %s", image, w.Reason, w.Message)
+	w.Message = fmt.Sprintf("Back-off pulling image %q: %s: %s", w.Image, w.Reason, w.Message)
 	w.Reason = "ImagePullBackOff"
 	return w.Again
 }

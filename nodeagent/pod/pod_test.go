@@ -379,7 +379,7 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 		if a := w.rec.Next(w.now); a.Kind != StartContainer {
 			t.Fatalf("action %+v", a)
 		}
-		w.rec.DidNotPull("app", "ErrImagePull", "no", w.now)
+		w.rec.DidNotPull("app", "img:1", "ErrImagePull", "no", w.now)
 		if a := w.rec.Next(w.now); a.Kind != None || a.Wake.Sub(w.now) != time.Second {
 			t.Errorf("action %+v, want to look again in 1s", a)
 		}

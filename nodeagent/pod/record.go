@@ -114,10 +114,12 @@ type Container struct {
 // Wait is a waiting reason as kubectl shows it, since when, and when to try
 // anew.
 type Wait struct {
-	Reason  string    `json:"reason"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	Again   time.Time `json:"again,omitzero"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Image is the reference that could not be had, where that is it.
+	Image string    `json:"image,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Again time.Time `json:"again,omitzero"`
 }
 
 // Termination is the end of a run.

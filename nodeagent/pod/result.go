@@ -116,14 +116,14 @@ func (r *Record) DidNotStart(name, reason, message string, now time.Time) {
 	s.Wait = &Wait{Reason: reason, Message: message, Since: now, Again: now.Add(backoffFirst)}
 }
 
-// DidNotPull notes that a container's image could not be fetched.
-func (r *Record) DidNotPull(name, reason, message string, now time.Time) {
+// DidNotPull notes that an image that a container runs or mounts is not there.
+func (r *Record) DidNotPull(name, image, reason, message string, now time.Time) {
 	s := r.Containers[name]
 	if s == nil {
 		return
 	}
 	s.Pull.Next(now, now)
-	s.Wait = &Wait{Reason: reason, Message: message, Since: now, Again: now.Add(s.Pull.Delay)}
+	s.Wait = &Wait{Reason: reason, Message: message, Image: image, Since: now, Again: now.Add(s.Pull.Delay)}
 }
 
 // DidExit notes how a run ended.

@@ -175,11 +175,15 @@ type ContainerConfig struct {
 // EnvVar is one variable of the environment; the last of a name counts.
 type EnvVar struct{ Name, Value string }
 
-// Mount binds a path of the machine into a container.
+// Mount binds a path of the machine, or the files of an image, into a
+// container.
 type Mount struct {
-	HostPath      string
-	ContainerPath string
-	ReadOnly      bool
+	HostPath string
+	// Image is mounted instead of HostPath: the id of one that is present. It
+	// must be ReadOnly; SubPath is a folder in it, empty for all of it.
+	Image, SubPath string
+	ContainerPath  string
+	ReadOnly       bool
 	// Propagation is "private", "rslave" or "rshared"; empty is private.
 	Propagation string
 }
@@ -288,18 +292,19 @@ type Container struct {
 	Pod       PodMeta
 	Name      string
 	Attempt   uint32
-	// Image is what ContainerConfig had.
-	Image       string
-	State       State
-	CreatedAt   time.Time
-	StartedAt   time.Time
-	FinishedAt  time.Time
-	ExitCode    int32
-	OOMKilled   bool
-	PID         int
-	LogPath     string
-	Labels      map[string]string
-	Annotations map[string]string
+	// Image is what ContainerConfig had, MountedImages those of its mounts.
+	Image         string
+	MountedImages []string
+	State         State
+	CreatedAt     time.Time
+	StartedAt     time.Time
+	FinishedAt    time.Time
+	ExitCode      int32
+	OOMKilled     bool
+	PID           int
+	LogPath       string
+	Labels        map[string]string
+	Annotations   map[string]string
 }
 
 // EventKind is what happened.

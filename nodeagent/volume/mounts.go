@@ -16,7 +16,8 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
-// Mounts gives what of its pod's volumes a container sees, and its devices.
+// Mounts gives what of its pod's volumes a container sees, and its devices. The
+// Image of a mount is the reference of its volume, not an id.
 func (v *Volumes) Mounts(p *v1.Pod, c *v1.Container, env map[string]string) ([]runtime.Mount, []runtime.Device, error) {
 	var out []runtime.Mount
 	shm := false
@@ -65,11 +66,15 @@ func (v *Volumes) at(p *v1.Pod, name string) (place, bool) {
 }
 
 func (v *Volumes) one(p *v1.Pod, c *v1.Container, i int, m *v1.VolumeMount, env map[string]string) (runtime.Mount, error) {
+	img := ImageOf(p, m.Name)
 	at, ok := v.at(p, m.Name)
 	if !ok {
 		return runtime.Mount{}, errors.New("the volume is not set up")
 	}
 	out := runtime.Mount{HostPath: at.Path, ContainerPath: m.MountPath, ReadOnly: m.ReadOnly || at.ReadOnly}
+	if img != nil {
+		out.Image, out.HostPath, out.ReadOnly = img.Reference, "", true
+	}
 	if !filepath.IsAbs(out.ContainerPath) {
 		out.ContainerPath = "/" + out.ContainerPath
 	}
@@ -88,7 +93,8 @@ func (v *Volumes) one(p *v1.Pod, c *v1.Container, i int, m *v1.VolumeMount, env 
 			return out, err
 		}
 	}
-	if sub == "" {
+	if sub == "" || img != nil {
+		out.SubPath = sub
 		return out, nil
 	}
 	target := filepath.Join(v.podDir(string(p.UID)), "subpaths", c.Name, strconv.Itoa(i))
@@ -97,6 +103,17 @@ func (v *Volumes) one(p *v1.Pod, c *v1.Container, i int, m *v1.VolumeMount, env 
 	}
 	out.HostPath = target
 	return out, nil
+}
+
+// ImageOf is the image of a pod's image volume; nil where the name is of another
+// volume, or of none.
+func ImageOf(p *v1.Pod, name string) *v1.ImageVolumeSource {
+	for i := range p.Spec.Volumes {
+		if vol := &p.Spec.Volumes[i]; vol.Name == name {
+			return vol.Image
+		}
+	}
+	return nil
 }
 
 func expandPath(expr string, env map[string]string) (string, error) {

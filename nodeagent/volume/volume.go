@@ -96,6 +96,8 @@ func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts po
 	uid := string(p.UID)
 	dir := v.dir(uid, vol.Name)
 	switch {
+	case vol.Image != nil:
+		return nil // the runtime mounts it with the container that wants it
 	case vol.EmptyDir != nil:
 		return v.emptyDir(p, vol.EmptyDir, dir)
 	case vol.HostPath != nil:
@@ -121,7 +123,7 @@ func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts po
 		}
 		return replace(dir, files, fsGroup(p), time.Now())
 	}
-	return errors.New("this kind of volume is not supported; use emptyDir, hostPath, configMap, secret, downwardAPI, projected, or a claim bound to a local or hostPath volume")
+	return errors.New("this kind of volume is not supported; use emptyDir, hostPath, image, configMap, secret, downwardAPI, projected, or a claim bound to a local or hostPath volume")
 }
 
 // put notes where a volume lies, in memory and beside the pod's folders, so that

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +39,11 @@ func containerRef(r *pod.Record, name string) *v1.ObjectReference {
 // setback is why a container did not start: a waiting reason and a message.
 type setback struct {
 	reason, message string
-	pull            bool
+	// told: other events have said it already.
+	told bool
+	// pull: the image of this reference is tried for ever more slowly.
+	pull  bool
+	image string
 }
 
 func (s *setback) Error() string { return s.reason + ": " + s.message }
@@ -70,10 +73,14 @@ func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string)
 	if !errors.As(err, &back) {
 		back = &setback{reason: "CreateContainerError", message: err.Error()}
 	}
-	w.containerEvent(r, name, v1.EventTypeWarning, "Failed", "Error: %s", back.message)
+	what := back.message
+	if back.told {
+		what = back.reason
+	}
+	w.containerEvent(r, name, v1.EventTypeWarning, "Failed", "Error: %s", what)
 	return func(r *pod.Record, now time.Time) {
 		if back.pull {
-			r.DidNotPull(name, back.reason, back.message, now)
+			r.DidNotPull(name, back.image, back.reason, back.message, now)
 		} else {
 			r.DidNotStart(name, back.reason, back.message, now)
 		}
@@ -110,13 +117,17 @@ func (w *worker) started(ctx context.Context, r *pod.Record, c pod.Spec, run pod
 
 // bringUp makes and starts a container.
 func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Run, error) {
-	img, err := w.ensureImage(ctx, r, c)
+	mounted, err := w.volumeImages(ctx, r, c)
+	if err != nil {
+		return pod.Run{}, err
+	}
+	img, err := w.ensureImage(ctx, r, w.imageOf(r, c))
 	if err != nil {
 		return pod.Run{}, err
 	}
 	s := r.Containers[c.Name]
 	attempt := s.NextAttempt()
-	cfg, err := w.containerConfig(ctx, r, c, img, attempt)
+	cfg, err := w.containerConfig(ctx, r, c, img, mounted, attempt)
 	if err != nil {
 		return pod.Run{}, &setback{reason: "CreateContainerConfigError", message: err.Error()}
 	}
@@ -175,7 +186,7 @@ func (w *worker) clearWay(ctx context.Context, r *pod.Record, c pod.Spec, attemp
 }
 
 // containerConfig translates a container for the runtime.
-func (w *worker) containerConfig(ctx context.Context, r *pod.Record, c pod.Spec, img image.Image, attempt uint32) (runtime.ContainerConfig, error) {
+func (w *worker) containerConfig(ctx context.Context, r *pod.Record, c pod.Spec, img image.Image, mounted map[string]string, attempt uint32) (runtime.ContainerConfig, error) {
 	p := r.Pod
 	env, err := podspec.Env(ctx, p, c.Container, img.Config.Env, w.Objects, w.facts(r))
 	if err != nil {
@@ -189,7 +200,7 @@ func (w *worker) containerConfig(ctx context.Context, r *pod.Record, c pod.Spec,
 	if err != nil {
 		return runtime.ContainerConfig{}, err
 	}
-	mounts, devices, err := w.mounts(r, c, env, attempt)
+	mounts, devices, err := w.mounts(r, c, env, mounted, attempt)
 	if err != nil {
 		return runtime.ContainerConfig{}, err
 	}
@@ -211,8 +222,9 @@ func (w *worker) containerConfig(ctx context.Context, r *pod.Record, c pod.Spec,
 	return cfg, nil
 }
 
-// mounts gives everything that is mounted into a container, parents first.
-func (w *worker) mounts(r *pod.Record, c pod.Spec, env []runtime.EnvVar, attempt uint32) ([]runtime.Mount, []runtime.Device, error) {
+// mounts gives everything that is mounted into a container, parents first. The
+// ids of images in mounted are by reference.
+func (w *worker) mounts(r *pod.Record, c pod.Spec, env []runtime.EnvVar, mounted map[string]string, attempt uint32) ([]runtime.Mount, []runtime.Device, error) {
 	vars := map[string]string{}
 	for _, kv := range env {
 		vars[kv.Name] = kv.Value
@@ -220,6 +232,11 @@ func (w *worker) mounts(r *pod.Record, c pod.Spec, env []runtime.EnvVar, attempt
 	mounts, devices, err := w.Volumes.Mounts(r.Pod, c.Container, vars)
 	if err != nil {
 		return nil, nil, err
+	}
+	for i := range mounts {
+		if m := &mounts[i]; m.Image != "" {
+			m.Image = mounted[m.Image]
+		}
 	}
 	mounts = append(mounts, w.etcMounts(r.Pod, c.Container)...)
 	if c.TerminationMessagePath != "" {
@@ -237,79 +254,4 @@ func (w *worker) mounts(r *pod.Record, c pod.Spec, env []runtime.EnvVar, attempt
 	}
 	slices.SortStableFunc(mounts, func(a, b runtime.Mount) int { return strings.Compare(a.ContainerPath, b.ContainerPath) })
 	return mounts, devices, nil
-}
-
-// ensureImage gives a container's image, pulling it where its policy says so.
-func (w *worker) ensureImage(ctx context.Context, r *pod.Record, c pod.Spec) (image.Image, error) {
-	policy := c.ImagePullPolicy
-	if policy == "" {
-		policy = v1.PullIfNotPresent
-		if image.Latest(c.Image) {
-			policy = v1.PullAlways
-		}
-	}
-	if policy != v1.PullAlways {
-		img, err := w.Images.Get(ctx, c.Image)
-		if err == nil {
-			w.containerEvent(r, c.Name, v1.EventTypeNormal, "Pulled", "Container image %q already present on machine", c.Image)
-			return img, nil
-		}
-		if errors.Is(err, image.ErrInvalidName) {
-			return img, &setback{reason: "InvalidImageName", pull: true, message: fmt.Sprintf("Failed to apply default image tag %q: %v", c.Image, err)}
-		}
-		if !errors.Is(err, image.ErrNotFound) {
-			return img, &setback{reason: "ImageInspectError", message: err.Error(), pull: true}
-		}
-		if policy == v1.PullNever {
-			return img, &setback{reason: "ErrImageNeverPull", message: fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)}
-		}
-	}
-	return w.pull(ctx, r, c)
-}
-
-func (w *worker) pull(ctx context.Context, r *pod.Record, c pod.Spec) (image.Image, error) {
-	creds, err := w.credentials(ctx, r.Pod, c.Image)
-	if err != nil {
-		w.event(r, v1.EventTypeWarning, "FailedToRetrieveImagePullSecret", "%v", err)
-	}
-	w.containerEvent(r, c.Name, v1.EventTypeNormal, "Pulling", "Pulling image %q", c.Image)
-	began := time.Now()
-	img, err := w.Images.Pull(ctx, c.Image, creds)
-	if err == nil {
-		w.containerEvent(r, c.Name, v1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s. Image size: %d bytes.",
-			c.Image, time.Since(began).Round(time.Millisecond), img.Size)
-		return img, nil
-	}
-	if ctx.Err() == nil {
-		w.containerEvent(r, c.Name, v1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", c.Image, err)
-	}
-	reason := "ErrImagePull"
-	switch {
-	case errors.Is(err, image.ErrInvalidName):
-		reason = "InvalidImageName"
-	case errors.Is(err, image.ErrUnavailable):
-		reason = "RegistryUnavailable"
-	}
-	return img, &setback{reason: reason, message: err.Error(), pull: true}
-}
-
-// credentials finds those of the pod's pull secrets that fit an image.
-func (w *worker) credentials(ctx context.Context, p *v1.Pod, ref string) ([]image.Credential, error) {
-	var (
-		out  []image.Credential
-		errs []error
-	)
-	for _, s := range p.Spec.ImagePullSecrets {
-		secret, err := w.Objects.Secret(ctx, p.Namespace, s.Name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("unable to retrieve image pull secret %s/%s: %w", p.Namespace, s.Name, err))
-			continue
-		}
-		found, err := image.Credentials(secret, ref)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		out = append(out, found...)
-	}
-	return out, errors.Join(errs...)
 }

@@ -252,10 +252,7 @@ func (w *worker) tellBackoffs() {
 			w.containerEvent(w.rec, name, v1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
 				name, w.rec.Pod.Name, w.rec.Pod.Namespace, w.uid)
 		case "ImagePullBackOff":
-			spec, _ := w.rec.Spec(name)
-			if spec.Container != nil {
-				w.containerEvent(w.rec, name, v1.EventTypeNormal, "BackOff", "Back-off pulling image %q", spec.Image)
-			}
+			w.containerEvent(w.rec, name, v1.EventTypeNormal, "BackOff", "Back-off pulling image %q", c.Wait.Image)
 		default:
 			continue
 		}

@@ -30,6 +30,13 @@ type Store struct {
 // New gives an empty store.
 func New() *Store { return &Store{images: map[string]image.Image{}} }
 
+// SetRemote changes Remote while pods run.
+func (s *Store) SetRemote(remote func(ref string, creds []image.Credential) (image.Config, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Remote = remote
+}
+
 // Pulls lists the names that were pulled.
 func (s *Store) Pulls() []string {
 	s.mu.Lock()

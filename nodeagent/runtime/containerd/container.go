@@ -53,6 +53,9 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	if err := r.unpack(ctx, img); err != nil {
 		return fail(err)
 	}
+	if cfg.Mounts, err = r.imageMounts(ctx, sandboxID, cfg.Mounts); err != nil {
+		return fail(err)
+	}
 
 	id := newID()
 	rec := r.containerRecord(id, parent, cfg)
@@ -77,7 +80,8 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 func (r *Runtime) containerRecord(id string, parent record, cfg runtime.ContainerConfig) record {
 	rec := record{
 		Sandbox: parent.Sandbox, Pod: parent.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
-		StdinOnce: cfg.StdinOnce, TTY: cfg.TTY, StopSignal: cfg.StopSignal,
+		MountedImages: mountedImages(cfg.Mounts),
+		StdinOnce:     cfg.StdinOnce, TTY: cfg.TTY, StopSignal: cfg.StopSignal,
 		Cgroup: cgroupOf(parent.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
 		Streams: keeper.Streams{
 			Stdout:  filepath.Join(r.pipes(id), "stdout"),

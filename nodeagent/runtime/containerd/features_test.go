@@ -138,6 +138,7 @@ func TestContainers(t *testing.T) {
 		"an image that is absent is not found":         testNoImage,
 		"an unknown user is an error":                  testNoUser,
 		"limits can change while it runs":              testUpdate,
+		"an image's folders are mounted":               testImageVolume,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, n) })
 	}

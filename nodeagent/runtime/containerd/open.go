@@ -46,6 +46,7 @@ type Runtime struct {
 	snapshotter string
 	log         *slog.Logger
 	settling    keyed.Locks
+	mounting    keyed.Locks
 	watchers    watchers
 
 	stop context.CancelFunc
@@ -160,7 +161,13 @@ func (r *Runtime) with(ctx context.Context) context.Context {
 func (r *Runtime) pauseRoot() string         { return filepath.Join(r.cfg.Root, "pause") }
 func (r *Runtime) pipes(id string) string    { return filepath.Join(r.cfg.State, "io", id) }
 func (r *Runtime) shm(sandbox string) string { return filepath.Join(r.cfg.State, "shm", sandbox) }
-func (r *Runtime) keeperSocket() string      { return filepath.Join(r.cfg.State, "streams.sock") }
+
+// imageDir outlives a reboot, as the snapshots do that are named by it.
+func (r *Runtime) imageDir(sandbox string) string {
+	return filepath.Join(r.cfg.Root, "mounted", sandbox)
+}
+
+func (r *Runtime) keeperSocket() string { return filepath.Join(r.cfg.State, "streams.sock") }
 
 // holdStreams has a keeper of streams, now and whenever one ends.
 func (r *Runtime) holdStreams(ctx context.Context) error {

@@ -20,6 +20,8 @@ type record struct {
 	Name    string // empty: this is a sandbox
 	Attempt uint32
 	Image   string
+	// MountedImages are those that it sees as volumes.
+	MountedImages []string
 	// NetNS, CgroupParent, ShareProcesses and the host's namespaces are of
 	// sandboxes.
 	NetNS, CgroupParent              string

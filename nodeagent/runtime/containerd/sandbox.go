@@ -183,6 +183,9 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	if err := r.RemoveContainer(ctx, id); err != nil {
 		return err
 	}
+	if err := r.unmountImages(ctx, id); err != nil {
+		return fmt.Errorf("remove sandbox %s: %w", id, err)
+	}
 	if err := unmountShm(r.shm(id)); err != nil {
 		return err
 	}

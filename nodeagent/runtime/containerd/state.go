@@ -273,7 +273,8 @@ func running(proc *tasktypes.Process) bool {
 func containerOf(info containers.Container, rec record, proc *tasktypes.Process) runtime.Container {
 	c := runtime.Container{
 		ID: info.ID, SandboxID: rec.Sandbox, Pod: rec.Pod, Name: rec.Name, Attempt: rec.Attempt, Image: rec.Image,
-		CreatedAt: info.CreatedAt, StartedAt: unstamp(info.Labels[labelStarted]), LogPath: rec.Streams.LogPath,
+		MountedImages: rec.MountedImages,
+		CreatedAt:     info.CreatedAt, StartedAt: unstamp(info.Labels[labelStarted]), LogPath: rec.Streams.LogPath,
 		Labels: rec.Labels, Annotations: rec.Annotations,
 	}
 	o, ended := readOutcome(info.Labels)
@@ -302,7 +303,7 @@ func (r *Runtime) resync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.tidy(list); err != nil {
+	if err := r.tidy(ctx, list); err != nil {
 		return err
 	}
 	for _, c := range list.Containers {
@@ -327,8 +328,8 @@ func (r *Runtime) resync(ctx context.Context) error {
 	return nil
 }
 
-// tidy removes the pipes and shared memory of containers that are gone.
-func (r *Runtime) tidy(list runtime.Listing) error {
+// tidy removes the pipes, shared memory and images of containers that are gone.
+func (r *Runtime) tidy(ctx context.Context, list runtime.Listing) error {
 	known := map[string]bool{}
 	for _, s := range list.Sandboxes {
 		known[s.ID] = true
@@ -345,6 +346,11 @@ func (r *Runtime) tidy(list runtime.Listing) error {
 	for _, id := range entries(r.shm("")) {
 		if !known[id] {
 			errs = append(errs, unmountShm(r.shm(id)))
+		}
+	}
+	for _, id := range entries(r.imageDir("")) {
+		if !known[id] {
+			errs = append(errs, r.unmountImages(ctx, id))
 		}
 	}
 	return errors.Join(errs...)

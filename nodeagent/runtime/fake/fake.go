@@ -190,16 +190,33 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	if err := r.enter("CreateContainer", s.Pod.Name+"/"+cfg.Name); err != nil {
 		return "", err
 	}
+	images, err := mountedImages(cfg.Mounts)
+	if err != nil {
+		return "", err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &container{cfg: cfg, term: make(chan struct{}), done: make(chan struct{}), out: &fanout{}}
 	c.Container = runtime.Container{
 		ID: r.id("container"), SandboxID: sandboxID, Pod: s.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
-		State: runtime.Created, CreatedAt: time.Now(), LogPath: cfg.LogPath,
+		MountedImages: images,
+		State:         runtime.Created, CreatedAt: time.Now(), LogPath: cfg.LogPath,
 		Labels: maps.Clone(cfg.Labels), Annotations: maps.Clone(cfg.Annotations),
 	}
 	r.containers[c.ID] = c
 	return c.ID, nil
+}
+
+func mountedImages(mounts []runtime.Mount) (ids []string, err error) {
+	for _, m := range mounts {
+		if m.Image != "" && (!m.ReadOnly || m.HostPath != "") {
+			return nil, fmt.Errorf("ImageVolumeMountFailed: image %s at %s: images are mounted read-only", m.Image, m.ContainerPath)
+		}
+		if m.Image != "" {
+			ids = append(ids, m.Image)
+		}
+	}
+	return ids, nil
 }
 
 func (r *Runtime) lookup(id string) (*container, error) {

@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		"stopping a sandbox ends its containers":                    testStopSandbox,
 		"environment reaches the process":                           testEnv,
 		"a writable mount reaches the machine":                      testMount,
+		"an image is mounted read-only":                             testImageMount,
 		"exec gives code and streams":                               testExec,
 		"exec ends with its context":                                testExecContext,
 		"exec into a stopped container is refused":                  testExecStopped,
@@ -302,6 +303,25 @@ func testMount(t *testing.T, b *bench) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("a read-only mount was written to")
+	}
+}
+
+func testImageMount(t *testing.T, b *bench) {
+	sandbox := b.sandbox()
+	cfg := b.config("echo x > /image/f")
+	cfg.Mounts = []runtime.Mount{{Image: b.Image, ContainerPath: "/image", ReadOnly: true}}
+	id := b.start(sandbox, cfg)
+	c := b.await(id, runtime.Exited)
+	if c.ExitCode == 0 {
+		t.Errorf("a write to an image succeeded")
+	}
+	if len(c.MountedImages) != 1 || c.MountedImages[0] != b.Image {
+		t.Errorf("mounted images %q, want %q", c.MountedImages, b.Image)
+	}
+	cfg = b.config("true")
+	cfg.Mounts = []runtime.Mount{{Image: b.Image, ContainerPath: "/image"}}
+	if _, err := b.Runtime.CreateContainer(b.ctx, sandbox, cfg); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("CreateContainer with a writable image: %v", err)
 	}
 }
 

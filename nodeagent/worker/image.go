@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/image"
+	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/volume"
+)
+
+// wanted is an image that a pod wants, and where what becomes of it is told.
+type wanted struct {
+	ref    string
+	policy v1.PullPolicy
+	tell   func(kind, reason, format string, args ...any)
+}
+
+// imageOf is the image that a container runs.
+func (w *worker) imageOf(r *pod.Record, c pod.Spec) wanted {
+	return wanted{ref: c.Image, policy: c.ImagePullPolicy, tell: func(kind, reason, format string, args ...any) {
+		w.containerEvent(r, c.Name, kind, reason, format, args...)
+	}}
+}
+
+// volumeImages gives the ids of the images that a container mounts, by their
+// references, pulling them where their volumes' policies say so.
+func (w *worker) volumeImages(ctx context.Context, r *pod.Record, c pod.Spec) (map[string]string, error) {
+	ids := map[string]string{}
+	for _, m := range c.VolumeMounts {
+		src := volume.ImageOf(r.Pod, m.Name)
+		if src == nil || ids[src.Reference] != "" {
+			continue
+		}
+		img, err := w.ensureImage(ctx, r, wanted{ref: src.Reference, policy: src.PullPolicy, tell: func(kind, reason, format string, args ...any) {
+			w.event(r, kind, reason, format, args...)
+		}})
+		if err != nil {
+			return nil, err
+		}
+		ids[src.Reference] = img.ID
+	}
+	return ids, nil
+}
+
+// ensureImage gives an image, pulling it where its policy says so.
+func (w *worker) ensureImage(ctx context.Context, r *pod.Record, want wanted) (image.Image, error) {
+	policy := want.policy
+	if policy == "" {
+		policy = v1.PullIfNotPresent
+		if image.Latest(want.ref) {
+			policy = v1.PullAlways
+		}
+	}
+	if policy == v1.PullAlways {
+		return w.pull(ctx, r, want)
+	}
+	img, err := w.Images.Get(ctx, want.ref)
+	if err == nil {
+		want.tell(v1.EventTypeNormal, "Pulled", "Container image %q already present on machine", want.ref)
+		return img, nil
+	}
+	if errors.Is(err, image.ErrInvalidName) {
+		return img, want.invalid(err)
+	}
+	if !errors.Is(err, image.ErrNotFound) {
+		message := fmt.Sprintf("Failed to inspect image %q: %v", want.ref, err)
+		want.tell(v1.EventTypeWarning, "InspectFailed", "%s", message)
+		return img, &setback{reason: "ImageInspectError", message: message, image: want.ref, pull: true, told: true}
+	}
+	if policy == v1.PullNever {
+		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", want.ref)
+		want.tell(v1.EventTypeWarning, "ErrImageNeverPull", "%s", message)
+		return img, &setback{reason: "ErrImageNeverPull", message: message, told: true}
+	}
+	return w.pull(ctx, r, want)
+}
+
+func (want wanted) invalid(err error) *setback {
+	message := fmt.Sprintf("Failed to apply default image tag %q: %v", want.ref, err)
+	want.tell(v1.EventTypeWarning, "InspectFailed", "%s", message)
+	return &setback{reason: "InvalidImageName", message: message, image: want.ref, pull: true, told: true}
+}
+
+func (w *worker) pull(ctx context.Context, r *pod.Record, want wanted) (image.Image, error) {
+	creds, err := w.credentials(ctx, r.Pod, want.ref)
+	if err != nil {
+		w.event(r, v1.EventTypeWarning, "FailedToRetrieveImagePullSecret", "%v", err)
+	}
+	want.tell(v1.EventTypeNormal, "Pulling", "Pulling image %q", want.ref)
+	began := time.Now()
+	img, err := w.Images.Pull(ctx, want.ref, creds)
+	if err == nil {
+		want.tell(v1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s. Image size: %d bytes.",
+			want.ref, time.Since(began).Round(time.Millisecond), img.Size)
+		return img, nil
+	}
+	if errors.Is(err, image.ErrInvalidName) {
+		return img, want.invalid(err)
+	}
+	if ctx.Err() == nil {
+		want.tell(v1.EventTypeWarning, "Failed", "Failed to pull image %q: %v", want.ref, err)
+	}
+	if errors.Is(err, image.ErrUnavailable) {
+		return img, &setback{reason: "RegistryUnavailable", image: want.ref, pull: true, told: true,
+			message: fmt.Sprintf("image pull failed for %s because the registry is unavailable: %v", want.ref, err)}
+	}
+	return img, &setback{reason: "ErrImagePull", message: err.Error(), image: want.ref, pull: true, told: true}
+}
+
+// credentials finds those of the pod's pull secrets that fit an image.
+func (w *worker) credentials(ctx context.Context, p *v1.Pod, ref string) ([]image.Credential, error) {
+	var (
+		out  []image.Credential
+		errs []error
+	)
+	for _, s := range p.Spec.ImagePullSecrets {
+		secret, err := w.Objects.Secret(ctx, p.Namespace, s.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("unable to retrieve image pull secret %s/%s: %w", p.Namespace, s.Name, err))
+			continue
+		}
+		found, err := image.Credentials(secret, ref)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		out = append(out, found...)
+	}
+	return out, errors.Join(errs...)
+}
