@@ -1,17 +1,30 @@
 #!/usr/bin/env bash
 # The long checks: each fuzz target for a minute (or campaign.sh TIME), the
 # suites of others, which have modules of their own, then the tests that do more
-# when BERTH_CAMPAIGN is set.
+# when BERTH_CAMPAIGN is set. One that fails does not keep the others from
+# running: what failed is told at the end.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
+failed=()
 
-.ci/tools/fuzz.sh "${1:-1m}"
+# stage WHAT CMD...
+stage() {
+  local what=$1 start=$SECONDS
+  shift
+  say "$what"
+  "$@" || failed+=("$what")
+  say "  $what: $(((SECONDS - start) / 60)) min"
+}
+
+stage "fuzzing" .ci/tools/fuzz.sh "${1:-1m}"
 export BERTH_CAMPAIGN=1
 for module in $(git ls-files '*/go.mod' | grep -v '^\.ci/'); do
   dir=$(dirname "$module")
   case $dir in examples/*) continue ;; esac
-  timed "the suite in $dir" go -C "$dir" test -timeout 1h ./...
+  stage "the suite in $dir" go -C "$dir" test -timeout 1h ./...
 done
-.ci/tools/others.sh
-.ci/tools/kubectl.sh kubectl@v1.29.15 kubectl@v1.33.5
-exec .ci/tools/test.sh -timeout 4h ./...
+timed "the programs of others" .ci/tools/others.sh
+timed "older kubectls" .ci/tools/kubectl.sh kubectl@v1.29.15 kubectl@v1.33.5
+stage "the tests, the long ones too" .ci/tools/test.sh -timeout 4h ./...
+
+[ ${#failed[@]} -eq 0 ] || fail "failed: $(printf '%s; ' "${failed[@]}")the lines above say why"
