@@ -29,6 +29,8 @@ type Config struct {
 	// Record is a directory where all states and decisions are kept, so that any
 	// decision can be replayed; empty for what the log in memory holds.
 	Record string
+	// LogBytes is about what the log in memory may take; 0 is 256 MiB.
+	LogBytes int
 	// Version is told by /metrics and in logs.
 	Version string
 	Log     *slog.Logger

@@ -52,6 +52,7 @@ var (
 	bound      = described("scheduler_bound_total", "Pods that were bound.")
 	bindErrors = described("scheduler_bind_errors_total", "Bindings that failed.")
 	queued     = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
+	logged     = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
 	remembered = described("scheduler_remembered_bytes", "About what remembered answers take.")
 
 	revision    = described("store_revision", "The newest revision.")
@@ -111,6 +112,7 @@ func (s sink) schedulerStats(st schedule.Stats) {
 	s.counter(bound, float64(st.Bound))
 	s.counter(bindErrors, float64(st.BindErrors))
 	s.gauge(remembered, float64(st.RememberedBytes))
+	s.gauge(logged, float64(st.LogBytes))
 	for state, n := range map[string]int64{
 		"active": st.Active, "backoff": st.Backoff, "waiting": st.Waiting,
 		"gated": st.Gated, "assumed": st.Assumed, "unclaimed": st.Unclaimed,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/berth-dev/berth/host/schedule"
@@ -37,10 +38,16 @@ func Pod(ctx context.Context, s *schedule.Scheduler, namespace, name string, o O
 		if err == nil || !errors.Is(err, ErrOutside) {
 			return r, err
 		}
-		return fromPresent(ctx, s, namespace, name, "the decision lies outside the recorded log: this is the present state", o)
+		return fromPresent(ctx, s, namespace, name, outsideNote, o)
 	}
-	return fromPresent(ctx, s, namespace, name, "", o)
+	r, err := fromPresent(ctx, s, namespace, name, "", o)
+	if err == nil && !traced && r.Node != "" && s.Traces().Lost(math.MaxInt) > 0 {
+		r.Note = outsideNote
+	}
+	return r, err
 }
+
+const outsideNote = "the decision lies outside the recorded log: this is the present state"
 
 // fromPresent asks the live policies about the present state, between two cycles.
 func fromPresent(ctx context.Context, s *schedule.Scheduler, namespace, name, note string, o Options) (*Report, error) {
@@ -220,13 +227,45 @@ type Replayed struct {
 	Note string
 }
 
-// Replay derives the decision with a number again.
+// OutsideError is ErrOutside with what the log holds: decisions from Oldest on,
+// up to Next, which has not been made yet.
+type OutsideError struct{ Number, Oldest, Next uint64 }
+
+// Error says what the log holds, and what to do.
+func (e *OutsideError) Error() string {
+	if e.Number >= e.Next {
+		return fmt.Sprintf("decision %d has not been made: the next will be %d", e.Number, e.Next)
+	}
+	kept := fmt.Sprintf("the oldest kept is %d", e.Oldest)
+	if e.Oldest == e.Next {
+		kept = "none is kept"
+	}
+	return fmt.Sprintf("decision %d lies outside the log: %s; start the host with --record DIR to keep all, or with a larger --log-memory", e.Number, kept)
+}
+
+// Unwrap makes it an ErrOutside.
+func (e *OutsideError) Unwrap() error { return ErrOutside }
+
+// outside says what the log holds.
+func outside(ctx context.Context, s *schedule.Scheduler, number uint64) error {
+	oldest, next, err := s.Held(ctx)
+	if err != nil {
+		return err
+	}
+	return &OutsideError{Number: number, Oldest: oldest, Next: next}
+}
+
+// Replay derives the decision with a number again. One that lies outside the
+// log is an OutsideError.
 func Replay(ctx context.Context, s *schedule.Scheduler, number uint64) (*Replayed, error) {
 	trace, ok := s.Traces().Get(number)
 	if !ok {
-		return nil, fmt.Errorf("replay %d: %w", number, ErrOutside)
+		return nil, outside(ctx, s, number)
 	}
 	d, err := again(ctx, s, trace)
+	if errors.Is(err, ErrOutside) {
+		return nil, outside(ctx, s, number)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("replay %d: %w", number, err)
 	}

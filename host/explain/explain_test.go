@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -88,12 +89,12 @@ func (*cluster) Provision(_ context.Context, list []schedule.Provision) []error 
 	return make([]error, len(list))
 }
 
-func run(t testing.TB, c *cluster, deltas int) *schedule.Scheduler {
+func run(t testing.TB, c *cluster, bytes int) *schedule.Scheduler {
 	t.Helper()
 	reasons := profile.NewReasons(0)
 	set := policytest.Live(7, func() *profile.Profile { return policytest.Default(reasons) })
 	s, err := schedule.New(schedule.Config{
-		Source: c, Binder: c, Reasons: reasons, Set: func() *schedule.LiveSet { return set }, Seed: 3, LogDeltas: deltas,
+		Source: c, Binder: c, Reasons: reasons, Set: func() *schedule.LiveSet { return set }, Seed: 3, LogBytes: bytes,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -201,20 +202,36 @@ func TestExplainsWhyAPodWaits(t *testing.T) {
 func TestSaysWhenADecisionLiesOutsideTheLog(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := run(t, c, 8)
-	c.put("nodes", policytest.Node("a", "64", "64Gi", 110, nil))
+	s := run(t, c, 128<<10)
+	c.put("nodes", policytest.Node("a", "64", "64Gi", 10_000, nil))
 	c.put("pods", policytest.Pod("first", "1", "1Gi", nil))
 	first := decided(t, s, "first", schedule.Placed)
-	for i := range 40 {
-		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "1", "1Gi", nil))
+	for i := range 3000 {
+		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "1m", "1Mi", nil))
 	}
-	decided(t, s, "p39", schedule.Placed)
+	last := decided(t, s, "p2999", schedule.Placed)
 	r, err := explain.Pod(t.Context(), s, "default", "first", explain.Options{})
 	if err != nil || r.Derived != "present" || !strings.Contains(r.Note, "outside the recorded log") {
 		t.Errorf("report = %+v, %v, want the present state with a note", r, err)
 	}
-	if _, err := explain.Replay(t.Context(), s, first.Number); err == nil {
-		t.Error("a decision outside the log was replayed")
+	_, err = explain.Replay(t.Context(), s, first.Number)
+	outside := new(explain.OutsideError)
+	if !errors.As(err, &outside) || !errors.Is(err, explain.ErrOutside) || !strings.Contains(err.Error(), "the oldest kept is") || !strings.Contains(err.Error(), "--record DIR") {
+		t.Fatalf("replay of the first decision: %v, want what the log holds", err)
+	}
+	if outside.Oldest <= first.Number || outside.Oldest > last.Number {
+		t.Errorf("the log says that it holds from %d on, of %d", outside.Oldest, last.Number)
+	}
+	for _, number := range []uint64{outside.Oldest, last.Number} {
+		if again, err := explain.Replay(t.Context(), s, number); err != nil || !again.Same {
+			t.Errorf("replay of %d, which the log is said to hold: %+v, %v", number, again, err)
+		}
+	}
+	if _, err := explain.Replay(t.Context(), s, outside.Oldest-1); !errors.Is(err, explain.ErrOutside) {
+		t.Errorf("replay of what came before it: %v", err)
+	}
+	if _, err := explain.Replay(t.Context(), s, last.Number+1); !errors.Is(err, explain.ErrOutside) || !strings.Contains(err.Error(), "not been made") {
+		t.Errorf("replay of what was never decided: %v", err)
 	}
 }
 

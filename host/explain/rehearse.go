@@ -24,7 +24,7 @@ type Rehearsal struct {
 	// Remade of them were made by other policies than are live now: Was is then
 	// what the live ones would have made of them.
 	Remade int `json:"remade,omitempty"`
-	// Outside are those recorded ones that the log no longer reaches.
+	// Outside are those asked for that the log no longer reaches.
 	Outside int `json:"outside"`
 	// Changed of them would have ended otherwise; Changes are the first of those.
 	Changed int      `json:"changed"`
@@ -58,7 +58,7 @@ type Variant struct {
 // Rehearse judges up to most of the newest decisions again, by the live set and
 // by its variant, from the states in which they were made.
 func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (*Rehearsal, error) {
-	r := &Rehearsal{}
+	r := &Rehearsal{Outside: s.Traces().Lost(most)}
 	traces := newest(s.Traces().Last(most), v)
 	if len(traces) == 0 {
 		r.Note = "no decision about a pod of these profiles is recorded yet"

@@ -87,15 +87,15 @@ func TestARehearsalTellsWhatWouldHaveGoneElsewhere(t *testing.T) {
 func TestARehearsalSaysWhatLiesOutsideTheLog(t *testing.T) {
 	t.Parallel()
 	c := newCluster()
-	s := run(t, c, 16)
-	c.put("nodes", policytest.Node("a", "64", "64Gi", 110, nil))
-	for i := range 60 {
-		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "1Mi", nil))
+	s := run(t, c, 128<<10)
+	c.put("nodes", policytest.Node("a", "64", "64Gi", 10_000, nil))
+	for i := range 3000 {
+		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "1m", "1Mi", nil))
 	}
-	decided(t, s, "p59", schedule.Placed)
+	decided(t, s, "p2999", schedule.Placed)
 	all := map[string]bool{whole(s).Profiles["default-scheduler"].Name: true}
-	r, err := explain.Rehearse(t.Context(), s, explain.Variant{Live: whole(s), Varied: whole(s), Profiles: all}, 1000)
-	if err != nil || r.Outside == 0 || r.Decisions == 0 || r.Outside+r.Decisions != 60 || r.Changed != 0 {
-		t.Errorf("rehearsal = %+v, %v, want some of 60 decisions outside the log", r, err)
+	r, err := explain.Rehearse(t.Context(), s, explain.Variant{Live: whole(s), Varied: whole(s), Profiles: all}, 3000)
+	if err != nil || r.Outside == 0 || r.Decisions == 0 || r.Outside+r.Decisions != 3000 || r.Changed != 0 {
+		t.Errorf("rehearsal = %+v, %v, want some of 3,000 decisions outside the log", r, err)
 	}
 }

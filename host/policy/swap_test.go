@@ -120,7 +120,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 	config := r.Config
 	config.Engine, config.Present, config.Log = own, l.present, slog.New(slog.DiscardHandler)
 	r.Loader = policy.NewLoader(config)
-	r.cluster = snapshot.New(1 << 12) // a longer log would still be growing
+	r.cluster = snapshot.New(1 << 20) // a longer log would still be growing
 	r.withNodes(8)
 	for _, name := range []string{"odd", "half"} {
 		l.version(t, name, 0)

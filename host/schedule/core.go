@@ -26,9 +26,11 @@ type core struct {
 	ledger  *volumes.Ledger
 	reasons *profile.Reasons
 	traces  *Traces
-	set     func() *profile.LiveSet
-	clock   func() int64
-	failed  func(policy string, err error)
+	// logBytes bounds the log of changes and traces.
+	logBytes int
+	set      func() *profile.LiveSet
+	clock    func() int64
+	failed   func(policy string, err error)
 
 	seed    uint64
 	cycles  uint64
@@ -74,7 +76,7 @@ type notice struct {
 }
 
 func newCore(c Config) *core {
-	cluster := snapshot.New(c.LogDeltas)
+	cluster := snapshot.New(c.LogBytes)
 	failed := c.Failed
 	if failed == nil {
 		failed = func(string, error) {}
@@ -85,7 +87,8 @@ func newCore(c Config) *core {
 		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, Impure: c.Impure}),
 		ledger:    newLedger(cluster),
 		reasons:   c.Reasons,
-		traces:    newTraces(c.Traces, c.FirstDecision),
+		traces:    newTraces(c.FirstDecision),
+		logBytes:  c.LogBytes,
 		set:       c.Set,
 		clock:     func() int64 { return c.Clock().UnixNano() },
 		failed:    failed,
@@ -173,6 +176,9 @@ func (c *core) forgetPod(uid types.UID) {
 	c.release(uid)
 	c.cluster.Remove(uid)
 	c.cluster.Unnominate(uid)
+	if e := c.queue.Get(uid); e != nil {
+		c.traces.gone(e.Pod)
+	}
 	c.queue.Delete(uid)
 	delete(c.latest, uid)
 	delete(c.unclaimed, uid)
@@ -399,7 +405,23 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *profile.Live
 	c.decider.End()
 	trace.Took = durationSince(c.clock, now)
 	c.traces.add(trace)
+	c.trim()
 	c.queue.Follow(c.cluster, now)
+}
+
+// trim keeps changes and traces within their bytes. What can be replayed is what
+// both hold, so the older of the two goes first.
+func (c *core) trim() {
+	for c.cluster.LogBytes()+c.traces.size() > c.logBytes || c.traces.past(c.cluster.Oldest()) {
+		if c.traces.past(c.cluster.Oldest()) {
+			c.traces.drop()
+			continue
+		}
+		if !c.cluster.Forget() && !c.traces.drop() {
+			break
+		}
+	}
+	c.cluster.Beside(c.traces.size())
 }
 
 func (c *core) newTrace(set *profile.LiveSet, p *profile.Profile, in cycle.Input) Trace {

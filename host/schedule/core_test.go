@@ -89,7 +89,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.swap(reasons)
 	w.core = newCore(Config{
 		Set: func() *LiveSet { return w.set }, Reasons: reasons, Seed: seed, MemoryBytes: 1 << 20,
-		Clock: func() time.Time { return w.now }, LogDeltas: 64,
+		Clock: func() time.Time { return w.now }, LogBytes: 1 << 16,
 		Impure: func(d Difference) { t.Errorf("impure: %+v", d) },
 	})
 	wait := storagev1.VolumeBindingWaitForFirstConsumer

@@ -22,7 +22,7 @@ func (s *Scheduler) Rehearse(ctx context.Context, set *LiveSet, pods []*v1.Pod) 
 		return nil, nil, err
 	}
 	config := s.config
-	config.Set, config.Traces, config.Impure, config.Failed = func() *profile.LiveSet { return set }, len(pods)+1, nil, nil
+	config.Set, config.Impure, config.Failed = func() *profile.LiveSet { return set }, nil, nil
 	c := newCore(config)
 	c.cluster, c.latest, c.budgets = copied, of.latest, of.budgets
 	c.ledger = newLedger(copied)

@@ -40,12 +40,11 @@ type Config struct {
 	// tidy up there. It does a little at a time and says whether more is left.
 	// May be nil.
 	Rest func(ctx context.Context) (more bool)
-	// LogDeltas is how far decisions can be derived again, 65,536 changes by default.
-	LogDeltas int
+	// LogBytes is about what may be taken by the changes and traces from which
+	// decisions can be derived again, 256 MiB by default.
+	LogBytes int
 	// MemoryBytes bounds remembered answers, 256 MiB by default.
 	MemoryBytes int64
-	// Traces is how many decisions are kept, 16,384 by default.
-	Traces int
 	// FirstDecision is the number of the first decision.
 	FirstDecision uint64
 	// Record is given, between two cycles, the present state with its log, and
@@ -67,6 +66,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.LogBytes <= 0 {
+		c.LogBytes = 256 << 20
 	}
 	if c.BatchPods <= 0 {
 		c.BatchPods = 512
@@ -283,6 +285,8 @@ func (s *Scheduler) sync(ctx context.Context) error {
 		case b := <-s.events:
 			s.core.apply(b.events, s.now())
 			if b.synced {
+				// Nothing was decided yet: how it came to be is nobody's past.
+				s.core.cluster.ForgetAll()
 				return nil
 			}
 		case ask := <-s.asks:
@@ -469,15 +473,33 @@ func (s *Scheduler) Inspect(ctx context.Context, namespace, name string, fn func
 // At returns the cluster as it was at a position of the log; ok is false where
 // that lies too far back.
 func (s *Scheduler) At(ctx context.Context, position uint64) (view *snapshot.View, ok bool, err error) {
-	err = s.ask(ctx, func(c *core) { view, ok = c.cluster.At(position) })
-	return view, ok, err
+	var moment *snapshot.Moment
+	if err := s.ask(ctx, func(c *core) { moment = c.cluster.Moment() }); err != nil {
+		return nil, false, err
+	}
+	view, ok = moment.At(position)
+	return view, ok, nil
 }
 
 // Tape returns the cluster as it was at a position of the log, or as soon after
 // it as the log reaches back, and all that has changed since.
 func (s *Scheduler) Tape(ctx context.Context, position uint64) (tape *snapshot.Tape, err error) {
-	err = s.ask(ctx, func(c *core) { tape = c.cluster.Tape(position) })
-	return tape, err
+	var moment *snapshot.Moment
+	if err := s.ask(ctx, func(c *core) { moment = c.cluster.Moment() }); err != nil {
+		return nil, err
+	}
+	return moment.Tape(position), nil
+}
+
+// Held are the numbers of the oldest decision that can be derived again from the
+// log, and of the next that will be made.
+func (s *Scheduler) Held(ctx context.Context) (oldest, next uint64, err error) {
+	var from uint64
+	if err := s.ask(ctx, func(c *core) { from = c.cluster.Oldest() }); err != nil {
+		return 0, 0, err
+	}
+	_, next = s.core.traces.Range()
+	return s.core.traces.From(from), next, nil
 }
 
 // Now returns the present state for use beside the running scheduler.

@@ -6,7 +6,7 @@ import "sync/atomic"
 type stats struct {
 	cycles, bound, bindErrors                  atomic.Uint64
 	active, backoff, waiting, gated, unclaimed atomic.Int64
-	assumed, remembered                        atomic.Int64
+	assumed, remembered, logged                atomic.Int64
 }
 
 // Stats are a scheduler's figures.
@@ -18,6 +18,8 @@ type Stats struct {
 	Active, Backoff, Waiting, Gated, Assumed, Unclaimed int64
 	// RememberedBytes is about what remembered answers take.
 	RememberedBytes int64
+	// LogBytes is about what the log of changes and traces takes.
+	LogBytes int64
 }
 
 // publish writes down the loop's figures.
@@ -30,6 +32,7 @@ func (s *Scheduler) publish() {
 	s.stats.unclaimed.Store(int64(len(s.core.unclaimed)))
 	s.stats.assumed.Store(int64(len(s.core.assumed)))
 	s.stats.remembered.Store(s.core.decider.Remembered())
+	s.stats.logged.Store(int64(s.core.cluster.LogBytes() + s.core.traces.size()))
 }
 
 // Stats returns the scheduler's figures.
@@ -38,6 +41,6 @@ func (s *Scheduler) Stats() Stats {
 		Cycles: s.stats.cycles.Load(), Bound: s.stats.bound.Load(), BindErrors: s.stats.bindErrors.Load(),
 		Active: s.stats.active.Load(), Backoff: s.stats.backoff.Load(), Waiting: s.stats.waiting.Load(),
 		Gated: s.stats.gated.Load(), Assumed: s.stats.assumed.Load(), Unclaimed: s.stats.unclaimed.Load(),
-		RememberedBytes: s.stats.remembered.Load(),
+		RememberedBytes: s.stats.remembered.Load(), LogBytes: s.stats.logged.Load(),
 	}
 }

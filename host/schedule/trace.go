@@ -1,6 +1,9 @@
 package schedule
 
 import (
+	"hash/maphash"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -52,74 +55,294 @@ type Trace struct {
 	Took time.Duration
 }
 
-// Traces keeps the newest decisions, a bounded number of them. It is safe for
-// concurrent use.
+// Traces keeps the newest decisions, as many as the log of changes reaches back
+// to. It is safe for concurrent use.
 type Traces struct {
-	mu    sync.Mutex
-	ring  []Trace
-	first uint64 // the number of the first of all
-	next  uint64
-	byPod map[types.UID]uint64
-	names map[types.NamespacedName]types.UID
+	mu     sync.Mutex
+	chunks []*traceChunk
+	origin uint64 // the number of the first of all
+	first  uint64 // and of the first that is kept
+	next   uint64
+	bytes  int
+	// newest is the number of the newest decision about a name, by its hash.
+	newest map[uint64]uint64
+	era    *era
 }
 
-func newTraces(limit int, first uint64) *Traces {
-	if limit <= 0 {
-		limit = 1 << 14
-	}
-	return &Traces{first: first, next: first, ring: make([]Trace, limit), byPod: map[types.UID]uint64{}, names: map[types.NamespacedName]types.UID{}}
+// traceChunk is a piece of the traces: they go a piece at a time.
+type traceChunk struct {
+	traces []kept
+	bytes  int
+}
+
+const (
+	traceChunkLength = 512
+	keptBytes        = 104 + 32 // a kept, and its place in newest
+	oddBytes         = 96
+)
+
+// kept is a Trace as it lies in memory.
+type kept struct {
+	era      *era
+	odd      *odd // what most decisions have nothing of
+	pod      *snapshot.Ref
+	name     uint64
+	node     string
+	position uint64
+	now      int64
+	seed     uint64
+	total    int64
+	took     time.Duration
+	feasible int32
+	nodes    int32
+	tied     int32
+	outcome  uint8
+}
+
+// era is what many decisions in a row have in common.
+type era struct {
+	set    int64
+	digest *profile.Digest
+}
+
+// odd is what sets a decision apart from one that simply placed its pod.
+type odd struct {
+	nominated     map[int32][]*snapshot.Ref
+	excluded      map[int32]string
+	message, made string
+}
+
+var outcomes = [...]Outcome{Placed, Refused, Failed, Provisions, ""}
+
+var nameSeed = maphash.MakeSeed()
+
+// hashOf stands for a name in the index; whoever finds something by it compares.
+func hashOf(namespace, name string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(nameSeed)
+	_, _ = h.WriteString(namespace)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(name)
+	return h.Sum64()
+}
+
+func newTraces(first uint64) *Traces {
+	return &Traces{origin: first, first: first, next: first, newest: map[uint64]uint64{}}
 }
 
 func (t *Traces) add(trace Trace) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	trace.Number = t.next
-	at := &t.ring[t.next%uint64(len(t.ring))]
-	if at.Pod != nil && t.byPod[at.UID] == at.Number {
-		delete(t.byPod, at.UID)
-		if name := (types.NamespacedName{Namespace: at.Namespace, Name: at.Name}); t.names[name] == at.UID {
-			delete(t.names, name)
+	if t.era == nil || t.era.set != trace.Set || t.era.digest != trace.Digest {
+		t.era = &era{set: trace.Set, digest: trace.Digest}
+	}
+	k := kept{
+		era: t.era, pod: trace.Pod.Ref(), name: hashOf(trace.Namespace, trace.Name), node: trace.Node,
+		position: trace.Position, now: trace.Now, seed: trace.Seed, total: trace.Total, took: trace.Took,
+		feasible: int32(trace.Feasible), nodes: int32(trace.Nodes), tied: int32(trace.Tied),
+		outcome: uint8(slices.Index(outcomes[:], trace.Outcome)),
+	}
+	holds := 0
+	before := t.last(k.name)
+	if before != nil && before.pod != k.pod {
+		holds += before.pod.Pack() // that state of the pod is past
+	}
+	k.odd = oddOf(&trace, before, &holds)
+	t.append(k, holds)
+	t.newest[k.name] = t.next
+	t.next++
+}
+
+// last is the newest decision about a name, nil if there is none.
+func (t *Traces) last(name uint64) *kept {
+	number, ok := t.newest[name]
+	if !ok {
+		return nil
+	}
+	return t.at(number)
+}
+
+// gone hears that a pod which waited is gone.
+func (t *Traces) gone(pod *snapshot.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.last(hashOf(pod.Object.Namespace, pod.Object.Name))
+	if k == nil || k.pod != pod.Ref() {
+		return
+	}
+	bytes := k.pod.Pack()
+	t.chunks[len(t.chunks)-1].bytes += bytes
+	t.bytes += bytes
+}
+
+// oddOf is what sets the decision apart, and adds what that takes to holds. A
+// pod is often refused for the same reasons as before.
+func oddOf(trace *Trace, before *kept, holds *int) *odd {
+	if trace.Nominated == nil && trace.Excluded == nil && trace.Message == "" && trace.Made == "" {
+		return nil
+	}
+	o := &odd{excluded: trace.Excluded, message: trace.Message, made: trace.Made}
+	for slot, pods := range trace.Nominated {
+		if o.nominated == nil {
+			o.nominated = make(map[int32][]*snapshot.Ref, len(trace.Nominated))
+		}
+		for _, p := range pods {
+			o.nominated[slot] = append(o.nominated[slot], p.Ref())
+			*holds += 16
+		}
+		*holds += 64
+	}
+	for _, why := range o.excluded {
+		*holds += 64 + len(why)
+	}
+	if before != nil && before.odd != nil && before.odd.message == o.message {
+		o.message = before.odd.message
+		if o.excluded == nil && o.nominated == nil && before.odd.made == o.made && before.odd.excluded == nil && before.odd.nominated == nil {
+			return before.odd
+		}
+	} else {
+		*holds += len(o.message)
+	}
+	*holds += oddBytes + len(o.made)
+	return o
+}
+
+func (t *Traces) append(k kept, holds int) {
+	n := len(t.chunks)
+	if n == 0 || len(t.chunks[n-1].traces) == traceChunkLength {
+		t.chunks = append(t.chunks, &traceChunk{traces: make([]kept, 0, traceChunkLength), bytes: traceChunkLength * keptBytes})
+		t.bytes += traceChunkLength * keptBytes
+		n++
+	}
+	last := t.chunks[n-1]
+	last.traces = append(last.traces, k)
+	last.bytes += holds
+	t.bytes += holds
+}
+
+// size is about what all take in memory.
+func (t *Traces) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes
+}
+
+// past says whether the oldest piece lies before a position of the log as a whole.
+func (t *Traces) past(position uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.chunks) > 1 && t.chunks[0].traces[traceChunkLength-1].position < position
+}
+
+// drop forgets the oldest piece; the newest stays.
+func (t *Traces) drop() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.chunks) < 2 {
+		return false
+	}
+	gone := t.chunks[0]
+	t.chunks[0] = nil
+	t.chunks = t.chunks[1:]
+	for i := range gone.traces {
+		if name := gone.traces[i].name; t.newest[name] == t.first+uint64(i) {
+			delete(t.newest, name)
 		}
 	}
-	*at = trace
-	t.byPod[trace.UID] = trace.Number
-	t.names[types.NamespacedName{Namespace: trace.Namespace, Name: trace.Name}] = trace.UID
-	t.next++
+	t.first += uint64(len(gone.traces))
+	t.bytes -= gone.bytes
+	return true
+}
+
+// at is the decision with a number, nil if it is not kept.
+func (t *Traces) at(number uint64) *kept {
+	if number < t.first || number >= t.next {
+		return nil
+	}
+	i := number - t.first
+	return &t.chunks[i/traceChunkLength].traces[i%traceChunkLength]
+}
+
+// trace is the decision as it was made.
+func (t *Traces) trace(number uint64) Trace {
+	k := t.at(number)
+	pod := k.pod.Pod()
+	trace := Trace{
+		Number: number, Namespace: pod.Object.Namespace, Name: pod.Object.Name, UID: pod.UID(),
+		Set: k.era.set, Digest: k.era.digest, Position: k.position, Now: k.now, Seed: k.seed, Pod: pod,
+		Outcome: outcomes[k.outcome], Node: k.node, Total: k.total, Feasible: int(k.feasible),
+		Nodes: int(k.nodes), Tied: int(k.tied), Took: k.took,
+	}
+	if k.odd == nil {
+		return trace
+	}
+	trace.Excluded, trace.Message, trace.Made = k.odd.excluded, k.odd.message, k.odd.made
+	for slot, refs := range k.odd.nominated {
+		if trace.Nominated == nil {
+			trace.Nominated = make(map[int32][]*snapshot.Pod, len(k.odd.nominated))
+		}
+		for _, r := range refs {
+			trace.Nominated[slot] = append(trace.Nominated[slot], r.Pod())
+		}
+	}
+	return trace
 }
 
 // Of returns the newest decision about a pod.
 func (t *Traces) Of(namespace, name string) (Trace, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	uid, ok := t.names[types.NamespacedName{Namespace: namespace, Name: name}]
-	if !ok {
+	hash := hashOf(namespace, name)
+	if t.last(hash) == nil {
 		return Trace{}, false
 	}
-	n, ok := t.byPod[uid]
-	if !ok {
-		return Trace{}, false
-	}
-	return t.ring[n%uint64(len(t.ring))], true
+	trace := t.trace(t.newest[hash])
+	return trace, trace.Namespace == namespace && trace.Name == name
 }
 
 // Get returns the decision with a number.
 func (t *Traces) Get(number uint64) (Trace, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if number < t.first || number >= t.next || number+uint64(len(t.ring)) < t.next {
+	if t.at(number) == nil {
 		return Trace{}, false
 	}
-	return t.ring[number%uint64(len(t.ring))], true
+	return t.trace(number), true
+}
+
+// Range are the numbers of the oldest decision that is kept, and of the next
+// that will be made.
+func (t *Traces) Range() (first, next uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.first, t.next
+}
+
+// Lost is how many of the n newest decisions are not kept any more.
+func (t *Traces) Lost(n int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	made := min(uint64(n), t.next-t.origin)
+	return int(made - min(made, t.next-t.first))
+}
+
+// From is the number of the first decision that was made at a position of the
+// log or behind it; next where there is none.
+func (t *Traces) From(position uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := sort.Search(int(t.next-t.first), func(i int) bool { return t.at(t.first+uint64(i)).position >= position })
+	return t.first + uint64(n)
 }
 
 // Last returns up to n of the newest decisions, the oldest first.
 func (t *Traces) Last(n int) []Trace {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n = min(n, len(t.ring), int(t.next-t.first))
+	n = min(n, int(t.next-t.first))
 	list := make([]Trace, 0, n)
 	for i := t.next - uint64(n); i < t.next; i++ {
-		list = append(list, t.ring[i%uint64(len(t.ring))])
+		list = append(list, t.trace(i))
 	}
 	return list
 }

@@ -137,6 +137,7 @@ type hostFlags struct {
 	auditLog        string
 	trustedKeys     string
 	record          string
+	logMemory       int
 	logLevel        string
 	nodeGrace       time.Duration
 }
@@ -150,6 +151,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
+	flags.IntVar(&f.logMemory, "log-memory", 256, "MiB that the log of states and decisions may take in memory, as far back as berth replay and explain reach without --record")
 	flags.StringVar(&f.trustedKeys, "trusted-keys", "", "directory of ed25519 public keys; if given, modules must be signed by one of them")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -166,9 +168,12 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	if f.nodeGrace < time.Second {
 		return host.Config{}, fmt.Errorf("--node-monitor-grace-period %s: want a second at least", f.nodeGrace)
 	}
+	if f.logMemory < 1 || f.logMemory > 1<<20 {
+		return host.Config{}, fmt.Errorf("--log-memory %d: want 1 to 1048576 MiB", f.logMemory)
+	}
 	return host.Config{
 		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, NodeGrace: f.nodeGrace,
-		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, Log: log, Version: version,
+		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, Log: log, Version: version,
 	}, nil
 }
 

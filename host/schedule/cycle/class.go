@@ -6,6 +6,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/score"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // out is the total of a row that is not feasible.
@@ -120,8 +121,12 @@ func (d *Decider) collectDirty(r *run, c *class) {
 	n := int(r.log.Slots())
 	c.grow(n)
 	d.dirty = d.dirty[:0]
-	deltas, ok := r.log.Since(c.seq)
-	if !c.built || !ok {
+	var deltas []snapshot.Delta
+	known := c.built
+	if known {
+		deltas, known = r.log.Since(c.seq)
+	}
+	if !known {
 		for slot := range int32(n) {
 			d.dirty = append(d.dirty, slot)
 		}

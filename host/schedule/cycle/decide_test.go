@@ -37,7 +37,7 @@ func agree(t *testing.T, seed uint64, memory int64) {
 	d := New(Options{Reasons: reasons, MemoryBytes: memory, Impure: func(diff Difference) { t.Errorf("impure: %+v", diff) }})
 	set := policytest.Set(1, policytest.Default(reasons))
 	judge := policytest.Default(reasons)
-	c := snapshot.New(16 + r.IntN(200))
+	c := snapshot.New((16 + r.IntN(200)) << 11)
 	world := newWorld(r, c)
 	for step := range 400 {
 		world.change()

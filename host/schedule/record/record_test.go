@@ -10,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/policytest"
@@ -20,49 +17,6 @@ import (
 	"github.com/berth-dev/berth/host/schedule/record"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
-
-// summary tells a state in words, as far as decisions can depend on it.
-func summary(l snapshot.Log) []string {
-	var all []string
-	for slot := range l.Slots() {
-		row := l.Row(slot)
-		if row == nil {
-			continue
-		}
-		text := fmt.Sprintf("%d %s %v %+v %+v %+v:", slot, row.Node.Name, row.Node.Labels, row.Allocatable, row.Requested, row.NonZero)
-		for _, p := range row.Pods {
-			text += fmt.Sprintf(" %s %x", p.UID(), p.Hash)
-		}
-		all = append(all, text)
-	}
-	l.Base(func(d snapshot.Delta) bool {
-		if d.Kind == snapshot.ObjectUpsert {
-			o := d.Object.(snapshot.Object)
-			all = append(all, fmt.Sprint(d.Resource, o.GetName(), o.GetLabels()))
-		}
-		return true
-	})
-	return all
-}
-
-func change(r *rand.Rand, c *snapshot.Cluster, step int) {
-	node := fmt.Sprint("n", r.IntN(6))
-	uid := types.UID(fmt.Sprint("pod-p", r.IntN(20)))
-	switch r.IntN(8) {
-	case 0, 1:
-		c.UpsertNode(policytest.Node(node, "4", "8Gi", 10, func(n *v1.Node) { n.Labels["v"] = fmt.Sprint(r.IntN(3)) }))
-	case 2:
-		c.RemoveNode(node)
-	case 3:
-		c.Remove(uid)
-	case 4:
-		c.UpsertObject("services", &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", r.IntN(3)), Labels: map[string]string{"v": fmt.Sprint(step)}}})
-	case 5:
-		c.RemoveObject("services", "", fmt.Sprint("s", r.IntN(3)))
-	default:
-		c.Place(snapshot.NewPod(policytest.Pod(string(uid[4:]), "100m", "1Mi", nil)), node)
-	}
-}
 
 // recorded walks at random, decides now and then, and returns the states.
 func recorded(t *testing.T, dir string, seed uint64) map[uint64][]string {
@@ -83,7 +37,7 @@ func recorded(t *testing.T, dir string, seed uint64) map[uint64][]string {
 	w.Record(ctx, c, nil)
 	for step := range 300 {
 		if r.IntN(6) == 0 {
-			states[number] = summary(c)
+			states[number] = policytest.Summary(c)
 			pod := snapshot.NewPod(policytest.Pod(fmt.Sprint("d", number), "1", "1Gi", nil))
 			traces = append(traces, schedule.Trace{
 				Number: number, Position: c.Seq(), Pod: pod, UID: pod.UID(), Name: pod.Object.Name, Digest: digest, Seed: r.Uint64(),
@@ -91,7 +45,7 @@ func recorded(t *testing.T, dir string, seed uint64) map[uint64][]string {
 			})
 			number++
 		}
-		change(r, c, step)
+		policytest.Walk(r, c, step)
 		if r.IntN(10) == 0 {
 			w.Record(ctx, c, traces)
 			traces = nil
@@ -123,7 +77,7 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, summary(view)); diff != "" {
+		if diff := cmp.Diff(want, policytest.Summary(view)); diff != "" {
 			t.Fatalf("the state of decision %d (-want +got):\n%s", number, diff)
 		}
 		if trace.Number != number || trace.Name != fmt.Sprint("d", number) || trace.Digest.Policies[0].Identity != [32]byte{1} ||

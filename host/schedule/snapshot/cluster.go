@@ -12,7 +12,6 @@ import (
 // pods and deltas that it hands out are never changed.
 type Cluster struct {
 	history history
-	gen     uint64
 	rows    []*Row
 	slots   map[string]int32
 	free    []int32
@@ -31,14 +30,11 @@ type place struct {
 	node string
 }
 
-// New returns an empty cluster whose log holds at least limit deltas, 65,536
-// where limit is 0.
+// New returns an empty cluster whose log takes about limit bytes at most,
+// 256 MiB where limit is 0.
 func New(limit int) *Cluster {
-	if limit <= 0 {
-		limit = 1 << 16
-	}
 	return &Cluster{
-		history:    history{limit: limit},
+		history:    newHistory(limit),
 		slots:      map[string]int32{},
 		placed:     map[types.UID]place{},
 		priorities: map[int32]int{},
@@ -93,7 +89,8 @@ func (c *Cluster) UpsertNode(node *v1.Node) abi.Groups {
 	row := *old
 	row.Node, row.Allocatable = node, allocatable
 	c.history.next()
-	c.put(&row, old, groups)
+	c.put(&row, groups)
+	c.history.note(&nodeChange{before: old.Node, after: node, groups: groups}, slot, 0, nodeWeight(old.Node))
 	return groups
 }
 
@@ -104,9 +101,10 @@ func (c *Cluster) addNode(node *v1.Node) {
 		row.count(pod)
 	}
 	c.history.next()
-	c.put(row, nil, abi.NodeGroups)
+	c.put(row, abi.NodeGroups)
+	c.history.note(&nodeChange{after: node, groups: abi.NodeGroups}, row.Slot, 0, nodeBytes)
 	for _, pod := range row.Pods {
-		c.history.add(Delta{Kind: PodPlaced, Slot: row.Slot, Groups: pod.groups(), Pod: pod}, former{})
+		c.tellPod(PodPlaced, pod, row.Slot, came, 0)
 	}
 	delete(c.strays, node.Name)
 }
@@ -121,16 +119,16 @@ func (c *Cluster) takeSlot() int32 {
 	return int32(len(c.rows) - 1)
 }
 
-// put makes row the present one at its slot, with new generations for groups.
-func (c *Cluster) put(row, old *Row, groups abi.Groups) {
-	c.gen++
-	for i := range abi.NumGroups {
-		if groups&(1<<i) != 0 {
-			row.Gen[i] = c.gen
-		}
-	}
+// put makes row the present one at its slot. The one before is held by deltas.
+func (c *Cluster) put(row *Row, groups abi.Groups) {
 	c.rows[row.Slot] = row
-	c.history.add(Delta{Kind: RowUpsert, Slot: row.Slot, Groups: groups, Row: row}, former{row: old})
+	c.history.tell(Delta{Kind: RowUpsert, Slot: row.Slot, Groups: groups, Row: row}, rowBytes)
+}
+
+// tellPod logs that a pod came or went; holds is what its deltas keep alive.
+func (c *Cluster) tellPod(kind DeltaKind, pod *Pod, slot int32, index, holds int) {
+	c.history.tell(Delta{Kind: kind, Slot: slot, Groups: pod.groups(), Pod: pod}, holds)
+	c.history.note(pod.ref, slot, int32(index), 0)
 }
 
 // RemoveNode takes a node away. Its pods count again if it comes back.
@@ -142,9 +140,10 @@ func (c *Cluster) RemoveNode(name string) bool {
 	row := c.rows[slot]
 	c.history.next()
 	for _, pod := range row.Pods {
-		c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: pod.groups(), Pod: pod}, former{})
+		c.tellPod(PodRemoved, pod, slot, 0, 0)
 	}
-	c.history.add(Delta{Kind: RowRemove, Slot: slot, Groups: abi.NodeGroups}, former{row: row})
+	c.history.tell(Delta{Kind: RowRemove, Slot: slot, Groups: abi.NodeGroups}, 0)
+	c.history.note(&nodeChange{before: row.Node, groups: abi.NodeGroups}, slot, 0, nodeWeight(row.Node))
 	if len(row.Pods) > 0 {
 		c.strays[name] = append([]*Pod(nil), row.Pods...)
 	}

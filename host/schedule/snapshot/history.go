@@ -1,72 +1,81 @@
 package snapshot
 
-import (
-	"sort"
+// history numbers the changes and keeps them twice: the newest as deltas, which
+// are quick to follow, and all that fit into the limit in the least form.
+type history struct {
+	seq     uint64
+	tail    tail
+	changes changes
+	beside  int
+	// borrowed says that the pods belong to another cluster, where they stay.
+	borrowed bool
+}
 
-	"k8s.io/apimachinery/pkg/runtime"
+// Of the limit, one part in tailShare is for deltas.
+const (
+	defaultLimit = 256 << 20
+	tailShare    = 16
 )
 
-// history is the bounded log of deltas. Deltas are appended to one slice, whose
-// tail moves into a fresh one when it has grown to twice the limit: what was
-// handed out by since stays as it was.
-type history struct {
-	limit  int
-	seq    uint64
-	deltas []Delta
-	// before holds, delta by delta, what stood there before it.
-	before []former
-}
-
-// former is the state that a delta replaced.
-type former struct {
-	row    *Row
-	object runtime.Object
-}
-
-// add appends a delta under the present number.
-func (h *history) add(d Delta, f former) {
-	d.Seq = h.seq
-	h.deltas = append(h.deltas, d)
-	h.before = append(h.before, f)
+func newHistory(limit int) history {
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	return history{tail: tail{limit: limit / tailShare}, changes: changes{limit: limit}}
 }
 
 // next begins a new number; deltas that belong together share one.
 func (h *history) next() {
+	h.tail.trim()
+	h.changes.trim(h.tail.bytes + h.beside)
 	h.seq++
-	if len(h.deltas) < 2*h.limit {
+}
+
+// tell appends a delta under the present number.
+func (h *history) tell(d Delta, holds int) {
+	d.Seq = h.seq
+	h.tail.add(d, holds)
+}
+
+// note appends a change under the present number.
+func (h *history) note(what any, slot, index int32, holds int) {
+	h.changes.add(change{seq: h.seq, what: what, slot: slot, index: index}, holds)
+}
+
+// gone lets go of a pod; what is kept of it counts with the newest change.
+func (h *history) gone(pod *Pod) {
+	if h.borrowed {
 		return
 	}
-	from := len(h.deltas) - h.limit
-	for from < len(h.deltas) && h.deltas[from].Seq == h.deltas[from-1].Seq {
-		from++
+	bytes := pod.ref.Pack()
+	if n := len(h.changes.stretches); n > 0 {
+		h.changes.stretches[n-1].bytes += bytes
+		h.changes.bytes += bytes
 	}
-	h.deltas = append(make([]Delta, 0, 2*h.limit), h.deltas[from:]...)
-	h.before = append(make([]former, 0, 2*h.limit), h.before[from:]...)
-}
-
-// holds says whether everything after seq is still there.
-func (h *history) holds(seq uint64) bool {
-	if seq >= h.seq {
-		return seq == h.seq
-	}
-	return len(h.deltas) > 0 && h.deltas[0].Seq <= seq+1
-}
-
-// after is the index of the first delta behind seq.
-func (h *history) after(seq uint64) int {
-	n := len(h.deltas)
-	for i := n; i > 0 && i > n-16; i-- {
-		if h.deltas[i-1].Seq <= seq {
-			return i
-		}
-	}
-	return sort.Search(n, func(i int) bool { return h.deltas[i].Seq > seq })
 }
 
 func (h *history) since(seq uint64) ([]Delta, bool) {
-	if !h.holds(seq) {
-		return nil, false
+	if seq >= h.seq {
+		return nil, seq == h.seq
 	}
-	n := len(h.deltas)
-	return h.deltas[h.after(seq):n:n], true
+	return h.tail.since(seq)
+}
+
+// LogBytes is about what the log takes in memory.
+func (c *Cluster) LogBytes() int { return c.history.tail.bytes + c.history.changes.bytes }
+
+// Beside tells what is kept beside the log and counts in its limit.
+func (c *Cluster) Beside(bytes int) { c.history.beside = bytes }
+
+// Oldest is the first position that the log can still tell.
+func (c *Cluster) Oldest() uint64 { return c.history.changes.start }
+
+// Forget drops the oldest part of the log; false if there is none to drop.
+func (c *Cluster) Forget() bool { return c.history.changes.drop() }
+
+// ForgetAll begins the log here. Whoever follows it starts again.
+func (c *Cluster) ForgetAll() {
+	c.history.next()
+	c.history.tail.forget(c.history.seq)
+	c.history.changes.forget(c.history.seq)
 }

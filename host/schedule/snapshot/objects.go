@@ -57,7 +57,7 @@ func (c *Cluster) UpsertObject(resource string, o Object) {
 	old := all[key].Object
 	all[key] = object{resource: resource, Object: o}
 	c.history.next()
-	c.history.add(Delta{Kind: ObjectUpsert, Slot: -1, Groups: groups, Resource: resource, Object: o}, former{object: old})
+	c.tellObject(ObjectUpsert, &objectChange{resource: resource, before: old, after: o}, groups)
 }
 
 // RemoveObject takes a cluster object away.
@@ -69,8 +69,26 @@ func (c *Cluster) RemoveObject(resource, namespace, name string) {
 	}
 	delete(c.objects[resource], key)
 	c.history.next()
-	c.history.add(Delta{Kind: ObjectRemove, Slot: -1, Groups: objectGroups[resource], Resource: resource, Object: old.Object},
-		former{object: old.Object})
+	c.tellObject(ObjectRemove, &objectChange{resource: resource, before: old.Object}, objectGroups[resource])
+}
+
+// tellObject logs a change, which keeps what was before alive.
+func (c *Cluster) tellObject(kind DeltaKind, change *objectChange, groups abi.Groups) {
+	c.history.tell(change.delta(kind, groups), 0)
+	holds := objectBytes
+	if change.before != nil {
+		holds = objectWeight(change.before)
+	}
+	c.history.note(change, -1, 0, holds)
+}
+
+// delta tells of the object; one that is gone as it was.
+func (o *objectChange) delta(kind DeltaKind, groups abi.Groups) Delta {
+	object := o.after
+	if kind == ObjectRemove {
+		object = o.before
+	}
+	return Delta{Kind: kind, Slot: -1, Groups: groups, Resource: o.resource, Object: object}
 }
 
 // Object returns a cluster object, nil where there is none.

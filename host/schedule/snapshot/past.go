@@ -56,7 +56,7 @@ func (p *Past) Remove(slot int32, uid types.UID) {
 
 // PutObject tells of a cluster object.
 func (p *Past) PutObject(resource string, o Object) {
-	p.view.keep(&Delta{Resource: resource, Object: o})
+	p.view.keep(resource, o)
 }
 
 // DropObject tells that it is gone.
@@ -66,6 +66,6 @@ func (p *Past) DropObject(resource, namespace, name string) {
 
 // View is the state, as of a position of the log. The Past ends with it.
 func (p *Past) View(seq uint64) *View {
-	p.view.history.seq = seq
+	p.view.seq = seq
 	return p.view
 }

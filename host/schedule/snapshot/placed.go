@@ -18,6 +18,7 @@ func (c *Cluster) Place(pod *Pod, node string) {
 		c.Remove(pod.UID())
 	}
 	c.Unnominate(pod.UID())
+	pod.ref.pod.Store(pod) // it may have been gone for a while
 	c.placed[pod.UID()] = place{pod: pod, node: node}
 	c.priorities[pod.Priority()]++
 	slot, ok := c.slots[node]
@@ -26,11 +27,10 @@ func (c *Cluster) Place(pod *Pod, node string) {
 		return
 	}
 	c.history.next()
-	old := c.rows[slot]
-	row := *old
+	row := *c.rows[slot]
 	row.count(pod)
-	c.put(&row, old, usageGroups(pod))
-	c.history.add(Delta{Kind: PodPlaced, Slot: slot, Groups: pod.groups(), Pod: pod}, former{})
+	c.put(&row, usageGroups(pod))
+	c.tellPod(PodPlaced, pod, slot, came, placeBytes)
 }
 
 // Remove takes a pod away from where it counts.
@@ -46,14 +46,21 @@ func (c *Cluster) Remove(uid types.UID) bool {
 	slot, ok := c.slots[at.node]
 	if !ok {
 		c.removeStray(at.node, uid)
+		c.history.gone(at.pod)
 		return true
 	}
 	c.history.next()
 	old := c.rows[slot]
-	c.put(old.Without(at.pod), old, usageGroups(at.pod))
-	c.history.add(Delta{Kind: PodRemoved, Slot: slot, Groups: at.pod.groups(), Pod: at.pod}, former{})
+	index := slices.IndexFunc(old.Pods, func(p *Pod) bool { return p.UID() == uid })
+	c.put(old.Without(at.pod), usageGroups(at.pod))
+	// While the deltas tell of it, the pod stays as it is; later its bytes do.
+	c.tellPod(PodRemoved, at.pod, slot, index, at.pod.Weight()+len(old.Pods)*placeBytes)
+	c.history.gone(at.pod)
 	return true
 }
+
+// placeBytes is a place in a row's list of pods.
+const placeBytes = 8
 
 func (c *Cluster) removeStray(node string, uid types.UID) {
 	left := slices.DeleteFunc(c.strays[node], func(p *Pod) bool { return p.UID() == uid })

@@ -11,6 +11,8 @@ func NewPod(object *v1.Pod) *Pod {
 	p := &Pod{Object: object, Ports: hostPorts(object), volumes: holdsVolumes(object)}
 	p.Requests, p.NonZero, p.Weighed = requests(object)
 	p.Hash = hashPod(p)
+	p.ref = new(Ref)
+	p.ref.pod.Store(p)
 	return p
 }
 

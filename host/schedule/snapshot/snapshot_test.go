@@ -1,7 +1,6 @@
 package snapshot_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -17,32 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is a log's present as it can be compared.
-func state(log snapshot.Log) (lines []string) {
-	log.Base(func(d snapshot.Delta) bool {
-		switch d.Kind {
-		case snapshot.RowUpsert:
-			lines = append(lines, fmt.Sprint("row ", d.Slot, d.Row.Node.Name, d.Row.Node.Labels, d.Row.Requested, d.Row.Gen))
-		case snapshot.PodPlaced:
-			lines = append(lines, fmt.Sprint("pod ", d.Slot, d.Pod.Object.Name))
-		case snapshot.ObjectUpsert:
-			lines = append(lines, fmt.Sprint("object ", d.Resource, d.Object.(metav1.Object).GetName(), d.Object.(metav1.Object).GetLabels()))
-		}
-		return true
-	})
-	return lines
-}
-
 // TestGoesBackInTime makes random changes and then looks at each of the former
 // states again.
 func TestGoesBackInTime(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	c := snapshot.New(1000)
+	c := snapshot.New(0)
 	past := map[uint64][]string{0: nil}
 	for step := range 400 {
-		change(r, c, step)
-		past[c.Seq()] = state(c)
+		policytest.Walk(r, c, step)
+		past[c.Seq()] = policytest.Summary(c)
 	}
 	seen := 0
 	for seq := range c.Seq() + 1 {
@@ -55,7 +38,7 @@ func TestGoesBackInTime(t *testing.T) {
 			t.Fatalf("position %d of %d is gone", seq, c.Seq())
 		}
 		seen++
-		if diff := cmp.Diff(want, state(view), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, policytest.Summary(view), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("position %d (-want +got):\n%s", seq, diff)
 		}
 		if _, ok := view.Since(seq + 1); ok {
@@ -67,30 +50,11 @@ func TestGoesBackInTime(t *testing.T) {
 	}
 }
 
-func change(r *rand.Rand, c *snapshot.Cluster, step int) {
-	node := fmt.Sprint("n", r.IntN(6))
-	uid := types.UID(fmt.Sprint("pod-p", r.IntN(20)))
-	switch r.IntN(8) {
-	case 0, 1:
-		c.UpsertNode(policytest.Node(node, "4", "8Gi", 10, func(n *v1.Node) { n.Labels["v"] = fmt.Sprint(r.IntN(3)) }))
-	case 2:
-		c.RemoveNode(node)
-	case 3:
-		c.Remove(uid)
-	case 4:
-		c.UpsertObject("services", &v1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("s", r.IntN(3)), Labels: map[string]string{"v": fmt.Sprint(step)}}})
-	case 5:
-		c.RemoveObject("services", "", fmt.Sprint("s", r.IntN(3)))
-	default:
-		c.Place(snapshot.NewPod(policytest.Pod(string(uid[4:]), "100m", "1Mi", nil)), node)
-	}
-}
-
 // TestDeltasRebuildTheState follows the log as a policy instance does.
 func TestDeltasRebuildTheState(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	c := snapshot.New(16)
+	c := snapshot.New(1 << 14)
 	rows := map[int32]*snapshot.Row{}
 	pods := map[types.UID]int32{}
 	seq, bases := uint64(0), 0
@@ -108,8 +72,8 @@ func TestDeltasRebuildTheState(t *testing.T) {
 		return true
 	}
 	for step := range 3000 {
-		change(r, c, step)
-		if r.IntN(12) > 0 {
+		policytest.Walk(r, c, step)
+		if r.IntN(30) > 0 {
 			continue
 		}
 		deltas, ok := c.Since(seq)

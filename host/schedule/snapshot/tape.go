@@ -1,74 +1,147 @@
 package snapshot
 
-import "sort"
+import (
+	"sort"
+
+	"github.com/berth-dev/berth/abi"
+)
 
 // Tape is a stretch of the log that can be played: the cluster as it was at
 // one position, and all that came after it. It belongs to one goroutine.
 type Tape struct {
 	*View
-	start  uint64
+	start, end uint64
+	// left is what is still to be played, deltas tell what was.
+	left   [][]change
 	deltas []Delta
 }
 
 // Tape begins at seq, or as soon after it as the log reaches back.
-func (c *Cluster) Tape(seq uint64) *Tape {
-	if !c.history.holds(seq) {
-		seq = c.history.seq
-		if len(c.history.deltas) > 0 {
-			seq = c.history.deltas[0].Seq - 1
-		}
-	}
-	v, _ := c.At(seq)
-	n := len(c.history.deltas)
-	return NewTape(v, c.history.deltas[c.history.after(seq):n:n])
-}
+func (c *Cluster) Tape(seq uint64) *Tape { return c.Moment().Tape(seq) }
 
-// NewTape begins at a view, which it takes over, and goes on by deltas.
-func NewTape(v *View, deltas []Delta) *Tape {
-	v.history.deltas = nil
-	return &Tape{View: v, start: v.history.seq, deltas: deltas}
+// Tape is Cluster.Tape of the moment, which it takes over.
+func (m *Moment) Tape(seq uint64) *Tape {
+	end := m.view.seq
+	seq = min(max(seq, m.oldest), end)
+	m.view.rewind(m.log, seq)
+	t := &Tape{View: m.view, start: seq, end: end}
+	if at, from := after(m.log, seq); at < len(m.log) {
+		t.left = append([][]change{m.log[at][from:]}, m.log[at+1:]...)
+	}
+	return t
 }
 
 // Forward plays on to a position. It does not go back: false says that the
 // position lies before the present one, or beyond the end.
 func (t *Tape) Forward(to uint64) bool {
-	now := t.history.seq
-	if n := len(t.deltas); to < now || to > now && (n == 0 || to > t.deltas[n-1].Seq) {
+	if to < t.seq || to > t.end {
 		return false
 	}
-	for at := t.index(now); at < len(t.deltas) && t.deltas[at].Seq <= to; at++ {
-		t.redo(&t.deltas[at])
+	for step := t.next(to); len(step) > 0; step = t.next(to) {
+		t.redo(step)
 	}
-	t.history.seq = to
+	t.seq = to
 	return true
 }
 
-// index is the first delta behind seq.
-func (t *Tape) index(seq uint64) int {
-	return sort.Search(len(t.deltas), func(i int) bool { return t.deltas[i].Seq > seq })
+// next takes the changes of the next number, if that is not beyond to.
+func (t *Tape) next(to uint64) (step []change) {
+	for len(t.left) > 0 {
+		list := t.left[0]
+		n := 0
+		for n < len(list) && list[n].seq <= to && (n == 0 || list[n].seq == list[n-1].seq) &&
+			(len(step) == 0 || list[n].seq == step[0].seq) {
+			n++
+		}
+		step = append(step, list[:n]...)
+		if n < len(list) {
+			t.left[0] = list[n:]
+			break
+		}
+		t.left = t.left[1:]
+	}
+	return step
 }
 
 // Since implements Log.
 func (t *Tape) Since(seq uint64) ([]Delta, bool) {
-	if seq < t.start || seq > t.history.seq {
+	if seq < t.start || seq > t.seq {
 		return nil, false
 	}
-	from, to := t.index(seq), t.index(t.history.seq)
-	return t.deltas[from:to:to], true
+	n := len(t.deltas)
+	from := sort.Search(n, func(i int) bool { return t.deltas[i].Seq > seq })
+	return t.deltas[from:n:n], true
 }
 
-func (v *View) redo(d *Delta) {
-	switch d.Kind {
-	case RowUpsert:
-		for int(d.Slot) >= len(v.rows) {
-			v.rows = append(v.rows, nil)
+// redo does the changes of one number again: those of a row, or of an object.
+func (t *Tape) redo(step []change) {
+	t.seq = step[0].seq
+	if o, ok := step[0].what.(*objectChange); ok {
+		t.exchange(o.resource, o.before, o.after)
+		kind := ObjectUpsert
+		if o.after == nil {
+			kind = ObjectRemove
 		}
-		v.rows[d.Slot] = d.Row
-	case RowRemove:
-		v.rows[d.Slot] = nil
-	case ObjectUpsert:
-		v.keep(d)
-	case ObjectRemove:
-		v.undoObject(d, nil)
+		t.tell(o.delta(kind, objectGroups[o.resource]))
+		return
 	}
+	slot := step[0].slot
+	for int(slot) >= len(t.rows) {
+		t.rows = append(t.rows, nil)
+	}
+	row, pods, groups := t.redoRow(step)
+	t.rows[slot] = row
+	if row != nil {
+		t.tell(Delta{Kind: RowUpsert, Slot: slot, Groups: groups, Row: row})
+	}
+	for _, d := range pods {
+		t.tell(d)
+	}
+	if row == nil {
+		t.tell(Delta{Kind: RowRemove, Slot: slot, Groups: groups})
+	}
+}
+
+// redoRow returns the row that comes of the changes, what they say of pods, and
+// the groups of the row that changed.
+func (t *Tape) redoRow(step []change) (row *Row, pods []Delta, groups abi.Groups) {
+	slot := step[0].slot
+	row = t.rows[slot]
+	for i := range step {
+		switch what := step[i].what.(type) {
+		case *nodeChange:
+			groups |= what.groups
+			row = withNode(row, slot, what)
+		case *Ref:
+			pod := what.Pod()
+			kind := PodRemoved
+			if step[i].index == came {
+				kind = PodPlaced
+				row = row.With(pod)
+			} else {
+				row = row.Without(pod)
+			}
+			groups |= usageGroups(pod)
+			pods = append(pods, Delta{Kind: kind, Slot: slot, Groups: pod.groups(), Pod: pod})
+		}
+	}
+	return row, pods, groups
+}
+
+// withNode is the row with another node, nil without.
+func withNode(row *Row, slot int32, n *nodeChange) *Row {
+	if n.after == nil {
+		return nil
+	}
+	next := &Row{Slot: slot}
+	if row != nil {
+		*next = *row
+	}
+	next.Node, next.Allocatable = n.after, resourcesOf(n.after.Status.Allocatable, MaxAllocatable)
+	return next
+}
+
+func (t *Tape) tell(d Delta) {
+	d.Seq = t.seq
+	t.deltas = append(t.deltas, d)
 }

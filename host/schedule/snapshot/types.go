@@ -45,9 +45,6 @@ type Row struct {
 	NonZero   Resources
 	Pods      []*Pod
 	Ports     []HostPort
-	// Gen holds the generation of each group, from one counter that is never
-	// used twice, also when a slot is reused.
-	Gen [abi.NumGroups]uint64
 }
 
 // Pod is a pod with what scheduling derives from it once. It is never changed.
@@ -67,6 +64,7 @@ type Pod struct {
 	Hash [8]uint64
 	// volumes says that the pod brings volumes which policies count by node.
 	volumes bool
+	ref     *Ref
 }
 
 // UID is the pod's identity.

@@ -15,68 +15,64 @@ import (
 type View struct {
 	rows    []*Row
 	objects map[string]map[types.NamespacedName]object
-	history history
+	seq     uint64
 }
 
 // At returns the cluster as it was at seq; ok is false where the log does not
 // reach back so far.
-func (c *Cluster) At(seq uint64) (*View, bool) {
-	if !c.history.holds(seq) {
-		return nil, false
-	}
-	v := &View{rows: slices.Clone(c.rows), objects: map[string]map[types.NamespacedName]object{}}
+func (c *Cluster) At(seq uint64) (*View, bool) { return c.Moment().At(seq) }
+
+// Moment is the present state with the log behind it, to be read beside the
+// cluster that goes on: to look back takes a while, to take a moment does not.
+type Moment struct {
+	view   *View
+	oldest uint64
+	log    [][]change
+}
+
+// Moment takes down the present.
+func (c *Cluster) Moment() *Moment {
+	v := &View{rows: slices.Clone(c.rows), objects: map[string]map[types.NamespacedName]object{}, seq: c.history.seq}
 	for resource, all := range c.objects {
 		v.objects[resource] = maps.Clone(all)
 	}
-	from := c.history.after(seq)
-	for i := len(c.history.deltas) - 1; i >= from; i-- {
-		v.undo(&c.history.deltas[i], c.history.before[i])
-	}
-	v.history = history{limit: c.history.limit, seq: seq, deltas: c.history.deltas[:from:from]}
-	return v, true
+	return &Moment{view: v, oldest: c.Oldest(), log: c.history.changes.held()}
 }
 
-func (v *View) undo(d *Delta, before former) {
-	switch d.Kind {
-	case RowUpsert, RowRemove:
-		v.rows[d.Slot] = before.row
-	case ObjectUpsert, ObjectRemove:
-		v.undoObject(d, before.object)
+// At is the state at a position, which takes the moment over.
+func (m *Moment) At(seq uint64) (*View, bool) {
+	if seq < m.oldest || seq > m.view.seq {
+		return nil, false
 	}
-}
-
-func (v *View) undoObject(d *Delta, before runtime.Object) {
-	o, ok := d.Object.(Object)
-	if !ok {
-		return
-	}
-	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-	if before == nil {
-		delete(v.objects[d.Resource], key)
-		return
-	}
-	v.objects[d.Resource][key] = object{resource: d.Resource, Object: before}
+	m.view.rewind(m.log, seq)
+	return m.view, true
 }
 
 // keep takes an object in.
-func (v *View) keep(d *Delta) {
-	o, ok := d.Object.(Object)
-	if !ok {
-		return
-	}
-	all := v.objects[d.Resource]
+func (v *View) keep(resource string, o runtime.Object) {
+	all := v.objects[resource]
 	if all == nil {
 		all = map[types.NamespacedName]object{}
-		v.objects[d.Resource] = all
+		v.objects[resource] = all
 	}
-	all[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = object{resource: d.Resource, Object: d.Object}
+	if name, ok := nameOf(o); ok {
+		all[name] = object{resource: resource, Object: o}
+	}
+}
+
+func nameOf(o runtime.Object) (types.NamespacedName, bool) {
+	m, ok := o.(Object)
+	if !ok {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, true
 }
 
 // Seq implements Log.
-func (v *View) Seq() uint64 { return v.history.seq }
+func (v *View) Seq() uint64 { return v.seq }
 
-// Since implements Log.
-func (v *View) Since(seq uint64) ([]Delta, bool) { return v.history.since(seq) }
+// Since implements Log. A view knows no changes.
+func (v *View) Since(seq uint64) ([]Delta, bool) { return nil, seq == v.seq }
 
 // Row implements Log.
 func (v *View) Row(slot int32) *Row {
@@ -90,7 +86,7 @@ func (v *View) Row(slot int32) *Row {
 func (v *View) Slots() int32 { return int32(len(v.rows)) }
 
 // Base implements Log.
-func (v *View) Base(yield func(Delta) bool) { base(v.rows, v.objects, v.history.seq, yield) }
+func (v *View) Base(yield func(Delta) bool) { base(v.rows, v.objects, v.seq, yield) }
 
 // base tells a whole state as deltas, objects in the order of their names.
 func base(rows []*Row, objects map[string]map[types.NamespacedName]object, seq uint64, yield func(Delta) bool) {
@@ -134,8 +130,9 @@ func compareNames(a, b types.NamespacedName) int {
 // Clone copies the present state, to go on from it in another way. The copy's
 // log begins here.
 func (c *Cluster) Clone() *Cluster {
-	n := New(c.history.limit)
-	n.gen, n.history.seq = c.gen, c.history.seq
+	n := New(c.history.changes.limit)
+	n.history.seq, n.history.borrowed = c.history.seq, true
+	n.ForgetAll()
 	n.rows = make([]*Row, len(c.rows))
 	for i, row := range c.rows {
 		if row == nil {
