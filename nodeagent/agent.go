@@ -37,6 +37,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/serve"
 	"github.com/berth-dev/berth/nodeagent/status"
+	"github.com/berth-dev/berth/nodeagent/userns"
 	"github.com/berth-dev/berth/nodeagent/volume"
 	"github.com/berth-dev/berth/nodeagent/worker"
 )
@@ -112,6 +113,7 @@ type Agent struct {
 	prober   *probe.Prober
 	status   *status.Writer
 	keep     *checkpoint.Dir
+	ids      *userns.Ranges
 	pool     *worker.Pool
 	events   record.EventBroadcaster
 	listener net.Listener
@@ -240,16 +242,21 @@ func (a *Agent) build() error {
 	if a.keep, err = checkpoint.Open(filepath.Join(a.cfg.RootDir, "checkpoints")); err != nil {
 		return err
 	}
+	pods := filepath.Join(a.cfg.RootDir, "pods")
+	if a.ids, err = userns.Open(pods); err != nil {
+		a.log.Error("some pods' ids are not known, and may be given to others too", "error", err)
+	}
 	a.events = record.NewBroadcaster()
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	a.objects = objects.New(a.client)
-	a.volumes = volume.New(filepath.Join(a.cfg.RootDir, "pods"), a.objects, a.cfg.Mounter)
+	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
+	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
 		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
 		Prober: a.prober, Objects: a.objects, Status: a.status, Keep: a.keep, Recorder: recorder, Log: a.log,
-		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: a.host(), Memory: a.machine.Memory, Allocatable: a.allocatable(),
+		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory, Allocatable: a.allocatable(),
 		DNS: a.cfg.DNS, Sysctls: a.cfg.Sysctls, SeccompRoot: a.cfg.SeccompRoot,
 		LogMaxBytes: a.cfg.LogMaxBytes, LogMaxFiles: a.cfg.LogMaxFiles,
 	})

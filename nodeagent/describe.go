@@ -38,6 +38,8 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 		Conditions: append(a.pressure.conditions(), a.ready(ctx)),
 		Images:     a.images(ctx),
 	}
+	spaces := a.version.UserNamespaces
+	n.Status.RuntimeHandlers = []v1.NodeRuntimeHandler{{Features: &v1.NodeRuntimeHandlerFeatures{UserNamespaces: &spaces}}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = a.port
 	return n
 }

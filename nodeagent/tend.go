@@ -98,6 +98,7 @@ func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
 	for _, uid := range uids {
 		if !keep[uid] {
 			warn("volumes", a.volumes.TearDown(uid))
+			a.ids.Release(uid)
 		}
 	}
 	a.sweepLogs(keep, warn)

@@ -80,6 +80,9 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(state, 0o711); err != nil { // as stateOf's is made
+		t.Fatal(err)
+	}
 	n := &node{t: t, api: fake.NewClientset(), root: t.TempDir(), state: state}
 	t.Cleanup(n.cleanUp)
 	n.start()
@@ -261,7 +264,7 @@ func (n *node) traces(uid string) (left []string) {
 	}
 	for _, pattern := range []string{
 		n.root + "/agent/pods/*", n.state + "/net/netns/*", n.state + "/net/leases/berth/10.*", n.state + "/net/results/results/*",
-		n.root + "/containerd/mounted/*", n.state + "/io/*", n.state + "/shm/*", "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/*/pod" + uid, "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/pod" + uid,
+		n.root + "/containerd/mounted/*", n.state + "/userns/*", n.state + "/io/*", n.state + "/shm/*", "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/*/pod" + uid, "/sys/fs/cgroup/*" + n.machine.CgroupRoot + "/kubepods/pod" + uid,
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {

@@ -3,6 +3,8 @@ package network
 import (
 	"context"
 	"net/netip"
+
+	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
 // Network connects pods.
@@ -28,6 +30,9 @@ type Pod struct {
 	Ports     []PortMapping
 	// Bandwidth in bits per second, 0 is unlimited.
 	Ingress, Egress int64
+	// IDs, unless they are the machine's own, are those of the user namespace
+	// that is to own the network namespace.
+	IDs userns.Range
 	// Sysctls under net. are set by the runtime, not here.
 }
 

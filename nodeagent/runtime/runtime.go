@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
 // Fixed kinds of failure; wrap them, branch by errors.Is.
@@ -87,6 +89,8 @@ type Observer interface {
 type Version struct {
 	Name    string
 	Version string
+	// UserNamespaces: sandboxes may have IDs of their own.
+	UserNamespaces bool
 }
 
 // PodMeta says to which pod a sandbox or container belongs.
@@ -121,6 +125,10 @@ type SandboxConfig struct {
 	// HostPID, HostIPC use the host's namespaces; ShareProcesses lets all
 	// containers use the sandbox's pid namespace.
 	HostPID, HostIPC, ShareProcesses bool
+	// IDs, unless they are the machine's own, put the sandbox and its containers
+	// into the user namespace that owns NetNS, whose ids these are. Mounts show
+	// files as if the ids in the pod were those on the disk.
+	IDs userns.Range
 	// CgroupParent is an absolute cgroup path without the mount point, such as
 	// /kubepods/burstable/pod8f2e…; the pause process and all containers are
 	// put below it.

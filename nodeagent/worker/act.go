@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/runtime"
+	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
 // act carries out one action over a copy of the record.
@@ -105,10 +106,15 @@ func (w *worker) startSandbox(ctx context.Context, r *pod.Record) outcome {
 
 func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Addr, error) {
 	p := r.Pod
+	ids, err := w.ids(p)
+	if err != nil {
+		return "", nil, err
+	}
 	var attached network.Attachment
 	if !p.Spec.HostNetwork {
-		var err error
-		if attached, err = w.Network.Add(ctx, w.attachment(r)); err != nil {
+		connect := w.attachment(r)
+		connect.IDs = ids
+		if attached, err = w.Network.Add(ctx, connect); err != nil {
 			return "", nil, fmt.Errorf("network: %w", err)
 		}
 	}
@@ -123,8 +129,23 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 	if err != nil {
 		return "", nil, err
 	}
+	cfg.IDs = ids
 	id, err := w.Runtime.RunSandbox(ctx, cfg)
 	return id, attached.IPs, err
+}
+
+// ids are those of the pod's user namespace, if it wants one.
+func (w *worker) ids(p *v1.Pod) (userns.Range, error) {
+	if p.Spec.HostUsers == nil || *p.Spec.HostUsers {
+		return userns.Range{}, nil
+	}
+	if !w.UserNamespaces {
+		if h := p.Spec.RuntimeClassName; h != nil && *h != "" {
+			return userns.Range{}, fmt.Errorf("can't set `spec.hostUsers: false`, RuntimeClass handler %q does not support user namespaces", *h)
+		}
+		return userns.Range{}, errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+	}
+	return w.IDs.Take(w.uid)
 }
 
 func (w *worker) attachment(r *pod.Record) network.Pod {
@@ -225,6 +246,7 @@ func (w *worker) tearDown(ctx context.Context, r *pod.Record) outcome {
 	if err := os.RemoveAll(w.podDir()); err != nil {
 		return w.cannotKill(r, err)
 	}
+	w.IDs.Release(w.uid)
 	return func(r *pod.Record, now time.Time) { r.DidTearDown(now) }
 }
 

@@ -13,21 +13,26 @@ import (
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/probe"
 	"github.com/berth-dev/berth/nodeagent/runtime"
+	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
 // Deps are what workers work with.
 type Deps struct {
-	Runtime  runtime.Runtime
-	Network  network.Network
-	Images   image.Store
-	Volumes  Volumes
-	Cgroups  Cgroups
-	Prober   *probe.Prober
-	Objects  podspec.Objects
-	Status   StatusWriter
-	Keep     Checkpoints
-	Recorder record.EventRecorder
-	Log      *slog.Logger
+	Runtime runtime.Runtime
+	Network network.Network
+	Images  image.Store
+	Volumes Volumes
+	Cgroups Cgroups
+	// IDs gives pods with a user namespace their ids.
+	IDs IDs
+	// UserNamespaces: the runtime can give pods one.
+	UserNamespaces bool
+	Prober         *probe.Prober
+	Objects        podspec.Objects
+	Status         StatusWriter
+	Keep           Checkpoints
+	Recorder       record.EventRecorder
+	Log            *slog.Logger
 
 	// RootDir holds pods/UID and logs/NAMESPACE_NAME_UID.
 	RootDir string
@@ -66,6 +71,12 @@ type Volumes interface {
 type Cgroups interface {
 	Ensure(path string, res runtime.Resources) error
 	Remove(path string) error
+}
+
+// IDs gives out ranges of ids.
+type IDs interface {
+	Take(uid string) (userns.Range, error)
+	Release(uid string)
 }
 
 // StatusWriter tells the API.

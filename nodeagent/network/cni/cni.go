@@ -118,7 +118,7 @@ func (n *Network) Add(ctx context.Context, pod network.Pod) (network.Attachment,
 
 func (n *Network) add(ctx context.Context, pod network.Pod) (network.Attachment, error) {
 	path := n.netns(pod.ID)
-	if err := makeNetns(path); err != nil {
+	if err := makeNetns(path, pod.IDs); err != nil {
 		return network.Attachment{}, err
 	}
 	if _, err := n.cni.AddNetworkList(ctx, n.lo, n.loopback(pod.ID, path)); err != nil {

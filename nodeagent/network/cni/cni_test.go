@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/network/networktest"
 	"github.com/berth-dev/berth/nodeagent/tool"
+	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
 // TestMain runs the tests in network and mount namespaces of their own, so
@@ -67,7 +68,7 @@ func newHost(t *testing.T) host {
 	t.Helper()
 	needPlugins(t)
 	path := filepath.Join(t.TempDir(), "host")
-	if err := makeNetns(path); err != nil {
+	if err := makeNetns(path, userns.Range{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -53,19 +53,21 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	if err := r.unpack(ctx, img); err != nil {
 		return fail(err)
 	}
-	if cfg.Mounts, err = r.imageMounts(ctx, sandboxID, cfg.Mounts); err != nil {
+	images := mountedImages(cfg.Mounts)
+	if cfg.Mounts, err = r.imageMounts(ctx, parent, cfg.Mounts); err != nil {
 		return fail(err)
 	}
 
 	id := newID()
 	rec := r.containerRecord(id, parent, cfg)
+	rec.MountedImages = images
 	opts := r.containerSpec(cfg, parent, rec, pid, target)
 	_, err = r.client.NewContainer(ctx, id,
 		client.WithContainerLabels(map[string]string{labelKind: "container"}),
 		r.withRuntime(), withRecord(rec),
 		client.WithSnapshotter(r.snapshotter),
 		client.WithImage(img),
-		client.WithNewSnapshot(id, img),
+		client.WithNewSnapshot(id, img, snapshotIDs(parent.IDs)...),
 		client.WithNewSpec(opts...),
 	)
 	if err != nil {
@@ -79,9 +81,8 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 
 func (r *Runtime) containerRecord(id string, parent record, cfg runtime.ContainerConfig) record {
 	rec := record{
-		Sandbox: parent.Sandbox, Pod: parent.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
-		MountedImages: mountedImages(cfg.Mounts),
-		StdinOnce:     cfg.StdinOnce, TTY: cfg.TTY, StopSignal: cfg.StopSignal,
+		IDs: parent.IDs, Sandbox: parent.Sandbox, Pod: parent.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
+		StdinOnce: cfg.StdinOnce, TTY: cfg.TTY, StopSignal: cfg.StopSignal,
 		Cgroup: cgroupOf(parent.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
 		Streams: keeper.Streams{
 			Stdout:  filepath.Join(r.pipes(id), "stdout"),
@@ -144,7 +145,11 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 		return err
 	}
 	pipes := cio.Config{Terminal: rec.TTY, Stdin: rec.Streams.Stdin, Stdout: rec.Streams.Stdout, Stderr: rec.Streams.Stderr}
-	task, err := c.NewTask(ctx, func(string) (cio.IO, error) { return elsewhere(pipes), nil })
+	owned, err := r.taskIDs(ctx, c, rec.IDs)
+	if err != nil {
+		return err
+	}
+	task, err := c.NewTask(ctx, func(string) (cio.IO, error) { return elsewhere(pipes), nil }, owned...)
 	if err != nil {
 		return err
 	}

@@ -139,6 +139,7 @@ func TestContainers(t *testing.T) {
 		"an unknown user is an error":                  testNoUser,
 		"limits can change while it runs":              testUpdate,
 		"an image's folders are mounted":               testImageVolume,
+		"a sandbox that does not start leaves nothing": testFailedSandbox,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, n) })
 	}
@@ -471,5 +472,23 @@ func testNoUser(t *testing.T, n *node) {
 	cfg.Security.Username = "nosuchuser"
 	if _, err := n.runtime.CreateContainer(t.Context(), p.id, cfg); err == nil || !strings.Contains(err.Error(), `user "nosuchuser"`) {
 		t.Errorf("CreateContainer: %v, want the user's name", err)
+	}
+}
+
+func testFailedSandbox(t *testing.T, n *node) {
+	before, err := n.runtime.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = n.runtime.RunSandbox(t.Context(), runtime.SandboxConfig{
+		Pod: runtime.PodMeta{Namespace: "default", Name: "p", UID: "uid-failed"}, CgroupParent: "/berth-test/podfailed",
+		NetNS: filepath.Join(t.TempDir(), "absent"),
+	})
+	if err == nil || strings.Contains(err.Error(), "shared memory") {
+		t.Errorf("RunSandbox: %v, want what is wrong with the network namespace, and nothing else", err)
+	}
+	after, err := n.runtime.List(t.Context())
+	if err != nil || len(after.Sandboxes) != len(before.Sandboxes) {
+		t.Errorf("sandboxes %+v, %v, want %d", after.Sandboxes, err, len(before.Sandboxes))
 	}
 }

@@ -28,7 +28,7 @@ const labelRoot = "containerd.io/gc.root"
 var errImageMount = errors.New("ImageVolumeMountFailed")
 
 // imageMounts gives the mounts with those of images turned into ones of folders.
-func (r *Runtime) imageMounts(ctx context.Context, sandbox string, mounts []runtime.Mount) ([]runtime.Mount, error) {
+func (r *Runtime) imageMounts(ctx context.Context, sandbox record, mounts []runtime.Mount) ([]runtime.Mount, error) {
 	out := make([]runtime.Mount, 0, len(mounts))
 	for _, m := range mounts {
 		if m.Image == "" {
@@ -39,16 +39,26 @@ func (r *Runtime) imageMounts(ctx context.Context, sandbox string, mounts []runt
 			return nil, fmt.Errorf("%w: image %s at %s: images are mounted read-only", errImageMount, m.Image, m.ContainerPath)
 		}
 		dir, err := r.mountImage(ctx, sandbox, m.Image)
+		mapped := false
 		if err == nil {
+			mapped = isOverlay(dir)
 			dir, err = folderIn(dir, m.SubPath)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: image %s at %s: %w", errImageMount, m.Image, m.ContainerPath, err)
 		}
 		m.HostPath = dir
+		if !mapped { // a single layer is bound as it is: its ids are mapped like those of a folder
+			m.Image = ""
+		}
 		out = append(out, m)
 	}
 	return out, nil
+}
+
+func isOverlay(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && int64(st.Type) == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 func mountedImages(mounts []runtime.Mount) []string {
@@ -67,7 +77,8 @@ func snapshotOf(sandbox, image string) string {
 }
 
 // mountImage shows an image's files in a folder of the sandbox, once.
-func (r *Runtime) mountImage(ctx context.Context, sandbox, image string) (string, error) {
+func (r *Runtime) mountImage(ctx context.Context, parent record, image string) (string, error) {
+	sandbox := parent.Sandbox
 	defer r.mounting.Lock(sandbox)()
 	dir := filepath.Join(r.imageDir(sandbox), strings.TrimPrefix(image, "sha256:"))
 	if is, err := isMountPoint(dir); err != nil || is {
@@ -92,7 +103,8 @@ func (r *Runtime) mountImage(ctx context.Context, sandbox, image string) (string
 	}
 	key, service := snapshotOf(sandbox, image), r.client.SnapshotService(r.snapshotter)
 	labels := map[string]string{labelRoot: stamp(time.Now())}
-	mounts, err := service.View(ctx, key, identity.ChainID(layers).String(), snapshots.WithLabels(labels))
+	opts := append(snapshotIDs(parent.IDs), snapshots.WithLabels(labels))
+	mounts, err := service.View(ctx, key, identity.ChainID(layers).String(), opts...)
 	if errdefs.IsAlreadyExists(err) { // the agent was killed before it mounted it
 		mounts, err = service.Mounts(ctx, key)
 	}

@@ -44,10 +44,12 @@ type Runtime struct {
 	keeper      *keeper.Client
 	runc        string
 	snapshotter string
-	log         *slog.Logger
-	settling    keyed.Locks
-	mounting    keyed.Locks
-	watchers    watchers
+	// userNamespaces: runc has them, and idmapped mounts.
+	userNamespaces bool
+	log            *slog.Logger
+	settling       keyed.Locks
+	mounting       keyed.Locks
+	watchers       watchers
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -104,6 +106,9 @@ func (r *Runtime) open(ctx, run context.Context, programs map[string]string) err
 	var err error
 	if r.client, r.snapshotter, err = Connect(ctx, address, r.log); err != nil {
 		return err
+	}
+	if r.userNamespaces, err = hasUserNamespaces(ctx, r.runc); err != nil {
+		r.log.Warn("no user namespaces for pods", "error", err)
 	}
 	if err := r.holdStreams(run); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd/keeper"
+	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
 // record is what a container or sandbox was made from, as far as it is needed
@@ -26,7 +27,9 @@ type record struct {
 	// sandboxes.
 	NetNS, CgroupParent              string
 	HostPID, HostIPC, ShareProcesses bool
-	Hostname                         string
+	// IDs are of the sandbox's user namespace.
+	IDs      userns.Range
+	Hostname string
 	// Streams, StdinOnce, TTY, StopSignal and Cgroup are of containers.
 	Streams             keeper.Streams
 	StdinOnce, TTY      bool

@@ -14,6 +14,7 @@ import (
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -48,13 +49,17 @@ func withRecord(rec record) client.NewContainerOpts {
 }
 
 // RunSandbox implements runtime.Sandboxes.
-func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (id string, err error) {
+func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ string, err error) {
 	ctx = r.with(ctx)
 	if cfg.Handler != "" && cfg.Handler != "runc" {
 		return "", fmt.Errorf("run sandbox: no runtime handler %q on this node: there is only runc", cfg.Handler)
 	}
-	id = newID()
+	if !cfg.IDs.IsHost() && (cfg.NetNS == "" || !r.userNamespaces) {
+		return "", errors.New("run sandbox: a user namespace needs a network namespace of its own, and a runc with idmapped mounts")
+	}
+	id := newID()
 	rec := record{
+		IDs:     cfg.IDs,
 		Sandbox: id, Pod: cfg.Pod, Attempt: cfg.Attempt, NetNS: cfg.NetNS, CgroupParent: cfg.CgroupParent,
 		HostPID: cfg.HostPID, HostIPC: cfg.HostIPC, ShareProcesses: cfg.ShareProcesses, Hostname: cfg.Hostname,
 		Cgroup: cgroupOf(cfg.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
@@ -71,15 +76,31 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (id
 			return "", err
 		}
 	}
+	owner := ""
+	if !cfg.IDs.IsHost() {
+		path, release, err := r.ownerOf(cfg.NetNS, id)
+		if err != nil {
+			return "", fmt.Errorf("run sandbox: %w", err)
+		}
+		defer release()
+		owner = path
+	}
 	c, err := r.client.NewContainer(ctx, id,
 		client.WithContainerLabels(map[string]string{labelKind: "sandbox", labelStarted: stamp(time.Now())}),
 		r.withRuntime(), withRecord(rec),
-		client.WithNewSpec(r.sandboxSpec(cfg, rec)...),
+		client.WithNewSpec(append(r.sandboxSpec(cfg, rec), withUserNamespace(cfg.IDs, owner))...),
 	)
 	if err != nil {
 		return "", fmt.Errorf("run sandbox: %w", err)
 	}
-	task, err := c.NewTask(ctx, cio.NullIO)
+	owned, err := r.taskIDs(ctx, c, cfg.IDs)
+	if err != nil {
+		return "", fmt.Errorf("run sandbox: %w", err)
+	}
+	if owner != "" {
+		owned = append(owned, client.WithRootFS([]mount.Mount{{Type: "bind", Source: r.pauseRoot(), Options: []string{"rbind", "ro"}}}))
+	}
+	task, err := c.NewTask(ctx, cio.NullIO, owned...)
 	if err != nil {
 		return "", fmt.Errorf("run sandbox: %w", err)
 	}
@@ -91,8 +112,12 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (id
 
 // sandboxSpec is the pause process: nothing but the namespaces.
 func (r *Runtime) sandboxSpec(cfg runtime.SandboxConfig, rec record) []oci.SpecOpts {
+	root := r.pauseRoot()
+	if !cfg.IDs.IsHost() {
+		root = "rootfs" // in the task's folder: its users may not enter the agent's folders
+	}
 	opts := []oci.SpecOpts{
-		oci.WithRootFSPath(r.pauseRoot()),
+		oci.WithRootFSPath(root),
 		oci.WithRootFSReadonly(),
 		oci.WithProcessArgs("/" + pause.Name),
 		oci.WithAnnotations(map[string]string{shimGroup: rec.Sandbox}),
@@ -140,6 +165,9 @@ func withSysctls(cfg runtime.SandboxConfig) oci.SpecOpts {
 		if cfg.NetNS != "" {
 			set["net.ipv4.ip_unprivileged_port_start"] = "0"
 			set["net.ipv4.ping_group_range"] = "0 2147483647"
+			if !cfg.IDs.IsHost() {
+				set["net.ipv4.ping_group_range"] = fmt.Sprintf("0 %d", cfg.IDs.Length-1)
+			}
 		}
 		for k, v := range cfg.Sysctls {
 			set[k] = v

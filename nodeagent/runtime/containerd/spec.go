@@ -82,6 +82,7 @@ func withNamespaces(cfg runtime.ContainerConfig, sandbox record, pid, target uin
 			return oci.WithLinuxNamespace(specs.LinuxNamespace{Type: t, Path: fmt.Sprintf("/proc/%d/ns/%s", pid, name)})
 		}
 		opts := []oci.SpecOpts{
+			withUserNamespace(sandbox.IDs, fmt.Sprintf("/proc/%d/ns/user", pid)),
 			join(specs.NetworkNamespace, "net", pid),
 			join(specs.IPCNamespace, "ipc", pid),
 			join(specs.UTSNamespace, "uts", pid),
@@ -121,6 +122,9 @@ func (r *Runtime) withMounts(cfg runtime.ContainerConfig, sandbox record) oci.Sp
 		s.Mounts = slices.DeleteFunc(defaults, func(m specs.Mount) bool { return taken[m.Destination] })
 		for _, m := range cfg.Mounts {
 			mount, rootPropagation := bind(m)
+			if !sandbox.IDs.IsHost() && m.Image == "" { // an image's layers are mapped already
+				mount.UIDMappings, mount.GIDMappings = mappings(sandbox.IDs), mappings(sandbox.IDs)
+			}
 			s.Mounts = append(s.Mounts, mount)
 			if rootPropagation == "rshared" || s.Linux.RootfsPropagation == "" {
 				s.Linux.RootfsPropagation = rootPropagation

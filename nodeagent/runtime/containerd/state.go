@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -352,6 +353,9 @@ func (r *Runtime) tidy(ctx context.Context, list runtime.Listing) error {
 		if !known[id] {
 			errs = append(errs, r.unmountImages(ctx, id))
 		}
+	}
+	for _, id := range entries(filepath.Join(r.cfg.State, "userns")) {
+		errs = append(errs, releaseNS(filepath.Join(r.cfg.State, "userns", id)))
 	}
 	return errors.Join(errs...)
 }

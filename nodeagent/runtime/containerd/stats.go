@@ -85,5 +85,5 @@ func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 	if len(version) > 0 && version[0] == 'v' {
 		version = version[1:]
 	}
-	return runtime.Version{Name: "containerd", Version: version}, nil
+	return runtime.Version{Name: "containerd", Version: version, UserNamespaces: r.userNamespaces}, nil
 }

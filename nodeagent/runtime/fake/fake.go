@@ -22,11 +22,14 @@ type Runtime struct {
 	// Fail, if set, is asked before each call by the method's name and the
 	// pod or id; an error is returned instead of doing it.
 	Fail func(method, subject string) error
+	// NoUserNamespaces is for tests of pods that want one in vain.
+	NoUserNamespaces bool
 
 	mu         sync.Mutex
 	next       int
 	sandboxes  map[string]*runtime.Sandbox
 	containers map[string]*container
+	configs    map[string]runtime.SandboxConfig // the last, by the pod's UID
 	watchers   map[chan runtime.Event]bool
 	calls      []string
 }
@@ -47,6 +50,7 @@ func New() *Runtime {
 	return &Runtime{
 		sandboxes:  map[string]*runtime.Sandbox{},
 		containers: map[string]*container{},
+		configs:    map[string]runtime.SandboxConfig{},
 		watchers:   map[chan runtime.Event]bool{},
 	}
 }
@@ -67,6 +71,13 @@ func (r *Runtime) Config(id string) (runtime.ContainerConfig, bool) {
 		return runtime.ContainerConfig{}, false
 	}
 	return c.cfg, true
+}
+
+// Sandbox gives the configuration of a pod's last sandbox, by the pod's UID.
+func (r *Runtime) Sandbox(uid string) runtime.SandboxConfig {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.configs[uid]
 }
 
 // Crash ends a running container or sandbox from outside with a code.
@@ -124,6 +135,7 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (st
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.configs[cfg.Pod.UID] = cfg
 	s := &runtime.Sandbox{
 		ID: r.id("sandbox"), Pod: cfg.Pod, Attempt: cfg.Attempt, State: runtime.Running, CreatedAt: time.Now(),
 		NetNS: cfg.NetNS, PID: 1000 + r.next, Labels: maps.Clone(cfg.Labels), Annotations: maps.Clone(cfg.Annotations),
@@ -428,7 +440,7 @@ func (r *Runtime) Stats(ctx context.Context) ([]runtime.Stats, error) {
 
 // Version implements runtime.Observer.
 func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
-	return runtime.Version{Name: "fake", Version: "1"}, r.enter("Version", "")
+	return runtime.Version{Name: "fake", Version: "1", UserNamespaces: !r.NoUserNamespaces}, r.enter("Version", "")
 }
 
 // PortForward implements runtime.Streams.
