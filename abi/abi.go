@@ -23,6 +23,7 @@ const (
 	FuncGate     = "berth_gate"
 	FuncIdle     = "berth_idle"
 	FuncError    = "berth_error"
+	FuncAt       = "berth_at"
 	// FuncReconcile is outside v1 until several real controllers run on it.
 	FuncReconcile = "berth_reconcile"
 )

@@ -17,7 +17,7 @@ func TestTheSpecificationNamesEveryExportAndGroup(t *testing.T) {
 	names := []string{
 		abi.Marker, abi.FuncManifest, abi.FuncInput, abi.FuncOpen, abi.FuncApply, abi.FuncPod, abi.FuncFilter,
 		abi.FuncScore, abi.FuncWhatIf, abi.FuncReasons, abi.FuncExplain, abi.FuncGate, abi.FuncIdle,
-		abi.FuncError, abi.FuncReconcile, abi.ImportModule + "." + abi.ImportLog,
+		abi.FuncError, abi.FuncAt, abi.FuncReconcile, abi.ImportModule + "." + abi.ImportLog,
 	}
 	names = append(names, abi.GroupNames[:]...)
 	names = append(names, abi.NormalizationNames[:]...)

@@ -19,6 +19,7 @@ func (in *Instance) Apply(b []byte) error {
 	in.rows.expect(int(batch.Slots()))
 	for i, n := 0, batch.DeltasLength(); i < n; i++ {
 		batch.Deltas(&in.delta, i)
+		At(in.delta.Slot())
 		if err := in.applyDelta(&in.delta); err != nil {
 			return err
 		}

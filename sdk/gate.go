@@ -96,6 +96,7 @@ func (in *Instance) Gate(b []byte) ([]byte, error) {
 	var r fb.GatePod
 	for i := 0; i < input.PodsLength(); i++ {
 		input.Pods(&r, i)
+		At(int32(i))
 		in.check(input.Now(), &r).append(j)
 	}
 	return j.Close(']').Bytes(), nil

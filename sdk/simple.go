@@ -97,6 +97,7 @@ func (s *simpleFilter) PreFilter(pod *Pod) Answer {
 
 func (s *simpleFilter) FilterRows(slots []int32, verdicts []ReasonID) {
 	for i, slot := range slots {
+		At(slot)
 		s.node.slot = slot
 		verdicts[i] = s.reasons.ID(s.impl.Filter(s.pod, &s.node))
 	}
@@ -115,6 +116,7 @@ func (s *simpleScore) PreScore(pod *Pod) Answer {
 
 func (s *simpleScore) ScoreRows(slots []int32, scores []int64) {
 	for i, slot := range slots {
+		At(slot)
 		s.node.slot = slot
 		scores[i] = s.impl.Score(s.pod, &s.node)
 	}

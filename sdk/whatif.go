@@ -51,6 +51,7 @@ func (in *Instance) foresee(q *fb.Question) (ReasonID, error) {
 		}
 	}
 	slot := q.Row()
+	At(slot)
 	if slot < 0 || int(slot) >= len(in.rows.Live) || !in.rows.Live[slot] {
 		return 0, errRow
 	}

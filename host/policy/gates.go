@@ -18,14 +18,15 @@ type asked struct {
 	box *sandbox
 }
 
-// ask opens the instance if need be, and calls it.
-func (a *asked) ask(ctx context.Context, f engine.Func, input func(*wire.Encoder) []byte, objects int) ([]byte, error) {
+// ask opens the instance if need be, and calls it about a subject.
+func (a *asked) ask(ctx context.Context, f engine.Func, about asking, input func(*wire.Encoder) []byte, objects int) (engine.Result, error) {
+	a.box.about = asking{}
 	if err := a.box.ready(ctx); err != nil {
-		return nil, err
+		return engine.Result{}, err
 	}
+	a.box.about = about
 	in := input(a.box.encoder)
-	r, err := a.box.call(f, in, engine.ApplyBudget(objects, len(in), a.box.instance.MemoryBytes(), 0))
-	return r.Out, err
+	return a.box.call(f, in, engine.ApplyBudget(objects, len(in), a.box.instance.MemoryBytes(), 0))
 }
 
 // Gate is a live checker of readiness gates.
@@ -66,11 +67,12 @@ func (g *Gate) ConditionTypes() []string { return g.box.entry.ConditionTypes }
 func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out, err := g.ask(ctx, engine.FuncGate, func(e *wire.Encoder) []byte { return e.Gate(now, pods, g.box.info.Reads) }, len(pods))
+	input := func(e *wire.Encoder) []byte { return e.Gate(now, pods, g.box.info.Reads) }
+	r, err := g.ask(ctx, engine.FuncGate, asking{gated: pods}, input, len(pods))
 	if err != nil {
 		return nil, err
 	}
-	answers, err := abi.ReadReadiness(out, len(pods))
+	answers, err := abi.ReadReadiness(r.Out, len(pods))
 	if err != nil {
 		return nil, g.box.fail(err)
 	}
@@ -100,11 +102,11 @@ func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.Cont
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
-	out, err := c.ask(ctx, engine.FuncReconcile, input, 1+len(children)+len(related))
+	r, err := c.ask(ctx, engine.FuncReconcile, asking{parent: parent}, input, 1+len(children)+len(related))
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := abi.ReadOutcome(out)
+	outcome, err := abi.ReadOutcome(r.Out)
 	if err != nil {
 		return nil, c.box.fail(err)
 	}

@@ -67,6 +67,7 @@ func (h *health) failed(now time.Time, err error) {
 	}
 	h.mu.Lock()
 	h.last = err
+	h.words.add(slog.LevelError, "it failed: "+withStack(err))
 	turned := h.breaker.Fail(now)
 	h.mu.Unlock()
 	if turned {

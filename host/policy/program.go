@@ -79,6 +79,9 @@ func (p *program) open(ctx context.Context) (*engine.Instance, error) {
 	if err == nil && r.Status != abi.StatusOK {
 		err = fmt.Errorf("config is refused: %s", complaint(i))
 	}
+	if err == nil {
+		err = i.Watch(engine.MostBudget)
+	}
 	if err != nil {
 		i.Close()
 		return nil, err

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -33,9 +30,9 @@ type sandbox struct {
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []schedule.ReasonID
 	pending []snapshot.Delta
-	asking  *v1.Pod // of the cycle, for messages; nil while deltas are applied
-	slots   int     // of the log when it was last followed
-	calls   int     // since the guest last tidied up
+	about   asking
+	slots   int // of the log when it was last followed
+	calls   int // since the guest last tidied up
 }
 
 func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
@@ -62,38 +59,9 @@ func (s *sandbox) retire() {
 // errQuarantined is what a policy answers that failed too often.
 var errQuarantined = errors.New("the policy is quarantined, since it kept failing")
 
-// call runs one export, counts it, and throws the instance away if it fails.
-func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
-	r, err := s.instance.Call(f, in, budget)
-	if err == nil && r.Status != abi.StatusOK {
-		err = fmt.Errorf("%s: %s", f, complaint(s.instance))
-	}
-	if err != nil {
-		return r, s.fail(err)
-	}
-	s.calls++
-	s.health.called(r.Took, r.Fuel)
-	return r, nil
-}
-
-func (s *sandbox) fail(err error) error {
-	if s.asking != nil {
-		err = fmt.Errorf("pod %s/%s: %w", s.asking.Namespace, s.asking.Name, err)
-	}
-	s.close()
-	s.health.failed(time.Now(), err)
-	var failed *engine.Failure
-	if errors.As(err, &failed) && len(failed.Stack) > 1 {
-		s.log.Warn("policy failed", "err", err.Error(), "stack", strings.Join(failed.Stack, " < "))
-		return fmt.Errorf("policy %s: %w", s.name, err)
-	}
-	s.log.Warn("policy failed", "err", err.Error())
-	return fmt.Errorf("policy %s: %w", s.name, err)
-}
-
 // follow brings the guest up to the log's newest delta.
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
-	s.slots, s.asking = int(log.Slots()), nil
+	s.slots, s.about = int(log.Slots()), asking{rows: log}
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
@@ -189,7 +157,7 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	if err := s.follow(ctx, log); err != nil {
 		return schedule.Answer{}, err
 	}
-	s.asking = pod.Object
+	s.about.pod, s.about.now = pod, now
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
 	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
 	if err != nil {
@@ -275,7 +243,7 @@ func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
 func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []schedule.ReasonID) error {
 	for len(rows) > 0 {
 		n := s.rowsACall(len(rows))
-		if err := s.filter(rows[:n], verdicts[:n]); err != nil {
+		if err := s.filter(ctx, rows[:n], verdicts[:n]); err != nil {
 			return err
 		}
 		rows, verdicts = rows[n:], verdicts[n:]
@@ -288,12 +256,8 @@ func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []schedule.
 
 var errNotOpen = errors.New("the policy failed earlier in this cycle")
 
-func (s *sandbox) filter(rows []int32, verdicts []schedule.ReasonID) error {
-	if s.instance == nil {
-		return errNotOpen
-	}
-	in := s.encoder.Rows(rows)
-	r, err := s.call(engine.FuncFilter, in, s.rowsBudget(len(rows), len(in)))
+func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []schedule.ReasonID) error {
+	r, err := s.ask(ctx, engine.FuncFilter, rows)
 	if err != nil {
 		return err
 	}
@@ -302,6 +266,19 @@ func (s *sandbox) filter(rows []int32, verdicts []schedule.ReasonID) error {
 	}
 	s.health.judged(len(verdicts), refused(verdicts))
 	return nil
+}
+
+// ask calls an export about rows.
+func (s *sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.Result, error) {
+	if s.instance == nil {
+		return engine.Result{}, errNotOpen
+	}
+	in := s.encoder.Rows(rows)
+	r, err := s.try(f, in, s.rowsBudget(len(rows), len(in)))
+	if err != nil {
+		return r, s.failAt(err, s.rowOf(ctx, f, rows, err))
+	}
+	return r, nil
 }
 
 func refused(verdicts []schedule.ReasonID) (n int) {
@@ -338,7 +315,7 @@ func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []schedule.Reason
 func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
 	for len(rows) > 0 {
 		n := s.rowsACall(len(rows))
-		if err := s.score(rows[:n], raw[:n]); err != nil {
+		if err := s.score(ctx, rows[:n], raw[:n]); err != nil {
 			return err
 		}
 		rows, raw = rows[n:], raw[n:]
@@ -349,12 +326,8 @@ func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
 	return nil
 }
 
-func (s *sandbox) score(rows []int32, raw []int64) error {
-	if s.instance == nil {
-		return errNotOpen
-	}
-	in := s.encoder.Rows(rows)
-	r, err := s.call(engine.FuncScore, in, s.rowsBudget(len(rows), len(in)))
+func (s *sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
+	r, err := s.ask(ctx, engine.FuncScore, rows)
 	if err != nil {
 		return err
 	}

@@ -48,21 +48,10 @@ type ControllerTable struct {
 // RunController opens the controller and asks about each case.
 func RunController(t *testing.T, table ControllerTable) {
 	t.Helper()
-	config := openConfig(table.Policy, table.Config)
-	in, err := sdk.Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tape := newTape(t)
-	tape.status(abi.FuncOpen, config)
-	for i := range table.Cases {
-		c := &table.Cases[i]
-		t.Run(c.Name, func(t *testing.T) { c.run(t, in, tape) })
-	}
-	if err := tape.write(); err != nil {
-		t.Fatal(err)
-	}
+	runCases(t, openConfig(table.Policy, table.Config), table.Cases)
 }
+
+func (c *ControllerCase) name() string { return c.Name }
 
 func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	t.Helper()

@@ -64,21 +64,10 @@ type GateTable struct {
 // RunGate opens the gate and asks about each case.
 func RunGate(t *testing.T, table GateTable) {
 	t.Helper()
-	config := openConfig(table.Policy, table.Config)
-	in, err := sdk.Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tape := newTape(t)
-	tape.status(abi.FuncOpen, config)
-	for i := range table.Cases {
-		c := &table.Cases[i]
-		t.Run(c.Name, func(t *testing.T) { c.run(t, in, tape) })
-	}
-	if err := tape.write(); err != nil {
-		t.Fatal(err)
-	}
+	runCases(t, openConfig(table.Policy, table.Config), table.Cases)
 }
+
+func (c *GateCase) name() string { return c.Name }
 
 func (c *GateCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	t.Helper()

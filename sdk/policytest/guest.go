@@ -8,7 +8,34 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/sdk"
 )
+
+// asker is a case of a policy that is asked about objects, not about nodes.
+type asker[C any] interface {
+	*C
+	name() string
+	run(t *testing.T, in *sdk.Instance, tape *tape)
+}
+
+// runCases opens the policy and asks about each case.
+func runCases[C any, A asker[C]](t *testing.T, config []byte, cases []C) {
+	t.Helper()
+	in, err := sdk.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape := newTape(t)
+	tape.status(abi.FuncOpen, config)
+	for i := range cases {
+		c := A(&cases[i])
+		tape.asks(c.name())
+		t.Run(c.name(), func(t *testing.T) { c.run(t, in, tape) })
+	}
+	if err := tape.write(); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // RunGuest asks a table of a guest in whatever language: of an instance that
 // was initialised and nothing else. berth_reasons gets its number as four bytes.

@@ -135,6 +135,7 @@ func (r *runner) open() (err error) {
 
 func (r *runner) run(t *testing.T, c *Case) {
 	t.Helper()
+	r.tape.asks(c.Name)
 	pod, err := encodePod(&c.Pod, batchSeq)
 	if err != nil {
 		t.Fatal(err)
@@ -145,11 +146,13 @@ func (r *runner) run(t *testing.T, c *Case) {
 	}
 	r.tape.packed(abi.FuncPod, pod, answer.Packed())
 	for _, name := range slices.Sorted(maps.Keys(c.Want)) {
+		r.tape.asks(c.Name, "node "+name)
 		if got := r.filter(t, name, answer); got != c.Want[name] {
 			t.Errorf("Filter on %s = %q, want %q", name, got, c.Want[name])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Scores)) {
+		r.tape.asks(c.Name, "node "+name)
 		if got := r.score(t, name, answer); got != c.Scores[name] {
 			t.Errorf("Score on %s = %d, want %d", name, got, c.Scores[name])
 		}

@@ -2,13 +2,17 @@ package policytest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/berth-dev/berth/abi"
 )
 
 // Folder is the environment variable that names the folder of recordings.
@@ -17,6 +21,8 @@ const Folder = "BERTH_POLICYTEST"
 // Call is one call of an export, with the answer that it gave natively.
 type Call struct {
 	Export string `json:"export"`
+	// About is what is asked: the case, and the node.
+	About string `json:"about,omitempty"`
 	In     []byte `json:"in,omitempty"`
 	// Out is the answer of an export that gives a range, Packed that of berth_pod.
 	Out    []byte `json:"out,omitempty"`
@@ -26,6 +32,7 @@ type Call struct {
 // tape records calls, if there is a folder for it.
 type tape struct {
 	path  string
+	about string // what is asked now
 	calls []Call
 }
 
@@ -46,8 +53,14 @@ func newTape(t *testing.T) *tape {
 
 func (t *tape) add(c Call) {
 	if t.path != "" {
+		c.About = t.about
 		t.calls = append(t.calls, c)
 	}
+}
+
+// asks says what the next calls are about.
+func (t *tape) asks(name string, further ...string) {
+	t.about = strings.Join(append([]string{"case " + strconv.Quote(name)}, further...), ", ")
 }
 
 func (t *tape) status(export string, in []byte) { t.add(Call{Export: export, In: in}) }
@@ -84,14 +97,36 @@ func Replay(recording io.Reader, guest Guest) error {
 	if len(calls) == 0 {
 		return errors.New("the recording is empty")
 	}
-	for i, c := range calls {
+	for _, c := range calls {
 		out, packed, err := guest(c.Export, c.In)
 		if err != nil {
-			return fmt.Errorf("call %d, %s: %w", i, c.Export, err)
+			return fmt.Errorf("%s: %w", c.name(), err)
 		}
 		if !bytes.Equal(out, c.Out) || packed != c.Packed {
-			return fmt.Errorf("call %d, %s: as wasm it answers %v %d, natively %v %d", i, c.Export, out, packed, c.Out, c.Packed)
+			return fmt.Errorf("%s: as wasm it answers %s, natively %s", c.name(), c.shown(out, packed), c.shown(c.Out, c.Packed))
 		}
 	}
 	return nil
+}
+
+func (c *Call) name() string {
+	if c.About == "" {
+		return c.Export
+	}
+	return c.About + ": " + c.Export
+}
+
+// shown is an answer as people read it.
+func (c *Call) shown(out []byte, packed uint64) string {
+	switch {
+	case c.Export == abi.FuncPod:
+		return strconv.FormatUint(packed, 10)
+	case c.Export == abi.FuncFilter && len(out) == 1 && out[0] == 0:
+		return "that it admits"
+	case c.Export == abi.FuncFilter && len(out) == 1:
+		return fmt.Sprintf("reason %d", out[0])
+	case c.Export == abi.FuncScore && len(out) == 8:
+		return strconv.FormatInt(int64(binary.LittleEndian.Uint64(out)), 10)
+	}
+	return string(out)
 }

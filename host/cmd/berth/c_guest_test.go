@@ -115,6 +115,34 @@ func TestATrapShowsSourceLines(t *testing.T) {
 	}
 }
 
+// A trap tells which row the guest was at: here its fuel ends at one of many.
+func TestATrapTellsTheRow(t *testing.T) {
+	t.Parallel()
+	const nodes = 1000
+	c, err := (&policytest.Table{Nodes: []policytest.Node{{Name: "n"}}}).Cluster(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wasm, last := buildC(t), int32(-1)
+	for _, budget := range []engine.Fuel{5_000, 20_000} {
+		i := openGuest(t.Context(), t, wasm)
+		if err := i.Watch(engine.MostBudget); err != nil {
+			t.Fatal(err)
+		}
+		for _, batch := range c.Batches {
+			if r, err := i.Call(engine.FuncApply, batch, engine.MostBudget); err != nil || r.Status != abi.StatusOK {
+				t.Fatal(r, err)
+			}
+		}
+		var failure *engine.Failure
+		_, err := i.Call(engine.FuncFilter, rowNumbers(0, nodes), budget)
+		if !errors.As(err, &failure) || failure.Kind != engine.FuelSpent || failure.At <= last || failure.At >= nodes {
+			t.Fatalf("with %d units of fuel berth_filter = %+v", budget, failure)
+		}
+		last = failure.At
+	}
+}
+
 // lineOf is the number of the line that holds a text.
 func lineOf(t *testing.T, file, text string) int {
 	t.Helper()

@@ -104,7 +104,8 @@ func replayAll(ctx context.Context, wasm []byte, files []string) error {
 	defer m.Close()
 	for _, file := range files {
 		if err := replayOne(ctx, m, file); err != nil {
-			return fmt.Errorf("as wasm, %s: %w%s", filepath.Base(file), err, guestStack(err))
+			test, _, _ := strings.Cut(filepath.Base(file), "-")
+			return fmt.Errorf("as wasm, %s, %w%s", test, err, guestStack(err))
 		}
 	}
 	return nil

@@ -28,6 +28,7 @@ type Failure struct {
 	Digest string
 	Export string
 	Kind   Kind
+	At     int32         // what the guest was at, as it says itself; -1 if unknown
 	Fuel   Fuel          // spent in the failed call
 	Took   time.Duration // of the failed call
 	Stack  []string      // the guest's functions, innermost first

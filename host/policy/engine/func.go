@@ -17,6 +17,7 @@ const (
 	FuncIdle
 	FuncError
 	FuncReconcile
+	FuncAt
 	numFuncs
 )
 
@@ -27,6 +28,7 @@ const (
 	answerStatus answer = iota // a u32, 0 is good
 	answerRange                // ptr<<32 | len
 	answerPacked               // a u64 that means what the ABI says
+	answerNumber               // a u32, packed
 )
 
 // argument is what an export takes.
@@ -66,6 +68,7 @@ var funcs = [numFuncs]struct {
 	FuncIdle:      {"berth_idle", takesNothing, answerStatus, 0},
 	FuncError:     {"berth_error", takesNothing, answerRange, maxText},
 	FuncReconcile: {"berth_reconcile", takesInput, answerRange, maxAnswer},
+	FuncAt:        {"berth_at", takesNothing, answerNumber, 0},
 }
 
 // String is the export's name.

@@ -32,6 +32,8 @@ type Instance struct {
 	funcs  [numFuncs]api.Function
 	stack  [2]uint64
 	out    []byte
+	// place is where the guest says what it is at; 0 if it does not.
+	place uint32
 }
 
 // States of an instance.
@@ -70,7 +72,7 @@ func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
 	if err != nil {
 		i.memory.Free()
 		what, _ := explain(err)
-		return nil, &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, Err: what}
+		return nil, &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, At: -1, Err: what}
 	}
 	i.module = module
 	i.fuel = module.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
@@ -103,6 +105,9 @@ func (i *Instance) initialize(budget Fuel) error {
 func (i *Instance) begin(budget Fuel) {
 	i.guest.begin()
 	i.fuel.Set(uint64(budget))
+	if i.place != 0 {
+		i.module.Memory().WriteUint32Le(i.place, nowhere)
+	}
 }
 
 // MemoryBytes is how much memory the guest has now.
@@ -139,7 +144,7 @@ func (i *Instance) call(f Func, in []byte, n uint32, budget Fuel) (Result, error
 	}
 	defer i.end()
 	if first := i.failed.Load(); first != nil {
-		return Result{}, &Failure{Digest: i.shared.digest, Export: f.String(), Kind: Dead, Err: first}
+		return Result{}, &Failure{Digest: i.shared.digest, Export: f.String(), Kind: Dead, At: -1, Err: first}
 	}
 	return i.run(f, in, n, budget)
 }
@@ -173,6 +178,8 @@ func (i *Instance) run(f Func, in []byte, n uint32, budget Fuel) (Result, error)
 		r.Status = uint32(i.stack[0])
 	case answerPacked:
 		r.Packed = i.stack[0]
+	case answerNumber:
+		r.Packed = uint64(uint32(i.stack[0]))
 	default:
 		if i.stack[0] == 0 {
 			r.Status = 1
@@ -251,7 +258,7 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 }
 
 func (i *Instance) broken(export string, kind Kind, used Fuel, start time.Time, err error) *Failure {
-	f := &Failure{Digest: i.shared.digest, Export: export, Kind: kind, Fuel: used, Took: time.Since(start), Err: err}
+	f := &Failure{Digest: i.shared.digest, Export: export, Kind: kind, At: i.at(), Fuel: used, Took: time.Since(start), Err: err}
 	i.failed.Store(f)
 	return f
 }

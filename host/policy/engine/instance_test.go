@@ -36,7 +36,7 @@ func TestExportsAreThoseOfTheABI(t *testing.T) {
 		FuncManifest: abi.FuncManifest, FuncOpen: abi.FuncOpen, FuncApply: abi.FuncApply, FuncPod: abi.FuncPod,
 		FuncFilter: abi.FuncFilter, FuncScore: abi.FuncScore, FuncWhatIf: abi.FuncWhatIf, FuncReasons: abi.FuncReasons,
 		FuncExplain: abi.FuncExplain, FuncGate: abi.FuncGate, FuncIdle: abi.FuncIdle, FuncError: abi.FuncError,
-		FuncReconcile: abi.FuncReconcile,
+		FuncReconcile: abi.FuncReconcile, FuncAt: abi.FuncAt,
 	}
 	for f := range numFuncs {
 		if f.String() != want[f] {

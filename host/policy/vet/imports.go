@@ -116,6 +116,7 @@ var exportTypes = map[string]string{
 	"berth_gate":      "(i32)i64",
 	"berth_idle":      "()i32",
 	"berth_error":     "()i64",
+	"berth_at":        "()i32",
 	"berth_reconcile": "(i32)i64",
 }
 

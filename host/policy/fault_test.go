@@ -1,0 +1,196 @@
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/host/policy/wire"
+	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
+)
+
+// troubled is testdata/troubled, built once by what a user would have it built.
+var troubled = sync.OnceValues(func() ([]byte, error) {
+	tool, err := build.Find()
+	if err != nil {
+		return nil, err
+	}
+	built, err := tool.Build(context.Background(), "testdata/troubled", true)
+	return built.Wasm, err
+})
+
+// withTroubled puts an entry of the troubled module into the live set.
+func withTroubled(t testing.TB, entry, config string) *rig {
+	t.Helper()
+	wasm, err := troubled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t)
+	name := r.upload(t, wasm)
+	p := r.put(t, "troubled", func(s *v1alpha1.PolicySpec) {
+		s.Module, s.Entry = name, entry
+		if config != "" {
+			withConfig(name, config)(s)
+		}
+	})
+	if p.Status.Phase != policy.PhaseLive {
+		t.Fatalf("%s is %s: %s", entry, p.Status.Phase, p.Status.Message)
+	}
+	switch p.Status.Kind {
+	case "predicate", "priority":
+		r.join(t, "troubled", p.Status.Kind)
+	}
+	return r
+}
+
+// withTrap makes nodes of which one has the label trap.
+func (r *rig) withTrap(nodes int, how string) {
+	for i := range nodes {
+		r.cluster.UpsertNode(clustertest.Node("n"+strings.Repeat("i", i), "64", "256Gi", 1000, func(n *v1.Node) {
+			if i == nodes/2 {
+				n.Name, n.Labels = "the-bad-one", map[string]string{"trap": how}
+			}
+		}))
+	}
+}
+
+// figures are those of the troubled policy.
+func (r *rig) figures(t testing.TB, name string) policy.Figures {
+	t.Helper()
+	for _, f := range r.Figures() {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("no figures of %s", name)
+	return policy.Figures{}
+}
+
+func TestATrapNamesPodAndNode(t *testing.T) {
+	t.Parallel()
+	const both = "pod default/unlucky, node the-bad-one: guest "
+	for _, tt := range []struct {
+		name, entry, how, want string
+	}{
+		{"a predicate that panics", "Trips", "panic", both},
+		{"one that spins", "Trips", "spin", both},
+		{"one that recurses", "Trips", "deep", both},
+		{"one of scope set", "TripsSet", "panic", both},
+		{"a priority", "TripsScoring", "panic", both},
+		{"one that does not say what it is at", "TripsBatch", "panic", both},
+		{"one that spins and does not say", "TripsBatch", "spin", both},
+		{"while it is told of a node", "TripsTold", "panic", "node n: guest "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := withTroubled(t, tt.entry, "")
+			r.withTrap(9, tt.how)
+			r.decide(t, clustertest.Pod("unlucky", "10m", "1Mi", func(p *v1.Pod) { p.Namespace = "default" }))
+			f := r.figures(t, "troubled")
+			if f.Failures == 0 || f.Traps == 0 || !strings.HasPrefix(f.LastFailure, tt.want) {
+				t.Errorf("%d failures, the last: %s\nwant %s…", f.Failures, f.LastFailure, tt.want)
+			}
+			if tt.how == "panic" && !strings.Contains(f.LastFailure, ".go:") {
+				t.Errorf("it shows no line of the source: %s", f.LastFailure)
+			}
+			lines, _ := r.Said("troubled")
+			if len(lines) == 0 || !strings.Contains(lines[len(lines)-1].Message, tt.want) {
+				t.Errorf("its log does not tell: %+v", lines)
+			}
+		})
+	}
+}
+
+// What was quarantined says in its status on which node.
+func TestAQuarantineNamesPodAndNode(t *testing.T) {
+	t.Parallel()
+	r := withTroubled(t, "Trips", "")
+	r.withTrap(3, "panic")
+	for range 5 {
+		r.decide(t, clustertest.Pod("unlucky", "10m", "1Mi", nil))
+	}
+	r.Load(t.Context())
+	if p := r.policy(t, "troubled"); p.Status.Phase != policy.PhaseQuarantined || !strings.Contains(p.Status.Message, "unlucky, node the-bad-one: ") {
+		t.Errorf("it is %s: %s", p.Status.Phase, p.Status.Message)
+	}
+}
+
+func TestATrapOfAGateNamesThePod(t *testing.T) {
+	t.Parallel()
+	r := withTroubled(t, "TripsGate", "")
+	pods := make([]wire.GatePod, 5)
+	for i := range pods {
+		labels := map[string]string{}
+		if i == 3 {
+			labels["trap"] = "panic"
+		}
+		pods[i] = wire.GatePod{Condition: "troubled", Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "till-" + string(rune('a'+i)), Labels: labels,
+		}}}
+	}
+	gate := r.Current().Gates()["troubled"]
+	_, err := gate.Judge(t.Context(), 1, pods)
+	if err == nil || !strings.HasPrefix(err.Error(), "policy troubled: pod shop/till-d: guest ") {
+		t.Errorf("Judge = %v", err)
+	}
+	if got, err := gate.Judge(t.Context(), 1, pods[:3]); err != nil || got[2].Status != "True" {
+		t.Errorf("Judge of the others = %+v, %v", got, err)
+	}
+}
+
+func TestATrapOfAControllerNamesTheObject(t *testing.T) {
+	t.Parallel()
+	r := withTroubled(t, "TripsReconciling", "")
+	c := r.Current().Controllers()[0]
+	for _, one := range r.Current().Controllers() {
+		if one.Name() == "troubled" {
+			c = one
+		}
+	}
+	parent := wire.ControlObject{Kind: c.Parent(), Object: &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Fields: []json.RawMessage{json.RawMessage(`"panic"`)}}
+	_, err := c.Reconcile(t.Context(), 1, &parent, nil, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "policy troubled: ReplicaSet shop/web: guest ") {
+		t.Errorf("Reconcile = %v", err)
+	}
+}
+
+// Guests may say any nonsense about what they are at.
+func TestWhatAGuestSaysItIsAtIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ at, says int32 }{
+		"a row that is none": {at: 512, says: 1 << 30}, "a negative row": {at: 512, says: -7}, "the last bytes of memory": {at: 64<<16 - 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.withNodes(4)
+			g := guest{Name: "made", Version: "1", Refuse: -1}
+			g.Also = func(m *Module) {
+				m.Export("berth_at", Sig(nil, I32), nil, I32Const(tt.at))
+				m.Export("berth_filter", Sig([]byte{I32}, I64), nil, I32Const(tt.at), I32Const(tt.says), Op(0x36, 2, 0), Op(0))
+			}
+			r.put(t, "made", module(r.upload(t, g.Bytes())))
+			r.join(t, "made", "predicate")
+			r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
+			if f := r.figures(t, "made"); f.Traps != 1 || !strings.Contains(f.LastFailure, "/p") {
+				t.Errorf("%d traps: %s", f.Traps, f.LastFailure)
+			}
+		})
+	}
+	r := newRig(t)
+	g := guest{Name: "made", Version: "1", Refuse: -1, Also: func(m *Module) { m.Export("berth_at", Sig(nil, I32), nil, I32Const(-4)) }}
+	p := r.put(t, "made", module(r.upload(t, g.Bytes())))
+	if p.Status.Phase != policy.PhaseRefused || !strings.Contains(p.Status.Message, "outside of its") {
+		t.Errorf("a place outside of memory: %s: %s", p.Status.Phase, p.Status.Message)
+	}
+}
