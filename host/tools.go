@@ -61,7 +61,7 @@ func (h *Host) said(w http.ResponseWriter, r *http.Request) {
 	name := fromEnd(r, 2)
 	lines, ok := h.loader.Said(name)
 	if !ok {
-		http.Error(w, fmt.Sprintf("no policy %q is live", name), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("there is no policy %q: `berth policy list` shows those there are", name), http.StatusNotFound)
 		return
 	}
 	if lines == nil {

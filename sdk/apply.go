@@ -19,7 +19,6 @@ func (in *Instance) Apply(b []byte) error {
 	in.rows.expect(int(batch.Slots()))
 	for i, n := 0, batch.DeltasLength(); i < n; i++ {
 		batch.Deltas(&in.delta, i)
-		At(in.delta.Slot())
 		if err := in.applyDelta(&in.delta); err != nil {
 			return err
 		}
@@ -47,6 +46,7 @@ func (in *Instance) upsertRow(d *fb.Delta) error {
 	if slot < 0 || slot >= maxSlots {
 		return errSlot
 	}
+	At(slot)
 	if d.Name() == nil && (int(slot) >= len(in.rows.Live) || !in.rows.Live[slot]) {
 		return errRow
 	}
@@ -77,6 +77,7 @@ func (in *Instance) removeRow(slot int32) error {
 	if slot < 0 || int(slot) >= len(in.rows.Live) || !in.rows.Live[slot] {
 		return nil
 	}
+	At(slot)
 	if in.onRow != nil {
 		in.onRow.RowRemoved(slot)
 	}
@@ -88,9 +89,11 @@ func (in *Instance) movePod(d *fb.Delta, placed bool) error {
 	if in.onPod == nil || in.policy.Reads&abi.Pods == 0 {
 		return nil
 	}
-	if d.Slot() < 0 || d.Slot() >= maxSlots {
+	slot := d.Slot()
+	if slot < 0 || slot >= maxSlots {
 		return errSlot
 	}
+	At(slot)
 	p := &in.podRead
 	switch {
 	case d.Pod(p) != nil:
@@ -102,10 +105,10 @@ func (in *Instance) movePod(d *fb.Delta, placed bool) error {
 		in.placed.Again = true
 	}
 	if placed {
-		in.onPod.PodPlaced(d.Slot(), &in.placed)
+		in.onPod.PodPlaced(slot, &in.placed)
 		return nil
 	}
-	in.onPod.PodRemoved(d.Slot(), &in.placed)
+	in.onPod.PodRemoved(slot, &in.placed)
 	return nil
 }
 

@@ -94,6 +94,7 @@ func (s *sandbox) failAt(err error, place int32) error {
 	}
 	s.close()
 	s.health.failed(time.Now(), err)
+	s.words.add(slog.LevelError, s.module.Digest(), "it failed: "+withStack(err))
 	s.log.Warn("policy failed", "err", withStack(err))
 	return fmt.Errorf("policy %s: %w", s.name, err)
 }
@@ -151,6 +152,7 @@ func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 // aside is a sandbox of the same program of which nobody hears.
 func (s *sandbox) aside() *sandbox {
 	quiet := *s.program
-	quiet.health, quiet.log, quiet.counts = newHealth(func() {}), slog.New(slog.DiscardHandler), nil
+	quiet.health, quiet.words = newHealth(func() {}), new(words)
+	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
 	return newSandbox(&quiet)
 }

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -31,11 +32,17 @@ var troubled = sync.OnceValues(func() ([]byte, error) {
 // withTroubled puts an entry of the troubled module into the live set.
 func withTroubled(t testing.TB, entry, config string) *rig {
 	t.Helper()
+	return withTroubledLogging(t, entry, config, slog.New(slog.DiscardHandler))
+}
+
+func withTroubledLogging(t testing.TB, entry, config string, log *slog.Logger) *rig {
+	t.Helper()
 	wasm, err := troubled()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRig(t)
+	r.Log = log
 	name := r.upload(t, wasm)
 	p := r.put(t, "troubled", func(s *v1alpha1.PolicySpec) {
 		s.Module, s.Entry = name, entry

@@ -74,15 +74,11 @@ func (p *program) figures() Figures {
 	return f
 }
 
-// Said returns the last lines of a live policy's guests, the oldest first; ok
-// says that there is such a policy.
+// Said returns the last lines of the guests that a Policy has and had, the
+// oldest first; ok says that there is such a Policy.
 func (l *Loader) Said(name string) (lines []Line, ok bool) {
-	one := l.Current().policies[name]
-	if one == nil || one.program == nil {
+	if l.Current().policies[name] == nil {
 		return nil, false
 	}
-	h := one.program.health
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.words.all(), true
+	return l.speech.of(name).all(), true
 }

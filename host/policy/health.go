@@ -2,7 +2,6 @@ package policy
 
 import (
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,6 @@ type health struct {
 	mu      sync.Mutex
 	breaker *breaker.Breaker
 	last    error
-	words   words
 
 	differences differences
 	// trial is told of each failure, where the program is a canary.
@@ -67,7 +65,6 @@ func (h *health) failed(now time.Time, err error) {
 	}
 	h.mu.Lock()
 	h.last = err
-	h.words.add(slog.LevelError, "it failed: "+withStack(err))
 	turned := h.breaker.Fail(now)
 	h.mu.Unlock()
 	if turned {
@@ -91,13 +88,6 @@ func (h *health) state() (quarantined bool, last error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.breaker.State() != breaker.Closed, h.last
-}
-
-// said keeps the guest's last words, for `berth policy logs`.
-func (h *health) said(level slog.Level, message string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.words.add(level, message)
 }
 
 // judged counts rows, and how many of them were refused.

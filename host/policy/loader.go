@@ -71,6 +71,7 @@ type Loader struct {
 	// examined are modules that were uploaded just now.
 	examined examined
 	arrivals arrivals
+	speech   speech
 
 	subscribers sync.Mutex
 	swapped     []chan struct{}
@@ -202,6 +203,7 @@ func (l *Loader) Load(ctx context.Context) {
 	for name, one := range dropped {
 		if next[name] == nil {
 			one.retire()
+			l.speech.forget(name)
 		}
 	}
 	for _, one := range next {

@@ -123,7 +123,7 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if object.Spec.Limits != nil {
 		spec.call = time.Duration(object.Spec.Limits.CallMilliseconds) * time.Millisecond
 	}
-	return newProgram(spec, l.Reasons, l.healthOf(object), l.Log)
+	return newProgram(spec, l.Reasons, l.healthOf(object), l.speech.of(object.Name), l.Log)
 }
 
 func entryNames(m *abi.Manifest) string {

@@ -26,6 +26,7 @@ type program struct {
 	most    engine.Fuel // of a call
 	reasons *schedule.Reasons
 	health  *health
+	words   *words
 	log     *slog.Logger
 }
 
@@ -41,7 +42,7 @@ type programSpec struct {
 
 const defaultCall = 5 * time.Millisecond
 
-func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *slog.Logger) (*program, error) {
+func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words *words, log *slog.Logger) (*program, error) {
 	opening, err := json.Marshal(abi.OpenConfig{Policy: s.entry.Name, Config: s.config})
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -51,7 +52,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, log *s
 	}
 	p := &program{
 		name: s.name, module: s.module, entry: s.entry, opening: opening,
-		counts: newCounts(s.counters), most: engine.ForTime(s.call), reasons: reasons, health: health,
+		counts: newCounts(s.counters), most: engine.ForTime(s.call), reasons: reasons, health: health, words: words,
 		log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = schedule.Info{
@@ -92,7 +93,7 @@ func (p *program) open(ctx context.Context) (*engine.Instance, error) {
 // say puts a guest's own words into the host's log.
 func (p *program) say(level slog.Level, message string) {
 	p.log.Log(context.Background(), level, "guest says", "message", message)
-	p.health.said(level, message)
+	p.words.add(level, p.module.Digest(), message)
 }
 
 // count is one of the module's own counters.

@@ -132,6 +132,8 @@ func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte
 	p, err := l.program(object, module)
 	if err != nil {
 		module.Close()
+		return nil, err
 	}
-	return p, err
+	p.words = new(words) // what it says is nobody's business
+	return p, nil
 }

@@ -2,27 +2,37 @@ package policy
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 )
 
-// mostWords is how many lines of a guest are kept.
+// mostWords is how many lines of a policy's guests are kept.
 const mostWords = 200
 
-// Line is something that a guest said.
+// Line is something that a guest said, or that became of it.
 type Line struct {
-	At      time.Time  `json:"at"`
-	Level   slog.Level `json:"level"`
-	Message string     `json:"message"`
+	// Number counts the lines of a Policy from 1.
+	Number int64      `json:"number"`
+	At     time.Time  `json:"at"`
+	Level  slog.Level `json:"level"`
+	// Digest is of the module that said it: a canary's lines are among them.
+	Digest  string `json:"digest"`
+	Message string `json:"message"`
 }
 
-// words are a guest's last lines.
+// words are the last lines of all guests that a Policy has and had.
 type words struct {
+	mu    sync.Mutex
 	lines []Line
 	next  int
+	total int64
 }
 
-func (w *words) add(level slog.Level, message string) {
-	line := Line{time.Now(), level, message}
+func (w *words) add(level slog.Level, digest, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.total++
+	line := Line{w.total, time.Now(), level, digest, message}
 	if len(w.lines) < mostWords {
 		w.lines = append(w.lines, line)
 		return
@@ -33,5 +43,31 @@ func (w *words) add(level slog.Level, message string) {
 
 // all returns the lines, oldest first.
 func (w *words) all() []Line {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return append(append([]Line(nil), w.lines[w.next:]...), w.lines[:w.next]...)
+}
+
+// speech holds the words of Policies by name.
+type speech struct {
+	mu sync.Mutex
+	by map[string]*words
+}
+
+func (s *speech) of(name string) *words {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by == nil {
+		s.by = map[string]*words{}
+	}
+	if s.by[name] == nil {
+		s.by[name] = new(words)
+	}
+	return s.by[name]
+}
+
+func (s *speech) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.by, name)
 }

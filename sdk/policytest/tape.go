@@ -23,7 +23,7 @@ type Call struct {
 	Export string `json:"export"`
 	// About is what is asked: the case, and the node.
 	About string `json:"about,omitempty"`
-	In     []byte `json:"in,omitempty"`
+	In    []byte `json:"in,omitempty"`
 	// Out is the answer of an export that gives a range, Packed that of berth_pod.
 	Out    []byte `json:"out,omitempty"`
 	Packed uint64 `json:"packed,omitempty"`

@@ -53,6 +53,18 @@ func (g *guest) charge(n uint64) {
 	}
 }
 
+// end tells of what was dropped in a call, lest the guest says no more.
+func (g *guest) end() {
+	if g.lost > 0 && g.allowed() {
+		g.tellLost()
+	}
+}
+
+func (g *guest) tellLost() {
+	g.log(slog.LevelWarn, plural(g.lost)+" dropped: the guest says too much")
+	g.lost = 0
+}
+
 // say passes a line on, if the guest has not said too much.
 func (g *guest) say(level slog.Level, line []byte) {
 	if g.log == nil {
@@ -63,10 +75,9 @@ func (g *guest) say(level slog.Level, line []byte) {
 		return
 	}
 	if g.lost > 0 {
-		g.log(slog.LevelWarn, plural(g.lost)+" dropped: the guest says too much")
-		g.lost = 0
+		g.tellLost()
 	}
-	g.log(level, plain(string(line[:min(len(line), maxLine)])))
+	g.log(level, plain(string(line)))
 }
 
 // plain makes foreign text fit to be shown: valid, in one line, and with nothing

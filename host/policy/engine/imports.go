@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"strconv"
 
@@ -113,12 +115,17 @@ func berthCount(g *guest, _ api.Memory, s []uint64) {
 }
 
 func berthLog(g *guest, m api.Memory, s []uint64) {
-	level, at, n := uint32(s[0]), uint32(s[1]), uint32(s[2])
-	n = min(n, maxLine)
+	level, at, size := uint32(s[0]), uint32(s[1]), uint32(s[2])
+	n := min(size, maxLine)
 	g.charge(priceByte * uint64(n))
-	if line, ok := m.Read(at, n); ok {
-		g.say(logLevel(level), line)
+	line, ok := m.Read(at, n)
+	if !ok {
+		return
 	}
+	if n < size {
+		line = append(bytes.Clone(line), fmt.Sprintf(" (cut: %d bytes more)", size-n)...)
+	}
+	g.say(logLevel(level), line)
 }
 
 // logLevel maps the ABI's levels: 0 debug, 1 info, 2 warning, 3 and above error.

@@ -169,7 +169,9 @@ func (i *Instance) run(f Func, in []byte, n uint32, budget Fuel) (Result, error)
 		n = uint32(len(in))
 	}
 	i.stack[0] = uint64(n)
-	if err := fn.CallWithStack(i.ctx, i.stack[:]); err != nil {
+	err = fn.CallWithStack(i.ctx, i.stack[:])
+	i.guest.end()
+	if err != nil {
 		return Result{}, i.fail(f.String(), budget, start, err)
 	}
 	r := Result{Fuel: i.used(budget)}

@@ -128,15 +128,18 @@ func TestLogsAreLimited(t *testing.T) {
 	if _, err := i.Call(FuncFilter, nil, MostBudget); err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != linesPerCall || lines[0] != "a??[2J" || levels[0] != slog.LevelWarn {
-		t.Errorf("%d lines were logged, the first %q at %v; want %d, nothing in it that steers a terminal, at WARN", len(lines), lines[0], levels[0], linesPerCall)
+	if len(lines) != linesPerCall+1 || lines[0] != "a??[2J" || levels[0] != slog.LevelWarn {
+		t.Errorf("%d lines were logged, the first %q at %v; want %d, nothing in it that steers a terminal, at WARN", len(lines), lines[0], levels[0], linesPerCall+1)
+	}
+	if last := lines[len(lines)-1]; last != "24 lines dropped: the guest says too much" {
+		t.Errorf("the last line is %q", last)
 	}
 	if _, err := i.Call(FuncScore, nil, MostBudget); err != nil {
 		t.Fatal(err)
 	}
 	last := len(lines) - 1
-	if !strings.HasPrefix(lines[last-1], "24 lines dropped") || len(lines[last]) > maxLine || levels[last] != slog.LevelError {
-		t.Errorf("then %q and a line of %d bytes at %v", lines[last-1], len(lines[last]), levels[last])
+	if end := fmt.Sprintf(" (cut: %d bytes more)", 60000-maxLine); len(lines[last]) != maxLine+len(end) || !strings.HasSuffix(lines[last], end) || levels[last] != slog.LevelError {
+		t.Errorf("then %q at %v", lines[last], levels[last])
 	}
 }
 
