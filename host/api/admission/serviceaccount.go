@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -48,7 +50,7 @@ func (s serviceAccounts) admit(ctx context.Context, a *registry.Attributes) erro
 		return err
 	}
 	if automount(sa, pod) {
-		mountToken(pod)
+		mountToken(pod, tokenVolumeName(a.Namespace, sa.Name))
 	}
 	if len(pod.Spec.ImagePullSecrets) == 0 && len(sa.ImagePullSecrets) > 0 {
 		pod.Spec.ImagePullSecrets = append([]corev1.LocalObjectReference(nil), sa.ImagePullSecrets...)
@@ -75,18 +77,24 @@ func automount(sa *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	return sa.AutomountServiceAccountToken == nil || *sa.AutomountServiceAccountToken
 }
 
+// tokenVolumeName is what the volume is called. Kubernetes draws the five
+// letters for each pod; here they hang on the account, so that replicas have
+// equal specs.
+func tokenVolumeName(namespace, account string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(namespace + "/" + account)) // it never fails
+	return tokenVolumePrefix + utilrand.SafeEncodeString(fmt.Sprintf("%05d", h.Sum32()%100_000))
+}
+
 // mountToken adds the token's volume to each container that has nothing else at
 // its place.
-func mountToken(pod *corev1.Pod) {
-	name, exists := "", false
+func mountToken(pod *corev1.Pod, name string) {
+	exists := false
 	for i := range pod.Spec.Volumes {
 		if strings.HasPrefix(pod.Spec.Volumes[i].Name, tokenVolumePrefix) {
 			name, exists = pod.Spec.Volumes[i].Name, true
 			break
 		}
-	}
-	if !exists {
-		name = tokenVolumePrefix + utilrand.String(5)
 	}
 	needed := false
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

@@ -53,6 +53,9 @@ type Kind struct {
 	// MostParts is how long a list of parts may be where a thousand is too
 	// few.
 	MostParts int
+	// Replicas spares objects that resemble one another most of preparation and
+	// validation; nil for kinds that come one by one.
+	Replicas *Replicas
 	// Columns is set for kinds that Kubernetes has no printer for.
 	Columns *Columns
 

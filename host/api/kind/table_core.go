@@ -79,7 +79,7 @@ func coreKinds() []Kind {
 func podKind() Kind {
 	return Kind{
 		Name: "Pod", ShowsDeleted: true, Resource: "pods", Served: coreV1, Namespaced: true, Short: []string{"po"}, Categories: inAll,
-		Strategy: pods, Field: podField,
+		Strategy: pods, Field: podField, Replicas: newReplicas(),
 		Subresources: []Subresource{
 			stream("attach", streamVerbs, "PodAttachOptions"),
 			{Name: "binding", Verbs: []string{"create"}, Body: bindingBody},

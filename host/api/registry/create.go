@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 )
 
 // attempts bounds how often a write is tried again after it lost a race, with
@@ -132,8 +133,34 @@ func (reg *Registry) create(ctx context.Context, r *Request, obj store.Object) (
 	return objs[0], nil
 }
 
-// prepare runs the kind's own preparation and validation.
+// prepare runs the kind's own preparation and validation, or recalls what they
+// made of a replica.
 func prepare(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
+	like := r.Kind.Replicas.Like(obj)
+	defer like.Done()
+	if made := r.Kind.Replicas.Recall(like, obj); made != nil {
+		return made, nil
+	}
+	warned := warned{to: r}
+	made, err := prepareAnew(warning.WithWarningRecorder(ctx, &warned), r, obj)
+	if err == nil && !warned.any {
+		r.Kind.Replicas.Keep(like, made)
+	}
+	return made, err
+}
+
+// warned passes warnings on and tells whether there were any.
+type warned struct {
+	to  warning.Recorder
+	any bool
+}
+
+func (w *warned) AddWarning(agent, text string) {
+	w.any = true
+	w.to.AddWarning(agent, text)
+}
+
+func prepareAnew(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
 	hub, err := r.Kind.Internal(obj)
 	if err != nil {
 		return nil, err

@@ -202,3 +202,26 @@ func TestAdmissionRefusesGivesBackAndWritesAlong(t *testing.T) {
 		t.Errorf("warnings = %v", warned)
 	}
 }
+
+func TestReplicasShareNoFate(t *testing.T) {
+	t.Parallel()
+	reg := openRegistry(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		mustCreate(t, reg, "pods", newPod(name, ""))
+	}
+	r := On("pods", "ns", "c")
+	change := Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"labels":{"of":"c"}},"spec":{"containers":[{"name":"c","image":"changed"}]}}`)}
+	if _, _, err := reg.Patch(t.Context(), r, change); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, reg, "pods", newPod("e", ""))
+	for _, name := range []string{"a", "b", "d", "e"} {
+		obj, err := reg.Get(t.Context(), On("pods", "ns", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pod := obj.(*corev1.Pod); pod.Spec.Containers[0].Image != "i" || len(pod.Labels) > 0 {
+			t.Errorf("pod %s has image %q and labels %v after another one was changed", name, pod.Spec.Containers[0].Image, pod.Labels)
+		}
+	}
+}
