@@ -94,14 +94,14 @@ func (c cache) work() (string, error) {
 // get returns an entry, or nil where there is none; a broken one is deleted.
 func (c cache) get(name string) []byte {
 	path := filepath.Join(c.dir, name)
-	b, err := readPlain(path)
+	b, err := readPlain(path, ownFile)
 	if err != nil || len(b) < sha256.Size {
-		_ = os.Remove(path)
+		c.drop(name)
 		return nil
 	}
 	sum, entry := b[:sha256.Size], b[sha256.Size:]
 	if sha256.Sum256(entry) != [sha256.Size]byte(sum) {
-		_ = os.Remove(path)
+		c.drop(name)
 		return nil
 	}
 	now := time.Now()
@@ -109,7 +109,8 @@ func (c cache) get(name string) []byte {
 	return entry
 }
 
-func (c cache) drop(name string) { _ = os.Remove(filepath.Join(c.dir, name)) }
+// drop removes whatever is in an entry's place.
+func (c cache) drop(name string) { _ = os.RemoveAll(filepath.Join(c.dir, name)) }
 
 // put writes an entry beside its place and moves it there, so that no reader
 // sees half of one.
@@ -168,8 +169,18 @@ func (c cache) trim(but string) error {
 	return nil
 }
 
-// readPlain reads a plain file of bounded size, and follows no link.
-func readPlain(path string) ([]byte, error) {
+// ownFile says whether a file is this user's, and nobody else may write to it.
+func ownFile(st os.FileInfo) bool {
+	owner, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(owner.Uid) == os.Geteuid() && st.Mode().Perm()&^privateFile == 0
+}
+
+// anyFile is for files in a folder that was made for one load.
+func anyFile(os.FileInfo) bool { return true }
+
+// readPlain reads a plain file of bounded size that is acceptable, and follows
+// no link.
+func readPlain(path string, acceptable func(os.FileInfo) bool) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -179,7 +190,7 @@ func readPlain(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() || st.Size() > maxEntryBytes {
+	if !st.Mode().IsRegular() || st.Size() > maxEntryBytes || !acceptable(st) {
 		return nil, errEntry
 	}
 	b := make([]byte, st.Size())
@@ -206,7 +217,7 @@ func takeOne(dir, version, name string) ([]byte, error) {
 	if len(files) != 1 || files[0].Name() != name {
 		return nil, fmt.Errorf("the compiler left something else than its code: %s", list(files))
 	}
-	return readPlain(filepath.Join(sub, name))
+	return readPlain(filepath.Join(sub, name), anyFile)
 }
 
 func list(entries []os.DirEntry) string {

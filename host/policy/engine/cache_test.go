@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,36 +46,48 @@ func TestCompiledCodeIsKeptOrMadeAnew(t *testing.T) {
 	t.Parallel()
 	wasm := wasmtest.Policy().Bytes()
 	tests := []struct {
-		name   string
-		spoil  func(t *testing.T, path string)
-		anew   int64
-		refuse bool
+		name  string
+		spoil func(t *testing.T, path string)
+		anew  int64
 	}{
-		{"an entry as it was left", func(*testing.T, string) {}, 0, false},
-		{"an entry that is gone", func(t *testing.T, path string) { check(t, os.Remove(path)) }, 1, false},
-		{"an entry cut short", func(t *testing.T, path string) { check(t, os.Truncate(path, 50)) }, 1, false},
-		{"an empty entry", func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) }, 1, false},
+		{"an entry as it was left", func(*testing.T, string) {}, 0},
+		{"an entry that is gone", func(t *testing.T, path string) { check(t, os.Remove(path)) }, 1},
+		{"an entry cut short", func(t *testing.T, path string) { check(t, os.Truncate(path, 50)) }, 1},
+		{"an empty entry", func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) }, 1},
 		{"an entry with a bit turned", func(t *testing.T, path string) {
 			b, err := os.ReadFile(path)
 			check(t, err)
 			b[len(b)/2] ^= 1
 			check(t, os.WriteFile(path, b, 0o600))
-		}, 1, false},
+		}, 1},
 		{"an entry of another version, with its sum right", func(t *testing.T, path string) {
 			b, err := os.ReadFile(path)
 			check(t, err)
 			entry := bytes.Replace(b[sha256.Size:], []byte("WAZEVO"), []byte("WAZEVA"), 1)
 			sum := sha256.Sum256(entry)
 			check(t, os.WriteFile(path, append(sum[:], entry...), 0o600))
-		}, 1, false},
+		}, 1},
 		{"a link in place of an entry", func(t *testing.T, path string) {
 			check(t, os.Remove(path))
 			check(t, os.Symlink("/etc/hostname", path))
-		}, 1, false},
+		}, 1},
 		{"a pipe in place of an entry", func(t *testing.T, path string) {
 			check(t, os.Remove(path))
-			check(t, os.Mkdir(path, 0o700))
-		}, 1, false},
+			check(t, syscall.Mkfifo(path, 0o600))
+		}, 1},
+		{"a folder in place of an entry", func(t *testing.T, path string) {
+			check(t, os.Remove(path))
+			check(t, os.MkdirAll(filepath.Join(path, "within"), 0o700))
+		}, 1},
+		{"an entry that others may write", func(t *testing.T, path string) { check(t, os.Chmod(path, 0o666)) }, 1},
+		{"an entry that is a program", func(t *testing.T, path string) { check(t, os.Chmod(path, 0o700)) }, 1},
+		{"an entry of another user", func(t *testing.T, path string) {
+			if os.Geteuid() == 0 { // nobody else can make one
+				check(t, os.Chown(path, 12345, 12345))
+				return
+			}
+			check(t, os.Remove(path))
+		}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,6 +111,9 @@ func TestCompiledCodeIsKeptOrMadeAnew(t *testing.T) {
 			load(t, second, wasm)
 			if got := second.Compiled(); got != tt.anew {
 				t.Errorf("it compiled %d times, want %d", got, tt.anew)
+			}
+			if second.cache.get(filepath.Base(left[0])) == nil || len(entries(t, second)) != 1 {
+				t.Errorf("the cache holds %v afterwards, want the entry as it should be", entries(t, second))
 			}
 		})
 	}
@@ -128,7 +144,7 @@ func TestASubvertedCompilerIsNotBelieved(t *testing.T) {
 		{"it leaves rubbish under the right name", "mkdir $FOLDER; echo x > $FOLDER/$NAME", "broken"},
 		{"it leaves a link under the right name", "mkdir $FOLDER; ln -s /etc/hostname $FOLDER/$NAME", "too many levels"},
 		{"it leaves a pipe under the right name", "mkdir $FOLDER; mkfifo $FOLDER/$NAME", "broken"},
-		{"it fails", "echo out of memory >&2; exit 3", "out of memory"},
+		{"it fails", "echo no such opcode >&2; exit 3", "no such opcode"},
 		{"it floods its error output", "yes | head -c 1000000 >&2; exit 3", "compiler refuses"},
 	}
 	for _, tt := range tests {

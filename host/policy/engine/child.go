@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/berth-dev/berth/host/policy/engine/confine"
 )
 
 // childName is the hidden first argument of a compile child.
@@ -46,7 +48,7 @@ func ChildMain() {
 // childRun compiles what comes on standard input into the working folder.
 func childRun(confined bool) error {
 	if !confined {
-		if err := confine(); err != nil {
+		if err := confine.Child.Self(childName, "confined"); err != nil {
 			return err
 		}
 	}
@@ -99,16 +101,49 @@ func runChild(ctx context.Context, command []string, dir string, mode byte, wasm
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		done <- cmd.Run()
+		done <- runGroup(cmd)
 	}()
 	err := <-done
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("compile: it took longer than %v: %w", childTime, ctx.Err())
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("compile: it takes too long: %w", ctx.Err())
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case spent(cmd, said.String()):
+		return fmt.Errorf("%w: it takes more than %d s of CPU time or %d GiB of memory to compile: make its functions smaller", ErrCompile, confine.Child.CPU, confine.Child.Memory>>30)
 	}
 	return fmt.Errorf("%w: %s (%w)", ErrCompile, said.String(), err)
+}
+
+// runGroup runs a child to its end, and then ends whatever it started.
+func runGroup(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	awaitEnd(cmd.Process.Pid)
+	// Nobody has asked how the child ended, so its number is still its own.
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	return cmd.Wait()
+}
+
+// awaitEnd waits until a child has ended, and leaves how it did to be asked.
+func awaitEnd(pid int) {
+	const byPid, exited, leave = 1, 4, 0x1000000 // P_PID, WEXITED, WNOWAIT
+	for {
+		_, _, e := syscall.Syscall6(syscall.SYS_WAITID, byPid, uintptr(pid), 0, exited|leave, 0, 0)
+		if e != syscall.EINTR {
+			return
+		}
+	}
+}
+
+// spent tells a child that came to the end of its CPU time or memory from one
+// that found fault with the module.
+func spent(cmd *exec.Cmd, said string) bool {
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL || strings.Contains(said, "out of memory")
 }
 
 // limited keeps the beginning of what is written to it.

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
@@ -40,7 +38,7 @@ func TestAChildIsLimited(t *testing.T) {
 				_ = cmd.Wait()
 			}()
 			want := []string{`Max cpu time +30 +30 `, `Max core file size +0 +0 `, `Max open files +64 +64 `, `NoNewPrivs:\t1\n`}
-			if !raceEnabled || path != self { // the race detector maps terabytes
+			if !enginetest.Race || path != self { // the race detector maps terabytes
 				want = append(want, fmt.Sprintf(`Max address space +%d +%[1]d `, int64(4<<30)))
 			}
 			var missing, seen string
@@ -74,58 +72,6 @@ func firstMissing(text string, patterns []string) string {
 	return ""
 }
 
-// TestAChildSeesItsFolderAlone confines one thread as a child confines all, and
-// tries what a subverted compiler would. The thread ends with its goroutine.
-func TestAChildSeesItsFolderAlone(t *testing.T) {
-	t.Parallel()
-	own, other := t.TempDir(), t.TempDir()
-	secret := filepath.Join(other, "secret")
-	check(t, os.WriteFile(secret, []byte("x"), 0o600))
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good
-		done <- tryOutside(own, secret)
-	}()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-func tryOutside(own, secret string) error {
-	if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0); e != 0 {
-		return e
-	}
-	rules, err := landlock(own)
-	if err != nil {
-		return err
-	}
-	if rules < 0 {
-		return nil // a kernel without Landlock: the other limits stay
-	}
-	defer syscall.Close(rules)
-	if _, _, e := syscall.RawSyscall(sysLandlockApply, uintptr(rules), 0, 0); e != 0 {
-		return e
-	}
-	if err := os.WriteFile(filepath.Join(own, "code"), []byte("x"), 0o600); err != nil {
-		return fmt.Errorf("it cannot write into its own folder: %w", err)
-	}
-	_, read := os.ReadFile(secret)
-	_, list := os.ReadDir(filepath.Dir(secret))
-	for what, err := range map[string]error{
-		"read":   read,
-		"list":   list,
-		"write":  os.WriteFile(secret, nil, 0o600),
-		"make":   os.Mkdir(secret+".d", 0o700),
-		"remove": os.Remove(secret),
-		"move":   os.Rename(filepath.Join(own, "code"), secret),
-	} {
-		if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EXDEV) {
-			return fmt.Errorf("it may %s what is not its own: %v", what, err)
-		}
-	}
-	return nil
-}
-
 func TestAChildThatLeavesRubbishIsRunAgain(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
@@ -146,5 +92,97 @@ touch ONCE; mkdir FOLDER; echo rubbish > FOLDER/NAME`))
 	m.Close()
 	if got := e.Compiled(); got != 2 {
 		t.Errorf("it compiled %d times, want twice", got)
+	}
+}
+
+// TestASubvertedChildIsContained has children do harm within a compile child's
+// limits: see enginetest/subverted. The host says what became of the module,
+// keeps nothing of it, and compiles the next one.
+func TestASubvertedChildIsContained(t *testing.T) {
+	t.Parallel()
+	subverted, err := enginetest.Subverted()
+	check(t, err)
+	wasm := wasmtest.Policy().Bytes()
+	out, _, err := vet.Rewrite(wasm, vet.Limits{})
+	check(t, err)
+	for _, tt := range []struct {
+		harm, says string
+		patience   time.Duration
+	}{
+		{"memory", "it takes more than 30 s of CPU time or 4 GiB of memory", 0},
+		{"spin", "it takes more than 30 s of CPU time or 4 GiB of memory", 0},
+		{"flood", "it takes more than 30 s of CPU time or 4 GiB of memory", 0},
+		{"hang", "it takes too long", time.Second},
+		{"fork", "forked ", 0},
+		{"nothing", "something else than its code", 0},
+		{"disk", "the compiler refuses the module", 0},
+		{"large", "the compiled code is broken", 0},
+		{"elsewhere", "it may do nothing", 0},
+	} {
+		t.Run(tt.harm, func(t *testing.T) {
+			t.Parallel()
+			e := newEngine(t)
+			other := filepath.Join(e.cache.dir, "another-module")
+			check(t, e.cache.put(filepath.Base(other), []byte("its code")))
+			argument := filepath.Join(e.folder, entryName(out, e.features))
+			if tt.harm == "elsewhere" {
+				argument = other
+			}
+			good := e.child
+			e.child = []string{subverted, tt.harm, argument}
+			ctx := t.Context()
+			if tt.patience > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.patience)
+				defer cancel()
+			}
+			_, err := e.Load(ctx, wasm, vet.Limits{})
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Fatalf("Load = %v, want an error that says %q", err, tt.says)
+			}
+			var pid int
+			if _, after, ok := strings.Cut(err.Error(), "forked "); ok {
+				_, err := fmt.Sscan(after, &pid)
+				check(t, err)
+				awaitGone(t, pid)
+			}
+			if left := entries(t, e); len(left) != 1 || string(e.cache.get(filepath.Base(other))) != "its code" {
+				t.Errorf("the cache holds %v, want the other module's code alone, as it was", left)
+			}
+			e.child = good
+			m, err := e.Load(t.Context(), wasm, vet.Limits{})
+			if err != nil {
+				t.Fatalf("with an honest child: %v", err)
+			}
+			m.Close()
+		})
+	}
+}
+
+// awaitGone waits until a process has ended.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") { // whoever inherits it may not reap it
+			return
+		}
+	}
+	t.Errorf("process %d is still there", pid)
+}
+
+// TestTheCompilerItselfRunsIntoItsLimit gives the real compiler a module that
+// vet would refuse, since it takes half a minute, under a lower limit.
+func TestTheCompilerItselfRunsIntoItsLimit(t *testing.T) {
+	t.Parallel()
+	m := wasmtest.Empty()
+	m.Func("bomb", wasmtest.Sig([]byte{wasmtest.I32}), []byte{wasmtest.I32}, wasmtest.Times(40_000,
+		wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.Void), wasmtest.Get(0), wasmtest.Set(1), wasmtest.Op(0x05), wasmtest.I32Const(1), wasmtest.Set(1), wasmtest.Op(0x0b)))
+	program, err := childProgram()
+	check(t, err)
+	child := script(t, "ulimit -t 1\nexec "+program+" "+childName)
+	err = runChild(t.Context(), child, t.TempDir(), modeCompile, m.Bytes())
+	if !errors.Is(err, ErrCompile) || !strings.Contains(err.Error(), "CPU time or") {
+		t.Errorf("runChild = %v, want it to say that the module takes too much", err)
 	}
 }

@@ -155,7 +155,7 @@ func (e *Engine) learn(ctx context.Context) error {
 	if e.features, ok = findFeatures(known, filepath.Base(files[0])); !ok {
 		return errors.New("wazero names compiled code in another way than this host expects")
 	}
-	entry, err := readPlain(files[0])
+	entry, err := readPlain(files[0], anyFile)
 	if err != nil || len(entry) < len(entryMagic)+1 {
 		return errEntry
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/berth-dev/berth/host/policy/vet"
 )
 
-// RaceEnabled says that the race detector slows all down.
-const RaceEnabled = raceEnabled
-
 // Plain is a module of our own as it is, without a meter, to compare.
 type Plain struct{ shared *shared }
 

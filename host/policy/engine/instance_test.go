@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/vet"
 	w "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
@@ -183,7 +184,7 @@ func TestWASIIsTheSameEachTime(t *testing.T) {
 }
 
 func TestACallDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if enginetest.Race {
 		return // the detector allocates
 	}
 	p := w.Policy()

@@ -24,16 +24,20 @@ func Compiler() string {
 	if !Race {
 		return ""
 	}
-	path, err := build()
+	path, err := build("compiler")
 	if err != nil {
 		panic(fmt.Sprintf("enginetest: build the compile child: %v", err))
 	}
 	return path
 }
 
-// build has the go tool build the program, one process at a time; it does
-// nothing where the program is up to date.
-func build() (string, error) {
+// Subverted is a program that is confined as a compile child is, and then does
+// the harm that its first argument names.
+func Subverted() (string, error) { return build("subverted") }
+
+// build has the go tool build a program, one process at a time; it does nothing
+// where the program is up to date.
+func build(name string) (string, error) {
 	root, err := repository()
 	if err != nil {
 		return "", err
@@ -42,7 +46,7 @@ func build() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "compiler-"+version())
+	path := filepath.Join(dir, name+"-"+version())
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
@@ -51,7 +55,7 @@ func build() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-ldflags", "-X "+wazero+"/internal/version.version="+version(), "-o", path, "./host/policy/engine/enginetest/compiler")
+	cmd := exec.Command("go", "build", "-ldflags", "-X "+wazero+"/internal/version.version="+version(), "-o", path, "./host/policy/engine/enginetest/"+name)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
