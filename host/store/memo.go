@@ -3,6 +3,7 @@ package store
 import (
 	"sync"
 	"sync/atomic"
+	"weak"
 )
 
 // memo holds the encodings of one state of one object. It is a list, since
@@ -78,12 +79,13 @@ func (m *memo) slot(format string) *memoSlot {
 	}
 }
 
-// memoOverhead stands for what a memo keeps alive beside its bytes: an object
-// that may have been superseded.
+// memoOverhead stands for what a memo takes beside its bytes.
 const memoOverhead = 1024
 
 // shelf bounds the bytes that all memos hold: the oldest are emptied first.
-// Whoever still writes such bytes to a client goes on with them undisturbed.
+// Whoever still writes such bytes to a client goes on with them undisturbed. It
+// keeps no memo alive: one lies within the state of an object, which goes when
+// nobody else needs it.
 type shelf struct {
 	capacity int
 	// sharer is the codec, if it is one.
@@ -96,21 +98,23 @@ type shelf struct {
 }
 
 type shelved struct {
-	memo  *memo
+	memo  weak.Pointer[memo]
 	bytes int
 }
 
 func (s *shelf) keep(m *memo, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue = append(s.queue, shelved{m, bytes})
+	s.queue = append(s.queue, shelved{weak.Make(m), bytes})
 	s.bytes += bytes
 	for s.bytes > s.capacity && s.first < len(s.queue) {
 		old := s.queue[s.first]
 		s.queue[s.first] = shelved{}
 		s.first++
 		s.bytes -= old.bytes
-		old.memo.head.Store(nil)
+		if m := old.memo.Value(); m != nil {
+			m.head.Store(nil)
+		}
 	}
 	if s.first > 1024 && s.first > len(s.queue)/2 {
 		s.queue = append([]shelved(nil), s.queue[s.first:]...)

@@ -3,9 +3,11 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,4 +146,36 @@ func TestEqualManagedFieldsAreSharedAlsoAfterRestart(t *testing.T) {
 	}
 	s = storetest.OpenEngine(t, engine)
 	check("after a restart")
+}
+
+// TestAStateThatNobodyNeedsIsForgotten holds that encodings do not keep what was
+// superseded or deleted, once history has passed it by.
+func TestAStateThatNobodyNeedsIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := storetest.Open(t)
+	encode := func(obj store.Object) ([]byte, error) { return []byte(value(obj)), nil }
+	var states []weak.Pointer[corev1.ConfigMap]
+	for _, op := range []store.Op{create("x", "1"), update("x", "2", 0), update("x", "3", 0)} {
+		commit(t, s, op)
+		list, err := s.List("configmaps", "", store.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := list.Shared(0, "f", encode); err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, weak.Make(list.Items[0].(*corev1.ConfigMap)))
+	}
+	if err := s.Compact(s.Revision()); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	for i, state := range states {
+		if there, want := state.Value() != nil, i == len(states)-1; there != want {
+			t.Errorf("state %d is in memory: %v, want %v", i+1, there, want)
+		}
+	}
+	if got, ok := s.Get(key("x")); !ok || value(got) != "3" {
+		t.Errorf("the object is %v, want 3", got)
+	}
 }
