@@ -31,6 +31,8 @@ type Config struct {
 	Record string
 	// LogBytes is about what the log in memory may take; 0 is 256 MiB.
 	LogBytes int
+	// History is how long watches and lists can go back, 5 minutes if 0.
+	History time.Duration
 	// Version is told by /metrics and in logs.
 	Version string
 	Log     *slog.Logger

@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -28,6 +29,9 @@ const (
 	idleFor     = 8 * time.Second
 	// runFor is how long a hostile policy decides before the next one comes.
 	runFor = 150 * time.Millisecond
+	// shortHistory is how long this host's watches can go back. What the API keeps
+	// of the objects that were is no module's.
+	shortHistory = 5 * time.Second
 
 	aimLatency = 2  // times the idle one
 	aimGC      = 20 // ms
@@ -48,7 +52,7 @@ func measureHostile(ctx context.Context, o *options) ([]table, error) {
 		return nil, err
 	}
 	// Each failure is logged, which is not what is measured.
-	r, err := newRig(ctx, filepath.Join(dir, "host"), slog.LevelError+4)
+	r, err := newRig(ctx, filepath.Join(dir, "host"), slog.LevelError+4, func(c *host.Config) { c.History = shortHistory })
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,9 @@ func (r *rig) hostile(ctx context.Context, corpus []string) (t table, err error)
 	if err := client.hostileProfile(ctx); err != nil {
 		return t, err
 	}
+	if err := r.settle(ctx); err != nil {
+		return t, err
+	}
 	before := held()
 	say("hostile: the API of an idle host")
 	idle, err := r.observe(ctx, func(ctx context.Context) error {
@@ -95,7 +102,10 @@ func (r *rig) hostile(ctx context.Context, corpus []string) (t table, err error)
 	if err != nil {
 		return t, err
 	}
-	time.Sleep(3 * time.Second) // retired programs live on for two
+	loaded := held()
+	if err := r.settle(ctx); err != nil {
+		return t, err
+	}
 	after := held()
 	t.Rows = []row{
 		one("modules pushed", float64(pushed.refused+pushed.ran), ""),
@@ -106,11 +116,26 @@ func (r *rig) hostile(ctx context.Context, corpus []string) (t table, err error)
 		one("API, p99, meanwhile to idle", ratio(busy.asked.at(0.99), idle.asked.at(0.99)), "×").most(aimLatency),
 		one("runtime.GC(), longest, idle", millis(idle.collected.at(1)), "ms"),
 		one("runtime.GC(), longest, meanwhile", millis(busy.collected.at(1)), "ms").most(aimGC),
+		one("live heap at the end, with what the API keeps of it", grown(before.heap, loaded.heap), "%"),
 		one("live heap after to before", grown(before.heap, after.heap), "%").most(aimGrown),
 		one("guests' memory after to before", grown(before.guests, after.guests), "%").most(aimGrown),
 		one("resident memory after to before", grown(before.resident, after.resident), "%"),
 	}
 	return t, nil
+}
+
+// settle takes away what the measurement made through the API, and waits until
+// the API's history of it has passed and retired programs have ended.
+func (r *rig) settle(ctx context.Context) error {
+	if err := r.client.CoreV1().ConfigMaps(first).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(shortHistory * 6 / 5):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func ratio(a, b time.Duration) float64    { return float64(a) / float64(b) }

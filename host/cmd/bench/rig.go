@@ -25,17 +25,19 @@ type rig struct {
 }
 
 // newRig runs a host over dir until stop. It logs what is of that level.
-func newRig(ctx context.Context, dir string, level slog.Level) (*rig, error) {
+func newRig(ctx context.Context, dir string, level slog.Level, changes ...func(*host.Config)) (*rig, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	go func() {
-		ended <- host.Run(ctx, host.Config{
-			DataDir: dir, Listen: "127.0.0.1:0", Log: log,
-			// The nodes are plain objects: nobody renews their leases.
-			NodeGrace: 24 * time.Hour,
-		}, func(s host.Serving) { ready <- s })
-	}()
+	config := host.Config{
+		DataDir: dir, Listen: "127.0.0.1:0", Log: log,
+		// The nodes are plain objects: nobody renews their leases.
+		NodeGrace: 24 * time.Hour,
+	}
+	for _, change := range changes {
+		change(&config)
+	}
+	go func() { ended <- host.Run(ctx, config, func(s host.Serving) { ready <- s }) }()
 	r := &rig{dir: dir, stop: func() error { cancel(); return <-ended }}
 	select {
 	case s := <-ready:
