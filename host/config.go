@@ -29,6 +29,9 @@ type Config struct {
 	// Record is a directory where all states and decisions are kept, so that any
 	// decision can be replayed; empty for what the log in memory holds.
 	Record string
+	// MaxStreams is how many watches and streams one client may have open; 0 is
+	// 10,000.
+	MaxStreams int
 	// LogBytes is about what the log in memory may take; 0 is 256 MiB.
 	LogBytes int
 	// History is how long watches and lists can go back, 5 minutes if 0.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -292,44 +291,6 @@ func TestASlowClientIsGivenUpWithoutHoldingOthers(t *testing.T) {
 	}
 }
 
-// TestIdleWatchesCostLittle runs alone: it looks at the memory of the process,
-// which holds both ends of each watch.
-func TestIdleWatchesCostLittle(t *testing.T) {
-	s := apitest.Start(t)
-	c := httpClient(t, s)
-	const watches = 2000
-	before := inUse()
-	for range watches {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/api/v1/pods?watch=1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-	}
-	each := (inUse() - before) / watches
-	t.Logf("an idle watch takes %d bytes, its client's end among them", each)
-	const most = 64 << 10
-	if each > most {
-		t.Errorf("an idle watch takes %d bytes, want less than %d", each, most)
-	}
-	createPods(t, client(t, s, ""), "a")
-	if code, _ := send(t, c, "GET", s.URL+"/api/v1/namespaces/default/pods/a", "", "", ""); code != 200 {
-		t.Errorf("a pod created beside %d watches: %d", watches, code)
-	}
-}
-
-// inUse is the memory of objects and stacks that are alive.
-func inUse() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
-}
-
 // TestASlowReaderIsGivenUp fills the connection of a client that reads nothing,
 // and asks beside it.
 func TestASlowReaderIsGivenUp(t *testing.T) {
@@ -380,7 +341,7 @@ func TestSlowReadersKeepNobodyOut(t *testing.T) {
 		l.Seats = seats
 		limits[name] = l
 	}
-	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.NewWith(limits) }))
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.NewWith(limits, 0) }))
 	for i := range 70 { // lists of more than a few are written as they are made
 		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i)}, Data: map[string]string{"a": strings.Repeat("x", 900<<10)}}
 		if _, err := s.Registry.Create(t.Context(), registry.On("configmaps", "default", ""), big); err != nil {

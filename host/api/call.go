@@ -49,6 +49,8 @@ type call struct {
 	warnings []string
 	begun    time.Time
 	leave    func()
+	// watching is set once a watch has begun.
+	watching *watching
 }
 
 func (s *server) begin(c echo.Context, at *place) *call {
@@ -71,13 +73,48 @@ func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
 			k.fail(err)
 		}
 	}
-	if at.stream || at.verb == "list" || at.kind == nil {
+	if at.verb == "list" {
+		return s.serveList(&at, answer, one)
+	}
+	if at.stream || at.kind == nil {
 		return func(c echo.Context) error { one(c); return nil }
 	}
 	return func(c echo.Context) error {
 		workers.do(func() { one(c) })
 		return nil
 	}
+}
+
+// serveList makes a handler of lists and watches. What begins and ends a watch,
+// and writes, runs elsewhere: the request's own goroutine waits for hours, and
+// shall not have grown a stack for that.
+func (s *server) serveList(at *place, answer func(*call) error, one func(echo.Context)) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !strings.Contains(c.Request().URL.RawQuery, "watch") {
+			one(c)
+			return nil
+		}
+		var k *call
+		workers.do(func() { k = s.beginWatch(c, at, answer) })
+		if k.watching != nil {
+			k.watching.follow()
+		}
+		return nil
+	}
+}
+
+// beginWatch answers, or begins the watch that goes on with k.watching.
+func (s *server) beginWatch(c echo.Context, at *place, answer func(*call) error) (k *call) {
+	k = s.begin(c, at)
+	defer k.end()
+	err := k.pass()
+	if err == nil {
+		err = answer(k)
+	}
+	if err != nil {
+		k.fail(err)
+	}
+	return k
 }
 
 // end recovers from a panic, which must not take the host down, and reports.
@@ -89,6 +126,10 @@ func (k *call) end() {
 		}
 		k.server.Log.Error("panic while answering", "verb", k.info.Verb, "path", k.r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		k.fail(apierrors.NewInternalError(errors.New("the host made a mistake; its log tells more")))
+		k.watching = nil
+	}
+	if k.watching != nil {
+		return // it has only begun
 	}
 	k.leave()
 	if k.server.Audit != nil {
@@ -167,7 +208,9 @@ func (k *call) pass() error {
 	}
 	if k.info.Verb == "watch" || (k.place != nil && k.place.stream) {
 		leave()
-		return nil
+		if leave, err = k.server.Fairness.Hold(k.user); err != nil {
+			return err
+		}
 	}
 	k.leave = leave
 	return nil

@@ -83,6 +83,9 @@ type Metrics interface {
 // as they have begun. An error becomes the answer, 429 if it is no API error.
 type Fairness interface {
 	Enter(ctx context.Context, who user.Info, about *apirequest.RequestInfo) (leave func(), err error)
+	// Hold counts a watch or stream against what its client may have open, until
+	// it is released. An error becomes the answer.
+	Hold(who user.Info) (release func(), err error)
 }
 
 // Audited is one answered request.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Watch is a place in a resource's history. It costs no goroutine and no
@@ -88,7 +89,10 @@ func (w *Watch) Stop() {
 // # Errors
 //
 // ErrCompacted when the watch fell behind the history, ErrClosed, or ctx's.
-func (w *Watch) Next(ctx context.Context) ([]Event, error) {
+func (w *Watch) Next(ctx context.Context) ([]Event, error) { return w.NextBefore(ctx, nil) }
+
+// NextBefore is Next that also returns when tick does, without events.
+func (w *Watch) NextBefore(ctx context.Context, tick <-chan time.Time) ([]Event, error) {
 	for {
 		events, seen, wake, err := w.read()
 		if err != nil {
@@ -100,6 +104,8 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		}
 		select {
 		case <-wake:
+		case <-tick:
+			return nil, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-w.store.stop:

@@ -13,6 +13,6 @@
 // equals the one that has waited longest. Queues are bounded for each flow and
 // in all; a request that cannot wait, or has waited too long, is answered 429.
 //
-// Watches and streams give their seat back once they have begun: what they
-// cost afterwards is bounded by the watch itself.
+// Watches and streams give their seat back once they have begun. What each costs
+// afterwards is bounded by itself, and how many a user may have open by Hold.
 package fair

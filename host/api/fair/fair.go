@@ -50,14 +50,21 @@ func Defaults(processors int) map[string]Limits {
 const listWidth = 8
 
 // Fair is the gate that requests pass. It implements the API's Fairness.
-type Fair struct{ levels map[string]*level }
+type Fair struct {
+	levels map[string]*level
+	holds  holds
+}
 
-// New makes a gate with the default limits for this machine.
-func New() *Fair { return NewWith(Defaults(runtime.GOMAXPROCS(0))) }
+// New makes a gate with the default limits for this machine, where a user may
+// have so many watches and streams open; MostStreams if that is 0.
+func New(streams int) *Fair { return NewWith(Defaults(runtime.GOMAXPROCS(0)), streams) }
 
 // NewWith makes a gate with limits of its own; all levels must be given.
-func NewWith(limits map[string]Limits) *Fair {
-	f := &Fair{levels: map[string]*level{}}
+func NewWith(limits map[string]Limits, streams int) *Fair {
+	if streams <= 0 {
+		streams = MostStreams
+	}
+	f := &Fair{levels: map[string]*level{}, holds: holds{most: streams, byUser: map[string]int{}}}
 	for name, l := range limits {
 		f.levels[name] = newLevel(name, l)
 	}

@@ -28,7 +28,7 @@ func small(seats, flowQueue, queue int) *Fair {
 	for name := range Defaults(1) {
 		limits[name] = Limits{Seats: seats, FlowQueue: flowQueue, Queue: queue, Wait: 10 * time.Second}
 	}
-	return NewWith(limits)
+	return NewWith(limits, 3)
 }
 
 func TestLevels(t *testing.T) {
@@ -200,6 +200,38 @@ func TestWhoCannotWaitGoes(t *testing.T) {
 	})
 }
 
+func TestAUserHoldsSoManyStreams(t *testing.T) {
+	t.Parallel()
+	f := small(1, 1, 1)
+	var releases []func()
+	for range 3 {
+		release, err := f.Hold(who("flood"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		releases = append(releases, release)
+	}
+	if _, err := f.Hold(who("flood")); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("the fourth stream of three: %v, want 429", err)
+	} else if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds < 1 {
+		t.Errorf("the refusal suggests to wait %d s, want some", seconds)
+	}
+	if _, err := f.Hold(who("erin")); err != nil {
+		t.Errorf("another user's stream: %v", err)
+	}
+	releases[0]()
+	release, err := f.Hold(who("flood"))
+	if err != nil {
+		t.Fatalf("a stream after another has ended: %v", err)
+	}
+	for _, release := range append(releases[1:], release) {
+		release()
+	}
+	if n := len(f.holds.byUser); n != 1 {
+		t.Errorf("%d users are remembered, want the one who has a stream open", n)
+	}
+}
+
 func TestEveryLevelHasLimits(t *testing.T) {
 	t.Parallel()
 	limits := Defaults(2)
@@ -211,7 +243,7 @@ func TestEveryLevelHasLimits(t *testing.T) {
 }
 
 func BenchmarkEnter(b *testing.B) {
-	f := New()
+	f := New(0)
 	by := who("system:node:n1", "system:nodes")
 	about := verb("get")
 	b.ReportAllocs()

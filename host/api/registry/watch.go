@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/store"
@@ -95,28 +96,39 @@ func (reg *Registry) source(r *Request, opts *WatchOptions, from int64) (*store.
 func (w *Watch) Stop() { w.source.Stop() }
 
 // Next waits for events and returns them in order.
-func (w *Watch) Next(ctx context.Context) ([]Event, error) {
+func (w *Watch) Next(ctx context.Context) ([]Event, error) { return w.NextBefore(ctx, nil) }
+
+// NextBefore is Next that also returns when tick does, without events.
+func (w *Watch) NextBefore(ctx context.Context, tick <-chan time.Time) ([]Event, error) {
 	if events := w.begin(); len(events) > 0 {
 		return events, nil
 	}
 	for {
-		changes, err := w.source.Next(ctx)
+		changes, err := w.source.NextBefore(ctx, tick)
 		if errors.Is(err, store.ErrCompacted) {
 			return nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", w.source.Progress()))
 		}
 		if err != nil {
 			return nil, err
 		}
-		events := make([]Event, 0, len(changes))
-		for i := range changes {
-			if e, ok := w.see(&changes[i]); ok {
-				events = append(events, e)
-			}
-		}
-		if len(events) > 0 {
+		if events := w.seen(changes); len(events) > 0 || len(changes) == 0 {
 			return events, nil
 		}
 	}
+}
+
+// seen are the changes that this watcher sees.
+func (w *Watch) seen(changes []store.Event) []Event {
+	if len(changes) == 0 {
+		return nil
+	}
+	events := make([]Event, 0, len(changes))
+	for i := range changes {
+		if e, ok := w.see(&changes[i]); ok {
+			events = append(events, e)
+		}
+	}
+	return events
 }
 
 // begin gives the initial events, once.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/fair"
 	"github.com/berth-dev/berth/nodeagent/simulate"
 )
 
@@ -138,6 +139,7 @@ type hostFlags struct {
 	trustedKeys     string
 	record          string
 	logMemory       int
+	maxStreams      int
 	logLevel        string
 	nodeGrace       time.Duration
 }
@@ -151,6 +153,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
+	flags.IntVar(&f.maxStreams, "max-streams", fair.MostStreams, "watches and streams that one client may have open")
 	flags.IntVar(&f.logMemory, "log-memory", 256, "MiB that the log of states and decisions may take in memory, as far back as berth replay and explain reach without --record")
 	flags.StringVar(&f.trustedKeys, "trusted-keys", "", "directory of ed25519 public keys; if given, modules must be signed by one of them")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -171,9 +174,12 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	if f.logMemory < 1 || f.logMemory > 1<<20 {
 		return host.Config{}, fmt.Errorf("--log-memory %d: want 1 to 1048576 MiB", f.logMemory)
 	}
+	if f.maxStreams < 1 {
+		return host.Config{}, fmt.Errorf("--max-streams %d: want one at least", f.maxStreams)
+	}
 	return host.Config{
 		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, NodeGrace: f.nodeGrace,
-		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, Log: log, Version: version,
+		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
 	}, nil
 }
 
