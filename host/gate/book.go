@@ -2,6 +2,7 @@ package gate
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +26,39 @@ type entry struct {
 	key   key
 	at    time.Time
 	index int
+	asks  asks
+	// told is what its checker was last told and said; nil if that is to be
+	// forgotten.
+	told *told
+}
+
+// A gate may be asked often in a row, as its pod starts, and once a pause in
+// the long run, whatever its guest wishes and however often its pod changes.
+const (
+	burst = 10
+	pause = time.Second
+)
+
+// asks bounds how often one gate is asked.
+type asks struct {
+	used  int
+	since time.Time // of the first that counts
+}
+
+// take says whether the gate may be asked now, and if not, when.
+func (a *asks) take(now time.Time) (again time.Time, ok bool) {
+	if a.used == 0 {
+		a.since = now
+	}
+	if back := int(now.Sub(a.since) / pause); back > 0 {
+		a.used = max(a.used-back, 0)
+		a.since = a.since.Add(time.Duration(back) * pause)
+	}
+	if a.used >= burst {
+		return a.since.Add(pause), false
+	}
+	a.used++
+	return now, true
 }
 
 // NewBook returns an empty book.
@@ -36,14 +70,27 @@ func NewBook() *Book {
 // or has no node yet is forgotten.
 func (b *Book) Changed(pod *v1.Pod, now time.Time) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	b.Forget(name)
 	if !gated(pod) {
+		b.Forget(name)
 		return
 	}
+	// The gates of a pod never change; one of the same name is another pod,
+	// whose predecessor may have left unseen.
+	if !slices.EqualFunc(pod.Spec.ReadinessGates, b.byPod[name], sameGate) {
+		b.Forget(name)
+	}
 	for _, g := range pod.Spec.ReadinessGates {
-		b.byPod[name] = append(b.byPod[name], g.ConditionType)
+		k := key{name, g.ConditionType}
+		if b.entries[k] == nil {
+			b.entries[k] = &entry{key: k, index: -1}
+			b.byPod[name] = append(b.byPod[name], g.ConditionType)
+		}
 		b.Again(name, g.ConditionType, now)
 	}
+}
+
+func sameGate(g v1.PodReadinessGate, condition v1.PodConditionType) bool {
+	return g.ConditionType == condition
 }
 
 // gated says whether the pod's gates are worth asking about.
@@ -68,13 +115,13 @@ func (b *Book) Forget(name types.NamespacedName) {
 	delete(b.byPod, name)
 }
 
-// Again makes one gate due at a time, or earlier if it already is.
+// Again makes one gate due at a time, or earlier if it already is. One that was
+// forgotten stays so.
 func (b *Book) Again(name types.NamespacedName, condition v1.PodConditionType, at time.Time) {
 	k := key{name, condition}
 	e := b.entries[k]
 	if e == nil {
-		e = &entry{key: k, at: at, index: -1}
-		b.entries[k] = e
+		return
 	}
 	if e.index < 0 {
 		e.at = at
@@ -94,13 +141,35 @@ func (b *Book) All(now time.Time) {
 	}
 }
 
-// Due takes out at most limit gates that are due.
+// Due takes out at most limit gates that are due; those that were asked too
+// often become due later.
 func (b *Book) Due(now time.Time, limit int) []key {
 	var keys []key
 	for len(b.due) > 0 && len(keys) < limit && !b.due[0].at.After(now) {
+		e := b.due[0]
+		if again, ok := e.asks.take(now); !ok {
+			e.at = again
+			heap.Fix(&b.due, 0)
+			continue
+		}
 		keys = append(keys, heap.Pop(&b.due).(*entry).key)
 	}
 	return keys
+}
+
+// told is what was said about one gate; nil without one.
+func (b *Book) told(k key) *told {
+	if e := b.entries[k]; e != nil {
+		return e.told
+	}
+	return nil
+}
+
+// tell keeps what was said about a gate.
+func (b *Book) tell(k key, t *told) {
+	if e := b.entries[k]; e != nil {
+		e.told = t
+	}
 }
 
 // Next is when the next gate is due.

@@ -9,8 +9,14 @@ import (
 	"github.com/berth-dev/berth/abi"
 )
 
+// stale is how old lastProbeTime may grow while the answers stay the same: to
+// write each of them would keep the store and all watchers busy. It is how often
+// nodes report an unchanged status.
+const stale = 5 * time.Minute
+
 // withCondition returns the pod with the verdict as its condition. A pod that
-// has it already is returned as it is: an unchanged answer writes nothing.
+// has it already, and not for long, is returned as it is: an unchanged answer
+// writes nothing.
 func withCondition(pod *v1.Pod, kind v1.PodConditionType, v abi.Readiness, now time.Time) *v1.Pod {
 	next := v1.PodCondition{
 		Type: kind, Status: v1.ConditionStatus(v.Status), Reason: v.Reason, Message: v.Message,
@@ -22,7 +28,7 @@ func withCondition(pod *v1.Pod, kind v1.PodConditionType, v abi.Readiness, now t
 		if have.Type != kind {
 			continue
 		}
-		if have.Status == next.Status && have.Reason == next.Reason && have.Message == next.Message {
+		if have.Status == next.Status && have.Reason == next.Reason && have.Message == next.Message && now.Sub(have.LastProbeTime.Time) < stale {
 			return pod
 		}
 		if have.Status == next.Status {

@@ -3,11 +3,11 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,12 +24,6 @@ type Objects interface {
 	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
 }
 
-// batch is how many pods one call of a checker judges.
-const batch = 256
-
-// retry is when a checker that failed is asked again.
-const retry = 10 * time.Second
-
 // Config is what a Driver needs.
 type Config struct {
 	Objects Objects
@@ -44,11 +38,29 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Driver asks checkers and writes conditions.
+// Driver asks checkers and writes conditions. Its goroutine keeps the book;
+// each checker has one round of its own under way at most, so that one which
+// waits for what it observes holds up no other.
 type Driver struct {
 	Config
 	book *Book
+	// state says where a gate is that was due and is not answered yet; queued
+	// are those that no round has taken.
+	state    map[key]state
+	queued   []key
+	rounds   map[Checker]bool
+	finished chan round
 }
+
+// state of a gate that is due.
+type state uint8
+
+const (
+	queued state = iota + 1
+	asking
+	// askingOld is one that became due again while it was asked about.
+	askingOld
+)
 
 // New makes a driver.
 func New(cfg Config) *Driver { return &Driver{Config: cfg, book: NewBook()} }
@@ -72,7 +84,8 @@ func (d *Driver) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.book = NewBook()
+	d.book, d.state, d.queued = NewBook(), map[key]state{}, nil
+	d.rounds, d.finished = map[Checker]bool{}, make(chan round)
 	for _, o := range pods.Items {
 		if pod, ok := o.(*v1.Pod); ok {
 			d.book.Changed(pod, d.Now())
@@ -83,10 +96,12 @@ func (d *Driver) follow(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	defer working.Wait()
 	defer cancel()
 	events := make(chan []store.Event)
 	ended := make(chan error, 1)
-	go func() { ended <- pump(ctx, watch, events) }()
+	working.Go(func() { ended <- pump(ctx, watch, events) })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -95,11 +110,13 @@ func (d *Driver) follow(ctx context.Context) error {
 			d.take(batch)
 		case <-d.Swapped:
 			d.book.All(d.Now())
+		case r := <-d.finished:
+			d.finish(&r)
 		case <-timer.C:
 		case err := <-ended:
 			return err
 		}
-		d.pass(ctx)
+		d.pass(ctx, &working)
 		if at, ok := d.book.Next(); ok {
 			timer.Reset(max(at.Sub(d.Now()), 0))
 		}
@@ -134,107 +151,83 @@ func (d *Driver) take(events []store.Event) {
 	}
 }
 
-// pass judges what is due, a batch for each checker at a time.
-func (d *Driver) pass(ctx context.Context) {
-	for ctx.Err() == nil {
+// pass queues what is due, and begins a round for each checker that has none.
+func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
+	for {
 		due := d.book.Due(d.Now(), batch)
 		if len(due) == 0 {
-			return
+			break
 		}
-		checkers := d.Checkers()
-		for checker, subjects := range d.sort(ctx, checkers, due) {
-			d.judge(ctx, checker, subjects)
+		for _, k := range due {
+			switch d.state[k] {
+			case 0:
+				d.state[k] = queued
+				d.queued = append(d.queued, k)
+			case asking:
+				d.state[k] = askingOld
+			}
 		}
+	}
+	if len(d.queued) == 0 {
+		return
+	}
+	for checker, subjects := range d.sort(d.Checkers()) {
+		d.rounds[checker] = true
+		working.Go(func() {
+			r := d.ask(ctx, checker, subjects)
+			select {
+			case d.finished <- r:
+			case <-ctx.Done():
+			}
+		})
 	}
 }
 
-// sort groups what is due by the checker that claims it; what nobody claims is
-// left to others.
-func (d *Driver) sort(ctx context.Context, checkers map[v1.PodConditionType]Checker, due []key) map[Checker][]wire.GatePod {
-	sorted := map[Checker][]wire.GatePod{}
-	for _, k := range due {
+// sort takes the next batch for each checker out of the queue. What nobody
+// claims is left to others.
+func (d *Driver) sort(checkers map[v1.PodConditionType]Checker) map[Checker][]subject {
+	sorted := map[Checker][]subject{}
+	d.queued = slices.DeleteFunc(d.queued, func(k key) bool {
 		checker := checkers[k.condition]
-		if checker == nil {
-			continue
+		if checker != nil && (d.rounds[checker] || len(sorted[checker]) >= batchOf(checker.Observes())) {
+			return false
 		}
-		o, ok := d.Objects.Get(store.Key{Resource: "pods", Namespace: k.pod.Namespace, Name: k.pod.Name})
-		if !ok {
-			continue
+		pod := d.pod(k)
+		if checker == nil || pod == nil {
+			delete(d.state, k)
+			return true
 		}
-		pod, ok := o.(*v1.Pod)
-		if !ok || !gated(pod) {
-			continue
-		}
-		sorted[checker] = append(sorted[checker], wire.GatePod{Pod: pod, Condition: string(k.condition)})
-	}
-	for checker, subjects := range sorted {
-		d.observe(ctx, checker.Observes(), subjects)
-	}
+		d.state[k] = asking
+		sorted[checker] = append(sorted[checker], subject{key: k, told: d.book.told(k), GatePod: wire.GatePod{Pod: pod, Condition: string(k.condition)}})
+		return true
+	})
 	return sorted
 }
 
-// observe looks at some pods at a time: attempts that get no answer take long.
-func (d *Driver) observe(ctx context.Context, wants []abi.Observe, subjects []wire.GatePod) {
-	if len(wants) == 0 || d.Observe == nil {
-		return
-	}
-	var group errgroup.Group
-	group.SetLimit(mostAttempts)
-	for i := range subjects {
-		group.Go(func() error {
-			subjects[i].Observed = d.Observe(ctx, subjects[i].Pod, wants)
-			return nil
-		})
-	}
-	_ = group.Wait()
-}
-
-func (d *Driver) judge(ctx context.Context, checker Checker, subjects []wire.GatePod) {
-	now := d.Now()
-	verdicts, err := checker.Judge(ctx, now.UnixNano(), subjects)
-	if err == nil && len(verdicts) != len(subjects) {
-		err = fmt.Errorf("%d answers for %d pods", len(verdicts), len(subjects))
-	}
-	if err != nil {
-		d.Log.Warn("judge gates", "policy", checker.Name(), "err", err)
-		verdicts = unknown(len(subjects), err)
-	}
-	for i, v := range verdicts {
-		s := &subjects[i]
-		name := types.NamespacedName{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
-		condition := v1.PodConditionType(s.Condition)
-		if v.AskAgainNanos > 0 {
-			d.book.Again(name, condition, now.Add(time.Duration(v.AskAgainNanos)))
-		}
-		if err := d.write(ctx, s, v, now); err != nil && ctx.Err() == nil {
-			d.Log.Warn("write condition", "pod", name.String(), "condition", s.Condition, "err", err)
-			d.book.Again(name, condition, now.Add(time.Second))
-		}
-	}
-}
-
-// unknown is what holds when a checker failed: nobody knows.
-func unknown(n int, err error) []abi.Readiness {
-	verdicts := make([]abi.Readiness, n)
-	for i := range verdicts {
-		verdicts[i] = abi.Readiness{Status: "Unknown", Reason: "CheckerFailed", Message: err.Error(), AskAgainNanos: int64(retry)}
-	}
-	return verdicts
-}
-
-func (d *Driver) write(ctx context.Context, s *wire.GatePod, v abi.Readiness, now time.Time) error {
-	if withCondition(s.Pod, v1.PodConditionType(s.Condition), v, now) == s.Pod {
+// pod is the pod of a gate, nil if there is nothing to ask about it any more.
+func (d *Driver) pod(k key) *v1.Pod {
+	o, ok := d.Objects.Get(store.Key{Resource: "pods", Namespace: k.pod.Namespace, Name: k.pod.Name})
+	if !ok {
 		return nil
 	}
-	_, err := d.Objects.Update(ctx, store.Key{Resource: "pods", Namespace: s.Pod.Namespace, Name: s.Pod.Name}, func(o store.Object) (store.Object, error) {
-		pod, ok := o.(*v1.Pod)
-		if !ok || pod.UID != s.Pod.UID {
-			return o, nil
-		}
-		return withCondition(pod, v1.PodConditionType(s.Condition), v, now), nil
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
+	if pod, ok := o.(*v1.Pod); ok && gated(pod) {
+		return pod
 	}
-	return err
+	return nil
+}
+
+// finish notes when the gates of a round are due again.
+func (d *Driver) finish(r *round) {
+	delete(d.rounds, r.checker)
+	for i := range r.answers {
+		a := &r.answers[i]
+		if d.state[a.key] == askingOld {
+			a.again = d.Now()
+		}
+		delete(d.state, a.key)
+		d.book.tell(a.key, a.told)
+		if !a.again.IsZero() {
+			d.book.Again(a.key.pod, a.key.condition, a.again)
+		}
+	}
 }

@@ -173,8 +173,8 @@ func TestManyPodsAreJudgedInBatches(t *testing.T) {
 		if calls := c.asked.Load(); calls > 4*pods/batch {
 			t.Errorf("%d pods cost %d calls", pods, calls)
 		}
-		if most.Load() > mostAttempts {
-			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), mostAttempts)
+		if most.Load() > mostLooking {
+			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), mostLooking)
 		}
 	})
 }
@@ -230,6 +230,10 @@ func TestObserve(t *testing.T) {
 	ready := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", Labels: map[string]string{"app": "db"}}}
 	ready.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
 	put(t, s, ready)
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"rack": "a"}}}
+	if _, _, err := s.Commit(t.Context(), store.Op{Kind: store.Create, Key: store.Key{Resource: "nodes", Name: "other"}, Object: node}); err != nil {
+		t.Fatal(err)
+	}
 	pod := gatedPod("web", "a")
 	pod.Status.PodIP = host
 	tests := []struct {
@@ -247,10 +251,12 @@ func TestObserve(t *testing.T) {
 		{"a selector that does not parse", abi.Observe{Kind: "pods", Selector: "=="}, false, 0},
 		{"objects that are there", abi.Observe{Kind: "objects", Resource: "pods", Selector: "app=db"}, true, 1},
 		{"objects that are not", abi.Observe{Kind: "objects", Resource: "services", Selector: "app=db"}, false, 0},
+		{"objects of a kind that is in no namespace", abi.Observe{Kind: "objects", Resource: "nodes", Selector: "rack=a"}, true, 1},
 		{"a node that is gone", abi.Observe{Kind: "node", Condition: "Ready"}, false, 0},
 		{"what nobody can observe", abi.Observe{Kind: "weather"}, false, 0},
 	}
 	o := NewObserver(s, time.Now)
+	o.special = true
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := o.Observe(t.Context(), pod, []abi.Observe{tt.want})[0]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,23 +19,31 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// mostAttempts is how many network attempts are under way at a time.
-const mostAttempts = 64
+const (
+	// mostHeader is how much of an answer's header is read; its body is not.
+	mostHeader = 16 << 10
+	// mostDetail is how much a guest is told of what an endpoint says.
+	mostDetail = 256
+)
 
 // Observer looks at the world for checkers, which cannot.
 type Observer struct {
-	objects  Objects
-	now      func() time.Time
-	client   *http.Client
-	attempts chan struct{}
+	objects Objects
+	now     func() time.Time
+	client  *http.Client
+	// special lets it look at addresses that no pod has.
+	special bool
+
+	mu    sync.Mutex
+	known map[question]matches
 }
 
 // NewObserver makes an observer.
 func NewObserver(objects Objects, now func() time.Time) *Observer {
 	return &Observer{
-		objects: objects, now: now, attempts: make(chan struct{}, mostAttempts),
+		objects: objects, now: now, known: map[question]matches{},
 		client: &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil},
+			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: mostHeader},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -61,6 +70,9 @@ func (o *Observer) Observe(ctx context.Context, pod *v1.Pod, wants []abi.Observe
 		}
 	}
 	group.Wait()
+	for i := range out {
+		out[i].Detail = abi.Text(out[i].Detail, mostDetail)
+	}
 	return out
 }
 
@@ -69,11 +81,8 @@ func (o *Observer) attempt(ctx context.Context, pod *v1.Pod, w *abi.Observe, out
 		out.Detail = "the pod has no address yet"
 		return
 	}
-	select {
-	case o.attempts <- struct{}{}:
-		defer func() { <-o.attempts }()
-	case <-ctx.Done():
-		out.Detail = ctx.Err().Error()
+	if !o.special && !ofPod(pod.Status.PodIP) {
+		out.Detail = strconv.Quote(pod.Status.PodIP) + " is no address of a pod"
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout(w))
@@ -84,6 +93,16 @@ func (o *Observer) attempt(ctx context.Context, pod *v1.Pod, w *abi.Observe, out
 		return
 	}
 	o.get(ctx, "http://"+address+"/"+strings.TrimPrefix(w.Path, "/"), out)
+}
+
+// ofPod says whether a pod can have the address. Those of this machine itself
+// and of its link are kept out: whoever writes a pod's status could have the
+// host ask what only the host can reach.
+func ofPod(text string) bool {
+	address, err := netip.ParseAddr(text)
+	address = address.Unmap()
+	return err == nil && address.Zone() == "" && !address.IsUnspecified() && !address.IsLoopback() &&
+		!address.IsLinkLocalUnicast() && !address.IsMulticast()
 }
 
 func (o *Observer) connect(ctx context.Context, address string, out *wire.Observation) {
@@ -115,43 +134,84 @@ func (o *Observer) get(ctx context.Context, url string, out *wire.Observation) {
 
 // pods tells how many pods match, as Code how many of them are ready.
 func (o *Observer) pods(pod *v1.Pod, w *abi.Observe, out *wire.Observation) {
-	list, err := o.matching("pods", pod, w)
+	m, err := o.matching("pods", pod, w)
 	if err != nil {
 		out.Detail = err.Error()
 		return
 	}
-	for _, found := range list.Items {
-		if p, ok := found.(*v1.Pod); ok && isReady(p) {
-			out.Code++
-		}
-	}
-	out.OK = len(list.Items) > 0 && int(out.Code) == len(list.Items)
-	out.Detail = fmt.Sprintf("%d of %d pods are ready", out.Code, len(list.Items))
+	out.Code, out.OK = int32(m.ready), m.n > 0 && m.ready == m.n
+	out.Detail = fmt.Sprintf("%d of %d pods are ready", m.ready, m.n)
 }
 
 // count tells how many objects match, and nothing else about them.
 func (o *Observer) count(pod *v1.Pod, w *abi.Observe, out *wire.Observation) {
-	list, err := o.matching(w.Resource, pod, w)
+	m, err := o.matching(w.Resource, pod, w)
 	if err != nil {
 		out.Detail = err.Error()
 		return
 	}
-	out.Code, out.OK = int32(len(list.Items)), len(list.Items) > 0
-	out.Detail = fmt.Sprintf("%d %s match", len(list.Items), w.Resource)
+	out.Code, out.OK = int32(m.n), m.n > 0
+	out.Detail = fmt.Sprintf("%d %s match", m.n, w.Resource)
 }
 
-func (o *Observer) matching(resource string, pod *v1.Pod, w *abi.Observe) (store.List, error) {
-	selector, err := labels.Parse(w.Selector)
+// question is what objects are looked for.
+type question struct{ resource, namespace, selector string }
+
+// matches are how many there are; of pods, how many are ready.
+type matches struct {
+	n, ready int
+	at       time.Time
+}
+
+const (
+	// fresh is how long an answer serves: thousands of pods that wait for the
+	// same must not have all objects looked through for each.
+	fresh = 200 * time.Millisecond
+	// mostKnown is how many answers are kept.
+	mostKnown = 1024
+)
+
+func (o *Observer) matching(resource string, pod *v1.Pod, w *abi.Observe) (matches, error) {
+	q := question{resource, w.Namespace, w.Selector}
+	if q.namespace == "" {
+		q.namespace = pod.Namespace
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	if m, ok := o.known[q]; ok && now.Sub(m.at) < fresh {
+		return m, nil
+	}
+	m, err := o.look(q)
 	if err != nil {
-		return store.List{}, err
+		return m, err
 	}
-	namespace := w.Namespace
-	if namespace == "" {
-		namespace = pod.Namespace
+	if len(o.known) >= mostKnown {
+		clear(o.known)
 	}
-	return o.objects.List(resource, namespace, store.ListOptions{Match: func(p store.Object) bool {
-		return selector.Matches(labels.Set(p.GetLabels()))
-	}})
+	m.at = now
+	o.known[q] = m
+	return m, nil
+}
+
+// look counts the objects of a namespace, or of a kind that is in none.
+func (o *Observer) look(q question) (m matches, err error) {
+	selector, err := labels.Parse(q.selector)
+	if err != nil {
+		return m, err
+	}
+	match := func(p store.Object) bool { return selector.Matches(labels.Set(p.GetLabels())) }
+	list, err := o.objects.List(q.resource, q.namespace, store.ListOptions{Match: match})
+	if err == nil && len(list.Items) == 0 {
+		list, err = o.objects.List(q.resource, "", store.ListOptions{Match: func(p store.Object) bool { return p.GetNamespace() == "" && match(p) }})
+	}
+	for _, found := range list.Items {
+		m.n++
+		if p, ok := found.(*v1.Pod); ok && isReady(p) {
+			m.ready++
+		}
+	}
+	return m, err
 }
 
 func isReady(p *v1.Pod) bool {

@@ -24,8 +24,11 @@ func (a *asked) ask(ctx context.Context, f engine.Func, about asking, input func
 	if err := a.box.ready(ctx); err != nil {
 		return engine.Result{}, err
 	}
+	return a.call(f, about, input(a.box.encoder), objects)
+}
+
+func (a *asked) call(f engine.Func, about asking, in []byte, objects int) (engine.Result, error) {
 	a.box.about = about
-	in := input(a.box.encoder)
 	return a.box.call(f, in, engine.ApplyBudget(objects, len(in), a.box.instance.MemoryBytes(), 0))
 }
 
@@ -67,8 +70,28 @@ func (g *Gate) ConditionTypes() []string { return g.box.entry.ConditionTypes }
 func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	input := func(e *wire.Encoder) []byte { return e.Gate(now, pods, g.box.info.Reads) }
-	r, err := g.ask(ctx, engine.FuncGate, asking{gated: pods}, input, len(pods))
+	return g.judge(ctx, now, pods)
+}
+
+// mostTogether is how many bytes about several pods a guest is given in a call.
+// More would fill its memory, and one pod's annotations be another's failure.
+const mostTogether = 2 << 20
+
+func (g *Gate) judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
+	g.box.about = asking{}
+	if err := g.box.ready(ctx); err != nil {
+		return nil, err
+	}
+	in := g.box.encoder.Gate(now, pods, g.box.info.Reads)
+	if half := len(pods) / 2; half > 0 && len(in) > mostTogether {
+		first, err := g.judge(ctx, now, pods[:half])
+		if err != nil {
+			return nil, err
+		}
+		rest, err := g.judge(ctx, now, pods[half:])
+		return append(first, rest...), err
+	}
+	r, err := g.call(engine.FuncGate, asking{gated: pods}, in, len(pods))
 	if err != nil {
 		return nil, err
 	}
