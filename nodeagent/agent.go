@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -256,7 +258,8 @@ func (a *Agent) build() error {
 	a.pool = worker.NewPool(worker.Deps{
 		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
 		Prober: a.prober, Objects: a.objects, Status: a.status, Keep: a.keep, Recorder: recorder, Log: a.log,
-		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory, Allocatable: a.allocatable(),
+		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory,
+		PageSizes: slices.Sorted(maps.Keys(a.machine.Hugepages)), Allocatable: a.allocatable(),
 		DNS: a.cfg.DNS, Sysctls: a.cfg.Sysctls, SeccompRoot: a.cfg.SeccompRoot,
 		LogMaxBytes: a.cfg.LogMaxBytes, LogMaxFiles: a.cfg.LogMaxFiles,
 	})

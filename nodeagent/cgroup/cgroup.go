@@ -46,7 +46,8 @@ func Open(root string) (*Tree, error) {
 // V2 says whether the tree is the unified one.
 func (t *Tree) V2() bool { return t.v2 }
 
-// Ensure makes a cgroup and sets its limits; zero fields set nothing.
+// Ensure makes a cgroup and sets its limits; zero fields set nothing. Limits of
+// huge pages are set as they are, 0 too, where the kernel counts huge pages.
 func (t *Tree) Ensure(path string, res runtime.Resources) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return fmt.Errorf("cgroup path %q is not absolute and clean", path)
@@ -69,7 +70,25 @@ func (t *Tree) Ensure(path string, res runtime.Resources) error {
 		t.set("cpu", path, "cpu.cfs_period_us", res.CPUPeriod),
 		t.set("cpu", path, "cpu.cfs_quota_us", res.CPUQuota),
 		t.set("memory", path, "memory.limit_in_bytes", res.MemoryLimit),
-		t.set("pids", path, "pids.max", res.PidsLimit))
+		t.set("pids", path, "pids.max", res.PidsLimit),
+		hugepages(filepath.Join(t.root, "hugetlb", path), "limit_in_bytes", res.Hugepages))
+}
+
+// hugepages limits pages in use and, where the kernel can, those reserved.
+func hugepages(dir, file string, limits map[string]int64) error {
+	var errs []error
+	for size, limit := range limits {
+		for _, kind := range []string{"", "rsvd."} {
+			name := filepath.Join(dir, "hugetlb."+size+"."+kind+file)
+			if _, err := os.Stat(name); err != nil {
+				continue
+			}
+			if err := os.WriteFile(name, []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+				errs = append(errs, fmt.Errorf("cgroup: set %s to %d: %w", name, limit, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // inherit copies the cpuset downwards: an empty one admits no process.
@@ -127,7 +146,9 @@ func (t *Tree) ensureV2(path string, res runtime.Resources) error {
 	var errs []error
 	put := func(file, value string) {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
-			errs = append(errs, fmt.Errorf("cgroup: set %s of %s to %s: %w", file, path, value, err))
+			controller, _, _ := strings.Cut(file, ".")
+			errs = append(errs, fmt.Errorf("cgroup: set %s of %s to %s: is the controller %s in cgroup.subtree_control of all that is above? %w",
+				file, path, value, controller, err))
 		}
 	}
 	if res.CPUShares > 0 {
@@ -142,7 +163,7 @@ func (t *Tree) ensureV2(path string, res runtime.Resources) error {
 	if res.PidsLimit > 0 {
 		put("pids.max", strconv.FormatInt(res.PidsLimit, 10))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, hugepages(dir, "max", res.Hugepages))...)
 }
 
 // Weight turns cpu.shares (2…262144) into cpu.weight (1…10000) linearly, as

@@ -1,11 +1,14 @@
 package cgroup
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
@@ -20,44 +23,176 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-func TestUnifiedTree(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	put(t, filepath.Join(root, "cgroup.controllers"), "cpu memory")
-	tree, err := Open(root)
-	if err != nil || !tree.V2() {
-		t.Fatalf("Open: %v, %v", tree, err)
-	}
-	if err := tree.Ensure("/kubepods/burstable/podu1", runtime.Resources{CPUShares: 1024, CPUQuota: 50_000, CPUPeriod: 100_000, MemoryLimit: 1 << 20}); err != nil {
+// all are limits of every kind.
+var all = runtime.Resources{
+	CPUShares: 1024, CPUQuota: 50_000, CPUPeriod: 100_000, MemoryLimit: 1 << 20, PidsLimit: 77,
+	Hugepages: map[string]int64{"2MB": 4 << 20, "1GB": 0},
+}
+
+// files gives the texts of the files of a folder, without those that are empty.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{"cpu.weight": "39", "cpu.max": "50000 100000", "memory.max": "1048576"} {
-		if got, err := os.ReadFile(filepath.Join(root, "kubepods/burstable/podu1", file)); err != nil || string(got) != want {
-			t.Errorf("%s = %q, %v; want %q", file, got, err, want)
+	out := map[string]string{}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 0 {
+			out[e.Name()] = string(text)
 		}
 	}
-	if got := tree.Pods(""); !slices.Equal(got, []string{"u1"}) {
-		t.Errorf("Pods = %v", got)
+	return out
+}
+
+func TestUnifiedTree(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		res  runtime.Resources
+		want map[string]string
+	}{
+		{"every limit", all, map[string]string{
+			"cpu.weight": "39", "cpu.max": "50000 100000", "memory.max": "1048576", "pids.max": "77",
+			"hugetlb.2MB.max": "4194304", "hugetlb.2MB.rsvd.max": "4194304", "hugetlb.1GB.max": "0",
+		}},
+		{"none", runtime.Resources{}, map[string]string{}},
+		{"shares alone", runtime.Resources{CPUShares: 2}, map[string]string{"cpu.weight": "1"}},
+		{"pages of a size that the kernel does not count", runtime.Resources{Hugepages: map[string]int64{"64KB": 0}}, map[string]string{}},
+	} {
+		root := t.TempDir()
+		put(t, filepath.Join(root, "cgroup.controllers"), "cpu memory pids hugetlb")
+		for _, file := range []string{"hugetlb.2MB.max", "hugetlb.2MB.rsvd.max", "hugetlb.1GB.max"} {
+			put(t, filepath.Join(root, "kubepods/burstable/podu1", file), "")
+		}
+		tree, err := Open(root)
+		if err != nil || !tree.V2() {
+			t.Fatalf("Open: %v, %v", tree, err)
+		}
+		if err := tree.Ensure("/kubepods/burstable/podu1", tt.res); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if diff := cmp.Diff(tt.want, files(t, filepath.Join(root, "kubepods/burstable/podu1"))); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+		for _, up := range []string{"", "kubepods", "kubepods/burstable"} { // the last one asked for stays in a plain file
+			if got := files(t, filepath.Join(root, up))["cgroup.subtree_control"]; got != "+hugetlb" {
+				t.Errorf("%s: controllers for what is below %q: %q", tt.name, up, got)
+			}
+		}
+		if got := tree.Pods(""); !slices.Equal(got, []string{"u1"}) {
+			t.Errorf("Pods = %v", got)
+		}
+	}
+}
+
+func TestUnifiedTreeSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	put(t, filepath.Join(root, "cgroup.controllers"), "")
+	if err := os.MkdirAll(filepath.Join(root, "x", "memory.max"), 0o755); err != nil { // so that it can not be written
+		t.Fatal(err)
+	}
+	tree, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tree.Ensure("/x", runtime.Resources{MemoryLimit: 5})
+	if err == nil || !strings.Contains(err.Error(), "set memory.max of /x to 5: is the controller memory in cgroup.subtree_control of all that is above?") {
+		t.Errorf("Ensure: %v", err)
+	}
+}
+
+// TestKernelsOwnTree writes what can be written to the v2 tree of this machine:
+// all of it, or what cgroup v1 has left to it.
+func TestKernelsOwnTree(t *testing.T) {
+	root := "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
+		root = "/sys/fs/cgroup/unified"
+	}
+	tree, err := Open(root)
+	if err != nil || !tree.V2() || os.Geteuid() != 0 {
+		t.Skipf("this needs root, and a cgroup v2 tree: %v", err)
+	}
+	before, err := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/berth-cgroup-test-%d/kubepods/podu1", os.Getpid())
+	t.Cleanup(func() {
+		if err := tree.Remove(filepath.Dir(filepath.Dir(path))); err != nil {
+			t.Error(err)
+		}
+		for c := range strings.FieldsSeq("cpu memory pids cpuset io hugetlb") {
+			if !slices.Contains(strings.Fields(string(before)), c) { // others may use it by now: then it stays
+				_ = os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("-"+c), 0o644)
+			}
+		}
+	})
+	res, want := runtime.Resources{}, map[string]string{}
+	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := range strings.FieldsSeq(string(controllers)) {
+		switch c {
+		case "cpu":
+			res.CPUShares, res.CPUQuota, res.CPUPeriod = all.CPUShares, all.CPUQuota, all.CPUPeriod
+			want["cpu.weight"], want["cpu.max"] = "39", "50000 100000"
+		case "memory":
+			res.MemoryLimit, want["memory.max"] = all.MemoryLimit, "1048576"
+		case "pids":
+			res.PidsLimit, want["pids.max"] = all.PidsLimit, "77"
+		case "hugetlb":
+			res.Hugepages, want["hugetlb.2MB.max"] = map[string]int64{"2MB": 4 << 20}, "4194304"
+		}
+	}
+	if err := tree.Ensure(path, res); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range want {
+		got, err := os.ReadFile(filepath.Join(root, path, file))
+		if err != nil || strings.TrimSpace(string(got)) != text {
+			t.Errorf("%s = %q, %v; want %q", file, got, err, text)
+		}
+	}
+	if len(want) == 0 {
+		t.Logf("the tree has no controllers to try: %q", controllers)
 	}
 }
 
 func TestControllersOfV1(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for _, file := range []string{"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"} {
-		put(t, filepath.Join(root, "cpu/kubepods/podu1", file), "")
+	for _, file := range []string{
+		"cpu/kubepods/podu1/cpu.shares", "memory/kubepods/podu1/memory.limit_in_bytes", "pids/kubepods/podu1/pids.max",
+		"hugetlb/kubepods/podu1/hugetlb.2MB.limit_in_bytes", "hugetlb/kubepods/podu1/hugetlb.2MB.rsvd.limit_in_bytes",
+		"hugetlb/kubepods/podu1/hugetlb.1GB.limit_in_bytes",
+	} {
+		put(t, filepath.Join(root, file), "")
 	}
-	put(t, filepath.Join(root, "memory/kubepods/podu1/memory.limit_in_bytes"), "")
 	tree, err := Open(root)
 	if err != nil || tree.V2() {
 		t.Fatalf("Open: %v, %v", tree, err)
 	}
-	if err := tree.Ensure("/kubepods/podu1", runtime.Resources{CPUShares: 2, CPUQuota: 1000, CPUPeriod: 100_000, MemoryLimit: 4096}); err != nil {
+	if err := tree.Ensure("/kubepods/podu1", all); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{"cpu/kubepods/podu1/cpu.shares": "2", "cpu/kubepods/podu1/cpu.cfs_quota_us": "1000", "memory/kubepods/podu1/memory.limit_in_bytes": "4096"} {
-		if got, err := os.ReadFile(filepath.Join(root, file)); err != nil || string(got) != want {
-			t.Errorf("%s = %q, %v; want %q", file, got, err, want)
+	for controller, want := range map[string]map[string]string{
+		"cpu":     {"cpu.shares": "1024", "cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"},
+		"memory":  {"memory.limit_in_bytes": "1048576"},
+		"pids":    {"pids.max": "77"},
+		"hugetlb": {"hugetlb.2MB.limit_in_bytes": "4194304", "hugetlb.2MB.rsvd.limit_in_bytes": "4194304", "hugetlb.1GB.limit_in_bytes": "0"},
+	} {
+		if diff := cmp.Diff(want, files(t, filepath.Join(root, controller, "kubepods/podu1"))); diff != "" {
+			t.Errorf("%s: %s", controller, diff)
 		}
 	}
 	if err := tree.Remove("/kubepods/absent"); err != nil {

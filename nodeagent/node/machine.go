@@ -28,6 +28,8 @@ type Machine struct {
 	Disk, DiskAvailable     int64
 	Inodes, InodesFree      int64
 	PidsMax, PidsUsed       int64
+	// Hugepages in bytes, by the size of a page, also where there are none.
+	Hugepages map[int64]int64
 }
 
 // Measure looks at the machine; dir lies on the disk that pods write to.
@@ -48,7 +50,23 @@ func Measure(dir string) (Machine, error) {
 	if unix.Sysinfo(&info) == nil {
 		m.PidsUsed = int64(info.Procs)
 	}
+	m.Hugepages = hugepages("/sys/kernel/mm/hugepages")
 	return m, nil
+}
+
+// hugepages reads how much memory is kept for each size of huge page.
+func hugepages(root string) map[int64]int64 {
+	out := map[int64]int64{}
+	dirs, _ := filepath.Glob(filepath.Join(root, "hugepages-*kB"))
+	for _, dir := range dirs {
+		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "hugepages-"), "kB")
+		kb, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || kb <= 0 {
+			continue
+		}
+		out[kb<<10] = readInt(filepath.Join(dir, "nr_hugepages")) * kb << 10
+	}
+	return out
 }
 
 func readInt(path string) int64 {
@@ -84,15 +102,21 @@ func memory() (total, available int64, err error) {
 
 // Capacity turns a measurement into a Node's capacity.
 func Capacity(m Machine, pods int64) v1.ResourceList {
-	return v1.ResourceList{
+	list := v1.ResourceList{
 		v1.ResourceCPU:              *resource.NewQuantity(int64(m.CPUs), resource.DecimalSI),
 		v1.ResourceMemory:           *resource.NewQuantity(m.Memory, resource.BinarySI),
 		v1.ResourceEphemeralStorage: *resource.NewQuantity(m.Disk, resource.BinarySI),
 		v1.ResourcePods:             *resource.NewQuantity(pods, resource.DecimalSI),
 	}
+	for size, bytes := range m.Hugepages {
+		name := v1.ResourceHugePagesPrefix + resource.NewQuantity(size, resource.BinarySI).String()
+		list[v1.ResourceName(name)] = *resource.NewQuantity(bytes, resource.BinarySI)
+	}
+	return list
 }
 
 // Allocatable is the capacity without what is kept for the machine itself.
+// Memory is without the huge pages, which count on their own.
 func Allocatable(capacity, reserved v1.ResourceList) v1.ResourceList {
 	out := capacity.DeepCopy()
 	for name, r := range reserved {
@@ -106,6 +130,16 @@ func Allocatable(capacity, reserved v1.ResourceList) v1.ResourceList {
 		}
 		out[name] = q
 	}
+	memory := out[v1.ResourceMemory]
+	for name, q := range capacity {
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+			memory.Sub(q)
+		}
+	}
+	if memory.Sign() < 0 {
+		memory = *resource.NewQuantity(0, memory.Format)
+	}
+	out[v1.ResourceMemory] = memory
 	return out
 }
 

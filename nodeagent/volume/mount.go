@@ -20,6 +20,9 @@ type Mounter interface {
 	// Tmpfs mounts memory at a folder that it makes, unless it is there; size 0
 	// is the kernel's default.
 	Tmpfs(dir string, size int64, mode fs.FileMode) error
+	// Hugepages mounts a filesystem of huge pages of a size at a folder that it
+	// makes, unless it is there.
+	Hugepages(dir string, size int64) error
 	// Bind shows what the open file is at target, which it makes.
 	Bind(f *os.File, target string) error
 	// UnmountBelow unmounts all at and below dir, deepest first, and fails if
@@ -48,6 +51,25 @@ func (Kernel) Tmpfs(dir string, size int64, mode fs.FileMode) error {
 	}
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount tmpfs at %s: %w", dir, err)
+	}
+	return nil
+}
+
+// Hugepages implements Mounter.
+func (Kernel) Hugepages(dir string, size int64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && st.Type == unix.HUGETLBFS_MAGIC && isMountPoint(dir) {
+		if st.Bsize != size {
+			return fmt.Errorf("mounted dir %s pagesize '%d' and requested medium size '%d' differ", dir, st.Bsize, size)
+		}
+		return nil
+	}
+	options := fmt.Sprintf("pagesize=%d,mode=0777", size)
+	if err := unix.Mount("nodev", dir, "hugetlbfs", 0, options); err != nil {
+		return fmt.Errorf("mount hugetlbfs at %s with %s: %w", dir, options, err)
 	}
 	return nil
 }
@@ -169,6 +191,11 @@ func (Plain) Tmpfs(dir string, _ int64, mode fs.FileMode) error {
 		return err
 	}
 	return os.Chmod(dir, mode.Perm())
+}
+
+// Hugepages implements Mounter.
+func (Plain) Hugepages(dir string, _ int64) error {
+	return fmt.Errorf("%s: an emptyDir of huge pages needs root, to mount it", dir)
 }
 
 // Bind implements Mounter.

@@ -172,12 +172,20 @@ func fsGroup(p *v1.Pod) *int64 {
 }
 
 func (v *Volumes) emptyDir(p *v1.Pod, e *v1.EmptyDirVolumeSource, dir string) error {
-	switch e.Medium {
-	case v1.StorageMediumMemory:
+	switch {
+	case podspec.IsHugepages(e.Medium):
+		size, err := podspec.MediumPageSize(p, e.Medium)
+		if err != nil {
+			return err
+		}
+		if err := v.mount.Hugepages(dir, size); err != nil {
+			return err
+		}
+	case e.Medium == v1.StorageMediumMemory:
 		if err := v.mount.Tmpfs(dir, memorySize(p, e), 0o777); err != nil {
 			return err
 		}
-	case v1.StorageMediumDefault:
+	case e.Medium == v1.StorageMediumDefault:
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			return err
 		}

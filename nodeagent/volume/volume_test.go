@@ -341,6 +341,18 @@ func TestKernelMounts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(mem, "big"), make([]byte, 2<<20), 0o600); err == nil {
 		t.Errorf("the size is not limited")
 	}
+	huge := filepath.Join(root, "u 1", "huge")
+	for range 2 {
+		if err := k.Hugepages(huge, 2<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.Hugepages(huge, 1<<30); err == nil || !strings.Contains(err.Error(), "pagesize '2097152' and requested medium size '1073741824' differ") {
+		t.Errorf("pages of another size at the same place: %v", err)
+	}
+	if info, err := os.Stat(huge); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
 	f, err := os.Open(mem)
 	if err != nil {
 		t.Fatal(err)
@@ -349,13 +361,44 @@ func TestKernelMounts(t *testing.T) {
 		t.Errorf("Bind: %v", err)
 	}
 	f.Close()
-	if points, err := mountsBelow(root); err != nil || len(points) != 2 {
-		t.Errorf("mounts %v, %v; want 2", points, err)
+	if points, err := mountsBelow(root); err != nil || len(points) != 3 {
+		t.Errorf("mounts %v, %v; want 3", points, err)
 	}
 	if err := k.UnmountBelow(root); err != nil {
 		t.Fatal(err)
 	}
 	if points, err := mountsBelow(root); err != nil || len(points) != 0 {
 		t.Errorf("mounts %v, %v; want none", points, err)
+	}
+}
+
+// pageMounter notes the sizes of pages that were mounted.
+type pageMounter struct {
+	Plain
+	sizes []int64
+}
+
+func (m *pageMounter) Hugepages(dir string, size int64) error {
+	m.sizes = append(m.sizes, size)
+	return os.MkdirAll(dir, 0o755)
+}
+
+func TestEmptyDirOfHugePages(t *testing.T) {
+	t.Parallel()
+	m := &pageMounter{}
+	v := New(t.TempDir(), &store{}, m)
+	p := podWith(volumeOf("pages", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}))
+	const missing = `MountVolume.SetUp failed for volume "pages": medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages`
+	if err := v.SetUp(t.Context(), p, podspec.Facts{}); err == nil || err.Error() != missing {
+		t.Errorf("SetUp: %v, want %s", err, missing)
+	}
+	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}
+	setUp(t, v, p)
+	if len(m.sizes) != 1 || m.sizes[0] != 2<<20 {
+		t.Errorf("mounted pages of %v", m.sizes)
+	}
+	p.Spec.Volumes[0].EmptyDir.Medium = "Cheese"
+	if err := v.SetUp(t.Context(), p, podspec.Facts{}); err == nil || !strings.Contains(err.Error(), `medium "Cheese" is not supported`) {
+		t.Errorf("SetUp: %v", err)
 	}
 }

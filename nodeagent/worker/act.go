@@ -77,7 +77,7 @@ func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
 	if err := os.MkdirAll(w.podDir(), 0o750); err != nil {
 		return failed(err)
 	}
-	if err := w.Cgroups.Ensure(podspec.CgroupParent(w.CgroupRoot, r.Pod), podspec.PodLimits(r.Pod)); err != nil {
+	if err := w.Cgroups.Ensure(podspec.CgroupParent(w.CgroupRoot, r.Pod), w.podLimits(r.Pod)); err != nil {
 		w.event(r, v1.EventTypeWarning, "FailedCreatePodContainer", "unable to ensure pod cgroup: %v", err)
 		return failed(err)
 	}

@@ -40,8 +40,10 @@ type Deps struct {
 	CgroupRoot string
 	// Host describes the machine to statuses.
 	Host pod.Host
-	// Memory is the machine's, in bytes; Allocatable the node's.
+	// Memory is the machine's, in bytes, PageSizes those of its huge pages;
+	// Allocatable is the node's.
 	Memory      int64
+	PageSizes   []int64
 	Allocatable v1.ResourceList
 	DNS         podspec.ClusterDNS
 	// HostResolv and HostHosts are the machine's own files; "" means /etc/….

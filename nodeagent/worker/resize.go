@@ -24,7 +24,7 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 		return func(r *pod.Record, now time.Time) { r.DidNotResize(reason, message, now) }
 	}
 	group := podspec.CgroupParent(w.CgroupRoot, after)
-	wide := wider(podspec.PodLimits(before), podspec.PodLimits(after))
+	wide := wider(w.podLimits(before), w.podLimits(after))
 	if err := w.Cgroups.Ensure(group, wide); err != nil {
 		return w.resizeFailed(r, err)
 	}
@@ -37,13 +37,13 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 			restart = append(restart, c.Name)
 			continue
 		}
-		if err := w.Runtime.UpdateContainer(ctx, r.Containers[c.Name].ID, podspec.Limits(after, c.Container, w.Memory)); err != nil {
+		if err := w.Runtime.UpdateContainer(ctx, r.Containers[c.Name].ID, w.limits(after, c.Container)); err != nil {
 			return w.resizeFailed(r, err)
 		}
 		applied[c.Name] = *c.Resources.DeepCopy()
 	}
 	if len(restart) == 0 {
-		if err := w.Cgroups.Ensure(group, podspec.PodLimits(after)); err != nil {
+		if err := w.Cgroups.Ensure(group, w.podLimits(after)); err != nil {
 			return w.resizeFailed(r, err)
 		}
 	}

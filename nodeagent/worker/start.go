@@ -55,7 +55,7 @@ func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string)
 		return func(*pod.Record, time.Time) {} // it left the spec meanwhile
 	}
 	if r.Containers[name].Regrow { // the pod was left wide enough for the run before
-		if err := w.Cgroups.Ensure(podspec.CgroupParent(w.CgroupRoot, r.Pod), podspec.PodLimits(r.Pod)); err != nil {
+		if err := w.Cgroups.Ensure(podspec.CgroupParent(w.CgroupRoot, r.Pod), w.podLimits(r.Pod)); err != nil {
 			w.Log.Warn("narrow a resized pod", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "error", err)
 		}
 	}
@@ -208,7 +208,7 @@ func (w *worker) containerConfig(ctx context.Context, r *pod.Record, c pod.Spec,
 		Name: c.Name, Attempt: attempt, Image: img.ID, Args: args, Env: env, WorkDir: c.WorkingDir,
 		Mounts: mounts, Devices: devices, Stdin: c.Stdin, StdinOnce: c.StdinOnce, TTY: c.TTY,
 		LogPath: logPath(w.RootDir, p, c.Name, attempt), LogMaxBytes: w.LogMaxBytes, LogMaxFiles: w.LogMaxFiles,
-		StopSignal: img.Config.StopSignal, Resources: podspec.Limits(p, c.Container, w.Memory), Security: security,
+		StopSignal: img.Config.StopSignal, Resources: w.limits(p, c.Container), Security: security,
 	}
 	if cfg.WorkDir == "" {
 		cfg.WorkDir = img.Config.WorkDir

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +55,9 @@ func resources(res runtime.Resources) *specs.LinuxResources {
 		out.Pids = &specs.LinuxPids{Limit: &res.PidsLimit}
 	}
 	for size, limit := range res.Hugepages {
+		if !limitsHugepages() {
+			break
+		}
 		out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: size, Limit: uint64(limit)})
 	}
 	return out
@@ -79,6 +83,17 @@ var limitsSwap = sync.OnceValue(func() bool {
 		return true
 	}
 	_, err = os.Stat(filepath.Join(cgroupRoot, "memory", "memory.memsw.limit_in_bytes"))
+	return err == nil
+})
+
+// limitsHugepages: the kernel counts huge pages by cgroup. Where it does not,
+// runc refuses limits of them.
+var limitsHugepages = sync.OnceValue(func() bool {
+	if unified() {
+		controllers, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+		return err == nil && slices.Contains(strings.Fields(string(controllers)), "hugetlb")
+	}
+	_, err := os.Stat(filepath.Join(cgroupRoot, "hugetlb", "cgroup.procs"))
 	return err == nil
 })
 
