@@ -49,6 +49,7 @@ type Host struct {
 	recorder  *record.Writer // nil unless asked for
 	usage     *usage.Meter
 	podRange  netip.Prefix
+	planning  chan struct{} // held by who makes a plan or a rehearsal
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -70,7 +71,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	}
 	defer listener.Close()
 	defer spareCollections()()
-	h := &Host{Config: cfg}
+	h := &Host{Config: cfg, planning: make(chan struct{}, 1)}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
@@ -119,7 +120,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	closers = append(closers, h.loader)
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{})}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
+		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
 	})
 	return close, h.openScheduler()

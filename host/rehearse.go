@@ -120,18 +120,25 @@ func (h *Host) rehearse(w http.ResponseWriter, r *http.Request, turn chan struct
 		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", mostVariations, mostRehearsed), http.StatusBadRequest)
 		return
 	}
-	varied, err := h.loader.Vary(r.Context(), request.Policies)
+	rehearsal, err := h.rehearsed(r.Context(), &request)
 	if err != nil {
 		refuse(w, err)
 		return
+	}
+	_ = answerJSON(w, rehearsal)
+}
+
+func (h *Host) rehearsed(ctx context.Context, request *RehearsalRequest) (*explain.Rehearsal, error) {
+	varied, err := h.loader.Vary(ctx, request.Policies)
+	if err != nil {
+		return nil, err
 	}
 	defer varied.Release()
 	variant := explain.Variant{Live: varied.Live, Varied: varied.Set, Profiles: varied.Profiles}
-	rehearsal, err := explain.Rehearse(r.Context(), h.scheduler, variant, request.Decisions)
+	rehearsal, err := explain.Rehearse(ctx, h.scheduler, variant, request.Decisions)
 	if err != nil {
-		refuse(w, err)
-		return
+		return nil, err
 	}
 	rehearsal.Kinds = varied.Kinds
-	_ = answerJSON(w, rehearsal)
+	return rehearsal, nil
 }

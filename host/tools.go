@@ -25,7 +25,6 @@ const (
 
 // tools are the routes of Berth's own commands.
 func (h *Host) tools() map[string]api.Route {
-	planning := make(chan struct{}, 1)
 	return map[string]api.Route{
 		"GET " + FiguresPath:                      {Handler: http.HandlerFunc(h.figures)},
 		"GET " + FiguresPath + "/:name/logs":      {Handler: http.HandlerFunc(h.said)},
@@ -34,10 +33,10 @@ func (h *Host) tools() map[string]api.Route {
 		"GET " + BackupPath:                       {Handler: http.HandlerFunc(h.backup)},
 		"GET /metrics":                            {Handler: h.metrics()},
 		"POST " + PlanPath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.plan(w, r, planning)
+			h.plan(w, r, h.planning)
 		})},
 		"POST " + RehearsePath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.rehearse(w, r, planning)
+			h.rehearse(w, r, h.planning)
 		})},
 	}
 }

@@ -164,6 +164,11 @@ func group(p *v1alpha1.Profile, name string) (members []string, ok bool) {
 	return nil, false
 }
 
+// Named says whether a profile mentions a policy.
+func (s *Set) Named(policy string) bool {
+	return slices.ContainsFunc(s.profiles, func(p *v1alpha1.Profile) bool { return slices.Contains(names(p), policy) })
+}
+
 // names returns the policies that a profile mentions, groups resolved.
 func names(p *v1alpha1.Profile) []string {
 	var all []string

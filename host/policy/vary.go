@@ -16,6 +16,8 @@ import (
 type Variation struct {
 	// Name is that of the Policy, which need not be there yet.
 	Name string `json:"name"`
+	// Object is the Policy as it would be; without it, it is as it is.
+	Object *v1alpha1.Policy `json:"-"`
 	// Wasm is its module; without it Module names one that was uploaded, and
 	// without that it stays as it is.
 	Wasm   []byte `json:"wasm,omitempty"`
@@ -91,7 +93,10 @@ func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, e
 // vary makes the program of one variation.
 func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, error) {
 	object := &v1alpha1.Policy{}
-	if was != nil {
+	switch {
+	case v.Object != nil:
+		object = v.Object.DeepCopy()
+	case was != nil:
 		object = was.object.DeepCopy()
 	}
 	object.Name, object.Spec.Canary = v.Name, nil

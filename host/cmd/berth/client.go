@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +98,9 @@ func (c *client) send(ctx context.Context, verb, path, contentType string, in []
 // explainStatus prefers the message of a Kubernetes Status, or the plain text of
 // an answer, over a bare code.
 func explainStatus(body []byte, err error) error {
+	if out := new(url.Error); errors.As(err, &out) {
+		return unreachable(out)
+	}
 	var status struct{ Kind, Message string }
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Message != "" {
 		return &serverError{message: status.Message, cause: err}
@@ -104,6 +109,19 @@ func explainStatus(body []byte, err error) error {
 		return &serverError{message: text, cause: err}
 	}
 	return err
+}
+
+// unreachable says where no host answers, and what to do about it.
+func unreachable(err *url.Error) error {
+	at := err.URL
+	if u, bad := url.Parse(err.URL); bad == nil {
+		at = u.Scheme + "://" + u.Host
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) {
+		return fmt.Errorf("no host answers at %s: %w: start one by `berth up`, or name another cluster by --kubeconfig or $KUBECONFIG", at, dial.Err)
+	}
+	return fmt.Errorf("ask the host at %s: %w", at, err.Err)
 }
 
 // serverError is what the host answered, in its own words.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/berth-dev/berth/host"
@@ -48,22 +49,30 @@ func runHost(t *testing.T) (kubeconfig string) {
 
 func runHostOn(t *testing.T, dir string) (kubeconfig string) {
 	t.Helper()
+	kubeconfig, _ = startHost(t, dir)
+	return kubeconfig
+}
+
+// startHost runs a host until stop, or the test's end.
+func startHost(t *testing.T, dir string) (kubeconfig string, stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
 	c := host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 	go func() { ended <- host.Run(ctx, c, func(s host.Serving) { ready <- s }) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("host ended: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	select {
 	case s := <-ready:
-		return s.Kubeconfig
+		return s.Kubeconfig, stop
 	case err := <-ended:
 		ended <- nil
 		t.Fatalf("host ended: %v", err)
-		return ""
+		return "", stop
 	}
 }

@@ -12,11 +12,15 @@ import (
 )
 
 func newPolicyHistory() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "history NAME",
-		Short: "List the revisions that a policy had, the newest first: how each came and left",
-		Args:  cobra.ExactArgs(1),
-	}
+	return newShown("history NAME", "List the revisions that a policy had, the newest first: how each came and left",
+		func(p *v1alpha1.Policy) (any, func() *table, error) {
+			return p.Status.History, func() *table { return historyTable(p) }, nil
+		})
+}
+
+// newShown is a command that shows a part of a Policy.
+func newShown(use, short string, part func(*v1alpha1.Policy) (value any, asTable func() *table, err error)) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
 	format := addOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := clientFor(cmd)
@@ -27,7 +31,11 @@ func newPolicyHistory() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printAs(cmd.OutOrStdout(), *format, p.Status.History, func() *table { return historyTable(p) })
+		value, asTable, err := part(p)
+		if err != nil {
+			return err
+		}
+		return printAs(cmd.OutOrStdout(), *format, value, asTable)
 	}
 	return cmd
 }
@@ -71,28 +79,14 @@ func trialSoFar(p *v1alpha1.Policy) string {
 }
 
 func newPolicyDiff() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "diff NAME",
-		Short: "Show where a canary or shadow answers otherwise than what is live",
-		Args:  cobra.ExactArgs(1),
-	}
-	format := addOutputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := clientFor(cmd)
-		if err != nil {
-			return err
-		}
-		p, err := c.policy(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		d := p.Status.Differences
-		if d == nil {
-			return fmt.Errorf("policy %s has been compared with nothing yet: only a canary or a shadow is, and once it has seen a pod", p.Name)
-		}
-		return printAs(cmd.OutOrStdout(), *format, d, func() *table { return diffTable(d) })
-	}
-	return cmd
+	return newShown("diff NAME", "Show where a canary or shadow answers otherwise than what is live",
+		func(p *v1alpha1.Policy) (any, func() *table, error) {
+			d := p.Status.Differences
+			if d == nil {
+				return nil, nil, fmt.Errorf("policy %s has been compared with nothing yet: only a canary or a shadow is, and once it has seen a pod", p.Name)
+			}
+			return d, func() *table { return diffTable(d) }, nil
+		})
 }
 
 func diffTable(d *v1alpha1.Differences) *table {

@@ -120,13 +120,16 @@ func schedulable(t *testing.T, kubeconfig string, nodes, pods int) kubernetes.In
 	return client
 }
 
+func onePod(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{
+		Name: "c", Image: "example.test/a:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("10m")}},
+	}}}}
+}
+
 func morePods(t *testing.T, client kubernetes.Interface, from, n int) {
 	t.Helper()
 	for i := from; i < from+n; i++ {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}, Spec: v1.PodSpec{Containers: []v1.Container{{
-			Name: "c", Image: "example.test/a:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("10m")}},
-		}}}}
-		if _, err := client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Pods("default").Create(t.Context(), onePod(fmt.Sprint("p", i)), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"time"
 
@@ -15,32 +17,46 @@ import (
 
 func newPolicyLogs() *cobra.Command {
 	var follow bool
+	var level string
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Show the last lines that a policy's guests have said",
-		Args:  cobra.ExactArgs(1),
+		Short: "Show the last lines that a policy's guests have said, and how they failed",
+		Long: "Shows what the guests of a policy said by sdk.Log, and each failure with pod, node and the\n" +
+			"guest's functions. The host keeps the last 200 lines of a policy, cuts long ones, and drops\n" +
+			"what comes too fast; it says so where it does.",
+		Example: "  berth policy logs gpu-only -f --level warn",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			least, err := levelOf("--level", level)
+			if err != nil {
+				return err
+			}
 			c, err := clientFor(cmd)
 			if err != nil {
 				return err
 			}
-			l := &logs{client: c, out: cmd.OutOrStdout(), path: host.FiguresPath + "/" + url.PathEscape(args[0]) + "/logs"}
+			l := &logs{
+				client: c, out: cmd.OutOrStdout(), aside: cmd.ErrOrStderr(), least: least,
+				path: host.FiguresPath + "/" + url.PathEscape(args[0]) + "/logs",
+			}
 			if !follow {
 				return l.next(cmd.Context())
 			}
 			return l.follow(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted, or until the host ends")
+	cmd.Flags().StringVar(&level, "level", "debug", "the least level to show: debug, info, warn or error")
 	return cmd
 }
 
 // logs prints lines as they come, each once.
 type logs struct {
-	client *client
-	out    io.Writer
-	path   string
-	last   time.Time
+	client     *client
+	out, aside io.Writer
+	path       string
+	least      slog.Level
+	last       int64 // number of the line printed last
 }
 
 func (l *logs) next(ctx context.Context) error {
@@ -48,22 +64,37 @@ func (l *logs) next(ctx context.Context) error {
 	if err := l.client.get(ctx, l.path, &lines); err != nil {
 		return err
 	}
+	if n := len(lines); n > 0 && lines[n-1].Number < l.last {
+		l.last = 0 // another policy of that name
+	}
 	for _, line := range lines {
-		if !line.At.After(l.last) {
+		if line.Number <= l.last {
 			continue
 		}
-		l.last = line.At
-		fmt.Fprintf(l.out, "%s %-5s %s\n", line.At.UTC().Format("2006-01-02T15:04:05.000Z"), line.Level, line.Message)
+		if lost := line.Number - l.last - 1; l.last > 0 && lost > 0 {
+			fmt.Fprintf(l.aside, "%s not shown: the host keeps the last %d\n", plural(int(lost), "line"), len(lines))
+		}
+		l.last = line.Number
+		if line.Level >= l.least {
+			fmt.Fprintf(l.out, "%s %-5s %s\n", line.At.UTC().Format("2006-01-02T15:04:05.000Z"), line.Level, line.Message)
+		}
 	}
 	return nil
 }
 
+// follow prints what comes. That the host ends is the end of its lines, not a
+// failure.
 func (l *logs) follow(ctx context.Context) error {
-	for {
-		if err := l.next(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+	for began := false; ; began = true {
+		err := l.next(ctx)
+		var said *serverError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && began && !errors.As(err, &said):
+			fmt.Fprintln(l.aside, "the host has ended:", err)
+			return nil
+		case err != nil:
 			return err
 		}
 		select {

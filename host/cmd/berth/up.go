@@ -184,9 +184,9 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 }
 
 func newLogger(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", level)
+	l, err := levelOf("--log-level", level)
+	if err != nil {
+		return nil, err
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }
@@ -219,4 +219,11 @@ func hostname() string {
 		return "node"
 	}
 	return name
+}
+
+func levelOf(flag, name string) (level slog.Level, err error) {
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return 0, fmt.Errorf("%s %q: use debug, info, warn or error", flag, name)
+	}
+	return level, nil
 }

@@ -52,7 +52,7 @@ func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != root && elsewhere(path, d.Name()) {
+		if d.IsDir() && !holds(path, dir) && elsewhere(path, d.Name()) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || !source(d.Name()) {
@@ -77,6 +77,11 @@ func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
 		return nil
 	})
 	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// holds says whether a folder is dir or lies above it.
+func holds(folder, dir string) bool {
+	return folder == dir || strings.HasPrefix(dir, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // elsewhere says whether a folder is none of the module around it.

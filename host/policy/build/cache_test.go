@@ -41,6 +41,11 @@ func TestAChangeOfTheSourceShows(t *testing.T) {
 	if mark("p", true) == was || mark(".", false) == was {
 		t.Error("the flags or the folder do not change what is built")
 	}
+	nested := mark("p/testdata/q", false)
+	write(t, at("p/testdata/q/main.go"), "package main\n")
+	if mark("p", false) != was || mark("p/testdata/q", false) == nested {
+		t.Error("a policy below testdata is not told by its source, or changes what is built above it")
+	}
 	for _, other := range []string{"p/more.go", "vendor/a/a.go", "p/table.json", "go.sum"} {
 		write(t, at(other), "x")
 		now := mark("p", false)

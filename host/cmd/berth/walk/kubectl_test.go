@@ -33,7 +33,14 @@ func (c *cluster) testKubectlAlone(t *testing.T) {
 	policy("{}")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live", "policy/kube-only", "--timeout=60s")
 	c.must(t, c.kubectl, "patch", "profile", "default", "--type=json", "-p", `[{"op":"add","path":"/spec/predicates/-","value":{"name":"kube-only"}}]`)
+	dryRun := func(want string) {
+		if _, said, err := c.try(c.kubectl, "apply", "--dry-run=server", "-f", file); err != nil || !strings.Contains(said, "Warning: "+want) {
+			t.Errorf("a dry run on the server says %q, %v; want the warning %q", said, err, want)
+		}
+	}
+	dryRun("rehearsed: of the last decisions about ")
 	policy("{wrong: 1}")
+	dryRun("the policy would be refused: ")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live=false", "policy/kube-only", "--timeout=60s")
 	if why := c.must(t, c.kubectl, "get", "policy", "kube-only", "-o", "jsonpath={.status.phase}: {.status.message}"); !strings.HasPrefix(why, "Refused: ") || !strings.Contains(why, "spec.config.wrong") {
 		t.Errorf("a config that the schema refuses: %s", why)

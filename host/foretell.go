@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// Bounds of what a dry write of a Policy is told.
+const (
+	foretellTime  = 5 * time.Second
+	mostForetold  = 100 // decisions
+	mostExamples  = 5
+	usualProfile  = "default"
+	foretoldAfter = "; `berth policy push %s --dry-run` tells more"
+)
+
+// foretold warns whoever writes a Policy: of a module that is not there, and in
+// a dry run of what its rehearsal finds. It refuses nothing.
+type foretold struct{ host *Host }
+
+func (foretold) Admit(context.Context, *registry.Attributes) error { return nil }
+
+func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
+	p, ok := a.Object.(*v1alpha1.Policy)
+	if !ok || a.Subresource != "" {
+		return nil
+	}
+	f.missing(p, a.Warn)
+	if a.DryRun {
+		ctx, cancel := context.WithTimeout(ctx, foretellTime)
+		defer cancel()
+		f.rehearse(ctx, p, a.Warn)
+	}
+	return nil
+}
+
+// missing warns of what the Policy names and is not there.
+func (f foretold) missing(p *v1alpha1.Policy, warn func(string)) {
+	digest, err := policy.Digest(p.Spec.Module)
+	if err != nil {
+		warn("spec.module: " + err.Error())
+		return
+	}
+	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
+	if !ok {
+		warn(fmt.Sprintf("spec.module: %s is not there: the policy waits until it is uploaded", p.Spec.Module))
+		return
+	}
+	entries := o.(*v1alpha1.Module).Status.Entries
+	for _, e := range entries {
+		if p.Spec.Entry == e.Name || p.Spec.Entry == "" && (e.Name == p.Name || len(entries) == 1) {
+			f.unnamed(p, e.Kind, warn)
+			return
+		}
+	}
+	warn(fmt.Sprintf("spec.entry: the module has no policy %q: name one that `kubectl get module -o wide` shows", p.Spec.Entry))
+}
+
+// unnamed warns of a policy that decides nothing, since no profile names it.
+func (f foretold) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
+	if kind != "predicate" && kind != "priority" || f.host.loader.Current().Named(p.Name) {
+		return
+	}
+	field := "predicates"
+	if kind == "priority" {
+		field = "priorities"
+	}
+	warn(fmt.Sprintf("no Profile names %s, so it decides nothing yet: add it to spec.%s, as by `kubectl edit profile %s`", p.Name, field, usualProfile))
+}
+
+// rehearse warns of what the last decisions would have become.
+func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
+	v := policy.Variation{Name: p.Name, Object: p}
+	if p.Spec.Canary != nil {
+		v.Module = p.Spec.Canary.Module
+	}
+	if !f.host.loader.Current().Named(p.Name) {
+		v.Profile = usualProfile
+	}
+	select {
+	case f.host.planning <- struct{}{}:
+		defer func() { <-f.host.planning }()
+	case <-ctx.Done():
+		warn("not rehearsed: another rehearsal is under way")
+		return
+	}
+	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: mostForetold})
+	switch {
+	case ctx.Err() != nil:
+		warn(fmt.Sprintf("not rehearsed within %s"+foretoldAfter, foretellTime, p.Name))
+	case errors.Is(err, policy.ErrRefused):
+		warn("the policy would be refused: " + err.Error())
+	case err != nil:
+		warn("not rehearsed: " + err.Error())
+	default:
+		tellRehearsal(r, &v, warn)
+	}
+}
+
+func tellRehearsal(r *explain.Rehearsal, v *policy.Variation, warn func(string)) {
+	kind := r.Kinds[0]
+	switch {
+	case kind != "predicate" && kind != "priority":
+		warn(fmt.Sprintf("nothing to rehearse: a %s decides about no placement", kind))
+		return
+	case r.Note != "":
+		warn("nothing to rehearse: " + r.Note)
+		return
+	}
+	where := ""
+	if v.Profile != "" {
+		where = " in profile " + v.Profile
+	}
+	warn(fmt.Sprintf("rehearsed%s: of the last decisions about %d pods, %d would have ended otherwise", where, r.Decisions, r.Changed))
+	shown := r.Changes[:min(len(r.Changes), mostExamples)]
+	for _, c := range shown {
+		warn(fmt.Sprintf("%s/%s would go to %s instead of %s: %s", c.Namespace, c.Pod, orNowhere(c.Would), orNowhere(c.Was), c.Why))
+	}
+	if more := r.Changed - len(shown); more > 0 {
+		warn(fmt.Sprintf("and %d more"+foretoldAfter, more, v.Name))
+	}
+}
+
+func orNowhere(node string) string {
+	if node == "" {
+		return "no node"
+	}
+	return node
+}
