@@ -1,6 +1,10 @@
 package policy
 
-import "context"
+import (
+	"context"
+
+	"github.com/berth-dev/berth/abi"
+)
 
 // Digests are those of the modules that decide in the set, by policy.
 func (s *Set) Digests() map[string]string {
@@ -18,3 +22,12 @@ const Grace = grace
 
 // Collect collects what nobody uses, as Run does from time to time.
 func (l *Loader) Collect(ctx context.Context) { l.collect(ctx) }
+
+// ReadObserves is what a checker with that config wants observed.
+func ReadObserves(config []byte) ([]abi.Observe, error) {
+	g, err := newGate(newSandbox(&program{entry: &abi.Policy{}}), config)
+	if err != nil {
+		return nil, err
+	}
+	return g.Observes(), nil
+}

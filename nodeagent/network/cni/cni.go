@@ -190,6 +190,9 @@ func attachment(path string, res types.Result) (network.Attachment, error) {
 	}
 	a := network.Attachment{NetNS: path}
 	for _, ip := range r.IPs {
+		if ip == nil {
+			continue
+		}
 		if addr, ok := netip.AddrFromSlice(ip.Address.IP); ok {
 			a.IPs = append(a.IPs, addr.Unmap())
 		}

@@ -1,0 +1,37 @@
+package kind
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzCodec reads anything as a stored object of each kind, as a start does with
+// what lies on disk, and as the store does when it shares what is stored.
+func FuzzCodec(f *testing.F) {
+	names := []string{"pods", "nodes", "deployments.apps", "policies.policy.berth.dev", "modules.policy.berth.dev", "profiles.policy.berth.dev", "secrets", "gone"}
+	for i := range names {
+		f.Add(uint8(i), []byte("\n\x06\n\x01a\x1a\x01b"), int64(7))
+		f.Add(uint8(i), []byte(`{"metadata":{"name":"a"},"spec":{"module":"sha256-0"}}`), int64(1))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, data []byte, revision int64) {
+		resource := names[int(which)%len(names)]
+		if shared, ok := (Codec{}).Share(SharedProtobuf, data, revision); ok && len(shared) < len(data) {
+			t.Errorf("%d bytes are shared as %d", len(data), len(shared))
+		}
+		object, err := Codec{}.Decode(resource, data)
+		if err != nil {
+			return
+		}
+		first, err := Codec{}.Encode(object)
+		if err != nil {
+			t.Fatalf("what was read of %s is not written: %v", resource, err)
+		}
+		again, err := Codec{}.Decode(resource, first)
+		if err != nil {
+			t.Fatalf("what was written of %s is not read: %v", resource, err)
+		}
+		if second, err := (Codec{}).Encode(again); err != nil || !bytes.Equal(first, second) {
+			t.Errorf("%s is written as %q, then as %q, %v", resource, first, second, err)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package policy_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/host/policy"
+)
+
+// FuzzDigest gives anything as the name of a module.
+func FuzzDigest(f *testing.F) {
+	f.Add("sha256-" + strings.Repeat("0", 64))
+	f.Add("sha256:" + strings.Repeat("AF", 32))
+	f.Add("sha256-sha256:")
+	f.Fuzz(func(t *testing.T, name string) {
+		digest, err := policy.Digest(name)
+		if err != nil {
+			return
+		}
+		if len(digest) != len("sha256:")+64 || strings.ContainsAny(digest, "/\\. ") {
+			t.Errorf("Digest(%q) = %q", name, digest)
+		}
+		if again, err := policy.Digest(policy.ModuleName(digest)); again != digest || err != nil {
+			t.Errorf("the digest of %q is %q, %v; want %q", policy.ModuleName(digest), again, err, digest)
+		}
+	})
+}
+
+// FuzzKeys gives anything as files of trusted and of signing keys.
+func FuzzKeys(f *testing.F) {
+	f.Add([]byte("-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"))
+	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n"))
+	file := filepath.Join(f.TempDir(), "key.pub")
+	f.Fuzz(func(t *testing.T, pem []byte) {
+		if err := os.WriteFile(file, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if key, err := policy.ReadPublicKey(file); err == nil && len(policy.KeyID(key)) != len("ed25519:")+32 {
+			t.Errorf("the key's name is %q", policy.KeyID(key))
+		}
+		if key, err := policy.ReadPrivateKey(file); err == nil && len(key) != 64 {
+			t.Errorf("a private key of %d bytes", len(key))
+		}
+	})
+}
+
+// FuzzObserves gives anything as a checker's own config.
+func FuzzObserves(f *testing.F) {
+	f.Add([]byte(`{"observe":[{"name":"up","kind":"http","port":80,"path":"/"},{"name":"in","kind":"node","condition":"Ready"}]}`))
+	f.Add([]byte(`{"observe":null}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, config []byte) {
+		wants, err := policy.ReadObserves(config)
+		if err != nil {
+			return
+		}
+		for _, w := range wants {
+			if w.Name == "" {
+				t.Errorf("%q wants something without a name", config)
+			}
+		}
+	})
+}
