@@ -10,6 +10,13 @@ type Fuel int64
 // for its price takes four at most.
 const PerMillisecond Fuel = 1_600_000
 
+// slice is how much fuel a guest that holds so much memory burns at most before
+// Go gets its turn: about a millisecond of the dearest code.
+func slice(memory uint64) Fuel {
+	const most, cached, least = PerMillisecond / 4, 32, 16 // pages; a share
+	return most / min(max(pages(memory)/cached, 1), least)
+}
+
 // Budgets that do not depend on rows. Those of what happens once in an
 // instance's life are larger.
 const (

@@ -33,8 +33,8 @@ func (p *Plain) Close() { p.shared.free() }
 
 // Open makes an instance of it.
 func (p *Plain) Open(ctx context.Context) (*Instance, error) {
-	i := &Instance{shared: p.shared, guest: newGuest(OpenConfig{}), fuel: &noFuel{}, depth: &noFuel{}}
-	i.guest.fuel = i.fuel
+	i := &Instance{shared: p.shared, guest: newGuest(OpenConfig{}), depth: &noFuel{}}
+	i.guest.fuel = &noFuel{}
 	i.ctx = context.WithValue(ctx, guestKey{}, i.guest)
 	var err error
 	i.module, err = p.shared.runtime.InstantiateModule(experimental.WithMemoryAllocator(i.ctx, &i.memory), p.shared.module,

@@ -29,7 +29,7 @@ type Failure struct {
 	Export string
 	Kind   Kind
 	At     int32         // what the guest was at, as it says itself; -1 if unknown
-	Fuel   Fuel          // spent in the failed call
+	Fuel   Fuel          // spent in the failed call, as far as the guest had settled it
 	Took   time.Duration // of the failed call
 	Stack  []string      // the guest's functions, innermost first
 	Err    error

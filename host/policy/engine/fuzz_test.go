@@ -56,8 +56,8 @@ func FuzzImports(f *testing.F) {
 		}})
 		g.fuel = &account{left: 1 << 20}
 		defer func() {
-			if lines > linesPerCall+1 || len(g.rest) > maxLine {
-				t.Errorf("%s said %d lines and keeps %d bytes", name, lines, len(g.rest))
+			if lines > linesPerCall+1 || len(g.line) > maxLine {
+				t.Errorf("%s said %d lines and keeps %d bytes", name, lines, len(g.line))
 			}
 			if ended, ok := recover().(error); ok && !errors.Is(ended, fuelSpent{}) && !errors.As(ended, new(exitError)) {
 				t.Errorf("%s.%s: %v", module, name, ended)

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"log/slog"
+	"runtime"
 	"strings"
 	"time"
 	"unicode"
@@ -21,7 +23,10 @@ const (
 type guest struct {
 	log    func(slog.Level, string)
 	count  func(index, n uint32)
-	fuel   api.MutableGlobal
+	fuel   api.MutableGlobal // of the slice that runs
+	slice  Fuel              // the largest
+	rest   Fuel              // of the budget beyond it
+	spent  bool              // the budget
 	exited bool
 	clock  uint64 // nanoseconds, which pass by being asked
 	random uint64
@@ -29,14 +34,27 @@ type guest struct {
 	lost   int
 	tokens float64
 	filled time.Time
-	rest   []byte // of a line written to standard output or error
+	line   []byte // begun on standard output or error
 }
 
 func newGuest(c OpenConfig) *guest {
 	return &guest{log: c.Log, count: c.Count, tokens: linesBurst}
 }
 
-func (g *guest) begin() { g.lines = 0 }
+func (g *guest) begin(budget Fuel, memory uint64) {
+	g.lines, g.spent, g.slice = 0, false, slice(memory)
+	g.set(budget)
+}
+
+// set gives a budget, of which the guest gets a slice at first.
+func (g *guest) set(budget Fuel) {
+	now := min(budget, g.slice)
+	g.rest = budget - now
+	g.fuel.Set(uint64(now))
+}
+
+// left is what is left of the budget.
+func (g *guest) left() Fuel { return g.rest + Fuel(g.fuel.Get()) }
 
 // fuelSpent stops a guest in the midst of an import.
 type fuelSpent struct{}
@@ -46,11 +64,21 @@ func (fuelSpent) Error() string { return "fuel spent" }
 // charge takes fuel for an import's work. It panics where none is left, which
 // wazero turns into an error of the call.
 func (g *guest) charge(n uint64) {
-	left := int64(g.fuel.Get()) - int64(n)
-	g.fuel.Set(uint64(left))
+	left := g.left() - Fuel(n)
+	g.set(left)
 	if left < 0 {
+		g.spent = true
 		panic(fuelSpent{})
 	}
+}
+
+// yield is called by a guest whose slice has run out: it lets others have the
+// processor, and Go's collector stop the guest, and grants the next slice.
+func yield(ctx context.Context, m api.Module, _ []uint64) {
+	g := ctx.Value(guestKey{}).(*guest)
+	g.slice = slice(uint64(m.Memory().Size()))
+	g.charge(0)
+	runtime.Gosched()
 }
 
 // end tells of what was dropped in a call, lest the guest says no more.
@@ -110,12 +138,12 @@ func (g *guest) allowed() bool {
 // write takes what the guest writes to standard output and error, by lines.
 func (g *guest) write(p []byte) {
 	for _, c := range p {
-		if c == '\n' || len(g.rest) == maxLine {
-			g.say(slog.LevelInfo, g.rest)
-			g.rest = g.rest[:0]
+		if c == '\n' || len(g.line) == maxLine {
+			g.say(slog.LevelInfo, g.line)
+			g.line = g.line[:0]
 		}
 		if c != '\n' {
-			g.rest = append(g.rest, c)
+			g.line = append(g.line, c)
 		}
 	}
 }

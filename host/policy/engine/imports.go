@@ -63,8 +63,12 @@ func provideImports(ctx context.Context, r wazero.Runtime, m wazero.CompiledModu
 		if builders[module] == nil {
 			builders[module] = r.NewHostModuleBuilder(module)
 		}
+		do := hostFunc(importOf(module, name))
+		if module == vet.YieldModule {
+			do = yield
+		}
 		builders[module].NewFunctionBuilder().
-			WithGoModuleFunction(hostFunc(importOf(module, name)), def.ParamTypes(), def.ResultTypes()).
+			WithGoModuleFunction(do, def.ParamTypes(), def.ResultTypes()).
 			Export(name)
 	}
 	for _, b := range builders {

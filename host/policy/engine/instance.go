@@ -26,7 +26,6 @@ type Instance struct {
 	guest  *guest
 	memory memory
 	module api.Module
-	fuel   api.MutableGlobal
 	depth  api.Global // what is left of the stack for recursion
 	input  api.Function
 	funcs  [numFuncs]api.Function
@@ -75,8 +74,7 @@ func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
 		return nil, &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, At: -1, Err: what}
 	}
 	i.module = module
-	i.fuel = module.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
-	i.guest.fuel = i.fuel
+	i.guest.fuel = module.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
 	i.depth = module.ExportedGlobal(vet.StackExport)
 	i.input = module.ExportedFunction("berth_input")
 	if err := i.initialize(c.Budget); err != nil {
@@ -103,8 +101,7 @@ func (i *Instance) initialize(budget Fuel) error {
 }
 
 func (i *Instance) begin(budget Fuel) {
-	i.guest.begin()
-	i.fuel.Set(uint64(budget))
+	i.guest.begin(budget, uint64(i.module.Memory().Size()))
 	if i.place != 0 {
 		i.module.Memory().WriteUint32Le(i.place, nowhere)
 	}
@@ -239,7 +236,7 @@ func (i *Instance) take(packed uint64, most uint32) ([]byte, error) {
 }
 
 func (i *Instance) used(budget Fuel) Fuel {
-	return budget - Fuel(i.fuel.Get())
+	return budget - i.guest.left()
 }
 
 // fail makes a failure of a call that ended in a trap, and of that a dead instance.
@@ -249,7 +246,7 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 	switch {
 	case i.guest.exited:
 		kind = Exited
-	case Fuel(i.fuel.Get()) < 0:
+	case i.guest.spent:
 		kind, what = FuelSpent, fmt.Errorf("its budget of %d is spent", budget)
 	case int64(i.depth.Get()) < 0:
 		kind, what = StackSpent, errors.New("it calls itself too deep")

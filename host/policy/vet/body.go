@@ -19,6 +19,11 @@ type body struct {
 	deepest  int
 	marks    []mark
 	shifted  int // how many of them were moved
+
+	turns  []turns // of the loops, in the order of the code
+	inside []int   // the loops that are open, as places in turns
+	plan   *plan   // nil in the first pass
+	sum    int     // of all prices
 }
 
 // dead is the node of code that nothing reaches.
@@ -30,6 +35,8 @@ type frame struct {
 	loops   int   // how many loops stand around its label
 	entry   int   // if: the node before it
 	sources []int // the nodes that go on at its end
+	turns   int   // loop: its place among the loops
+	added   int   // blocks that vet put around it and those around it
 }
 
 const adviceSplit = "split the function"
@@ -45,6 +52,9 @@ func (b *body) run() {
 	b.outer = append(b.outer, dead)
 	b.mark()
 	b.begin(true)
+	if b.plan != nil {
+		b.nodes[b.now].checks = b.plan.entry
+	}
 	b.frames = append(b.frames, frame{op: opBlock, entry: dead})
 	for b.r.err == nil && len(b.frames) > 0 {
 		if b.r.left() == 0 {
@@ -114,17 +124,19 @@ func (b *body) count(n int) {
 	}
 }
 
-func (b *body) open(op byte) {
+func (b *body) open(op byte, start int) {
 	b.count(1)
-	if len(b.frames) > b.m.limits.Nesting {
-		b.refuse(tooMany("nested blocks", uint64(len(b.frames)), b.m.limits.Nesting, adviceSplit))
+	f := frame{op: op, entry: b.now}
+	if len(b.frames) > 0 {
+		f.added = b.frames[len(b.frames)-1].added
+	}
+	if deep := len(b.frames) + f.added; deep > b.m.limits.Nesting {
+		b.refuse(tooMany("nested blocks", uint64(deep), b.m.limits.Nesting, adviceSplit))
 		return
 	}
-	f := frame{op: op, entry: b.now}
 	switch {
 	case op == opLoop:
-		b.outer = append(b.outer, b.now)
-		b.begin(true)
+		b.loop(&f, start)
 	case op == opIf && b.now != dead:
 		b.begin(false, b.now)
 	}
@@ -155,6 +167,7 @@ func (b *body) close() {
 	case f.op == opLoop:
 		before, through := b.outer[len(b.outer)-1], b.now != dead
 		b.outer = b.outer[:len(b.outer)-1]
+		b.endLoop(f)
 		if b.end(); through && before != dead {
 			b.begin(false, before)
 		}
@@ -182,6 +195,7 @@ func (b *body) join(f *frame) {
 func (b *body) pay(price int) {
 	if b.now != dead {
 		b.nodes[b.now].price += price
+		b.sum += price
 	}
 }
 
@@ -200,12 +214,13 @@ func (b *body) instruction() {
 	case formNone:
 		b.plain(op)
 	case formBlock:
+		start := len(b.out) - 1
 		b.blockType()
-		b.open(op)
+		b.open(op, start)
 	case formLabel:
 		b.count(1)
 		depth := b.r.u32()
-		b.out = appendU32(b.out, depth)
+		b.label(depth)
 		b.branch(depth)
 		if op == opBr {
 			b.now = dead
@@ -223,14 +238,46 @@ func (b *body) instruction() {
 
 func (b *body) function(op byte) {
 	if op == opRefFunc {
-		b.out = appendU32(b.out, b.m.take(b.r))
+		b.out = appendU32(b.out, b.m.moved(b.m.take(b.r)))
 		return
 	}
 	f := b.m.funcIndex(b.r)
-	b.out = appendU32(b.out, f)
 	b.calls.direct = append(b.calls.direct, f)
 	if int(f) < b.m.imports {
 		b.pay(priceImport)
+	}
+	call := appendU32([]byte{op}, b.m.moved(f))
+	if b.plan == nil || int(f) < b.m.imports {
+		b.call(call, false)
+		return
+	}
+	s := &b.plan.all[int(f)-b.m.imports]
+	if s.free {
+		b.pay(s.path)
+	}
+	if b.call(call, s.free); s.short {
+		b.look()
+	}
+}
+
+// call writes a call, in whose place its opcode stands. One that is free leaves
+// the counter as it was.
+func (b *body) call(call []byte, free bool) {
+	b.calling()
+	b.out = b.flush(b.out[:len(b.out)-1])
+	b.later()
+	if b.out = append(b.out, call...); !free {
+		b.out = b.load(b.out)
+	}
+}
+
+// look checks the fuel after a call of a function that may not have, where there
+// may be many of them.
+func (b *body) look() {
+	if b.plan != nil && b.plan.heavy {
+		b.calling()
+		b.out = b.check(b.out)
+		b.count(2)
 	}
 }
 
@@ -242,9 +289,15 @@ func (b *body) plain(op byte) {
 		b.otherwise()
 	case opReturn:
 		// The same, and right too when the function becomes a block.
-		b.out = appendU32(append(b.out[:len(b.out)-1], opBr), uint32(len(b.frames)-1))
+		b.out = append(b.out[:len(b.out)-1], opBr)
+		b.label(uint32(len(b.frames) - 1))
 		b.end()
 	case opUnreachable:
+		if b.plan != nil && !b.plan.free {
+			b.out = b.flush(b.out[:len(b.out)-1])
+			b.later()
+			b.out = append(b.out, opUnreachable)
+		}
 		b.end()
 	}
 }
@@ -279,7 +332,7 @@ func (b *body) branchTable() {
 	b.out = appendU32(b.out, uint32(n))
 	for range n + 1 {
 		depth := b.r.u32()
-		b.out = appendU32(b.out, depth)
+		b.label(depth)
 		b.branch(depth)
 		if b.r.err != nil {
 			return
@@ -292,8 +345,9 @@ func (b *body) operand(op byte, f form) {
 	switch f {
 	case formIndirect:
 		b.calls.indirect = true
-		b.out = appendU32(b.out, b.m.typeIndex(b.r))
-		b.out = appendU32(b.out, b.m.tableIndex(b.r))
+		b.sum += shortPath
+		b.call(appendU32(appendU32([]byte{op}, b.m.typeIndex(b.r)), b.m.tableIndex(b.r)), false)
+		b.look()
 	case formLocal:
 		b.index("local", b.locals)
 	case formGlobal:

@@ -12,17 +12,16 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 	if r.err == nil && n != len(own) {
 		r.fail("it has another number of bodies than of functions")
 	}
-	functions := make([]function, 0, n)
-	edges := make([]calls, 0, n)
+	all := make([]survey, 0, n)
 	for i := range n {
 		size := r.u32()
 		if r.err == nil && int64(size) > int64(m.limits.BodyBytes) {
 			r.err = tooMany("bytes of code", uint64(size), m.limits.BodyBytes, adviceSplit)
 		}
 		code := r.sub(int(size))
-		var f function
+		var s survey
 		if code.err == nil {
-			f = m.function(code, m.types[own[i]])
+			s = m.survey(code, m.types[own[i]])
 		}
 		if code.err != nil {
 			if i < len(own) {
@@ -30,7 +29,7 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 			}
 			return nil, code.err
 		}
-		functions, edges = append(functions, f), append(edges, f.calls)
+		all = append(all, s)
 		m.report.BodyBytes = max(m.report.BodyBytes, int(size))
 	}
 	if r.err == nil && r.left() > 0 {
@@ -39,9 +38,20 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	m.excuse(all)
+	edges := make([]calls, n)
+	for i := range all {
+		edges[i] = all[i].calls
+	}
+	deep := recursive(edges, m.imports, m.taken)
 	out := appendU32(make([]byte, 0, len(r.b)+len(r.b)/2), uint32(n))
-	for i, deep := range recursive(edges, m.imports, m.taken) {
-		out = m.appendFunction(out, &functions[i], m.types[own[i]], deep)
+	for i := range all {
+		f := m.function(&all[i], m.types[own[i]], all)
+		if err := all[i].code.err; err != nil {
+			err.Function = m.imports + i
+			return nil, err
+		}
+		out = m.appendFunction(out, &f, m.types[own[i]], deep[i])
 	}
 	return out, nil
 }
@@ -66,39 +76,120 @@ type localGroup struct {
 	t byte
 }
 
-// function is one function's rewritten code.
-type function struct {
+// survey is what the first pass learns of a function, and what follows from all
+// of them.
+type survey struct {
+	code   *reader
+	start  int // of its instructions
+	locals uint32
 	groups []localGroup
-	code   []byte
-	locals uint32 // of its own; the first beyond them is for vet's use
 	calls  calls
-	marks  []mark
+	turns  []turns
+	sum    int  // of its instructions' prices
+	path   int  // the dearest way through, if it neither loops nor calls
+	short  bool // its path is short
+	free   bool // its callers pay for it
+	heavy  bool // it may run for long without coming by a loop or an entry
 }
 
-func (m *module) function(r *reader, t funcType) function {
+const (
+	// shortPath is what a function may cost that never looks at its fuel.
+	shortPath = 96
+	// heavySum is what a function may cost between two looks.
+	heavySum = 100_000
+)
+
+// plan is what the second pass goes by.
+type plan struct {
+	*survey
+	entry check
+	all   []survey
+}
+
+func (m *module) survey(r *reader, t funcType) survey {
 	groups, locals := m.localGroups(r, len(t.params))
 	if r.err != nil {
-		return function{}
+		return survey{}
 	}
+	s := survey{code: r, start: r.pos, locals: locals, groups: groups}
 	b := &body{m: m, r: r, locals: locals, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
+	b.run()
+	if r.err != nil {
+		return survey{}
+	}
+	s.calls, s.turns, s.sum = b.calls, b.turns, b.sum
+	if len(b.calls.direct) == 0 && !b.calls.indirect && len(b.turns) == 0 && !b.scratch {
+		s.path = b.path()
+		s.short = s.path <= shortPath
+	}
+	return s
+}
+
+// excuse finds the functions that need no meter of their own, and those that
+// need more of one.
+func (m *module) excuse(all []survey) {
+	for i := range all {
+		all[i].free = all[i].short && !m.exact
+	}
+	for _, f := range m.taken {
+		if int(f) >= m.imports {
+			all[int(f)-m.imports].free = false
+		}
+	}
+	for _, e := range m.exports {
+		if e.kind == kindFunc && int(e.index) >= m.imports {
+			all[int(e.index)-m.imports].free = false
+		}
+	}
+	for i := range all {
+		s := &all[i]
+		sum := s.sum
+		for _, f := range s.calls.direct {
+			if int(f) >= m.imports && all[int(f)-m.imports].short {
+				sum += shortPath
+			}
+		}
+		s.heavy = sum > heavySum
+	}
+}
+
+func (m *module) function(s *survey, t funcType, all []survey) function {
+	r := s.code
+	r.pos = s.start
+	b := &body{m: m, r: r, locals: s.locals, plan: &plan{survey: s, all: all}, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
+	if !s.short {
+		b.plan.entry = asks
+		b.count(1)
+	}
 	b.run()
 	if b.place(); r.err != nil {
 		return function{}
 	}
 	rep := &m.report
-	if m.flow(r, (int(locals)+fewLocals)*b.blocks); r.err != nil {
+	if m.flow(r, (int(s.locals)+fewLocals)*b.blocks); r.err != nil {
 		return function{}
 	}
-	rep.Locals = max(rep.Locals, int(locals))
+	rep.Locals = max(rep.Locals, int(s.locals))
 	rep.Nesting = max(rep.Nesting, b.deepest)
 	rep.Blocks = max(rep.Blocks, b.blocks)
 	rep.BranchAll = max(rep.BranchAll, b.branches)
-	groups = append(groups, localGroup{1, typeI64})
+	if s.free {
+		return function{groups: s.groups, code: b.out, locals: s.locals, marks: b.marks, free: true}
+	}
+	groups := append(s.groups, localGroup{1, typeI64})
 	if b.scratch {
 		groups = append(groups, localGroup{1, typeI32})
 	}
-	code := b.withCharges()
-	return function{groups: groups, code: code, locals: locals, calls: b.calls, marks: b.marks}
+	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks}
+}
+
+// function is one function's rewritten code.
+type function struct {
+	groups []localGroup
+	code   []byte
+	locals uint32 // of its own; the first beyond them is for vet's use
+	marks  []mark
+	free   bool
 }
 
 // appendFunction writes a function with its length before it; one that may call
@@ -111,7 +202,9 @@ func (m *module) appendFunction(out []byte, f *function, t funcType, deep bool) 
 	code, before := f.code, 0
 	if deep {
 		m.report.Recursive++
-		code, before = m.withDepth(f, t)
+	}
+	if !f.free {
+		code, before = m.wrap(f, t, deep)
 	}
 	out = appendU32(out, uint32(len(head)+len(code)))
 	m.placed(f.marks, len(out)+len(head)+before)
@@ -136,9 +229,10 @@ func (m *module) localGroups(r *reader, params int) ([]localGroup, uint32) {
 	return groups, uint32(total)
 }
 
-// write puts the module together again, with the counter as its last global and
-// as an export.
+// write puts the module together again, with the counter as its last global but
+// one and as an export, and with the import by which it asks for more.
 func (m *module) write() ([]byte, *Refusal) {
+	yield := uint32(m.typeOf(funcType{}))
 	code, err := m.codeSection()
 	if err != nil {
 		return nil, err
@@ -150,6 +244,8 @@ func (m *module) write() ([]byte, *Refusal) {
 	exports = appendU32(append(appendName(exports, FuelExport), kindGlobal), m.counter())
 	exports = appendU32(append(appendName(exports, StackExport), kindGlobal), m.stackLeft())
 	m.sections[secGlobal], m.sections[secExport], m.sections[secCode] = globals, exports, code
+	imports := append(appendU32(nil, uint32(m.imports)+1), m.sections[secImport]...)
+	m.sections[secImport] = appendU32(append(appendName(appendName(imports, YieldModule), YieldName), kindFunc), yield)
 	m.sections[secType] = m.typeBytes()
 
 	out := append(make([]byte, 0, len(code)+len(m.sections[secData])+64<<10), header...)

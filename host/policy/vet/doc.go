@@ -8,8 +8,9 @@
 //   - its memory cannot grow past the cap, its tables cannot grow at all;
 //   - it says which ABI it follows, and its exports have that ABI's types;
 //   - it carries a counter, an i64 global that no instruction of the guest
-//     names, which is charged before code runs; once it is negative the module
-//     traps, and a module that traps for another reason leaves it at zero or above.
+//     names, and charges for the code that it runs; where the counter is negative
+//     on entering a function or turning a loop, it calls the host, by an import
+//     that it cannot name either, which grants more or ends the call.
 //
 // Every instruction and immediate is decoded and encoded afresh, so that no
 // reading of the bytes other than vet's own can reach the compiler.

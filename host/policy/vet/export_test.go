@@ -9,7 +9,7 @@ func RewriteTightly(wasm []byte) ([]byte, error) { return rewriteFree(wasm, fals
 
 func rewriteFree(wasm []byte, exact bool) ([]byte, error) {
 	m := newModule(Limits{Blocks: 1 << 30, BodyFlow: 1 << 40, Flow: 1 << 40})
-	m.chargePrice, m.exact = 0, exact
+	m.chargePrice, m.exact, m.eager = 0, exact, true
 	if err := m.read(wasm); err != nil {
 		return nil, err
 	}

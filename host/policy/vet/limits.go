@@ -15,7 +15,7 @@ type Limits struct {
 	BodyBytes    int // one function's code
 	Locals       int // of one function, parameters included
 	Nesting      int // blocks within blocks in one function
-	Blocks       int // blocks, branches and bulk operations of one function, charges included
+	Blocks       int // blocks, branches and bulk operations of one function, those of the meter included
 	BodyFlow     int // locals times blocks of one function: what the compiler's time goes by
 	Flow         int // the same over all functions
 	BranchTable  int // targets of one br_table

@@ -38,6 +38,13 @@ func (b *body) mark() {
 	}
 }
 
+// later moves the last mark to here: vet put something before the instruction.
+func (b *body) later() {
+	if b.m.debug {
+		b.marks[len(b.marks)-1].at = len(b.out)
+	}
+}
+
 // shift moves the marks from the first that is not moved yet up to a place in
 // the copied code, by what was put in before them.
 func (b *body) shift(upTo, by int) {

@@ -98,6 +98,7 @@ type module struct {
 	// For tests: what a charge itself costs, and to charge each instruction.
 	chargePrice int
 	exact       bool
+	eager       bool // the counter tells at any time what is left
 }
 
 func newModule(l Limits) *module {

@@ -64,7 +64,7 @@ func (m *module) nameSection() []byte {
 	slices.Sort(indices)
 	body := appendU32(nil, uint32(len(indices)))
 	for _, i := range indices {
-		body = appendName(appendU32(body, i), m.names[i])
+		body = appendName(appendU32(body, m.moved(i)), m.names[i])
 	}
 	return append(appendName(nil, "name"), appendSection(nil, 1, body)...)
 }

@@ -41,12 +41,14 @@ const (
 	opCall        = 0x10
 	opRefFunc     = 0xd2
 	opLocalGet    = 0x20
+	opLocalSet    = 0x21
 	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
 	opGlobalSet   = 0x24
 	opMemoryGrow  = 0x40
 	opI64Const    = 0x42
 	opI64LtS      = 0x53
+	opI64GeS      = 0x59
 	opI64Add      = 0x7c
 	opI64Sub      = 0x7d
 	opI64Mul      = 0x7e

@@ -12,8 +12,18 @@ type node struct {
 	next    []int // the nodes that may follow within the same turn of a loop
 	ends    bool  // it may also be the last one
 	charged bool  // it is charged on entering, or else by those before it
+	checks  check // what is done there if no fuel is left
 	need    int   // the price of the dearest path from here to the next charge
 }
+
+// check says what is done at a charge when the fuel ran out before it.
+type check uint8
+
+const (
+	runsOn check = iota // nothing: the next check is near
+	asks                // the host is asked for more
+	leaves              // the loop is left, which asks and comes back
+)
 
 // unfair is by how much a path may be overcharged at one fork: beyond, the
 // dearer side is charged for by itself.
@@ -29,9 +39,6 @@ func (b *body) place() {
 	for i := len(b.nodes) - 1; i >= 0; i-- {
 		n := &b.nodes[i]
 		n.need = n.price + b.dearest(n)
-		if n.charged {
-			b.count(1)
-		}
 	}
 }
 
@@ -74,6 +81,18 @@ func (n *node) due() int {
 	return n.need
 }
 
+// path is the price of the dearest way through.
+func (b *body) path() int {
+	most := make([]int, len(b.nodes))
+	for i := len(b.nodes) - 1; i >= 0; i-- {
+		for _, s := range b.nodes[i].next {
+			most[i] = max(most[i], most[s])
+		}
+		most[i] += b.nodes[i].price
+	}
+	return most[0]
+}
+
 // withCharges returns the instructions with the charges in their places.
 func (b *body) withCharges() []byte {
 	out := make([]byte, 0, len(b.out)+8*len(b.nodes))
@@ -81,13 +100,19 @@ func (b *body) withCharges() []byte {
 	for i := range b.nodes {
 		n := &b.nodes[i]
 		price := n.need + b.m.chargePrice
-		if !n.charged || price == 0 {
+		if !n.charged || price == 0 && n.checks == runsOn {
 			continue
 		}
 		b.shift(n.at, len(out)-from)
 		out = append(out, b.out[from:n.at]...)
 		from = n.at
-		out = charge(out, b.m.counter(), b.locals, constant(int64(price)))
+		switch n.checks {
+		case asks:
+			out = b.check(out)
+		case leaves:
+			out = b.leave(out)
+		}
+		out = b.charge(out, constant(int64(price)))
 		b.m.report.Charges++
 		b.m.report.Largest = max(b.m.report.Largest, price)
 	}

@@ -26,11 +26,31 @@ type deed struct {
 
 var arguments = [][]uint64{{0, 0}, {7, math.MaxUint64}, {1 << 31, 1 << 40}}
 
-const plenty = 1 << 40
+// granting is the import by which a module gets its next slice of fuel.
+type granting struct{ slice, granted, times int64 }
 
-// run calls a random module's run with each of the arguments, and tells what
-// that did and what fuel each call took.
-func run(t *testing.T, r wazero.Runtime, wasm []byte) (d deed, took []int64) {
+func (g *granting) yield(_ context.Context, m api.Module, _ []uint64) {
+	fuel := m.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
+	for left := int64(fuel.Get()); left < 0; left = int64(fuel.Get()) {
+		fuel.Set(uint64(left + g.slice))
+		g.granted += g.slice
+	}
+	g.times++
+}
+
+func grant(t *testing.T, r wazero.Runtime) *granting {
+	t.Helper()
+	g := &granting{}
+	b := r.NewHostModuleBuilder(vet.YieldModule).NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(g.yield), nil, nil).Export(vet.YieldName)
+	if _, err := b.Instantiate(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// run calls a random module's run with each of the arguments, in slices of that
+// much fuel, and tells what that did and what fuel each call took.
+func run(t *testing.T, r wazero.Runtime, g *granting, wasm []byte, slice int64) (d deed, took []int64) {
 	t.Helper()
 	ctx := context.Background()
 	m, err := r.InstantiateWithConfig(ctx, wasm, wazero.NewModuleConfig().WithName("").WithStartFunctions())
@@ -41,13 +61,14 @@ func run(t *testing.T, r wazero.Runtime, wasm []byte) (d deed, took []int64) {
 	fuel, metered := m.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
 	for _, args := range arguments {
 		if metered {
-			fuel.Set(plenty)
+			fuel.Set(uint64(slice))
+			g.slice, g.granted = slice, slice
 		}
 		results, err := m.ExportedFunction("run").Call(ctx, args...)
 		d.Results = append(d.Results, results)
 		d.Trapped = append(d.Trapped, err != nil)
 		if metered {
-			took = append(took, plenty-int64(fuel.Get()))
+			took = append(took, g.granted-int64(fuel.Get()))
 		}
 	}
 	for i := range d.Globals {
@@ -77,7 +98,8 @@ func TestMeaningAndMetering(t *testing.T) {
 			ctx := context.Background()
 			r := wazero.NewRuntimeWithConfig(ctx, tt.config)
 			defer r.Close(ctx)
-			trapped, spent := 0, int64(0)
+			g := grant(t, r)
+			trapped, spent, slices := 0, int64(0), int64(0)
 			for seed := range tt.modules {
 				wasm := wasmtest.Random(seed)
 				metered, _, err := vet.Rewrite(wasm, vet.Limits{})
@@ -92,13 +114,17 @@ func TestMeaningAndMetering(t *testing.T) {
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
-				want, _ := run(t, r, wasm)
-				got, _ := run(t, r, metered)
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Fatalf("seed %d: the meter changes what the module does (-without +with):\n%s", seed, diff)
+				want, _ := run(t, r, g, wasm, 0)
+				for _, slice := range []int64{40, 1000, 1 << 40} {
+					g.times = 0
+					got, _ := run(t, r, g, metered, slice)
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Fatalf("seed %d: the meter changes what the module does in slices of %d (-without +with):\n%s", seed, slice, diff)
+					}
+					slices += g.times
 				}
-				_, fuel := run(t, r, tightly)
-				_, price := run(t, r, exactly)
+				_, fuel := run(t, r, g, tightly, 1<<40)
+				_, price := run(t, r, g, exactly, 1<<40)
 				for i := range price {
 					if fuel[i] < price[i] {
 						t.Fatalf("seed %d: call %d took %d of fuel and ran instructions worth %d", seed, i, fuel[i], price[i])
@@ -112,7 +138,10 @@ func TestMeaningAndMetering(t *testing.T) {
 			if trapped == calls || spent < int64(calls)*100 {
 				t.Errorf("of %d calls %d trapped, and they ran %d units: the modules do too little to show anything", calls, trapped, spent)
 			}
-			t.Logf("%d calls, %d trapped, %d units of fuel", calls, trapped, spent)
+			if slices < int64(calls)*10 {
+				t.Errorf("%d calls took %d slices: too few to show anything", calls, slices)
+			}
+			t.Logf("%d calls, %d trapped, %d units of fuel, %d slices", calls, trapped, spent, slices)
 		})
 	}
 }

@@ -74,7 +74,7 @@ func (m *module) typeIndex(r *reader) uint32 {
 
 func (m *module) importSection(r *reader) *Refusal {
 	n := r.count("imports", m.limits.Imports, "")
-	out := appendU32(nil, uint32(n))
+	var out []byte
 	for range n {
 		from, name, kind := r.name(), r.name(), r.byte()
 		if r.err == nil && kind != kindFunc {
@@ -92,8 +92,8 @@ func (m *module) importSection(r *reader) *Refusal {
 		out = appendU32(append(appendName(appendName(out, from), name), kindFunc), t)
 	}
 	m.imports = n
-	m.sections[secImport] = out
-	return nil
+	m.sections[secImport] = out // without their number: vet adds one
+	return r.err
 }
 
 func (m *module) functionSection(r *reader) *Refusal {
@@ -216,7 +216,7 @@ func (m *module) constant(r *reader, out []byte, globals int) []byte {
 		}
 		out = append(out, c, typeFuncref)
 	case 0xd2:
-		out = appendU32(append(out, c), m.take(r))
+		out = appendU32(append(out, c), m.moved(m.take(r)))
 	case 0xfd:
 		if sub := r.u32(); r.err == nil && (sub != 12 || m.limits.NoSIMD) {
 			r.fail("a constant uses an instruction that is not accepted")
@@ -261,6 +261,9 @@ func (m *module) exportSection(r *reader) *Refusal {
 		}
 		m.exports[name] = export{kind, index}
 		m.report.Exports = append(m.report.Exports, name)
+		if kind == kindFunc {
+			index = m.moved(index)
+		}
 		out = appendU32(append(appendName(out, name), kind), index)
 	}
 	m.sections[secExport] = out
@@ -317,7 +320,7 @@ func (m *module) element(r *reader, out []byte) []byte {
 			out = m.constant(r, out, m.globals)
 			continue
 		}
-		out = appendU32(out, m.take(r))
+		out = appendU32(out, m.moved(m.take(r)))
 	}
 	return out
 }

@@ -1,0 +1,62 @@
+package engine_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/vet"
+	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+)
+
+// TestALongCallLetsTheCollectorIn runs guests that spin, each in another kind of
+// loop, and collects garbage meanwhile, for which all that runs must stop.
+func TestALongCallLetsTheCollectorIn(t *testing.T) {
+	t.Parallel()
+	const long = 2000 * engine.PerMillisecond
+	e := open(t)
+	for name, build := range map[string]func() []byte{
+		"a loop":                 filter(nil, Forever()),
+		"a loop within a loop":   filter(nil, Forever(Loop(Void, Get(0), BrIf(0)))),
+		"a loop with a call":     policy(func(m *Module) { spinCalling(m, 0) }),
+		"a loop with long calls": policy(func(m *Module) { spinCalling(m, 100) }),
+		"a tree of calls":        calling()[0].build,
+	} {
+		m, err := e.Load(context.Background(), build(), vet.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		i, err := m.Open(context.Background(), engine.OpenConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer i.Close()
+		var begun, ended atomic.Bool
+		done := make(chan error)
+		go func() {
+			begun.Store(true)
+			_, err := i.Call(engine.FuncFilter, []byte{1, 0, 0, 0}, long)
+			ended.Store(true)
+			done <- err
+		}()
+		for !begun.Load() {
+			runtime.Gosched()
+		}
+		runtime.GC()
+		if ended.Load() {
+			t.Errorf("%s: the collector waited for a call on %d units of fuel", name, long)
+		}
+		if err := <-done; err == nil {
+			t.Errorf("%s: the call ended without an error", name)
+		}
+	}
+}
+
+// spinCalling makes a filter that calls for ever what takes so many turns.
+func spinCalling(m *Module, work int) {
+	f := m.Func("work", Sig(nil), []byte{I32}, Times(work, Get(0), I32Const(1), Op(0x6a), Set(0)))
+	m.Export("berth_filter", givesI64, nil, Forever(Call(f)), I64Const(0))
+}
