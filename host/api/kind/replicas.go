@@ -1,7 +1,8 @@
 package kind
 
 import (
-	"hash/maphash"
+	"encoding/binary"
+	"strings"
 	"sync"
 
 	"github.com/berth-dev/berth/host/store"
@@ -13,23 +14,17 @@ import (
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 )
 
-// Replicas remembers what preparation and validation made of pods. Both look at
-// a pod's spec, labels and annotations, and otherwise at its metadata alone: a
-// replica of a pod that passed needs but its metadata checked, which is a
-// fiftieth of the work. Replicas then share the memory of one spec.
+// Replicas remembers what decoding, preparation and validation made of pods.
+// All of them look at a pod's spec, labels and annotations, and otherwise at its
+// metadata alone: a replica of a pod that passed needs but its metadata read
+// and checked, which is a fiftieth of the work. Replicas then share the memory
+// of one spec.
 //
 // What is refused or warned of is never remembered, nor what hangs on the
 // pod's name or on the time.
 type Replicas struct {
-	seed maphash.Seed
-
-	mu sync.Mutex
-	// once holds hashes of pods that came once. Most of those that never come
-	// again are not worth a copy.
-	once [1024]uint64
-	// young and old are two generations: what is asked for again stays.
-	young, old map[string]*outcome
-	bytes      int
+	read memory[*corev1.PodSpec]
+	made memory[*outcome]
 }
 
 // outcome is what was made of a pod. It is shared and never changed.
@@ -39,14 +34,63 @@ type outcome struct {
 	status              corev1.PodStatus
 }
 
-const (
-	// longestLike bounds the pods that are remembered, mostLikes a generation.
-	longestLike = 8 << 10
-	mostLikes   = 512 << 10
-)
-
 func newReplicas() *Replicas {
-	return &Replicas{seed: maphash.MakeSeed(), young: map[string]*outcome{}}
+	return &Replicas{read: newMemory[*corev1.PodSpec](), made: newMemory[*outcome]()}
+}
+
+// Unmarshal reads a pod's message by decode, or that part of it which differs
+// from a pod that was read before. Specs have their defaults already where they
+// were read before.
+func (r *Replicas) Unmarshal(raw []byte, pod *corev1.Pod, decode func(raw []byte) error) error {
+	spec, rest := cutSpec(raw)
+	if r == nil || len(spec) == 0 || len(spec) > longestLike {
+		return decode(raw)
+	}
+	if known, ok := r.read.find(spec); ok {
+		if err := decode(rest); err != nil {
+			return err
+		}
+		known.DeepCopyInto(&pod.Spec)
+		return nil
+	}
+	if err := decode(raw); err != nil {
+		return err
+	}
+	if r.read.again(spec) {
+		whole := &corev1.Pod{Spec: *pod.Spec.DeepCopy()}
+		Scheme.Default(whole)
+		r.read.keep(spec, &whole.Spec)
+	}
+	return nil
+}
+
+// cutSpec takes the spec out of a pod's message, where it comes as Kubernetes'
+// encoder writes it: the metadata, the spec once, and a status that needs no
+// memory worth the name.
+func cutSpec(raw []byte) (spec, rest []byte) {
+	const metadata, body, status = 1<<3 | 2, 2<<3 | 2, 3<<3 | 2
+	head, afterHead := cutField(raw, metadata)
+	spec, afterSpec := cutField(afterHead, body)
+	tail, left := cutField(afterSpec, status)
+	if head == nil || spec == nil || len(left) > 0 || len(tail) > longestLike || len(afterSpec) > 0 && tail == nil {
+		return nil, nil
+	}
+	rest = make([]byte, 0, len(raw)-len(spec))
+	rest = append(rest, raw[:len(raw)-len(afterHead)]...)
+	return spec, append(rest, afterSpec...)
+}
+
+// cutField takes the first field off a message if it has that tag; nil if not.
+func cutField(raw []byte, tag byte) (value, rest []byte) {
+	if len(raw) < 2 || raw[0] != tag {
+		return nil, raw
+	}
+	size, n := binary.Uvarint(raw[1:])
+	if n <= 0 || size > uint64(len(raw)-1-n) {
+		return nil, raw
+	}
+	end := 1 + n + int(size)
+	return raw[1+n : end : end], raw[end:]
 }
 
 // Like is what a pod has in common with its replicas.
@@ -100,8 +144,8 @@ func (r *Replicas) Recall(like *Like, obj store.Object) store.Object {
 	if r == nil || like == nil {
 		return nil
 	}
-	known := r.find(like)
-	if known == nil {
+	known, ok := r.made.find(like.data)
+	if !ok {
 		return nil
 	}
 	made := &corev1.Pod{ObjectMeta: obj.(*corev1.Pod).ObjectMeta, Spec: known.spec, Status: known.status}
@@ -113,49 +157,38 @@ func (r *Replicas) Recall(like *Like, obj store.Object) store.Object {
 	return made
 }
 
-// plainMetadata tells that there is nothing to refuse in it, nor to warn of.
-func plainMetadata(meta *metav1.ObjectMeta) bool {
-	return meta.Name != "" && len(validation.IsDNS1123Label(meta.Name)) == 0 &&
-		len(corevalidation.ValidateObjectMeta(meta, true, corevalidation.ValidatePodName, field.NewPath("metadata"))) == 0
-}
-
-func (r *Replicas) find(like *Like) *outcome {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known, ok := r.young[string(like.data)]; ok {
-		return known
-	}
-	known, ok := r.old[string(like.data)]
-	if ok {
-		delete(r.old, string(like.data))
-		r.put(string(like.data), known)
-	}
-	return known
-}
-
-// put remembers. Called with mu held.
-func (r *Replicas) put(like string, known *outcome) {
-	if r.bytes+len(like) > mostLikes {
-		r.old, r.young, r.bytes = r.young, map[string]*outcome{}, 0
-	}
-	r.young[like] = known
-	r.bytes += len(like)
-}
-
 // Keep remembers what was made of a pod, from the second replica on.
 func (r *Replicas) Keep(like *Like, made store.Object) {
-	if r == nil || like == nil {
-		return
-	}
-	hash := maphash.Bytes(r.seed, like.data)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	slot := &r.once[hash%uint64(len(r.once))]
-	if *slot != hash {
-		*slot = hash
+	if r == nil || like == nil || !r.made.again(like.data) {
 		return
 	}
 	// A copy: whoever made it may have to try again, beginning with its parts.
 	pod := made.(*corev1.Pod).DeepCopy()
-	r.put(string(like.data), &outcome{pod.Labels, pod.Annotations, pod.Spec, pod.Status})
+	r.made.keep(like.data, &outcome{pod.Labels, pod.Annotations, pod.Spec, pod.Status})
+}
+
+// plainMetadata tells that there is nothing to refuse in it, nor to warn of.
+// Labels and annotations were looked at when they were first seen.
+func plainMetadata(meta *metav1.ObjectMeta) bool {
+	if !plainName(meta.Name) || !plainName(strings.TrimSuffix(meta.GenerateName, "-")) && meta.GenerateName != "" {
+		return false
+	}
+	if len(meta.OwnerReferences) == 0 && len(meta.Finalizers) == 0 && len(meta.ManagedFields) == 0 && meta.Generation >= 0 {
+		return true
+	}
+	return len(corevalidation.ValidateObjectMeta(meta, true, corevalidation.ValidatePodName, field.NewPath("metadata"))) == 0
+}
+
+// plainName is a DNS label, which is always a good name. It spares two regular
+// expressions.
+func plainName(name string) bool {
+	if name == "" || len(name) > validation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
 }

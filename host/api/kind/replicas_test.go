@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"testing"
@@ -144,15 +145,88 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		}
 	}
 	held := 0
-	for like := range r.young {
+	for like := range r.made.young {
 		held += len(like)
 	}
-	for like := range r.old {
+	for like := range r.made.old {
 		held += len(like)
 	}
 	if held > 2*mostLikes {
 		t.Errorf("%d bytes are remembered, want at most %d", held, 2*mostLikes)
 	}
+}
+
+// unmarshal reads a pod's message by way of r.
+func unmarshal(r *Replicas, raw []byte) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	return pod, r.Unmarshal(raw, pod, pod.Unmarshal)
+}
+
+func TestAReplicaIsReadAsIfItWereTheFirst(t *testing.T) {
+	t.Parallel()
+	r := newReplicas()
+	for i, name := range []string{"a", "b", "c", "d"} {
+		sent := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"of": name}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+			Status:     corev1.PodStatus{Message: name},
+		}
+		raw, err := sent.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := unmarshal(r, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want corev1.Pod
+		if err := want.Unmarshal(raw); err != nil {
+			t.Fatal(err)
+		}
+		if i >= 2 && got.Spec.RestartPolicy == "" {
+			t.Errorf("pod %s was read anew", name)
+		}
+		Scheme.Default(got)
+		Scheme.Default(&want)
+		if diff := cmp.Diff(&want, got); diff != "" {
+			t.Errorf("pod %s differs from what was sent (-want +got):\n%s", name, diff)
+		}
+		got.Spec.Containers[0].Image = "changed by whoever read it"
+	}
+}
+
+func FuzzReadReplicas(f *testing.F) {
+	raw, err := (&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c"}}},
+	}).Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add(append(raw[:len(raw):len(raw)], 2<<3|2, 0))
+	f.Add([]byte{1<<3 | 2, 0, 2<<3 | 2, 0, 3<<3 | 2, 0})
+	f.Add([]byte{1<<3 | 2, 0, 2<<3 | 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var want corev1.Pod
+		refused := want.Unmarshal(raw)
+		Scheme.Default(&want)
+		r := newReplicas()
+		for i := range 4 {
+			got, err := unmarshal(r, raw)
+			if (err == nil) != (refused == nil) {
+				t.Fatalf("reading it for the %d. time: %v, else: %v", i+1, err, refused)
+			}
+			if err != nil {
+				continue
+			}
+			Scheme.Default(got)
+			a, errA := want.Marshal()
+			b, errB := got.Marshal()
+			if (errA == nil) != (errB == nil) || !bytes.Equal(a, b) {
+				t.Fatalf("read for the %d. time it differs:\n%q\n%q", i+1, a, b)
+			}
+		}
+	})
 }
 
 func BenchmarkReplica(b *testing.B) {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/berth-dev/berth/host/api/kind"
+
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -290,14 +293,22 @@ func decodeProtobuf(body []byte, into runtime.Object) (schema.GroupVersionKind, 
 	if !ok {
 		return said, unsupportedMedia()
 	}
-	if err := checkParts(unknown.Raw, into); err != nil {
-		return said, err
+	unmarshal := func(raw []byte) error {
+		if err := checkParts(raw, into); err != nil {
+			return err
+		}
+		if err := pb.Unmarshal(raw); err != nil {
+			return err
+		}
+		return checkText(raw, into)
 	}
-	if err := pb.Unmarshal(unknown.Raw); err != nil {
-		return said, err
+	if pod, ok := into.(*corev1.Pod); ok {
+		return said, pods.Replicas.Unmarshal(unknown.Raw, pod, unmarshal)
 	}
-	return said, checkText(unknown.Raw, into)
+	return said, unmarshal(unknown.Raw)
 }
+
+var pods = kind.MustStored("pods")
 
 // DecodeApply reads an apply configuration: what the client wants, and nothing
 // that it doesn't speak of.
