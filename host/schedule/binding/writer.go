@@ -224,6 +224,7 @@ func (w *Writer) bindOps(b *schedule.Binding) ([]store.Op, error) {
 	}
 	// Only what changes is copied: the rest is never written to.
 	pod := *now
+	pod.ResourceVersion = "" // the store sees that it is no state of its own
 	pod.Spec.NodeName = b.Node
 	pod.Status.NominatedNodeName = ""
 	pod.Status.Conditions, _ = withCondition(now.Status.Conditions, v1.PodCondition{
