@@ -68,8 +68,10 @@ type Loader struct {
 	current atomic.Pointer[Set]
 	wake    chan struct{}
 	recipes recipes
-	// examined are modules that were uploaded just now.
+	// examined are modules that were uploaded just now, own the digests of those
+	// that come with the host.
 	examined examined
+	own      sync.Map
 	arrivals arrivals
 	speech   speech
 
@@ -268,7 +270,7 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 
 func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
 	key := keyOf(object, object.Spec.Module)
-	if old != nil && old.key == key && old.object.UID == object.UID && !(old.again && l.uploaded(object.Spec.Module)) {
+	if old != nil && old.key == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) {
 		same := *old
 		same.object = object
 		return &same, old.mode() != same.mode() || old.failsOpen() != same.failsOpen()
@@ -295,12 +297,37 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 	kept := &live{}
 	if old != nil {
 		*kept = *old
+	} else if good := l.lastGood(ctx, object); good != nil {
+		kept = good
 	}
 	if kept.refused != err.Error() {
 		l.Log.Warn("policy refused", "policy", object.Name, "err", err)
 	}
-	kept.object, kept.key, kept.refused, kept.again = object, key, err.Error(), errors.Is(err, errNoModule)
+	var w waiting
+	kept.waits = errors.As(err, &w)
+	kept.object, kept.key, kept.refused, kept.without = object, key, err.Error(), w.version
 	return kept, old == nil
+}
+
+// lastGood is the revision that decided when the host ended, for a Policy whose
+// spec was refused then too; nil if there is none.
+func (l *Loader) lastGood(ctx context.Context, object *v1alpha1.Policy) *live {
+	last := object.Status.Current
+	if last == nil || l.Current().Number != 0 {
+		return nil
+	}
+	former := object.DeepCopy()
+	former.Spec.Module, former.Spec.Entry, former.Spec.Config = last.Module, last.Entry, last.Config
+	good, err := l.load(ctx, former, last.Module)
+	if err != nil && former.Spec.Limits != nil {
+		former.Spec.Limits = nil // they may be what was refused
+		good, err = l.load(ctx, former, last.Module)
+	}
+	if err != nil {
+		l.Log.Warn("the policy's last good revision does not load either", "policy", object.Name, "module", last.Module, "err", err)
+		return nil
+	}
+	return good
 }
 
 // takeCanary starts the canary that a Policy names, keeps it, or ends it. It
@@ -456,7 +483,7 @@ func (o *live) warm(key string) *live {
 // trial goes on.
 func (o *live) replacedBy(next *live, object *v1alpha1.Policy) *live {
 	one := *next
-	one.object, one.refused, one.again, one.former = object, "", false, nil
+	one.object, one.refused, one.waits, one.former = object, "", false, nil
 	if o == nil {
 		return &one
 	}

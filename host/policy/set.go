@@ -44,10 +44,12 @@ type live struct {
 	tried *differences
 	// settling says that the canary is being loaded.
 	settling bool
-	// refused is why the Policy's newest spec did not go live; again says that
-	// it may do so without being changed.
+	// refused is why the Policy's newest spec did not go live; waits says that
+	// it may do so without being changed, by another Module than the one of
+	// version without.
 	refused string
-	again   bool
+	waits   bool
+	without string
 	// former are the programs before this one, newest first, kept warm.
 	former []*live
 }

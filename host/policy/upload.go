@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,8 +21,7 @@ var ErrRefused = errors.New("module refused")
 //
 // ErrRefused with the reason, if the module is at fault.
 func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
-	sum := sha256.Sum256(wasm)
-	if err := l.Trusted.Verify(sum, signatures); err != nil {
+	if err := l.trusts(wasm, signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	m, err := l.Inspect(ctx, wasm)

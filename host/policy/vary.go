@@ -20,8 +20,10 @@ type Variation struct {
 	Object *v1alpha1.Policy `json:"-"`
 	// Wasm is its module; without it Module names one that was uploaded, and
 	// without that it stays as it is.
-	Wasm   []byte `json:"wasm,omitempty"`
-	Module string `json:"module,omitempty"`
+	Wasm []byte `json:"wasm,omitempty"`
+	// Signatures are of Wasm, for hosts that trust some keys only.
+	Signatures []v1alpha1.Signature `json:"signatures,omitempty"`
+	Module     string               `json:"module,omitempty"`
 	// Entry, Config and Mode replace those of the Policy where they are given.
 	Entry  string          `json:"entry,omitempty"`
 	Config json.RawMessage `json:"config,omitempty"`
@@ -115,13 +117,12 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 		if name == "" {
 			name = object.Spec.Module
 		}
-		digest, err := Digest(name)
-		if err != nil {
+		var err error
+		if _, wasm, err = l.stored(ctx, name); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
-		if wasm, err = l.Objects.Blob(ctx, digest); err != nil {
-			return nil, fmt.Errorf("%w: module %s: %w", ErrRefused, name, errNoModule)
-		}
+	} else if err := l.trusts(wasm, v.Signatures); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	p, err := l.aside(ctx, object, wasm)
 	if err != nil {

@@ -30,7 +30,7 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	}
 	v := policy.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
 	if f.dryRun {
-		v.Wasm = wasm
+		v.Wasm, v.Signatures = wasm, m.Spec.Signatures
 	}
 	config, err := f.readConfig()
 	if err != nil {

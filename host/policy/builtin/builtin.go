@@ -46,6 +46,7 @@ func Install(ctx context.Context, l *policy.Loader) error {
 		if err != nil {
 			return fmt.Errorf("built-in module %s: %w", b.Name, err)
 		}
+		l.Vouch(m.Spec.Digest)
 		if err := module(ctx, l, m, b.Wasm); err != nil {
 			return fmt.Errorf("built-in module %s: %w", b.Name, err)
 		}
