@@ -1,11 +1,13 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,11 +64,32 @@ func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Requ
 	if about.DryRun {
 		return m, nil
 	}
-	made, err := h.registry.Create(ctx, about, m)
+	made, err := h.registry.Create(context.WithValue(ctx, admitted{}, m), about, m)
 	if apierrors.IsAlreadyExists(err) {
-		return h.registry.Get(ctx, registry.On(policy.Modules, "", m.Name))
+		return h.signedAnew(ctx, m)
 	}
 	return made, err
+}
+
+// signedAnew adds signatures to a module that is there already.
+func (h *Host) signedAnew(ctx context.Context, m *v1alpha1.Module) (store.Object, error) {
+	return h.store.Update(ctx, store.Key{Resource: policy.Modules, Name: m.Name}, func(o store.Object) (store.Object, error) {
+		have, ok := o.(*v1alpha1.Module)
+		if !ok {
+			return o, nil
+		}
+		next := have.DeepCopy()
+		for _, s := range m.Spec.Signatures {
+			same := func(t v1alpha1.Signature) bool { return t.KeyID == s.KeyID && bytes.Equal(t.Value, s.Value) }
+			if !slices.ContainsFunc(next.Spec.Signatures, same) {
+				next.Spec.Signatures = append(next.Spec.Signatures, s)
+			}
+		}
+		if len(next.Spec.Signatures) == len(have.Spec.Signatures) {
+			return o, nil
+		}
+		return next, nil
+	})
 }
 
 // admit examines a module and keeps its bytes, unless the run is dry.
@@ -83,20 +106,33 @@ func (h *Host) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Sig
 	return m, h.loader.Keep(ctx, m, wasm)
 }
 
+// admitted is the key of the Module that a request has brought in already.
+type admitted struct{}
+
 // takeInline turns a Module that was created with its bytes in it into one
-// that names them.
+// that names them. One without may come back as long as its bytes are here.
 func (h *Host) takeInline(ctx context.Context, r *registry.Request, o store.Object) error {
 	m, ok := o.(*v1alpha1.Module)
-	if !ok || len(m.Spec.Wasm) == 0 {
+	if !ok || ctx.Value(admitted{}) != nil {
 		return nil
 	}
-	admitted, err := h.admit(ctx, m.Spec.Wasm, m.Spec.Signatures, r.DryRun)
+	wasm := m.Spec.Wasm
+	if len(wasm) == 0 {
+		var err error
+		if wasm, err = h.store.Blob(ctx, m.Spec.Digest); err != nil {
+			return apierrors.NewBadRequest("spec.wasm is missing: a Module comes with its bytes, in base64")
+		}
+	}
+	taken, err := h.admit(ctx, wasm, m.Spec.Signatures, r.DryRun)
 	if err != nil {
 		return err
 	}
-	m.Spec, m.Status = admitted.Spec, admitted.Status
-	m.Name, m.GenerateName = admitted.Name, ""
-	r.Name = admitted.Name
+	if m.Name != "" && m.GenerateName == "" && m.Name != taken.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("a Module is named by its bytes: name this one %s, or give metadata.generateName and take the name that comes back", taken.Name))
+	}
+	m.Spec, m.Status = taken.Spec, taken.Status
+	m.Name, m.GenerateName = taken.Name, ""
+	r.Name = taken.Name
 	return nil
 }
 

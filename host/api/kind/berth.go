@@ -2,6 +2,8 @@ package kind
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
 
 	policyv1alpha1 "github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -48,6 +50,7 @@ var modules = typed(rules[*policyv1alpha1.Module]{
 	onCreate:      func(_ context.Context, m *policyv1alpha1.Module) { m.Generation = 1 },
 	onUpdate: func(_ context.Context, m, old *policyv1alpha1.Module) {
 		m.Status = old.Status
+		sameBytes(m, old)
 	},
 	validate: validateModule,
 	validateUpdate: func(_ context.Context, m, old *policyv1alpha1.Module) field.ErrorList {
@@ -55,9 +58,30 @@ var modules = typed(rules[*policyv1alpha1.Module]{
 		path := field.NewPath("spec")
 		errs = append(errs, validation.ValidateImmutableField(m.Spec.Digest, old.Spec.Digest, path.Child("digest"))...)
 		errs = append(errs, validation.ValidateImmutableField(m.Spec.Size, old.Spec.Size, path.Child("size"))...)
-		return append(errs, validation.ValidateImmutableField(m.Spec.Wasm, old.Spec.Wasm, path.Child("wasm"))...)
+		if len(m.Spec.Wasm) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("wasm"), "a Module is what its digest says: create another one for other bytes"))
+		}
+		return errs
 	},
 })
+
+// sameBytes takes the bytes away that came once more, as they do when a file is
+// applied again: the host has them.
+func sameBytes(m, old *policyv1alpha1.Module) {
+	if len(m.Spec.Wasm) == 0 {
+		return
+	}
+	if sum := sha256.Sum256(m.Spec.Wasm); "sha256:"+hex.EncodeToString(sum[:]) != old.Spec.Digest {
+		return
+	}
+	m.Spec.Wasm = nil
+	if m.Spec.Digest == "" {
+		m.Spec.Digest = old.Spec.Digest
+	}
+	if m.Spec.Size == 0 {
+		m.Spec.Size = old.Spec.Size
+	}
+}
 
 var moduleStatus = typed(rules[*policyv1alpha1.Module]{
 	clusterScoped: true,

@@ -27,6 +27,19 @@ func (c *cluster) testKubectlAlone(t *testing.T) {
 	if !strings.HasPrefix(name, "sha256-") || strings.Contains(c.must(t, c.kubectl, "get", "module", name, "-o", "yaml"), "wasm:") {
 		t.Fatalf("the module is called %q, and still has its bytes inline", name)
 	}
+	// A file of one's own, applied again and again, as a robot does.
+	own := "apiVersion: policy.berth.dev/v1alpha1\nkind: Module\nmetadata: {name: " + name + "}\nspec: {wasm: " + base64.StdEncoding.EncodeToString(wasm) + "}\n"
+	for range 2 {
+		apply("apply", own)
+	}
+	apply("replace", own)
+	c.must(t, c.kubectl, "delete", "module", name)
+	for range 2 {
+		if err := os.WriteFile(file, []byte(own), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.must(t, c.kubectl, "apply", "--server-side", "-f", file)
+	}
 	policy := func(config string) {
 		apply("apply", "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata: {name: kube-only}\nspec: {module: "+name+", config: "+config+"}\n")
 	}
