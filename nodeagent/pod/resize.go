@@ -113,6 +113,15 @@ func (r *Record) resizeCondition() *v1.PodCondition {
 	return &c
 }
 
+// Holds is the pod as it counts against the machine: with what it was given,
+// not with what a resize asks for that has not been granted.
+func (r *Record) Holds() *v1.Pod {
+	if !r.resizing() {
+		return r.Pod
+	}
+	return r.InForce()
+}
+
 // InForce is the pod with the resources that its containers have now.
 func (r *Record) InForce() *v1.Pod {
 	p := r.Pod.DeepCopy()

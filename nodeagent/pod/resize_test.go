@@ -112,3 +112,23 @@ func TestResizeByStartingAnew(t *testing.T) {
 		t.Errorf("Next() = %v, want nothing: it has what the spec asks for", a.Kind)
 	}
 }
+
+func TestAResizeThatIsNotGrantedHoldsNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := sized(now)
+	held := func() int64 { return r.Holds().Spec.Containers[0].Resources.Requests.Cpu().MilliValue() }
+	if held() != 1000 || r.Holds() != r.Pod {
+		t.Errorf("a pod at rest holds %d", held())
+	}
+	r.ask("100", now)
+	r.DidNotResize(v1.PodReasonInfeasible, "too much", now)
+	if held() != 1000 {
+		t.Errorf("a pod that can not grow holds %d, want what it has", held())
+	}
+	r.ask("2", now)
+	r.DidResize(map[string]v1.ResourceRequirements{"c": cpu("2")}, nil)
+	if held() != 2000 {
+		t.Errorf("a pod that has grown holds %d", held())
+	}
+}

@@ -142,13 +142,14 @@ func (p *Pool) others(uid string) []*v1.Pod {
 	return slices.DeleteFunc(p.active(), func(o *v1.Pod) bool { return string(o.UID) == uid })
 }
 
-// active lists the pods that hold resources; p.mu is held.
+// active lists the pods that hold resources, with those that they hold; p.mu
+// is held.
 func (p *Pool) active() []*v1.Pod {
 	var out []*v1.Pod
 	for _, w := range p.workers {
 		w.mu.Lock()
 		if w.rec.Rejected == nil && !w.rec.Finished() {
-			out = append(out, w.rec.Pod)
+			out = append(out, w.rec.Holds())
 		}
 		w.mu.Unlock()
 	}

@@ -71,7 +71,39 @@ func requests(object *v1.Pod) (real, nonZero, weighed Resources) {
 // plain says whether the requests are just the sum of the containers'.
 func plain(object *v1.Pod) bool {
 	return len(object.Spec.InitContainers) == 0 && object.Spec.Resources == nil &&
-		len(object.Spec.Overhead) == 0 && len(object.Status.ContainerStatuses) == 0 && summable(object.Spec.Containers)
+		len(object.Spec.Overhead) == 0 && settled(object) && summable(object.Spec.Containers)
+}
+
+// settled says whether no container has, or was given, other resources than its
+// spec asks for: then the spec is the most of the three. A pod that runs is
+// nearly always settled.
+func settled(object *v1.Pod) bool {
+	for i := range object.Status.ContainerStatuses {
+		s := &object.Status.ContainerStatuses[i]
+		if s.Resources == nil {
+			continue
+		}
+		for j := range object.Spec.Containers {
+			c := &object.Spec.Containers[j]
+			if c.Name == s.Name && !(sameRequests(c.Resources.Requests, s.Resources.Requests) && sameRequests(c.Resources.Requests, s.AllocatedResources)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func sameRequests(a, b v1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, q := range a {
+		other, ok := b[name]
+		if !ok || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // summable says whether the containers' requests are whole numbers each: others
