@@ -118,12 +118,18 @@ type Agent struct {
 	ids      *userns.Ranges
 	pool     *worker.Pool
 	events   record.EventBroadcaster
+	recorder record.EventRecorder
 	listener net.Listener
 
 	started  time.Time
 	machine  node.Machine
 	version  runtime.Version
 	pressure pressure
+	// measure looks at the machine; tests say what it finds.
+	measure func(dir string) (node.Machine, error)
+	// imageUse and imagesAt belong to tend's goroutine.
+	imageUse image.Uses
+	imagesAt time.Time
 	// self is the Node as the API last had it.
 	self atomic.Pointer[v1.Node]
 }
@@ -134,7 +140,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.NodeName), client: cfg.Client, started: time.Now()}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.NodeName), client: cfg.Client, started: time.Now(), measure: node.Measure}
 	if a.client == nil {
 		c := rest.CopyConfig(cfg.REST)
 		c.ContentType, c.AcceptContentTypes = apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeProtobuf+",application/json"
@@ -250,6 +256,7 @@ func (a *Agent) build() error {
 	}
 	a.events = record.NewBroadcaster()
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
+	a.recorder = recorder
 	a.objects = objects.New(a.client)
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)

@@ -3,26 +3,23 @@ package nodeagent
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/node"
 	"github.com/berth-dev/berth/nodeagent/pod"
-	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 // Pressure are limits; zero fields take Kubernetes' defaults.
 type Pressure struct {
-	// MemoryAvailable in bytes (100 MiB) and DiskAvailable as a share of the
-	// disk (0.10): below them pods are evicted.
-	MemoryAvailable int64
-	DiskAvailable   float64
+	// MemoryAvailable in bytes (100 MiB), DiskAvailable as a share of the disk
+	// (0.10), InodesAvailable of its inodes (0.05) and PidsAvailable of the
+	// process ids (0.10): below them pods are evicted.
+	MemoryAvailable                               int64
+	DiskAvailable, InodesAvailable, PidsAvailable float64
 	// ImagesHigh and ImagesLow are shares of the images' disk in use (0.85,
 	// 0.80): from the first on images are removed, down to the second.
 	ImagesHigh, ImagesLow float64
@@ -33,6 +30,8 @@ type Pressure struct {
 func (p *Pressure) defaults() {
 	p.MemoryAvailable = cmp.Or(p.MemoryAvailable, 100<<20)
 	p.DiskAvailable = cmp.Or(p.DiskAvailable, 0.10)
+	p.InodesAvailable = cmp.Or(p.InodesAvailable, 0.05)
+	p.PidsAvailable = cmp.Or(p.PidsAvailable, 0.10)
 	p.ImagesHigh = cmp.Or(p.ImagesHigh, 0.85)
 	p.ImagesLow = cmp.Or(p.ImagesLow, 0.80)
 	p.Every = cmp.Or(p.Every, 10*time.Second)
@@ -90,20 +89,33 @@ func (p *pressure) refuses(obj *v1.Pod) *pod.Verdict {
 	if critical(obj) || !p.memory && !p.disk && !p.pid {
 		return nil
 	}
-	if p.memory && !p.disk && !p.pid && pod.QOS(obj) != v1.PodQOSBestEffort {
+	if p.memory && !p.disk && !p.pid && (pod.QOS(obj) != v1.PodQOSBestEffort || toleratesMemoryPressure(obj)) {
 		return nil
 	}
 	return &pod.Verdict{Reason: "Evicted", Message: "Pod was rejected: The node had condition: " + p.names()}
 }
 
-func (p *pressure) names() string {
-	switch {
-	case p.disk:
-		return "[DiskPressure]."
-	case p.pid:
-		return "[PIDPressure]."
+func toleratesMemoryPressure(obj *v1.Pod) bool {
+	taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
+	for i := range obj.Spec.Tolerations {
+		if obj.Spec.Tolerations[i].ToleratesTaint(klog.Background(), &taint, true) {
+			return true
+		}
 	}
-	return "[MemoryPressure]."
+	return false
+}
+
+func (p *pressure) names() string {
+	names := ""
+	for _, one := range []struct {
+		is   bool
+		name string
+	}{{p.disk, "DiskPressure"}, {p.memory, "MemoryPressure"}, {p.pid, "PIDPressure"}} {
+		if one.is {
+			names += " " + one.name
+		}
+	}
+	return "[" + names[min(1, len(names)):] + "]. "
 }
 
 // systemCritical is the priority from which on pods are not evicted.
@@ -126,157 +138,57 @@ func (a *Agent) tend(ctx context.Context) error {
 }
 
 func (a *Agent) look(ctx context.Context) {
-	m, err := node.Measure(a.cfg.RootDir)
+	m, err := a.measure(a.cfg.RootDir)
 	if err != nil {
 		a.log.Warn("measure the machine", "error", err)
 		return
 	}
-	a.collectImages(ctx)
-	memory := m.MemoryAvailable < a.cfg.Pressure.MemoryAvailable
-	disk := m.Disk > 0 && float64(m.DiskAvailable) < a.cfg.Pressure.DiskAvailable*float64(m.Disk)
-	pid := m.PidsMax > 0 && m.PidsUsed > m.PidsMax*9/10
-	a.pressure.see(memory, disk, pid, time.Now())
-	if memory || disk {
-		a.evict(ctx, memory)
+	now := time.Now()
+	a.collectImages(ctx, now)
+	short := a.cfg.Pressure.short(m)
+	is := func(name v1.ResourceName) bool {
+		for _, s := range short {
+			if s.resource == name {
+				return true
+			}
+		}
+		return false
+	}
+	a.pressure.see(is(v1.ResourceMemory), is(v1.ResourceEphemeralStorage) || is(inodes), is(pids), now)
+	if len(short) > 0 {
+		a.evict(ctx, short[0])
 	}
 	a.evictBySize(ctx)
 }
 
-// collectImages removes unused images, the longest there first.
-func (a *Agent) collectImages(ctx context.Context) {
-	u, err := a.cfg.Images.Filesystem(ctx)
-	if err != nil || u.Capacity <= 0 {
-		return
-	}
-	if used := u.Capacity - u.Available; float64(used) < a.cfg.Pressure.ImagesHigh*float64(u.Capacity) {
-		return
-	}
-	list, err := a.cfg.Images.List(ctx)
-	if err != nil {
-		a.log.Warn("list images", "error", err)
-		return
-	}
-	used := map[string]bool{}
-	if all, err := a.cfg.Runtime.List(ctx); err == nil {
-		for _, c := range all.Containers {
-			used[c.Image] = true
-			for _, id := range c.MountedImages {
-				used[id] = true
-			}
-		}
-	} else {
-		return // not knowing what is in use, nothing is removed
-	}
-	need := u.Capacity - u.Available - int64(a.cfg.Pressure.ImagesLow*float64(u.Capacity))
-	for _, img := range image.Collect(list, used, need) {
-		a.log.Info("remove an unused image", "image", img.ID, "names", img.Names, "bytes", img.Size)
-		if err := a.cfg.Images.Remove(ctx, img.ID); err != nil {
-			a.log.Warn("remove image", "image", img.ID, "error", err)
-		}
-	}
+// What pods are evicted for beside Kubernetes' resources, in the kubelet's
+// words.
+const (
+	inodes v1.ResourceName = "inodes"
+	pids   v1.ResourceName = "pids"
+)
+
+// shortage is a resource of which less is left than should be.
+type shortage struct {
+	resource             v1.ResourceName
+	threshold, available int64
 }
 
-// candidate is a pod that could be evicted.
-type candidate struct {
-	pod      *v1.Pod
-	priority int32
-	usage    int64
-	request  int64
-}
-
-// rank orders candidates as the kubelet does: those above their request first,
-// then by priority, then by how far above it they are.
-func rank(all []candidate) {
-	slices.SortStableFunc(all, func(a, b candidate) int {
-		over := func(c candidate) int {
-			if c.usage > c.request {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(over(a), over(b)), cmp.Compare(a.priority, b.priority),
-			cmp.Compare(b.usage-b.request, a.usage-a.request), cmp.Compare(a.pod.UID, b.pod.UID))
-	})
-}
-
-func (a *Agent) evict(ctx context.Context, memory bool) {
-	stats, err := a.cfg.Runtime.Stats(ctx)
-	if err != nil {
-		a.log.Warn("measure containers", "error", err)
-		return
-	}
-	all, leaving := a.candidates(stats, memory)
-	if len(all) == 0 || leaving {
-		return // one at a time: its end frees something
-	}
-	rank(all)
-	what := "memory"
-	if !memory {
-		what = "ephemeral-storage"
-	}
-	victim := all[0].pod
-	a.log.Info("evict a pod", "pod", victim.Name, "namespace", victim.Namespace, "resource", what)
-	a.pool.End(string(victim.UID), pod.Verdict{
-		Reason: "Evicted", Disruption: "TerminationByKubelet", Message: fmt.Sprintf("The node was low on resource: %s. ", what),
-	}, 0)
-}
-
-func (a *Agent) candidates(stats []runtime.Stats, memory bool) (all []candidate, leaving bool) {
-	usage := map[string]int64{}
-	for _, s := range stats {
-		if memory {
-			usage[s.Pod.UID] += int64(s.WorkingSetBytes)
-		} else {
-			usage[s.Pod.UID] += int64(s.RootFSBytes)
+// short finds what is running out, what is reclaimed first in front: memory.
+func (p *Pressure) short(m node.Machine) (found []shortage) {
+	share := func(part float64, all int64) int64 { return int64(part * float64(all)) }
+	for _, s := range []struct {
+		name                      v1.ResourceName
+		all, available, threshold int64
+	}{
+		{v1.ResourceMemory, m.Memory, m.MemoryAvailable, p.MemoryAvailable},
+		{v1.ResourceEphemeralStorage, m.Disk, m.DiskAvailable, share(p.DiskAvailable, m.Disk)},
+		{inodes, m.Inodes, m.InodesFree, share(p.InodesAvailable, m.Inodes)},
+		{pids, m.PidsMax, m.PidsMax - m.PidsUsed, share(p.PidsAvailable, m.PidsMax)},
+	} {
+		if s.all > 0 && s.available < s.threshold { // a disk may count no inodes
+			found = append(found, shortage{s.name, s.threshold, s.available})
 		}
 	}
-	name := v1.ResourceMemory
-	if !memory {
-		name = v1.ResourceEphemeralStorage
-	}
-	a.pool.Each(func(r *pod.Record) {
-		if r.Terminating() && !r.Finished() {
-			leaving = true
-			return
-		}
-		if r.Finished() || critical(r.Pod) {
-			return
-		}
-		requests := resource.PodRequests(r.Pod, resource.PodResourcesOptions{})
-		q := requests[name]
-		c := candidate{pod: r.Pod, usage: usage[string(r.Pod.UID)], request: q.Value()}
-		if r.Pod.Spec.Priority != nil {
-			c.priority = *r.Pod.Spec.Priority
-		}
-		all = append(all, c)
-	})
-	return all, leaving
-}
-
-// evictBySize ends pods whose emptyDir grew over its limit.
-func (a *Agent) evictBySize(ctx context.Context) {
-	type over struct{ uid, volume, limit string }
-	var found []over
-	var pods []*v1.Pod
-	a.pool.Each(func(r *pod.Record) {
-		if r.SetUp && !r.Terminating() {
-			pods = append(pods, r.Pod)
-		}
-	})
-	for _, p := range pods {
-		for i := range p.Spec.Volumes {
-			e := p.Spec.Volumes[i].EmptyDir
-			if e == nil || e.SizeLimit == nil || e.SizeLimit.IsZero() || ctx.Err() != nil {
-				continue
-			}
-			size, err := a.volumes.Size(string(p.UID), p.Spec.Volumes[i].Name, e.SizeLimit.Value())
-			if err == nil && size > e.SizeLimit.Value() {
-				found = append(found, over{string(p.UID), p.Spec.Volumes[i].Name, e.SizeLimit.String()})
-			}
-		}
-	}
-	for _, o := range found {
-		a.pool.End(o.uid, pod.Verdict{Reason: "Evicted", Disruption: "TerminationByKubelet",
-			Message: fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", o.volume, o.limit)}, 0)
-	}
+	return found
 }

@@ -63,17 +63,33 @@ func FuzzCredentials(f *testing.F) {
 	})
 }
 
-func TestCollectTakesTheOldestUnused(t *testing.T) {
+func TestCollectTakesTheLongestUnused(t *testing.T) {
 	t.Parallel()
 	at := func(n int64) time.Time { return time.Unix(n, 0) }
-	list := []Image{{ID: "new", Size: 10, PulledAt: at(9)}, {ID: "used", Size: 10, PulledAt: at(1)}, {ID: "pause", Size: 10, Pinned: true}, {ID: "old", Size: 10, PulledAt: at(2)}, {ID: "mid", Size: 10, PulledAt: at(5)}}
-	for need, want := range map[int64][]string{0: nil, 1: {"old"}, 10: {"old"}, 11: {"old", "mid"}, 99: {"old", "mid", "new"}} {
+	list := []Image{
+		{ID: "late", Size: 10, PulledAt: at(9)}, {ID: "used", Size: 10, PulledAt: at(1)}, {ID: "pause", Size: 10, Pinned: true},
+		{ID: "once", Size: 10, PulledAt: at(0)}, {ID: "old", Size: 10, PulledAt: at(2)}, {ID: "mid", Size: 10, PulledAt: at(5)},
+	}
+	var u Uses
+	u.See(list, map[string]bool{"once": true}, at(100))
+	now := at(100).Add(leastAge)
+	list = append(list, Image{ID: "new", Size: 10})
+	used := map[string]bool{"used": true}
+	u.See(list, used, now)
+	for need, want := range map[int64][]string{0: nil, 1: {"old"}, 10: {"old"}, 11: {"old", "mid"}, 99: {"old", "mid", "late", "once"}} {
 		var got []string
-		for _, i := range Collect(list, map[string]bool{"used": true}, need) {
+		for _, i := range u.Collect(list, used, need, now) {
 			got = append(got, i.ID)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("Collect(%d): %s", need, diff)
 		}
+	}
+	if got := u.Collect(list, used, 99, now.Add(-time.Second)); len(got) != 0 {
+		t.Errorf("before their time %v are chosen", got)
+	}
+	var fresh Uses
+	if got := fresh.Collect(list, nil, 99, now); len(got) != 0 {
+		t.Errorf("unseen, %v are chosen", got)
 	}
 }

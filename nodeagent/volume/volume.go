@@ -353,3 +353,34 @@ func (v *Volumes) Size(uid, volume string, limit int64) (int64, error) {
 	})
 	return sum, err
 }
+
+// OnDisk counts the bytes and the files of a pod's emptyDirs that lie on the
+// disk.
+func (v *Volumes) OnDisk(p *v1.Pod) (bytes, files int64) {
+	for i := range p.Spec.Volumes {
+		vol := &p.Spec.Volumes[i]
+		if vol.EmptyDir == nil || vol.EmptyDir.Medium != v1.StorageMediumDefault {
+			continue
+		}
+		b, n := SizeOf(v.dir(string(p.UID), vol.Name))
+		bytes, files = bytes+b, files+n
+	}
+	return bytes, files
+}
+
+// SizeOf counts the bytes and the files at and below a folder.
+func SizeOf(dir string) (bytes, files int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it went away meanwhile
+		}
+		files++
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				bytes += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return bytes, files
+}
