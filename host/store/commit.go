@@ -142,6 +142,9 @@ func (s *Store) prepareOp(op Op) (write, error) {
 	if err != nil {
 		return write{}, fmt.Errorf("encode %s: %w", op.Key, err)
 	}
+	if s.interner != nil {
+		s.interner.Intern(w.Object, data)
+	}
 	w.data, w.sum = data, checksum(data)
 	return w, nil
 }

@@ -65,6 +65,7 @@ type Store struct {
 	revision atomic.Int64
 	shelf    *shelf
 	fields   fieldSets
+	interner Interner // the codec, if it is one
 	stats    counters
 
 	mu        sync.RWMutex // guards the map, not the resources
@@ -101,6 +102,7 @@ func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store
 		failed:    make(chan struct{}),
 	}
 	s.shelf.sharer, _ = codec.(Sharer)
+	s.interner, _ = codec.(Interner)
 	if err := s.load(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), engine.Close())
 	}

@@ -40,6 +40,14 @@ type Sharer interface {
 	Share(format string, data []byte, rev int64) ([]byte, bool)
 }
 
+// Interner is a Codec that knows which parts of objects are often alike.
+type Interner interface {
+	// Intern has an object share such parts with others that are stored; data is
+	// its encoding. The object is not seen by anybody yet, but what it refers to
+	// may be.
+	Intern(obj Object, data []byte)
+}
+
 // OpKind says what an Op does.
 type OpKind uint8
 

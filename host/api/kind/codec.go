@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/host/store"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // protobuf is what the types of k8s.io/api generate.
@@ -83,9 +85,12 @@ func (Codec) Decode(resource string, data []byte) (store.Object, error) {
 	}
 	obj := k.New()
 	var err error
-	if pb, ok := obj.(protobuf); ok {
-		err = pb.Unmarshal(data)
-	} else {
+	switch o := obj.(type) {
+	case *v1.Pod:
+		err = decodePod(o, data)
+	case protobuf:
+		err = o.Unmarshal(data)
+	default:
 		err = json.Unmarshal(data, obj)
 	}
 	if err != nil {
