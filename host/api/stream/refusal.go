@@ -52,7 +52,7 @@ func agentRefusal(node string, answer *http.Response) error {
 		return unreachable(node, err)
 	}
 	var status metav1.Status
-	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure && status.Code >= 400 {
+	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure && isFailure(int(status.Code)) {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	message := strings.TrimSpace(string(text))
@@ -64,7 +64,7 @@ func agentRefusal(node string, answer *http.Response) error {
 		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
 	}
 	code := answer.StatusCode
-	if code < 400 {
+	if !isFailure(code) {
 		code = http.StatusBadGateway
 	}
 	reason, ok := reasons[code]
@@ -73,3 +73,7 @@ func agentRefusal(node string, answer *http.Response) error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
 }
+
+// isFailure says whether a code can be passed on: an agent may say anything, and
+// an answer of 1000 cannot be written.
+func isFailure(code int) bool { return code >= 400 && code < 600 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,7 +27,7 @@ func corpus() []asked {
 			all = append(all, asked{h, engine.FuncFilter})
 		}
 	}
-	return append(append(all, everywhere()...), between()...)
+	return slices.Concat(all, everywhere(), byKind(), elsewhere(), between())
 }
 
 // attempt takes a module from its bytes to its end.
