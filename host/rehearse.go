@@ -20,9 +20,9 @@ const (
 	mostPlanBytes  = 64 << 20
 	mostVariations = 16
 	// usualRehearsal is how many decisions are rehearsed where no number is
-	// given, mostRehearsed how many at most.
+	// given, MostRehearsed how many at most.
 	usualRehearsal = 200
-	mostRehearsed  = 5000
+	MostRehearsed  = 5000
 )
 
 // PlanRequest asks where pods would go. A PodList as JSON is one too.
@@ -116,8 +116,8 @@ func (h *Host) rehearse(w http.ResponseWriter, r *http.Request, turn chan struct
 	if request.Decisions == 0 {
 		request.Decisions = usualRehearsal
 	}
-	if n := len(request.Policies); n == 0 || n > mostVariations || request.Decisions < 0 || request.Decisions > mostRehearsed {
-		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", mostVariations, mostRehearsed), http.StatusBadRequest)
+	if n := len(request.Policies); n == 0 || n > mostVariations || request.Decisions < 0 || request.Decisions > MostRehearsed {
+		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", mostVariations, MostRehearsed), http.StatusBadRequest)
 		return
 	}
 	rehearsal, err := h.rehearsed(r.Context(), &request)

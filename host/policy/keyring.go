@@ -69,7 +69,7 @@ func ReadPublicKey(file string) (ed25519.PublicKey, error) {
 }
 
 // ErrUnsigned is why a module does not come in where keys are trusted.
-var ErrUnsigned = errors.New("no trusted key has signed this module: sign it by `berth policy sign`")
+var ErrUnsigned = errors.New("no trusted key has signed this module: sign it by `berth policy sign`, and push it with --signature")
 
 // Verify says whether one of the signatures over sum is by a trusted key.
 func (k Keyring) Verify(sum [sha256.Size]byte, signatures []v1alpha1.Signature) error {

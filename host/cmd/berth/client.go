@@ -119,7 +119,8 @@ func unreachable(err *url.Error) error {
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) {
-		return fmt.Errorf("no host answers at %s: %w: start one by `berth up`, or name another cluster by --kubeconfig or $KUBECONFIG", at, dial.Err)
+		return fmt.Errorf("no host answers at %s (%s): start one by `berth up`, or name another cluster by --kubeconfig or $KUBECONFIG",
+			at, strings.TrimPrefix(dial.Err.Error(), "connect: "))
 	}
 	return fmt.Errorf("ask the host at %s: %w", at, err.Err)
 }

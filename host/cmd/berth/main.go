@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -65,7 +66,44 @@ func newRoot() *cobra.Command {
 		newPolicy(), newExplain(), newPlan(), newReplay(), newBackup(), newRestore(),
 		newImage(), newVersion(),
 	)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
+	})
+	for _, cmd := range root.Commands() {
+		guide(cmd)
+	}
 	return root
+}
+
+// guide has commands say how they are used where they are used wrongly.
+func guide(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		guide(sub)
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, given []string) error {
+			if err := args(cmd, given); err != nil {
+				return fmt.Errorf("%w: use `%s`", err, cmd.UseLine())
+			}
+			return nil
+		}
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = unknownSubcommand
+	}
+}
+
+func unknownSubcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	hint := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)
 }
 
 // clientFor makes the client that cmd's flags ask for.

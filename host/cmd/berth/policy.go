@@ -79,8 +79,9 @@ func (c *client) policy(ctx context.Context, name string) (*v1alpha1.Policy, err
 	return p, err
 }
 
-func isNotFound(err error) bool { return apierrors.IsNotFound(cause(err)) }
-func isConflict(err error) bool { return apierrors.IsConflict(cause(err)) }
+func isNotFound(err error) bool   { return apierrors.IsNotFound(cause(err)) }
+func isBadRequest(err error) bool { return apierrors.IsBadRequest(cause(err)) }
+func isConflict(err error) bool   { return apierrors.IsConflict(cause(err)) }
 
 // cause takes the client's own error out of what explainStatus made of it.
 func cause(err error) error {

@@ -111,7 +111,7 @@ func recorded(ctx context.Context, out io.Writer, dir string) ([]*policytest.Rec
 		tables = append(tables, r)
 	}
 	if len(tables) == 0 {
-		return nil, errors.New("no test runs a table of nodes (policytest.Run), so there is nothing to measure by")
+		return nil, errors.New("predicates and priorities are measured, by the nodes of their tables, and no test here runs one (policytest.Run)")
 	}
 	return tables, nil
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -26,11 +28,17 @@ func (s *source) addFlags(cmd *cobra.Command) {
 // module builds the folder at path, or reads the file.
 func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is neither a file nor a folder: name a module (.wasm), or the folder that holds the policy", path)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
 		return os.ReadFile(path)
+	}
+	if err := build.Sources(path); err != nil {
+		return nil, err
 	}
 	find := build.Find
 	if s.stock {

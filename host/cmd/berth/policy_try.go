@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/sdk/policytest"
@@ -40,6 +41,9 @@ func newPolicyTest() *cobra.Command {
 func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s is no folder: name the one that holds the policy", dir)
+	}
+	if err := build.Sources(dir); err != nil {
+		return err
 	}
 	records, err := os.MkdirTemp("", "berth-test-")
 	if err != nil {

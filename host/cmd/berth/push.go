@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -84,8 +88,10 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return errors.New("--canary is a share of 1 to 100 percent")
 	case f.canary > 0 && (set("config") || set("mode")):
 		return errors.New("a canary runs with the config and mode of its policy: push --config or --mode by themselves")
-	case f.rehearse < 0:
-		return errors.New("--rehearse is a number of decisions, 0 for none")
+	case !slices.Contains([]v1alpha1.Mode{"", v1alpha1.Enforce, v1alpha1.Shadow, v1alpha1.Off}, v1alpha1.Mode(f.mode)):
+		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
+	case f.rehearse < 0 || f.rehearse > host.MostRehearsed:
+		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", host.MostRehearsed)
 	}
 	return nil
 }
@@ -115,7 +121,11 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return err
 	}
-	if err := f.tryOut(cmd, c, name, wasm, module, entry); err != nil || f.dryRun {
+	there, err := f.fits(ctx, out, c, name, entry)
+	if err != nil {
+		return err
+	}
+	if err := f.tryOut(cmd, c, name, wasm, module, entry, there); err != nil || f.dryRun {
 		return err
 	}
 	p, fresh, err := f.apply(ctx, c, name, module, entry)
@@ -128,6 +138,25 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		}
 	}
 	return c.reportLive(cmd, p, began)
+}
+
+// fits says whether there is a policy of that name, whose place the module can take.
+func (f *pushFlags) fits(ctx context.Context, out io.Writer, c *client, name string, entry v1alpha1.ModuleEntry) (there bool, err error) {
+	was := new(v1alpha1.Policy)
+	err = c.get(ctx, policyAPI+"policies/"+name, was)
+	if isNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if kind := was.Status.Kind; kind != "" && kind != entry.Kind {
+		return true, fmt.Errorf("policy %s is a %s, and %s in this module is a %s: push it under another name, or delete that policy first", name, kind, entry.Name, entry.Kind)
+	}
+	if was.Labels[builtin.Label] != "" && !f.dryRun {
+		fmt.Fprintf(out, "policy %s is a built-in one: this takes its place, until `berth policy rollback %s`\n", name, name)
+	}
+	return true, nil
 }
 
 // pick chooses the module's entry for the policy.

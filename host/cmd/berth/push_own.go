@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -54,7 +55,7 @@ func readOwn(dir string) (*v1alpha1.Policy, error) {
 	}
 	p := new(v1alpha1.Policy)
 	if err := yaml.UnmarshalStrict(data, p); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ownFile), err)
+		return nil, fmt.Errorf("%s: %s", filepath.Join(dir, ownFile), plainly(err))
 	}
 	if p.Name == "" {
 		return nil, fmt.Errorf("%s has no metadata.name", filepath.Join(dir, ownFile))
@@ -77,4 +78,13 @@ func (f *pushFlags) adopt(own *v1alpha1.Policy) {
 	if f.mode == "" {
 		f.mode = string(own.Spec.Mode)
 	}
+}
+
+// plainly leaves out of an error which of two notations could not be read.
+func plainly(err error) string {
+	text := err.Error()
+	for _, layer := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "error converting YAML to JSON: ", "yaml: "} {
+		text = strings.TrimPrefix(text, layer)
+	}
+	return text
 }

@@ -19,7 +19,7 @@ const mostShown = 20
 
 // tryOut has the last decisions made again with the module, and prints which
 // would have ended otherwise. Only a dry run fails because that is not possible.
-func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry) error {
+func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry, there bool) error {
 	out := cmd.OutOrStdout()
 	switch {
 	case e.Kind != "predicate" && e.Kind != "priority":
@@ -39,10 +39,13 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	if config != nil && f.canary == 0 {
 		v.Config = config.Raw
 	}
-	if err := c.get(cmd.Context(), policyAPI+"policies/"+name, &v1alpha1.Policy{}); isNotFound(err) {
+	if !there {
 		v.Profile, v.Weight = f.profile, f.weight
 	}
 	r, err := c.rehearse(cmd.Context(), v, f.rehearse)
+	if isBadRequest(err) {
+		return fmt.Errorf("the host would refuse it, and nothing has changed: %w", err)
+	}
 	if err != nil && f.dryRun {
 		return fmt.Errorf("rehearse: %w", err)
 	}

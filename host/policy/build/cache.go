@@ -101,6 +101,21 @@ func source(name string) bool {
 	return true
 }
 
+// Sources says what a folder lacks that a policy is built from.
+func Sources(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := moduleRoot(dir); err != nil {
+		return err
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*.go")); err != nil || len(files) == 0 {
+		return fmt.Errorf("%s holds no Go source: name the folder that holds the policy", dir)
+	}
+	return nil
+}
+
 // moduleRoot is the folder of the go.mod that dir belongs to.
 func moduleRoot(dir string) (string, error) {
 	for at := dir; ; at = filepath.Dir(at) {
