@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -75,9 +76,17 @@ func (h *Host) runGates(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// runControllers keeps one driver for each live controller.
+// driving is a driver at work for a guest.
+type driving struct {
+	guest *policy.Controller
+	end   func()
+}
+
+// runControllers keeps one driver for each live controller: of those that are
+// the same, of one. What drove another opening of it, which will be closed, is
+// begun anew.
 func (h *Host) runControllers(ctx context.Context) error {
-	running := map[[32]byte]context.CancelFunc{}
+	running := map[[32]byte]driving{}
 	swapped := h.loader.Swapped()
 	var drivers sync.WaitGroup
 	defer drivers.Wait()
@@ -85,9 +94,15 @@ func (h *Host) runControllers(ctx context.Context) error {
 		wanted := map[[32]byte]bool{}
 		for _, guest := range h.loader.Current().Controllers() {
 			id := guest.Identity()
-			wanted[id] = true
-			if running[id] != nil {
+			if wanted[id] {
 				continue
+			}
+			wanted[id] = true
+			if was, ok := running[id]; ok && was.guest == guest {
+				continue
+			} else if ok {
+				was.end()
+				delete(running, id)
 			}
 			driver, err := h.driver(guest)
 			if err != nil {
@@ -95,16 +110,18 @@ func (h *Host) runControllers(ctx context.Context) error {
 				continue
 			}
 			own, cancel := context.WithCancel(ctx)
-			running[id] = cancel
+			ended := make(chan struct{})
+			running[id] = driving{guest, func() { cancel(); <-ended }}
 			drivers.Go(func() {
+				defer close(ended)
 				if err := driver.Run(own); err != nil {
 					h.Log.Error("controller ended", "policy", guest.Name(), "err", err)
 				}
 			})
 		}
-		for id, cancel := range running {
+		for id, one := range running {
 			if !wanted[id] {
-				cancel()
+				one.end()
 				delete(running, id)
 			}
 		}

@@ -1,0 +1,69 @@
+package host_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+// Other limits are another opening of the same module and config. Its driver
+// must not go on with the one before, which is closed in the end.
+func TestAControllerGoesOnAfterItsLimitsHaveChanged(t *testing.T) {
+	t.Parallel()
+	client, serving, _ := start(t, t.TempDir())
+	const path = "/apis/policy.berth.dev/v1alpha1/policies/ReplicaSet"
+	for i := range 4 {
+		limited(t, serving, path, int32(6+i))
+	}
+	time.Sleep(4 * time.Second) // what left lives on for two
+	replicas := int32(2)
+	labels := map[string]string{"app": "web"}
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: plainPod("").Spec},
+	}}
+	if _, err := client.AppsV1().ReplicaSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 300 {
+		list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) == int(replicas) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Error("the ReplicaSet has no pods")
+}
+
+// limited gives a Policy another budget and waits until it is live by it.
+func limited(t *testing.T, serving host.Serving, path string, milliseconds int32) {
+	t.Helper()
+	var p v1alpha1.Policy
+	askJSON(t, serving, "GET", path, "", &p)
+	p.Spec.Limits = &v1alpha1.PolicyLimits{CallMilliseconds: milliseconds}
+	body, err := json.Marshal(&p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, text := ask(t, serving, "PUT", path, string(body)); code != 200 {
+		t.Fatalf("PUT = %d %s", code, text)
+	}
+	for range 600 {
+		askJSON(t, serving, "GET", path, "", &p)
+		if p.Status.ObservedGeneration == p.Generation {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("generation %d is not taken up: %+v", p.Generation, p.Status)
+}
