@@ -367,7 +367,43 @@ func (s sink) take(obj any) error {
 
 // due says whether a pod's simulation has something to write.
 func due(p *v1.Pod) bool {
-	return p.DeletionTimestamp != nil || p.Status.Phase == v1.PodPending || p.Status.Phase == ""
+	switch p.Status.Phase {
+	case v1.PodPending, "":
+		return true
+	case v1.PodRunning:
+		return p.DeletionTimestamp != nil || len(p.Spec.ReadinessGates) > 0 && has(p, v1.PodReady) != gatesOpen(p)
+	}
+	return p.DeletionTimestamp != nil
+}
+
+// gatesOpen says whether all readiness gates of a pod are: it has no containers
+// to wait for.
+func gatesOpen(p *v1.Pod) bool {
+	for _, g := range p.Spec.ReadinessGates {
+		if !has(p, g.ConditionType) {
+			return false
+		}
+	}
+	return true
+}
+
+// has says whether a condition of the pod is True.
+func has(p *v1.Pod, kind v1.PodConditionType) bool {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == kind {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// readiness is a running pod's, by its gates.
+func readiness(p *v1.Pod, now metav1.Time) v1.PodCondition {
+	c := v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: now, ObservedGeneration: p.Generation}
+	if !gatesOpen(p) {
+		c.Status, c.Reason = v1.ConditionFalse, "ReadinessGatesNotReady"
+	}
+	return c
 }
 
 // write brings queued pods where they belong.
@@ -396,7 +432,11 @@ func (s *simulation) settle(ctx context.Context, p *v1.Pod) error {
 	}
 	for range 5 {
 		out := p.DeepCopy()
-		run(out, s.nodes[p.Spec.NodeName])
+		if p.Status.Phase == v1.PodRunning {
+			put(&out.Status, readiness(out, metav1.Now()))
+		} else {
+			run(out, s.nodes[p.Spec.NodeName])
+		}
 		_, err := pods.UpdateStatus(ctx, out, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -432,13 +472,10 @@ func run(p *v1.Pod, nodeIndex int) {
 	sum := h.Sum32()
 	st.PodIP = fmt.Sprintf("10.%d.%d.%d", 128+sum>>16&127, sum>>8&255, sum&255)
 	st.PodIPs = []v1.PodIP{{IP: st.PodIP}}
-	for _, t := range []v1.PodConditionType{v1.PodReadyToStartContainers, v1.PodInitialized, v1.ContainersReady, v1.PodReady} {
-		status := v1.ConditionTrue
-		if t == v1.PodReady && len(p.Spec.ReadinessGates) > 0 {
-			status = v1.ConditionFalse
-		}
-		put(st, v1.PodCondition{Type: t, Status: status, LastTransitionTime: now, ObservedGeneration: p.Generation})
+	for _, t := range []v1.PodConditionType{v1.PodReadyToStartContainers, v1.PodInitialized, v1.ContainersReady} {
+		put(st, v1.PodCondition{Type: t, Status: v1.ConditionTrue, LastTransitionTime: now, ObservedGeneration: p.Generation})
 	}
+	put(st, readiness(p, now))
 	yes := true
 	st.ContainerStatuses = nil
 	for i := range p.Spec.Containers {

@@ -100,6 +100,48 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	}
 }
 
+func TestASimulatedPodIsReadyAsItsGatesOpenAndClose(t *testing.T) {
+	t.Parallel()
+	api := fake.NewClientset()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, Config{Client: api, N: 1, LeaseEvery: time.Second}) }()
+	pods := api.CoreV1().Pods("default")
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "web"}, Spec: v1.PodSpec{
+		NodeName: "sim-0", Containers: []v1.Container{{Name: "c", Image: "i"}},
+		ReadinessGates: []v1.PodReadinessGate{{ConditionType: "one"}, {ConditionType: "two"}},
+	}}
+	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ready := func(want bool) func() bool {
+		return func() bool {
+			p, err := pods.Get(ctx, "web", metav1.GetOptions{})
+			return err == nil && p.Status.Phase == v1.PodRunning && has(p, v1.PodReady) == want && has(p, v1.ContainersReady)
+		}
+	}
+	await(t, "it runs", ready(false))
+	for _, step := range []struct {
+		gate   v1.PodConditionType
+		status v1.ConditionStatus
+		ready  bool
+	}{{"one", v1.ConditionTrue, false}, {"two", v1.ConditionTrue, true}, {"one", v1.ConditionUnknown, false}, {"one", v1.ConditionTrue, true}} {
+		p, err := pods.Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(&p.Status, v1.PodCondition{Type: step.gate, Status: step.status})
+		if _, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, fmt.Sprintf("gate %s %s: ready %v", step.gate, step.status, step.ready), ready(step.ready))
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
 // A host that was too busy to hear from a node gives it up; the node has to say
 // anew how it is, not only that it lives.
 func TestASimulatedNodeThatWasGivenUpComesBack(t *testing.T) {
