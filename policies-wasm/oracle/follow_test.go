@@ -155,10 +155,14 @@ func question(t *testing.T, c *oracletest.Case, g *guest) {
 		for i := range c.Nodes {
 			slot, _ := g.cluster.Slot(c.Nodes[i].Name)
 			without := g.cluster.Clone()
+			from := without.Seq()
 			for _, p := range g.cluster.Row(slot).Pods {
 				without.Remove(p.Object.UID)
 			}
-			deltas, _ := without.Since(g.cluster.Seq())
+			deltas, ok := without.Since(from)
+			if !ok {
+				t.Fatal("the copy does not tell what was done to it")
+			}
 			g.pod(pod)
 			in := g.encoder.WhatIf([]schedule.WhatIf{{Deltas: deltas, Row: slot}}, g.manifest.Groups())
 			out, err := g.speaker.(native).in.WhatIf(in)
