@@ -16,6 +16,7 @@ stage() {
   say "  $what: $(((SECONDS - start) / 60)) min"
 }
 
+timed "policies" .ci/tools/wasm.sh
 stage "fuzzing" .ci/tools/fuzz.sh "${1:-1m}"
 export BERTH_CAMPAIGN=1
 for module in $(git ls-files '*/go.mod' | grep -v '^\.ci/'); do

@@ -18,7 +18,7 @@ import (
 const benchNodes = 5000
 
 func benchCluster() *snapshot.Cluster {
-	cluster := snapshot.New(1 << 20)
+	cluster := snapshot.New(0)
 	for i := range benchNodes {
 		name := fmt.Sprintf("node-%d", i)
 		cluster.UpsertNode(&v1.Node{

@@ -113,7 +113,7 @@ func (g *guest) follow(c *snapshot.Cluster, seq *uint64) {
 
 func TestAPolicyOfScopeSetIsToldWhatHappens(t *testing.T) {
 	g := open(t, "Watcher")
-	w, c, seq := opened, snapshot.New(1<<20), uint64(0)
+	w, c, seq := opened, snapshot.New(0), uint64(0)
 	c.UpsertNode(zoned("a", "z1"))
 	c.UpsertNode(zoned("b", "z2"))
 	c.Place(named("p"), "a")
@@ -164,7 +164,7 @@ func TestAPolicyOfScopeSetIsToldWhatHappens(t *testing.T) {
 
 func TestObjectsReachAGuest(t *testing.T) {
 	g := open(t, "Watcher")
-	w, c, seq := opened, snapshot.New(1<<20), uint64(0)
+	w, c, seq := opened, snapshot.New(0), uint64(0)
 	wait, class := storagev1.VolumeBindingWaitForFirstConsumer, "fast"
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"l": name}}

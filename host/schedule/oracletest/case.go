@@ -145,7 +145,7 @@ func (c *Case) Asked() []*v1.Pod {
 
 // Cluster is the case as the scheduler's snapshot.
 func (c *Case) Cluster() *snapshot.Cluster {
-	cluster := snapshot.New(1 << 16)
+	cluster := snapshot.New(0)
 	for i := range c.Nodes {
 		cluster.UpsertNode(&c.Nodes[i])
 	}

@@ -3,6 +3,7 @@ package kubescheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -60,6 +61,7 @@ func (s *scheduler) ask(ctx context.Context, pod *v1.Pod) (*oracletest.Answer, e
 			return nil, fmt.Errorf("%s: %w", plugin.name, err)
 		}
 	}
+	slices.Sort(a.Feasible) // kube-scheduler's order is that of a map
 	s.best(a)
 	return a, nil
 }
