@@ -2,12 +2,14 @@ package nodeagent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,6 +255,31 @@ func TestAgentFindsPodsAgainWithoutItsRecords(t *testing.T) {
 	m.stop()
 	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
 		t.Fatal(err)
+	}
+	m.start()
+	m.create(newPod("next", "sleep 600"))
+	m.await("next", "ready", ready)
+	after := m.await("web", "ready", ready)
+	if b, a := before.Status.ContainerStatuses[0].ContainerID, after.Status.ContainerStatuses[0].ContainerID; a != b {
+		t.Errorf("container %s became %s", b, a)
+	}
+}
+
+func TestAgentWaitsForARuntimeThatFails(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	before := m.await("web", "ready", ready)
+	m.stop()
+	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	m.runtime.Fail = func(method, _ string) error {
+		if method == "List" && asked.Add(1) <= 2 {
+			return errors.New("containerd is starting")
+		}
+		return nil
 	}
 	m.start()
 	m.create(newPod("next", "sleep 600"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,10 @@ import (
 
 // maxImages is how many images a Node tells of, the largest first.
 const maxImages = 50
+
+// describeWithin bounds how long runtime and network, and images, may take to say
+// how they are.
+const describeWithin = 10 * time.Second
 
 // describe says what the Node should be now.
 func (a *Agent) describe(ctx context.Context) *v1.Node {
@@ -47,6 +52,8 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 // ready says whether pods can be started here.
 func (a *Agent) ready(ctx context.Context) v1.NodeCondition {
 	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady", Message: "the agent is ready"}
+	ctx, cancel := context.WithTimeout(ctx, describeWithin)
+	defer cancel()
 	var why []string
 	if _, err := a.cfg.Runtime.Version(ctx); err != nil {
 		why = append(why, "container runtime is down: "+err.Error())
@@ -61,6 +68,8 @@ func (a *Agent) ready(ctx context.Context) v1.NodeCondition {
 }
 
 func (a *Agent) images(ctx context.Context) []v1.ContainerImage {
+	ctx, cancel := context.WithTimeout(ctx, describeWithin)
+	defer cancel()
 	list, err := a.cfg.Images.List(ctx)
 	if err != nil {
 		a.log.Warn("list images", "error", err)

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -52,23 +53,36 @@ func (k *Keeper) Run(ctx context.Context) error {
 		k.Lease = LeaseSeconds * time.Second
 	}
 	k.retry(ctx, "register the node", k.register)
-	lease := time.NewTicker(k.Lease / 4)
-	defer lease.Stop()
+	var beat sync.WaitGroup
+	beat.Go(func() { k.beat(ctx) })
+	defer beat.Wait()
 	status := time.NewTicker(statusEvery)
 	defer status.Stop()
-	uid := types.UID("")
-	if n, err := k.Client.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{}); err == nil {
-		uid = n.UID
-	}
-	k.warn("renew the lease", k.renew(ctx, uid))
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-lease.C:
-			k.warn("renew the lease", k.renew(ctx, uid))
 		case <-status.C:
 			k.warn("report the node's status", k.Report(ctx))
+		}
+	}
+}
+
+// beat renews the Lease beside all else: a description may have to wait for a
+// runtime that does not answer, and the machine lives all the same.
+func (k *Keeper) beat(ctx context.Context) {
+	uid := types.UID("")
+	if n, err := k.Client.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{}); err == nil {
+		uid = n.UID
+	}
+	lease := time.NewTicker(k.Lease / 4)
+	defer lease.Stop()
+	for {
+		k.warn("renew the lease", k.renew(ctx, uid))
+		select {
+		case <-ctx.Done():
+			return
+		case <-lease.C:
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func (r *Record) Observe(l runtime.Listing, message func(Spec, runtime.Container) string, now time.Time) (leftContainers, leftSandboxes []string) {
 	for _, s := range l.Sandboxes {
 		switch {
-		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating():
+		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating() && r.reachable():
 			r.Sandbox = Sandbox{ID: s.ID, Attempt: s.Attempt, Ready: true, Dirty: true, IPs: r.knownIPs()}
 			r.SetUp, r.Touched = true, true
 		case r.Sandbox.ID == s.ID:
@@ -48,6 +48,10 @@ func (r *Record) Observe(l runtime.Listing, message func(Spec, runtime.Container
 	}
 	return leftContainers, leftSandboxes
 }
+
+// reachable: a sandbox that is found can be taken over. One of whose addresses
+// nothing is known started as the agent crashed: it is made anew.
+func (r *Record) reachable() bool { return r.Pod.Spec.HostNetwork || len(r.knownIPs()) > 0 }
 
 // knownIPs are the addresses of a sandbox that was found: the record's, or else
 // those that the API was told.
@@ -85,6 +89,7 @@ func (r *Record) adopt(spec Spec, s *Container, c runtime.Container) bool {
 	}
 	s.ID, s.Phase, s.Restarts, s.LogPath, s.StartedAt = c.ID, Running, c.Attempt, c.LogPath, c.StartedAt
 	s.Image, s.ImageID, s.Wait = spec.Image, c.Image, nil
+	s.Applied, s.Regrow = spec.Resources.DeepCopy(), false
 	s.Started = spec.StartupProbe == nil
 	s.Ready = s.Started && spec.ReadinessProbe == nil
 	return true

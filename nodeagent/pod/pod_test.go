@@ -397,6 +397,7 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 func TestFoundContainersAreAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.rec.Pod.Status.PodIPs = []v1.PodIP{{IP: "10.9.0.2"}}
 	none := func(Spec, runtime.Container) string { return "" }
 	left, _ := w.rec.Observe(runtime.Listing{
 		Sandboxes: []runtime.Sandbox{{ID: "s", Attempt: 2, State: runtime.Running}},
@@ -444,5 +445,46 @@ func TestQOS(t *testing.T) {
 				t.Errorf("QOS = %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestSandboxOfUnknownAddressIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	none := func(Spec, runtime.Container) string { return "" }
+	found := runtime.Listing{Sandboxes: []runtime.Sandbox{{ID: "s", State: runtime.Running}}}
+	for _, tt := range []struct {
+		name   string
+		change func(*v1.Pod)
+		want   ActionKind
+	}{
+		{"nobody knows its address", func(*v1.Pod) {}, ResetSandbox},
+		{"the API was told its address", func(p *v1.Pod) { p.Status.PodIPs = []v1.PodIP{{IP: "10.9.0.2"}} }, StartContainer},
+		{"it has the machine's", func(p *v1.Pod) { p.Spec.HostNetwork = true }, StartContainer},
+	} {
+		p := podOf(v1.RestartPolicyAlways, "app")
+		tt.change(p)
+		w := newWorld(t, p)
+		w.rec.DidSetUp()
+		w.rec.Sandbox.Dirty = true // as it is written down before a sandbox starts
+		_, left := w.rec.Observe(found, none, w.now)
+		if a := w.rec.Next(w.now); a.Kind != tt.want || (len(left) == 1) != (tt.want == ResetSandbox) {
+			t.Errorf("%s: %+v, left over %q; want %s", tt.name, a, left, tt.want)
+		}
+	}
+}
+
+func TestAdoptedContainerCanBeResized(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyAlways, "app")
+	p.Spec.Containers[0].Resources = cpu("1")
+	p.Spec.HostNetwork = true
+	w := newWorld(t, p)
+	w.rec.Observe(runtime.Listing{
+		Sandboxes:  []runtime.Sandbox{{ID: "s", State: runtime.Running}},
+		Containers: []runtime.Container{{ID: "c", SandboxID: "s", Name: "app", State: runtime.Running}},
+	}, func(Spec, runtime.Container) string { return "" }, w.now)
+	w.rec.ask("2", w.now)
+	if a := w.rec.Next(w.now); a.Kind != Resize {
+		t.Errorf("action %+v, want a resize", a)
 	}
 }

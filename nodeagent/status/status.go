@@ -39,6 +39,7 @@ type Writer struct {
 	pods corev1.PodsGetter
 	log  *slog.Logger
 	work chan string
+	done chan struct{} // closed when Run has ended
 
 	mu    sync.Mutex
 	items map[string]*item
@@ -56,11 +57,12 @@ type item struct {
 
 // New gives a writer; Run makes it send.
 func New(pods corev1.PodsGetter, log *slog.Logger) *Writer {
-	return &Writer{pods: pods, log: log, work: make(chan string, 4096), items: map[string]*item{}}
+	return &Writer{pods: pods, log: log, work: make(chan string, 4096), done: make(chan struct{}), items: map[string]*item{}}
 }
 
-// Run sends until ctx ends.
+// Run sends until ctx ends. It is called once.
 func (w *Writer) Run(ctx context.Context) error {
+	defer close(w.done)
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
@@ -96,7 +98,12 @@ func (w *Writer) enqueue(uid string) {
 	select {
 	case w.work <- uid:
 	default:
-		go func() { w.work <- uid }()
+		go func() {
+			select {
+			case w.work <- uid:
+			case <-w.done:
+			}
+		}()
 	}
 }
 

@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -141,4 +144,20 @@ func TestNewerVersionsWin(t *testing.T) {
 			t.Errorf("newer(%q, %q) = %v, want %v", test.a, test.b, got, test.want)
 		}
 	}
+}
+
+func TestNobodyWaitsForAWriterThatEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := New(fake.NewClientset().CoreV1(), slog.New(slog.DiscardHandler))
+		for i := range cap(w.work) + 10 {
+			w.Set(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(strconv.Itoa(i))}}, v1.PodStatus{})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := w.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		// The bubble fails if a goroutine stays.
+	})
 }

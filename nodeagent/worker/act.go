@@ -114,7 +114,11 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 	if !p.Spec.HostNetwork {
 		connect := w.attachment(r)
 		connect.IDs = ids
-		if attached, err = w.Network.Add(ctx, connect); err != nil {
+		err = within(ctx, func(ctx context.Context) error {
+			attached, err = w.Network.Add(ctx, connect)
+			return err
+		})
+		if err != nil {
 			return "", nil, fmt.Errorf("network: %w", err)
 		}
 	}
@@ -130,7 +134,11 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 		return "", nil, err
 	}
 	cfg.IDs = ids
-	id, err := w.Runtime.RunSandbox(ctx, cfg)
+	id := ""
+	err = within(ctx, func(ctx context.Context) error {
+		id, err = w.Runtime.RunSandbox(ctx, cfg)
+		return err
+	})
 	return id, attached.IPs, err
 }
 
@@ -213,6 +221,8 @@ func (w *worker) resetSandbox(ctx context.Context, r *pod.Record) outcome {
 
 // removeSandboxes removes all sandboxes of the pod and their networks.
 func (w *worker) removeSandboxes(ctx context.Context, r *pod.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	all, err := w.Runtime.List(ctx)
 	if err != nil {
 		return err

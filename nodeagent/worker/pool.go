@@ -19,6 +19,10 @@ const relistEvery = 10 * time.Second
 // relistGap is the least time between two looks.
 const relistGap = 20 * time.Millisecond
 
+// answerWithin is how long the runtime may take for one call that waits for
+// nothing but itself, as the kubelet has it.
+const answerWithin = 2 * time.Minute
+
 // Pool runs a worker for each pod.
 type Pool struct {
 	deps  Deps
@@ -55,7 +59,15 @@ func (p *Pool) Adopt(records []*pod.Record) {
 // Run works until ctx ends, and returns when every worker has stopped. The
 // containers go on.
 func (p *Pool) Run(ctx context.Context) error {
-	all := p.relist(ctx) // what runs is known before anything is started
+	all, err := p.relist(ctx) // what runs is known before anything is started
+	for err != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+		all, err = p.relist(ctx)
+	}
 	p.mu.Lock()
 	p.found = ByPod(all)
 	p.ctx = ctx
@@ -279,14 +291,16 @@ func (p *Pool) Listed() time.Time {
 	return p.listed
 }
 
-func (p *Pool) relist(ctx context.Context) runtime.Listing {
+func (p *Pool) relist(ctx context.Context) (runtime.Listing, error) {
 	began := time.Now()
-	all, err := p.deps.Runtime.List(ctx)
+	listing, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	all, err := p.deps.Runtime.List(listing)
 	if err != nil {
 		if ctx.Err() == nil {
 			p.deps.Log.Warn("list containers", "error", err)
 		}
-		return all
+		return all, err
 	}
 	p.mu.Lock()
 	p.listed = began
@@ -295,7 +309,7 @@ func (p *Pool) relist(ctx context.Context) runtime.Listing {
 	for _, w := range p.all() {
 		w.observe(by[w.uid], began)
 	}
-	return all
+	return all, nil
 }
 
 // ByPod sorts a listing by pods' UIDs.

@@ -37,7 +37,10 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 			restart = append(restart, c.Name)
 			continue
 		}
-		if err := w.Runtime.UpdateContainer(ctx, r.Containers[c.Name].ID, w.limits(after, c.Container)); err != nil {
+		update := func(ctx context.Context) error {
+			return w.Runtime.UpdateContainer(ctx, r.Containers[c.Name].ID, w.limits(after, c.Container))
+		}
+		if err := within(ctx, update); err != nil {
 			return w.resizeFailed(r, err)
 		}
 		applied[c.Name] = *c.Resources.DeepCopy()

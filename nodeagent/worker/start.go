@@ -134,13 +134,13 @@ func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Ru
 	if err := w.clearWay(ctx, r, c, attempt); err != nil {
 		return pod.Run{}, err
 	}
-	id, err := w.Runtime.CreateContainer(ctx, r.Sandbox.ID, cfg)
+	id, err := w.create(ctx, r.Sandbox.ID, cfg)
 	if err != nil {
 		return pod.Run{}, err
 	}
 	w.containerEvent(r, c.Name, v1.EventTypeNormal, "Created", "Container created")
 	run := pod.Run{ID: id, ImageID: imageID(img), LogPath: cfg.LogPath, Resources: c.Resources.DeepCopy()}
-	if err := w.Runtime.StartContainer(ctx, id); err != nil {
+	if err := within(ctx, func(ctx context.Context) error { return w.Runtime.StartContainer(ctx, id) }); err != nil {
 		if !errors.Is(err, runtime.ErrStart) {
 			err = &setback{reason: "RunContainerError", message: err.Error()}
 		}
@@ -148,6 +148,21 @@ func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Ru
 	}
 	run.StartedAt = time.Now()
 	return run, nil
+}
+
+// within bounds a call that waits for nothing but the runtime.
+func within(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return call(ctx)
+}
+
+func (w *worker) create(ctx context.Context, sandbox string, cfg runtime.ContainerConfig) (id string, err error) {
+	err = within(ctx, func(ctx context.Context) error {
+		id, err = w.Runtime.CreateContainer(ctx, sandbox, cfg)
+		return err
+	})
+	return id, err
 }
 
 // imageID is how statuses name an image: by its digest in a repository.

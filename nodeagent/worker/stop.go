@@ -48,6 +48,8 @@ func (w *worker) end(ctx context.Context, r *pod.Record, c pod.Spec, deadline ti
 	if grace < leastGrace && deadline.After(r.KillSince) {
 		grace = leastGrace // the hook used it up; still the process may say goodbye
 	}
+	ctx, cancel := context.WithTimeout(ctx, grace+answerWithin)
+	defer cancel()
 	return w.Runtime.StopContainer(ctx, s.ID, grace)
 }
 

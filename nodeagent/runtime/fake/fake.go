@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/nodeagent/logs"
@@ -25,6 +26,7 @@ type Runtime struct {
 	// NoUserNamespaces is for tests of pods that want one in vain.
 	NoUserNamespaces bool
 
+	hangs      atomic.Bool
 	mu         sync.Mutex
 	next       int
 	sandboxes  map[string]*runtime.Sandbox
@@ -105,6 +107,25 @@ func (r *Runtime) Crash(id string, code int32, oom bool) {
 func (r *Runtime) enter(method, subject string) error {
 	r.mu.Lock()
 	r.calls = append(r.calls, method+" "+subject)
+	fail := r.Fail
+	r.mu.Unlock()
+	if fail == nil {
+		return nil
+	}
+	return fail(method, subject)
+}
+
+// Hang has all calls that look, and change nothing, wait for their contexts'
+// ends, as with a runtime that does not answer.
+func (r *Runtime) Hang(hangs bool) { r.hangs.Store(hangs) }
+
+// ask is enter for calls that change nothing.
+func (r *Runtime) ask(ctx context.Context, method, subject string) error {
+	if r.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	r.mu.Lock()
 	fail := r.Fail
 	r.mu.Unlock()
 	if fail == nil {
@@ -391,6 +412,9 @@ func (r *Runtime) UpdateContainer(ctx context.Context, id string, res runtime.Re
 
 // List implements runtime.Observer.
 func (r *Runtime) List(ctx context.Context) (runtime.Listing, error) {
+	if err := r.ask(ctx, "List", ""); err != nil {
+		return runtime.Listing{}, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var l runtime.Listing
@@ -440,7 +464,7 @@ func (r *Runtime) Stats(ctx context.Context) ([]runtime.Stats, error) {
 
 // Version implements runtime.Observer.
 func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
-	return runtime.Version{Name: "fake", Version: "1", UserNamespaces: !r.NoUserNamespaces}, r.enter("Version", "")
+	return runtime.Version{Name: "fake", Version: "1", UserNamespaces: !r.NoUserNamespaces}, r.ask(ctx, "Version", "")
 }
 
 // PortForward implements runtime.Streams.
