@@ -70,10 +70,9 @@ func TestRuntimeWithoutUserNamespacesRefusesThem(t *testing.T) {
 	m.create(ownUsers("own"))
 	const why = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 	m.told("FailedCreatePodSandBox", "Failed to create pod sandbox: "+why)
-	got := m.await("own", "waiting", waitsFor("ContainerCreating"))
-	if msg := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(msg, why) {
-		t.Errorf("message %q", msg)
-	}
+	m.await("own", "refused", func(p *v1.Pod) bool {
+		return waitsFor("ContainerCreating")(p) && strings.Contains(p.Status.ContainerStatuses[0].State.Waiting.Message, why)
+	})
 	m.terminate("own", 1)
 	m.awaitGone("own")
 	m.nothingLeft("uid-own")
