@@ -98,10 +98,12 @@ func (r *rig) hostile(ctx context.Context, corpus []string) (t table, err error)
 	}
 	say("hostile: %d modules, for a minute at most", len(corpus))
 	var pushed pushing
+	stopped := stops()
 	busy, err := r.observe(ctx, func(ctx context.Context) error { return pushed.all(ctx, r, client, corpus) })
 	if err != nil {
 		return t, err
 	}
+	stopped = stops().since(stopped)
 	loaded := held()
 	if err := r.settle(ctx); err != nil {
 		return t, err
@@ -116,6 +118,8 @@ func (r *rig) hostile(ctx context.Context, corpus []string) (t table, err error)
 		one("API, p99, meanwhile to idle", ratio(busy.asked.at(0.99), idle.asked.at(0.99)), "×").most(aimLatency),
 		one("runtime.GC(), longest, idle", millis(idle.collected.at(1)), "ms"),
 		one("runtime.GC(), longest, meanwhile", millis(busy.collected.at(1)), "ms").most(aimGC),
+		one("the world stopped for the collector, p99, meanwhile", 1000*stopped.at(0.99), "ms"),
+		one("the world stopped for the collector, longest, meanwhile", 1000*stopped.at(1), "ms"),
 		one("live heap at the end, with what the API keeps of it", grown(before.heap, loaded.heap), "%"),
 		one("live heap after to before", grown(before.heap, after.heap), "%").most(aimGrown),
 		one("guests' memory after to before", grown(before.guests, after.guests), "%").most(aimGrown),

@@ -67,6 +67,15 @@ func Most(most Fuel, memory uint64) Fuel {
 	return most
 }
 
+// grown is what a call may still burn whose guest has come to so much memory in
+// its course. Budgets for more than a call within a cycle reckon with growth.
+func grown(budget Fuel, memory uint64) Fuel {
+	if budget > MostBudget {
+		return budget
+	}
+	return Most(budget, memory)
+}
+
 // Budget is the fuel of a call over so many rows and bytes of input, to a guest
 // that holds so much memory: a base, what rows and bytes take, and a share for
 // its collector; no less than a young guest needs. Most bounds it; larger asks
@@ -99,8 +108,7 @@ func IdleBudget(memory uint64, slots int) Fuel {
 
 // warranted shrinks a budget for a guest that holds more memory than a cluster
 // of so many nodes can be the reason for. Each of its loads may miss all caches,
-// so what it means to take in milliseconds it may take in seconds, in which no
-// other goroutine collects garbage.
+// so what it means to take in milliseconds it may take in seconds.
 func warranted(f Fuel, memory uint64, slots int) Fuel {
 	const some, each = 16 << 20, 4 << 10 // bytes: of any guest, and by node
 	reason := Fuel(some + each*int64(slots))

@@ -24,6 +24,8 @@ type guest struct {
 	log    func(slog.Level, string)
 	count  func(index, n uint32)
 	fuel   api.MutableGlobal // of the slice that runs
+	budget Fuel              // of this call
+	memory uint64            // when its budget was made
 	slice  Fuel              // the largest
 	rest   Fuel              // of the budget beyond it
 	spent  bool              // the budget
@@ -42,9 +44,13 @@ func newGuest(c OpenConfig) *guest {
 }
 
 func (g *guest) begin(budget Fuel, memory uint64) {
-	g.lines, g.spent, g.slice = 0, false, slice(memory)
+	g.lines, g.spent, g.budget = 0, false, budget
+	g.holds(memory)
 	g.set(budget)
 }
+
+// holds notes how much memory the guest has.
+func (g *guest) holds(memory uint64) { g.memory, g.slice = memory, slice(memory) }
 
 // set gives a budget, of which the guest gets a slice at first.
 func (g *guest) set(budget Fuel) {
@@ -76,7 +82,10 @@ func (g *guest) charge(n uint64) {
 // processor, and Go's collector stop the guest, and grants the next slice.
 func yield(ctx context.Context, m api.Module, _ []uint64) {
 	g := ctx.Value(guestKey{}).(*guest)
-	g.slice = slice(uint64(m.Memory().Size()))
+	if memory := uint64(m.Memory().Size()); memory > g.memory {
+		g.holds(memory)
+		g.set(min(g.left(), grown(g.budget, memory)))
+	}
 	g.charge(0)
 	runtime.Gosched()
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
@@ -52,6 +53,40 @@ func TestALongCallLetsTheCollectorIn(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Errorf("%s: the call ended without an error", name)
 		}
+	}
+}
+
+// TestABudgetBoundsTime holds of the corpus that no call on the budget of one of
+// 5 ms takes more than 20 ms of its thread's time. Others on the machine slow
+// loads that miss the caches, so the best of some attempts counts.
+func TestABudgetBoundsTime(t *testing.T) {
+	const most, attempts = 20 * time.Millisecond, 8
+	e := open(t)
+	n := 0
+	for _, part := range [][]hostile{spinning(), calling(), hungry(), chatty()} {
+		for _, h := range part {
+			var took time.Duration
+			for try := range attempts {
+				runtime.LockOSThread()
+				_, failure := attempt(e, asked{h, engine.FuncFilter})
+				runtime.UnlockOSThread()
+				if failure == nil || failure.Kind != engine.FuelSpent || failure.Export == "_initialize" || failure.Export == "berth_manifest" {
+					break
+				}
+				if try == 0 {
+					n++
+				}
+				if took = failure.Took; took <= most {
+					break
+				}
+			}
+			if took > most {
+				t.Errorf("%s took %v in each of %d attempts, want %v at most", h.name, took, attempts, most)
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("only %d modules spent their budget: too few to show anything", n)
 	}
 }
 
