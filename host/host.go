@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/socket"
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/event"
@@ -189,7 +190,7 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 	group, ctx := errgroup.WithContext(ctx)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	group.Go(func() error {
-		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(socket.Listener{Listener: listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
