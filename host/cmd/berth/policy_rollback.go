@@ -16,8 +16,9 @@ func newPolicyRollback() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback NAME",
 		Short: "Withdraw a policy's canary, or make its former revision live again",
-		Long: "While a canary is on trial, withdraws it. Else makes the newest revision of the history live\n" +
-			"again, module and config, that was not itself rolled back; --to names another one.",
+		Long: "While a canary is on trial, withdraws it; while the newest spec is refused, withdraws that.\n" +
+			"Else makes the newest revision of the history live again, module and config, that was not\n" +
+			"itself rolled back; --to names another one.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := clientFor(cmd)
@@ -49,6 +50,9 @@ func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
 	if c := p.Status.Canary; to == "" && c != nil && c.Phase == policy.PhaseRunning {
 		return map[string]any{"canary": nil}, nil
 	}
+	if live := p.Status.Current; to == "" && live != nil && p.Status.Phase == policy.PhaseRefused {
+		return backTo(live), nil // what was pushed last is not live: withdraw it
+	}
 	for i := range p.Status.History {
 		r := &p.Status.History[i]
 		if p.Status.Current != nil && policy.SameRevision(p.Status.Current, r) {
@@ -59,13 +63,17 @@ func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
 			wanted = strings.HasPrefix(shortHex(r.Module), shortHex(to))
 		}
 		if wanted {
-			return map[string]any{"module": r.Module, "entry": r.Entry, "config": r.Config, "canary": nil}, nil
+			return backTo(r), nil
 		}
 	}
 	if to != "" {
 		return nil, fmt.Errorf("policy %s has no module %s in its history: see `berth policy history %s`", p.Name, to, p.Name)
 	}
 	return nil, fmt.Errorf("policy %s has no former module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
+}
+
+func backTo(r *v1alpha1.PolicyRevision) map[string]any {
+	return map[string]any{"module": r.Module, "entry": r.Entry, "config": r.Config, "canary": nil}
 }
 
 func shortHex(digest string) string {

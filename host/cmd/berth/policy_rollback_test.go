@@ -1,0 +1,36 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
+
+func TestWhatARollBackGoesBackTo(t *testing.T) {
+	t.Parallel()
+	revision := func(module, left string) v1alpha1.PolicyRevision {
+		return v1alpha1.PolicyRevision{Module: module, Left: left}
+	}
+	two := revision("sha256-2", "")
+	history := []v1alpha1.PolicyRevision{revision("sha256-3", policy.LeftRolledBack), revision("sha256-1", policy.LeftReplaced)}
+	for name, tt := range map[string]struct {
+		phase, to, want string
+		canary          *v1alpha1.CanaryStatus
+	}{
+		"the newest that was replaced":               {phase: policy.PhaseLive, want: "sha256-1"},
+		"the one that is named":                      {phase: policy.PhaseLive, to: "3", want: "sha256-3"},
+		"the live one, where the newest was refused": {phase: policy.PhaseRefused, want: "sha256-2"},
+		"none, where a canary is on trial":           {phase: policy.PhaseLive, canary: &v1alpha1.CanaryStatus{Phase: policy.PhaseRunning}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &v1alpha1.Policy{Status: v1alpha1.PolicyStatus{Phase: tt.phase, Current: &two, History: history, Canary: tt.canary}}
+			spec, err := goingBack(p, tt.to)
+			module, _ := spec["module"].(string)
+			if err != nil || module != tt.want {
+				t.Errorf("goingBack = %v, %v, want %s", spec, err, tt.want)
+			}
+		})
+	}
+}
