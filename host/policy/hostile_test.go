@@ -2,12 +2,18 @@ package policy_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
 
@@ -87,4 +93,94 @@ func TestLiesAreContained(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLiesOfGatesAndControllersAreContained gives the host answers that cannot be
+// true from those who decide nothing about nodes. Each is refused, and the guest
+// thrown away.
+func TestLiesOfGatesAndControllersAreContained(t *testing.T) {
+	t.Parallel()
+	const at, manifestAt = 3 << 20, 3<<20 + 1<<16
+	gives := Sig([]byte{I32}, I64)
+	constant := func(packed int64) func(*Module, string) {
+		return func(m *Module, export string) { m.Export(export, gives, nil, I64Const(packed)) }
+	}
+	said := func(text string) func(*Module, string) {
+		return func(m *Module, export string) {
+			m.Data(at, []byte(text))
+			m.Export(export, gives, nil, I64Const(at<<32|int64(len(text))))
+		}
+	}
+	reconciler := func(m *Module) {
+		manifest := `{"abi":1,"module":"made","version":"1","policies":[{"name":"liar","kind":"controller","parent":{"apiVersion":"v1","kind":"ConfigMap","fields":["data"]},"children":[{"apiVersion":"v1","kind":"Secret","fields":["data"]}]}]}`
+		m.Data(manifestAt, []byte(manifest))
+		m.Drop("berth_manifest").Export("berth_manifest", Sig(nil, I64), nil, I64Const(manifestAt<<32|int64(len(manifest))))
+	}
+	pods := []wire.GatePod{{Condition: "made", Pod: clustertest.Pod("p", "10m", "1Mi", nil)}}
+	for kind, lies := range map[string]map[string]func(*Module, string){
+		"gate": {
+			"a status that is none":     said(`[{"status":"Maybe"}]`),
+			"a status in small letters": said(`[{"status":"true"}]`),
+			"no answer":                 said(`[]`),
+			"an answer too many":        said(`[{"status":"True"},{"status":"True"}]`),
+			"to be asked in the past":   said(`[{"status":"True","askAgainNanos":-1}]`),
+			"a number beyond all":       said(`[{"status":"True","askAgainNanos":1e400}]`),
+			"no JSON":                   said("yes"),
+			"an answer cut short":       said(`[{"status":"True"`),
+			"deep nesting":              said(strings.Repeat("[", 20_000)),
+			"1 GB":                      constant(at<<32 | 1<<30),
+			"an answer outside":         constant(1<<62 | 64),
+			"a failure without a word":  constant(0),
+		},
+		"controller": {
+			"a list":                   said(`[]`),
+			"a count below nothing":    said(`{"create":[{"count":-1,"object":{}}]}`),
+			"a count beyond all":       said(`{"create":[{"count":1000000000,"object":{}}]}`),
+			"to be asked in the past":  said(`{"askAgainNanos":-1}`),
+			"too many events":          said(`{"events":[` + strings.Repeat(`{"type":"Normal","reason":"R"},`, 100) + `{"type":"Normal","reason":"R"}]}`),
+			"no JSON":                  said("yes"),
+			"1 GB":                     constant(at<<32 | 1<<30),
+			"an answer outside":        constant(1<<62 | 64),
+			"a failure without a word": constant(0),
+		},
+	} {
+		r := newRig(t)
+		for what, lie := range lies {
+			g := guest{Name: "liar", Version: "1", Kind: kind, Refuse: -1, Also: func(m *Module) {
+				if kind == "gate" {
+					lie(m, "berth_gate")
+					return
+				}
+				reconciler(m)
+				lie(m, "berth_reconcile")
+			}}
+			p := r.put(t, "liar", module(r.upload(t, g.Bytes())))
+			if p.Status.Phase != policy.PhaseLive {
+				t.Fatalf("%s, %s: it is %s: %s", kind, what, p.Status.Phase, p.Status.Message)
+			}
+			var err error
+			if kind == "gate" {
+				_, err = r.Current().Gates()["made"].Judge(t.Context(), 1, pods)
+			} else {
+				err = r.reconcile(t, "liar")
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), "policy liar: ") || !utf8.ValidString(err.Error()) || len(err.Error()) > 8<<10 {
+				t.Errorf("%s, %s: %v, want a failure of policy liar", kind, what, err)
+			}
+		}
+	}
+}
+
+// reconcile asks a controller about a parent of no content.
+func (r *rig) reconcile(t *testing.T, name string) error {
+	t.Helper()
+	for _, c := range r.Current().Controllers() {
+		if c.Name() == name {
+			parent := wire.ControlObject{Kind: c.Parent(), Object: &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Fields: []json.RawMessage{json.RawMessage(`{}`)}}
+			_, err := c.Reconcile(t.Context(), 1, &parent, nil, nil)
+			return err
+		}
+	}
+	t.Fatalf("no controller %s", name)
+	return nil
 }
