@@ -37,19 +37,10 @@ type ControllerCase struct {
 }
 
 // ControllerTable is cases for a controller.
-type ControllerTable struct {
-	// Policy names the controller in the module; by default its only policy.
-	Policy string
-	// Config is its settings as JSON.
-	Config string
-	Cases  []ControllerCase
-}
+type ControllerTable = Cases[ControllerCase]
 
 // RunController opens the controller and asks about each case.
-func RunController(t *testing.T, table ControllerTable) {
-	t.Helper()
-	runCases(t, openConfig(table.Policy, table.Config), table.Cases)
-}
+func RunController(t *testing.T, table ControllerTable) { t.Helper(); runCases(t, &table) }
 
 func (c *ControllerCase) name() string { return c.Name }
 

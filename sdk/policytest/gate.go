@@ -53,19 +53,10 @@ type GateCase struct {
 }
 
 // GateTable is cases for a readiness gate.
-type GateTable struct {
-	// Policy names the gate in the module; by default its only policy.
-	Policy string
-	// Config is its settings as JSON.
-	Config string
-	Cases  []GateCase
-}
+type GateTable = Cases[GateCase]
 
 // RunGate opens the gate and asks about each case.
-func RunGate(t *testing.T, table GateTable) {
-	t.Helper()
-	runCases(t, openConfig(table.Policy, table.Config), table.Cases)
-}
+func RunGate(t *testing.T, table GateTable) { t.Helper(); runCases(t, &table) }
 
 func (c *GateCase) name() string { return c.Name }
 

@@ -11,6 +11,15 @@ import (
 	"github.com/berth-dev/berth/sdk"
 )
 
+// Cases are for a policy that is asked about objects, not about nodes.
+type Cases[C any] struct {
+	// Policy names it in the module; by default its only one.
+	Policy string
+	// Config is its settings as JSON.
+	Config string
+	Cases  []C
+}
+
 // asker is a case of a policy that is asked about objects, not about nodes.
 type asker[C any] interface {
 	*C
@@ -19,16 +28,17 @@ type asker[C any] interface {
 }
 
 // runCases opens the policy and asks about each case.
-func runCases[C any, A asker[C]](t *testing.T, config []byte, cases []C) {
+func runCases[C any, A asker[C]](t *testing.T, table *Cases[C]) {
 	t.Helper()
+	config := openConfig(table.Policy, table.Config)
 	in, err := sdk.Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tape := newTape(t)
 	tape.status(abi.FuncOpen, config)
-	for i := range cases {
-		c := A(&cases[i])
+	for i := range table.Cases {
+		c := A(&table.Cases[i])
 		tape.asks(c.name())
 		t.Run(c.name(), func(t *testing.T) { c.run(t, in, tape) })
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,26 +19,7 @@ func newPolicyRollback() *cobra.Command {
 			"Else makes the newest revision of the history live again, module and config, that was not\n" +
 			"itself rolled back; --to names another one.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := clientFor(cmd)
-			if err != nil {
-				return err
-			}
-			began := time.Now()
-			p, err := c.policy(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			spec, err := goingBack(p, to)
-			if err != nil {
-				return err
-			}
-			p, err = c.patchPolicy(cmd.Context(), p.Name, spec)
-			if err != nil {
-				return err
-			}
-			return c.reportLive(cmd, p, began)
-		},
+		RunE: changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the module to go back to, as `berth policy history` shows it")
 	return cmd

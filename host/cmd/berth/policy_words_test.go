@@ -172,6 +172,9 @@ func TestAPolicysFiguresAreScraped(t *testing.T) {
 	if out := run("policy", "logs", "counting"); !strings.Contains(out, "pod default/waits, node n2: guest ") {
 		t.Errorf("the logs do not tell of the trap:\n%s", out)
 	}
+	if out := run("explain", "pod", "waits"); !strings.Contains(out, "pod default/waits, node n2: guest ") {
+		t.Errorf("explain does not tell of the trap:\n%s", out)
+	}
 	label("n2", `{"trap":null}`)
 
 	// Another module counts from zero, under its own digest.
