@@ -40,26 +40,30 @@ func (c *cluster) testKubectlAlone(t *testing.T) {
 		}
 		c.must(t, c.kubectl, "apply", "--server-side", "-f", file)
 	}
-	policy := func(config string) {
-		apply("apply", "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata: {name: kube-only}\nspec: {module: "+name+", config: "+config+"}\n")
+	object := func(config string) string {
+		return "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata: {name: kube-only}\nspec: {module: " + name + ", config: " + config + "}\n"
 	}
-	policy("{}")
-	c.must(t, c.kubectl, "wait", "--for=condition=Live", "policy/kube-only", "--timeout=60s")
-	c.must(t, c.kubectl, "patch", "profile", "default", "--type=json", "-p", `[{"op":"add","path":"/spec/predicates/-","value":{"name":"kube-only"}}]`)
-	dryRun := func(want string) {
+	policy := func(config string) { apply("apply", object(config)) }
+	dryRun := func(config, want string) {
+		if err := os.WriteFile(file, []byte(object(config)), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if _, said, err := c.try(c.kubectl, "apply", "--dry-run=server", "-f", file); err != nil || !strings.Contains(said, "Warning: "+want) {
 			t.Errorf("a dry run on the server says %q, %v; want the warning %q", said, err, want)
 		}
 	}
-	dryRun("rehearsed: of the last decisions about ")
+	policy("{}")
+	c.must(t, c.kubectl, "wait", "--for=condition=Live", "policy/kube-only", "--timeout=60s")
+	c.must(t, c.kubectl, "patch", "profile", "default", "--type=json", "-p", `[{"op":"add","path":"/spec/predicates/-","value":{"name":"kube-only"}}]`)
+	dryRun("{wrong: 1}", "the policy would be refused: ")
 	policy("{wrong: 1}")
-	dryRun("the policy would be refused: ")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live=false", "policy/kube-only", "--timeout=60s")
 	if why := c.must(t, c.kubectl, "get", "policy", "kube-only", "-o", "jsonpath={.status.phase}: {.status.message}"); !strings.HasPrefix(why, "Refused: ") || !strings.Contains(why, "spec.config.wrong") {
 		t.Errorf("a config that the schema refuses: %s", why)
 	}
 	c.submit(t, smallPod("by-kubectl", nil))
 	c.awaitPod(t, "by-kubectl", "runs", isRunning)
+	dryRun("{}", "rehearsed: of the last decisions about ")
 	r := c.report(t, "by-kubectl")
 	for i := range r.Predicates {
 		if r.Predicates[i].Name == "kube-only" {
