@@ -17,7 +17,7 @@ func (h *Host) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.Version},
+		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.Version},
 	)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
@@ -27,6 +27,7 @@ type figures struct {
 	policies  func() []policy.Figures
 	scheduler func() schedule.Stats
 	store     func() store.Stats
+	recording func() (failing bool, lost uint64)
 	version   string
 }
 
@@ -48,12 +49,14 @@ var (
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
 	policyCounter     = described("policy_counter_total", "What a policy's guests count themselves.", append(policyLabels[:3:3], "counter")...)
 
-	cycles     = described("scheduler_cycles_total", "Decisions about pods.")
-	bound      = described("scheduler_bound_total", "Pods that were bound.")
-	bindErrors = described("scheduler_bind_errors_total", "Bindings that failed.")
-	queued     = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
-	logged     = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
-	remembered = described("scheduler_remembered_bytes", "About what remembered answers take.")
+	cycles      = described("scheduler_cycles_total", "Decisions about pods.")
+	bound       = described("scheduler_bound_total", "Pods that were bound.")
+	bindErrors  = described("scheduler_bind_errors_total", "Bindings that failed.")
+	queued      = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
+	logged      = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
+	recordFails = described("record_failing", "1 while the disk refuses the recording of decisions.")
+	recordLost  = described("record_lost_decisions_total", "Decisions that are not in the recording because the disk refused.")
+	remembered  = described("scheduler_remembered_bytes", "About what remembered answers take.")
 
 	revision    = described("store_revision", "The newest revision.")
 	storeQueue  = described("store_queue_depth", "Commits that wait for the disk.")
@@ -76,6 +79,13 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	}
 	s.schedulerStats(f.scheduler())
 	s.storeStats(f.store())
+	failing, lost := f.recording()
+	s.counter(recordLost, float64(lost))
+	if failing {
+		s.gauge(recordFails, 1)
+	} else {
+		s.gauge(recordFails, 0)
+	}
 }
 
 type sink chan<- prometheus.Metric

@@ -46,7 +46,7 @@ func (h *Host) parts() []part {
 		{"controllers", h.runControllers},
 	}
 	if h.recorder != nil {
-		parts = append(parts, part{"recording", h.runRecorder})
+		parts = append(parts, part{"recording", h.recorder.Run})
 	}
 	return parts
 }

@@ -24,17 +24,17 @@ func (h *Host) openRecord() error {
 	if err != nil {
 		return err
 	}
-	w.Deciding = h.archive
+	w.Deciding, w.Log = h.archive, h.Log
 	h.recorder = w
 	return nil
 }
 
-// runRecorder records. A disk that is full ends the recording, not the host.
-func (h *Host) runRecorder(ctx context.Context) error {
-	if err := h.recorder.Run(ctx); err != nil {
-		h.Log.Error("the recording has ended", "err", err)
+// recording tells how the recording fares; both are 0 without one.
+func (h *Host) recording() (failing bool, lost uint64) {
+	if h.recorder == nil {
+		return false, 0
 	}
-	return nil
+	return h.recorder.Failing(), h.recorder.Lost()
 }
 
 // policyFile and moduleFile are where a recording keeps what decided.
@@ -105,7 +105,7 @@ func (h *Host) replayed(ctx context.Context, number uint64) (*explain.Replayed, 
 	}
 	trace, view, err := record.Read(h.Record, number)
 	if errors.Is(err, record.ErrNone) {
-		return nil, fmt.Errorf("replay %d: %w, and in no recording", number, explain.ErrOutside)
+		return nil, fmt.Errorf("%w, and in no recording in %s", explain.ErrOutside, h.Record)
 	}
 	if err != nil {
 		return nil, err

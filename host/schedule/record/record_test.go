@@ -1,13 +1,18 @@
 package record_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,23 +24,26 @@ import (
 )
 
 // recorded walks at random, decides now and then, and returns the states.
-func recorded(t *testing.T, dir string, seed uint64) map[uint64][]string {
+func recorded(t *testing.T, dir string, seed uint64, steps int, change func(*record.Writer)) map[uint64][]string {
 	t.Helper()
 	w, err := record.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if change != nil {
+		change(w)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
+	number := w.Next
 	go func() { ended <- w.Run(ctx) }()
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := snapshot.New(0)
 	states := map[uint64][]string{}
 	digest := &profile.Digest{Profile: "p", Policies: []profile.PolicyDigest{{Name: "a", Identity: [32]byte{1}}}}
-	number := w.Next
 	var traces []schedule.Trace
 	w.Record(ctx, c, nil)
-	for step := range 300 {
+	for step := range steps {
 		if r.IntN(6) == 0 {
 			states[number] = policytest.Summary(c)
 			pod := snapshot.NewPod(policytest.Pod(fmt.Sprint("d", number), "1", "1Gi", nil))
@@ -49,6 +57,7 @@ func recorded(t *testing.T, dir string, seed uint64) map[uint64][]string {
 		if r.IntN(10) == 0 {
 			w.Record(ctx, c, traces)
 			traces = nil
+			time.Sleep(time.Millisecond) // as between the cycles of a scheduler
 		}
 	}
 	w.Record(ctx, c, traces)
@@ -62,8 +71,8 @@ func recorded(t *testing.T, dir string, seed uint64) map[uint64][]string {
 func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	states := recorded(t, dir, 1)
-	for number, state := range recorded(t, dir, 2) { // after a restart
+	states := recorded(t, dir, 1, 300, nil)
+	for number, state := range recorded(t, dir, 2, 300, nil) { // after a restart
 		if states[number] != nil {
 			t.Fatalf("decision %d was recorded twice", number)
 		}
@@ -87,6 +96,119 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 	}
 	if _, _, err := record.Read(dir, 1<<40); !errors.Is(err, record.ErrNone) {
 		t.Errorf("a decision that never was: %v", err)
+	}
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "decisions", "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestFilesAreBoundedAndReadAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const bound = 64 << 10
+	states := recorded(t, dir, 5, 900, func(w *record.Writer) { w.FileBytes = bound })
+	all := files(t, dir)
+	if len(all) < 3 {
+		t.Fatalf("all is in %d files", len(all))
+	}
+	for _, file := range all {
+		if info, err := os.Stat(file); err != nil || info.Size() > 4*bound {
+			t.Errorf("%s is of %d bytes, %v, want about %d", filepath.Base(file), info.Size(), err, bound)
+		}
+	}
+	for number, want := range states {
+		_, view, err := record.Read(dir, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, policytest.Summary(view)); diff != "" {
+			t.Fatalf("the state of decision %d (-want +got):\n%s", number, diff)
+		}
+	}
+}
+
+// TestAHostThatIsKilledLeavesWhatItWrote cuts a recording at every byte of its
+// last decision, and goes on from there.
+func TestAHostThatIsKilledLeavesWhatItWrote(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	states := recorded(t, dir, 7, 60, nil)
+	file := files(t, dir)[0]
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := bytes.LastIndex(data, []byte(`{"kind":"decision"`))
+	end := begin + bytes.IndexByte(data[begin:], '\n') + 1
+	last := uint64(len(states) - 1)
+	for cut := begin; cut <= end; cut++ {
+		if err := os.WriteFile(file, data[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, view, err := record.Read(dir, last-1)
+		if err != nil {
+			t.Fatalf("cut at byte %d of %d: the decision before: %v", cut-begin, end-begin, err)
+		}
+		if diff := cmp.Diff(states[last-1], policytest.Summary(view)); diff != "" {
+			t.Fatalf("cut at byte %d: the state of the decision before (-want +got):\n%s", cut-begin, diff)
+		}
+		_, _, err = record.Read(dir, last)
+		if whole := cut == end; whole != (err == nil) || !whole && !errors.Is(err, record.ErrNone) {
+			t.Fatalf("cut at byte %d of %d: the last decision: %v", cut-begin, end-begin, err)
+		}
+		w, err := record.Open(dir)
+		if err != nil {
+			t.Fatalf("cut at byte %d: open: %v", cut-begin, err)
+		}
+		if want := last + uint64(cut/end); w.Next != want {
+			t.Fatalf("cut at byte %d of %d: goes on with %d, want %d", cut-begin, end-begin, w.Next, want)
+		}
+	}
+}
+
+func TestAFullDiskHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := filepath.Join(dir, "decisions", fmt.Sprintf("%020d.jsonl", 0))
+	var said bytes.Buffer
+	var w *record.Writer
+	states := recorded(t, dir, 9, 600, func(own *record.Writer) {
+		// What is written to the first file finds no room.
+		if err := os.Symlink("/dev/full", first); err != nil {
+			t.Fatal(err)
+		}
+		w = own
+		w.RetryAfter, w.Log = 0, slog.New(slog.NewTextHandler(&said, nil))
+	})
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for number, want := range states {
+		_, view, err := record.Read(dir, number)
+		if errors.Is(err, record.ErrNone) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		read++
+		if diff := cmp.Diff(want, policytest.Summary(view)); diff != "" {
+			t.Fatalf("the state of decision %d (-want +got):\n%s", number, diff)
+		}
+	}
+	if read == 0 || w.Lost() == 0 || read+int(w.Lost()) != len(states) || w.Failing() {
+		t.Errorf("%d of %d decisions can be read, %d are said to be lost, failing %v", read, len(states), w.Lost(), w.Failing())
+	}
+	if text := said.String(); !strings.Contains(text, "no space left on device") || !strings.Contains(text, "the recording goes on") {
+		t.Errorf("the log says %s", text)
 	}
 }
 

@@ -4,17 +4,27 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"time"
 
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// fileBytes is about how long a file gets.
-const fileBytes = 256 << 20
+const (
+	// fileBytes is about how long a file gets.
+	fileBytes = 256 << 20
+	// syncEvery is how often what was written is synced to the disk.
+	syncEvery = time.Second
+	// retryAfter is how long a disk that refused is left alone.
+	retryAfter = 10 * time.Second
+)
 
 // Writer records. Record is called by the scheduler, Run writes.
 type Writer struct {
@@ -25,6 +35,12 @@ type Writer struct {
 
 	// Next is the number that the first decision must have.
 	Next uint64
+	// FileBytes is about how long a file gets, 256 MiB by default; RetryAfter how
+	// long a disk that refused is left alone. They are set before Run.
+	FileBytes  int64
+	RetryAfter time.Duration
+	// Log hears of a disk that refuses; may be nil.
+	Log *slog.Logger
 
 	batches chan batch
 	seen    uint64
@@ -35,7 +51,12 @@ type Writer struct {
 	file    *os.File
 	out     *bufio.Writer
 	written int64
+	dirty   bool // written, and not synced yet
 	digests map[*profile.Digest]bool
+	refused time.Time // when the disk did, zero while it takes what it gets
+
+	failing atomic.Bool
+	lost    atomic.Uint64
 }
 
 // batch is what happened between two looks: changes, and the decisions that
@@ -44,6 +65,7 @@ type Writer struct {
 type batch struct {
 	deltas []snapshot.Delta
 	traces []schedule.Trace
+	begins bool
 	whole  []snapshot.Delta
 }
 
@@ -53,7 +75,7 @@ func Open(dir string) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	w := &Writer{dir: dir, batches: make(chan batch, 64), anew: make(chan struct{}, 1), ended: make(chan struct{}), digests: map[*profile.Digest]bool{}}
+	w := &Writer{FileBytes: fileBytes, RetryAfter: retryAfter, dir: dir, batches: make(chan batch, 64), anew: make(chan struct{}, 1), ended: make(chan struct{}), digests: map[*profile.Digest]bool{}}
 	last, ok, err := lastNumber(dir)
 	if ok {
 		w.Next = last + 1
@@ -79,7 +101,7 @@ func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule
 		}
 		begins = begins || !ok
 	}
-	if begins {
+	if b.begins = begins; begins {
 		log.Base(func(d snapshot.Delta) bool { b.whole = append(b.whole, d); return true })
 	}
 	w.seen, w.begun = log.Seq(), true
@@ -93,60 +115,123 @@ func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule
 	}
 }
 
-// Run writes until ctx ends and all that was recorded is written.
+// Failing says whether the disk refuses, and Lost how many decisions are not in
+// the recording because it did.
+func (w *Writer) Failing() bool { return w.failing.Load() }
+
+// Lost is told with Failing.
+func (w *Writer) Lost() uint64 { return w.lost.Load() }
+
+// Run writes until ctx ends and all that was recorded is written. A disk that
+// refuses, because it is full, costs what comes meanwhile and nothing else: the
+// recording begins again when there is room.
 func (w *Writer) Run(ctx context.Context) error {
 	defer close(w.ended)
 	defer w.close()
-	for {
-		select {
-		case b := <-w.batches:
-			if err := w.write(ctx, &b); err != nil {
-				return fmt.Errorf("record: %w", err)
-			}
-		case <-ctx.Done():
-			return w.rest(context.WithoutCancel(ctx))
-		}
+	if w.Log == nil {
+		w.Log = slog.New(slog.DiscardHandler)
 	}
-}
-
-func (w *Writer) rest(ctx context.Context) error {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case b := <-w.batches:
-			if err := w.write(ctx, &b); err != nil {
-				return fmt.Errorf("record: %w", err)
-			}
-		default:
+			w.take(ctx, &b)
+		case <-tick.C:
+			w.sync()
+		case <-ctx.Done():
+			w.rest(context.WithoutCancel(ctx))
 			return nil
 		}
 	}
 }
 
-func (w *Writer) write(ctx context.Context, b *batch) error {
-	if err := w.deltas(b.deltas); err != nil {
-		return err
-	}
-	if err := w.traces(ctx, b.traces); err != nil {
-		return err
-	}
-	if b.whole != nil || w.file == nil {
-		if err := w.begin(); err != nil {
-			return err
-		}
-		if err := w.deltas(b.whole); err != nil {
-			return err
-		}
-	}
-	if w.written > fileBytes {
+func (w *Writer) rest(ctx context.Context) {
+	for {
 		select {
-		case w.anew <- struct{}{}:
+		case b := <-w.batches:
+			w.take(ctx, &b)
 		default:
+			return
 		}
 	}
+}
+
+// take writes a batch, or notes that the disk refused it.
+func (w *Writer) take(ctx context.Context, b *batch) {
+	err := w.write(ctx, b)
+	if err == nil {
+		if w.file != nil && !w.refused.IsZero() {
+			w.Log.Info("the recording goes on", "lost", w.lost.Load())
+			w.refused = time.Time{}
+			w.failing.Store(false)
+		}
+		return
+	}
+	if w.refused.IsZero() {
+		w.Log.Error("the recording cannot be written; scheduling goes on, what is decided meanwhile is not recorded", "err", err)
+	}
+	w.refused = time.Now()
+	w.failing.Store(true)
+	w.lost.Add(uint64(len(b.traces)))
+	w.close()
+}
+
+// askAnew asks for a whole state, with which a file begins.
+func (w *Writer) askAnew() {
+	select {
+	case w.anew <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Writer) write(ctx context.Context, b *batch) error {
+	if w.file == nil {
+		w.miss(b)
+	} else if err := errors.Join(w.deltas(b.deltas), w.traces(ctx, b.traces)); err != nil {
+		return err
+	}
+	if b.begins {
+		if err := errors.Join(w.begin(), w.deltas(b.whole)); err != nil {
+			return err
+		}
+	}
+	if w.file == nil {
+		return nil
+	}
+	if w.written > w.FileBytes {
+		w.askAnew()
+	}
+	w.dirty = true
 	return w.out.Flush()
 }
 
+// miss passes over what cannot be written.
+func (w *Writer) miss(b *batch) {
+	if n := len(b.traces); n > 0 {
+		w.Next = b.traces[n-1].Number + 1
+		w.lost.Add(uint64(n))
+	}
+	if !w.refused.IsZero() && time.Since(w.refused) >= w.RetryAfter {
+		w.askAnew()
+	}
+}
+
+// sync makes what was written outlast a crash of the machine.
+func (w *Writer) sync() {
+	if w.file == nil || !w.dirty {
+		return
+	}
+	if err := w.file.Sync(); err != nil {
+		w.Log.Warn("the recording is not synced", "err", err)
+	}
+	w.dirty = false
+}
+
 func (w *Writer) deltas(all []snapshot.Delta) error {
+	if w.file == nil {
+		return nil
+	}
 	for i := range all {
 		l, err := lineOf(&all[i])
 		if err == nil && l != nil {
@@ -203,6 +288,7 @@ func (w *Writer) begin() error {
 func (w *Writer) close() {
 	if w.file != nil {
 		_ = w.out.Flush()
+		w.sync()
 		_ = w.file.Close()
 		w.file = nil
 	}
