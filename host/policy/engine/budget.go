@@ -20,9 +20,9 @@ func slice(memory uint64) Fuel {
 // Budgets that do not depend on rows. Those of what happens once in an
 // instance's life are larger.
 const (
-	StartBudget    = 15 * PerMillisecond // _initialize
+	StartBudget    = 8 * PerMillisecond // _initialize
 	ManifestBudget = 5 * PerMillisecond
-	OpenBudget     = 15 * PerMillisecond
+	OpenBudget     = 8 * PerMillisecond
 	// MostBudget is what one call within a cycle gets at most by default.
 	MostBudget = 5 * PerMillisecond
 )
@@ -46,10 +46,12 @@ const (
 	// much collecting may exceed mostCollect then.
 	slotBudget  Fuel = 4_000
 	slotCollect Fuel = 16_000
+	// tableBudget is for making those tables, or moving them, in one call.
+	tableBudget Fuel = 2_000
 
 	// bulkBudget is for a batch of more than bulkRows, with which a guest is told
 	// a cluster: its tables move to larger places, and each move may collect.
-	bulkBudget = 5 * MostBudget
+	bulkBudget = 2 * MostBudget
 	bulkRows   = 16
 )
 
@@ -97,7 +99,7 @@ func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
 	if rows > bulkRows {
 		base = bulkBudget
 	}
-	f := base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + collecting(2*memory, slots)
+	f := base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + tableBudget*Fuel(slots) + collecting(2*memory, slots)
 	return warranted(f, memory, slots)
 }
 
