@@ -18,8 +18,6 @@ import (
 const (
 	// batch is how many pods one call of a checker judges.
 	batch = 256
-	// retry is when a checker that failed is asked again.
-	retry = 10 * time.Second
 	// lookEvery is how often the host looks anew for a checker that observes
 	// and does not say itself when it wants to be asked again.
 	lookEvery = 10 * time.Second
@@ -167,16 +165,7 @@ func (d *Driver) judge(ctx context.Context, checker Checker, pods []wire.GatePod
 		return verdicts
 	}
 	d.Log.Warn("judge gates", "policy", checker.Name(), "err", err)
-	return unknown(len(pods), err)
-}
-
-// unknown is what holds when a checker failed: nobody knows.
-func unknown(n int, err error) []abi.Readiness {
-	verdicts := make([]abi.Readiness, n)
-	for i := range verdicts {
-		verdicts[i] = abi.Readiness{Status: "Unknown", Reason: "CheckerFailed", Message: err.Error(), AskAgainNanos: int64(retry)}
-	}
-	return verdicts
+	return slices.Repeat([]abi.Readiness{wire.Failed(err)}, len(pods))
 }
 
 func (d *Driver) write(ctx context.Context, s *subject, v abi.Readiness, now time.Time) error {

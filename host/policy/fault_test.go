@@ -146,12 +146,20 @@ func TestATrapOfAGateNamesThePod(t *testing.T) {
 		}}}
 	}
 	gate := r.Current().Gates()["troubled"]
-	_, err := gate.Judge(t.Context(), 1, pods)
-	if err == nil || !strings.HasPrefix(err.Error(), "policy troubled: pod shop/till-d: guest ") {
-		t.Errorf("Judge = %v", err)
+	got, err := gate.Judge(t.Context(), 1, pods)
+	if err != nil || len(got) != len(pods) {
+		t.Fatalf("Judge = %+v, %v", got, err)
 	}
-	if got, err := gate.Judge(t.Context(), 1, pods[:3]); err != nil || got[2].Status != "True" {
-		t.Errorf("Judge of the others = %+v, %v", got, err)
+	for i, r := range got {
+		switch {
+		case i != 3 && r.Status != "True":
+			t.Errorf("pod %d, beside the one that the gate fails at, is %+v", i, r)
+		case i == 3 && (r.Status != "Unknown" || r.Reason != "CheckerFailed" || !strings.HasPrefix(r.Message, "policy troubled: pod shop/till-d: guest ")):
+			t.Errorf("the pod that the gate fails at is %+v", r)
+		}
+	}
+	if _, err := gate.Judge(t.Context(), 1, pods[3:4]); err == nil {
+		t.Error("a gate that fails at its only pod is said to have judged it")
 	}
 }
 

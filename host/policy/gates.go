@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/berth-dev/berth/abi"
@@ -93,13 +94,28 @@ func (g *Gate) judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi
 	}
 	r, err := g.call(engine.FuncGate, asking{gated: pods}, in, len(pods))
 	if err != nil {
-		return nil, err
+		return g.around(ctx, now, pods, err)
 	}
 	answers, err := abi.ReadReadiness(r.Out, len(pods))
 	if err != nil {
 		return nil, g.box.fail(err)
 	}
 	return answers, nil
+}
+
+// around asks again about all pods but the one at which the guest failed, if it
+// said which: of that one nobody knows. Failures count, so that a guest which
+// fails at many is quarantined before long.
+func (g *Gate) around(ctx context.Context, now int64, pods []wire.GatePod, failure error) ([]abi.Readiness, error) {
+	bad := int(placeOf(failure))
+	if len(pods) == 1 || bad < 0 || bad >= len(pods) {
+		return nil, failure
+	}
+	answers, err := g.judge(ctx, now, slices.Concat(pods[:bad], pods[bad+1:]))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Insert(answers, bad, wire.Failed(failure)), nil
 }
 
 // Controller is a live controller.

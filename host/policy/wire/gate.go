@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/abi"
@@ -13,6 +15,14 @@ type GatePod struct {
 	Pod       *v1.Pod
 	Condition string
 	Observed  []Observation
+}
+
+// retry is when a gate that failed is asked again.
+const retry = 10 * time.Second
+
+// Failed is what holds of a pod at which a gate failed: nobody knows.
+func Failed(err error) abi.Readiness {
+	return abi.Readiness{Status: "Unknown", Reason: "CheckerFailed", Message: err.Error(), AskAgainNanos: int64(retry)}
 }
 
 // Observation is what the host saw for a gate; At is nanoseconds since 1970.
