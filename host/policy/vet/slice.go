@@ -79,10 +79,10 @@ func (b *body) ask(out []byte) []byte {
 
 // check asks where there is no fuel left:
 //
-//	block { br_if left >= 0; flush; yield; load }
+//	if left < 0 { flush; yield; load }
 func (b *body) check(out []byte) []byte {
-	out = appendU32(append(out, opBlock, typeNone, opLocalGet), b.locals)
-	out = append(out, opI64Const, 0, opI64GeS, opBrIf, 0)
+	out = appendU32(append(out, opLocalGet), b.locals)
+	out = append(out, opI64Const, 0, opI64LtS, opIf, typeNone)
 	return append(b.ask(out), opEnd)
 }
 
