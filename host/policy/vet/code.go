@@ -1,5 +1,7 @@
 package vet
 
+import "slices"
+
 // maxLocals guards the arithmetic; Limits.Locals stands far below.
 const maxLocals = 1 << 20
 
@@ -162,7 +164,12 @@ func (m *module) function(s *survey, t funcType, all []survey) function {
 		b.count(1)
 	}
 	b.run()
-	if b.place(); r.err != nil {
+	b.place()
+	late := s.returns(m.imports, all) && b.chargesLate()
+	if late {
+		b.count(2)
+	}
+	if r.err != nil {
 		return function{}
 	}
 	rep := &m.report
@@ -180,7 +187,14 @@ func (m *module) function(s *survey, t funcType, all []survey) function {
 	if b.scratch {
 		groups = append(groups, localGroup{1, typeI32})
 	}
-	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks}
+	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks, late: late}
+}
+
+// returns says whether functions that look at their fuel return to this one.
+func (s *survey) returns(imports int, all []survey) bool {
+	return s.calls.indirect || slices.ContainsFunc(s.calls.direct, func(f uint32) bool {
+		return int(f) >= imports && !all[int(f)-imports].short
+	})
 }
 
 // function is one function's rewritten code.
@@ -190,6 +204,7 @@ type function struct {
 	locals uint32 // of its own; the first beyond them is for vet's use
 	marks  []mark
 	free   bool
+	late   bool // it looks at its fuel at its end
 }
 
 // appendFunction writes a function with its length before it; one that may call

@@ -95,9 +95,10 @@ func (m *module) chargeStack(out []byte, frame int64, scratch uint32) []byte {
 //
 //	stack -= frame; if stack < 0 { unreachable }; left = counter
 //	block { code }
-//	counter = left; stack += frame
+//	ask where no fuel is left; counter = left; stack += frame
 //
-// before is how much stands before the code.
+// It asks if the code may charge after a call, lest functions that return to one
+// another run on and on. before is how much stands before the code.
 func (m *module) wrap(f *function, t funcType, deep bool) (out []byte, before int) {
 	frame := frameBytes(f, t)
 	out = make([]byte, 0, len(f.code)+60)
@@ -107,7 +108,11 @@ func (m *module) wrap(f *function, t funcType, deep bool) (out []byte, before in
 	fuel := &body{m: m, locals: f.locals}
 	out = m.appendResults(append(fuel.load(out), opBlock), t)
 	before = len(out)
-	out = fuel.flush(append(out, f.code...))
+	out = append(out, f.code...)
+	if f.late {
+		out = fuel.check(out)
+	}
+	out = fuel.flush(out)
 	if deep {
 		out = appendU32(append(out, opGlobalGet), m.stackLeft())
 		out = append(constant(frame)(out), opI64Add)

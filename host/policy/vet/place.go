@@ -1,5 +1,7 @@
 package vet
 
+import "slices"
+
 // node is a stretch of code that runs in one go. Nodes stand in the order of the
 // code, and edges lead forward only: what leads back is a loop, and a loop is
 // paid for by itself.
@@ -91,6 +93,11 @@ func (b *body) path() int {
 		most[i] += b.nodes[i].price
 	}
 	return most[0]
+}
+
+// chargesLate says whether something is charged without a look, after the entry.
+func (b *body) chargesLate() bool {
+	return slices.ContainsFunc(b.nodes[1:], func(n node) bool { return n.charged && n.checks == runsOn })
 }
 
 // withCharges returns the instructions with the charges in their places.

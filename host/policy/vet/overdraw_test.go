@@ -1,0 +1,115 @@
+package vet_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/berth-dev/berth/host/policy/vet"
+	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+)
+
+// overdraw runs a module's run with no fuel, which it is granted in slices of one
+// unit beyond what it owes, and tells what it owed at most when it asked, or at
+// its end.
+func overdraw(t *testing.T, wasm []byte) int64 {
+	t.Helper()
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigCompiler())
+	defer r.Close(ctx)
+	var most int64
+	_, err := r.NewHostModuleBuilder(vet.YieldModule).NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(_ context.Context, m api.Module, _ []uint64) {
+		fuel := m.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
+		most = max(most, -int64(fuel.Get()))
+		fuel.Set(0)
+	}), nil, nil).Export(vet.YieldName).Instantiate(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metered, report, err := vet.Rewrite(wasm, vet.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.InstantiateWithConfig(ctx, metered, wazero.NewModuleConfig().WithName(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.ExportedFunction("run").Call(ctx)
+	t.Logf("run: %v; %d charges, the largest %d, body %d", err, report.Charges, report.Largest, report.BodyBytes)
+	return max(most, -int64(m.ExportedGlobal(vet.FuelExport).Get()))
+}
+
+// TestWhatLiesBetweenTwoLooksIsBounded holds that no way through a module costs
+// more between two looks at its fuel than one function can.
+func TestWhatLiesBetweenTwoLooksIsBounded(t *testing.T) {
+	t.Parallel()
+	const most = 800_000
+	// roots are 15,000 units that are charged on a fork of their own.
+	roots := If(Void, F64Const(2), Times(900, Op(0x9f)), Op(0x1a))
+	always := I32Const(1)
+	for name, build := range map[string]func(m *Module){
+		"tails of a recursion": func(m *Module) {
+			self := m.Func("first", Sig(nil), nil) + 1
+			m.Func("again", Sig([]byte{I32}), nil,
+				Get(0), If(Void, Get(0), I32Const(1), Op(0x6b), Call(self)), Get(0), roots)
+			m.Export("run", Sig(nil), nil, I32Const(1000), Call(self))
+		},
+		"tails of a chain of functions": func(m *Module) {
+			last := m.Func("leaf", Sig(nil), nil, roots[:0], Loop(Void))
+			for range 1000 {
+				last = m.Func("link", Sig(nil), nil, Call(last), always, roots)
+			}
+			m.Export("run", Sig(nil), nil, Call(last))
+		},
+		"small tails of a deep recursion": func(m *Module) {
+			self := m.Func("first", Sig(nil), nil) + 1
+			m.Func("again", Sig([]byte{I32}), nil,
+				Get(0), If(Void, Get(0), I32Const(1), Op(0x6b), Call(self)),
+				Get(0), If(Void, F64Const(2), Times(6, Op(0x9f)), Op(0x1a)))
+			m.Export("run", Sig(nil), nil, I32Const(10_000), Call(self))
+		},
+		"tails of calls through a table": func(m *Module) {
+			self := m.Func("first", Sig(nil), nil) + 1
+			m.Sizes, m.Elem = []uint32{1}, []uint32{self}
+			m.Func("again", Sig([]byte{I32}), nil,
+				Get(0), If(Void, Get(0), I32Const(1), Op(0x6b), I32Const(0), Op(0x11), U32(m.Type(Sig([]byte{I32}))), Op(0)), Get(0), roots)
+			m.Export("run", Sig(nil), nil, I32Const(1000), Call(self))
+		},
+		"many calls of small functions": func(m *Module) {
+			small := m.Func("small", Sig(nil), nil, F64Const(2), Times(5, Op(0x9f)), Op(0x1a))
+			m.Export("run", Sig(nil), nil, Times(8000, Call(small)))
+		},
+		"many calls of small functions through a table": func(m *Module) {
+			small := m.Func("small", Sig(nil), nil, F64Const(2), Times(5, Op(0x9f)), Op(0x1a))
+			m.Sizes, m.Elem = []uint32{1}, []uint32{small}
+			m.Export("run", Sig(nil), nil, Times(8000, I32Const(0), Op(0x11), U32(m.Type(Sig(nil))), Op(0)))
+		},
+		"tails of small functions' calls": func(m *Module) {
+			small := m.Func("small", Sig(nil), nil, F64Const(2), Times(5, Op(0x9f)), Op(0x1a))
+			self := m.Func("first", Sig(nil), nil) + 1
+			m.Func("again", Sig([]byte{I32}), nil,
+				Get(0), If(Void, Get(0), I32Const(1), Op(0x6b), Call(self)),
+				Get(0), If(Void, Times(900, Call(small))))
+			m.Export("run", Sig(nil), nil, I32Const(500), Call(self))
+		},
+		"a long straight line": func(m *Module) {
+			m.Export("run", Sig(nil), nil, F64Const(2), Times(20_000, Op(0x9f)), Op(0x1a))
+		},
+		"forks one after the other": func(m *Module) {
+			m.Export("run", Sig(nil), nil, Times(20, always, roots))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := Policy()
+			build(m)
+			got := overdraw(t, m.Bytes())
+			t.Logf("%d units", got)
+			if got > most {
+				t.Errorf("it owes %d units at once, want %d at most", got, most)
+			}
+		})
+	}
+}
