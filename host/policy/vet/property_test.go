@@ -3,6 +3,7 @@ package vet_test
 import (
 	"context"
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"math"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
+
+var manyModules = flag.Uint64("vet.modules", 0, "try that many random modules, instead of some hundreds")
 
 // deed is what a module did.
 type deed struct {
@@ -99,6 +102,7 @@ func TestMeaningAndMetering(t *testing.T) {
 			r := wazero.NewRuntimeWithConfig(ctx, tt.config)
 			defer r.Close(ctx)
 			g := grant(t, r)
+			tt.modules = max(tt.modules, *manyModules)
 			trapped, spent, slices := 0, int64(0), int64(0)
 			for seed := range tt.modules {
 				wasm := wasmtest.Random(seed)
@@ -115,9 +119,15 @@ func TestMeaningAndMetering(t *testing.T) {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 				want, _ := run(t, r, g, wasm, 0)
-				for _, slice := range []int64{40, 1000, 1 << 40} {
+				_, whole := run(t, r, g, metered, 1<<40)
+				for _, slice := range []int64{1, 40, 1000} {
 					g.times = 0
-					got, _ := run(t, r, g, metered, slice)
+					got, sliced := run(t, r, g, metered, slice)
+					for i := range whole {
+						if !want.Trapped[i] && sliced[i] != whole[i] {
+							t.Fatalf("seed %d: call %d takes %d of fuel in slices of %d and %d at once", seed, i, sliced[i], slice, whole[i])
+						}
+					}
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Fatalf("seed %d: the meter changes what the module does in slices of %d (-without +with):\n%s", seed, slice, diff)
 					}

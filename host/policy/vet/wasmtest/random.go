@@ -13,6 +13,7 @@ func Random(seed uint64) []byte {
 	}
 	g.gas = g.m.Global(3000)
 	g.m.Passive([]byte("some passive data"))
+	g.makeSmall()
 	g.first = uint32(len(g.m.names))
 	g.count = 2 + g.IntN(5)
 	for range g.count {
@@ -21,7 +22,11 @@ func Random(seed uint64) []byte {
 	g.m.Sizes = []uint32{uint32(g.count) + 1} // the last entry is null
 	for n := range g.count {
 		g.m.Elem = append(g.m.Elem, g.first+uint32(n))
-		g.m.Func("f", g.kinds[n], g.locals(), g.body(g.kinds[n]))
+		code := g.body(g.kinds[n])
+		if g.IntN(5) == 0 {
+			code = g.smallBody(g.kinds[n])
+		}
+		g.m.Func("f", g.kinds[n], g.locals(), code)
 	}
 	run := Sig([]byte{I32, I64}, I64)
 	g.m.Export("run", run, g.locals(), g.body(run))
@@ -44,11 +49,13 @@ type generator struct {
 	gas    uint32 // the global that counts down
 	first  uint32
 	count  int
+	small  []uint32 // functions that no table holds
 	kinds  []Type
 	params int
-	labels [][]byte // results that a branch to each open label takes; nil for loops
+	labels [][]byte // what a branch to each open label takes
 	depth  int
-	left   int // statements that may still be made in this function
+	alone  bool // nothing may be called here
+	left   int  // statements that may still be made in this function
 }
 
 func (g *generator) locals() []byte { return randomLocals }
@@ -69,6 +76,57 @@ func (g *generator) body(t Type) []byte {
 	g.labels = [][]byte{t.results}
 	code := Seq(g.burn(), g.statements())
 	return Seq(code, g.values(t.results))
+}
+
+// makeSmall makes a function of each kind that calls nothing and does little.
+func (g *generator) makeSmall() {
+	for _, k := range kinds {
+		g.small = append(g.small, g.m.Func("small", k, g.locals(), g.smallBody(k)))
+	}
+}
+
+func (g *generator) smallBody(t Type) []byte {
+	g.params, g.labels = len(t.params), [][]byte{t.results}
+	code := Seq(g.value(I64, 1), Set(g.local(I64)))
+	switch g.IntN(4) {
+	case 0:
+		code = Seq(code, g.jump())
+	case 1:
+		code = Seq(code, g.value(I32, 1), If(Void, g.values(t.results), Op(0x0f)))
+	case 2:
+		code = Seq(code, Block(Void, Block(Void, g.value(I32, 1), Op(0x0e, 2, 0, 1, 0)), g.value(I64, 1), Set(g.local(I64))))
+	}
+	return Seq(code, g.values(t.results))
+}
+
+// shaped is a block, a loop or an if that takes and gives more than one value.
+func (g *generator) shaped() []byte {
+	one, two := []byte{I64}, []byte{I64, I32}
+	into := func(op byte, t Type) []byte { return append([]byte{op}, S64(int64(g.m.Type(t)))...) }
+	keep := Seq(Set(g.local(I32)), Set(g.local(I64)))
+	switch g.IntN(6) {
+	case 0: // a loop that takes a value, on which its code stands
+		return Seq(g.value(I64, 1), into(0x03, Sig(one, I64)), g.burn(), g.inside(one), g.value(I64, 1), Op(0x7c, 0x0b), Set(g.local(I64)))
+	case 1: // a loop that takes two values, and is turned with others
+		return Seq(g.values(two), into(0x03, Sig(two, I64, I32)), keep, g.burn(), g.inside(two), g.values(two), Op(0x0b), keep)
+	case 2:
+		return Seq(into(0x03, Sig(nil, I64, I32)), g.burn(), g.inside(nil), g.values(two), Op(0x0b), keep)
+	case 3:
+		return Seq(into(0x02, Sig(nil, I64, I32)), g.inside(two), g.values(two), Op(0x0b), keep)
+	case 4:
+		return Seq(g.value(I64, 1), g.value(I32, 1), into(0x04, Sig(one, I64)), g.inside(one), Op(0x05), g.inside(one), Op(0x0b), Set(g.local(I64)))
+	default:
+		return Seq(Loop(I64, g.burn(), g.inside(nil), g.value(I64, 2)), Set(g.local(I64)))
+	}
+}
+
+// lonely are loops within a loop, none of which calls.
+func (g *generator) lonely() []byte {
+	defer func(was bool) { g.alone = was }(g.alone)
+	g.alone = true
+	return Loop(Void, g.burn(), g.within(nil, func() []byte {
+		return Seq(g.statements(), Loop(Void, g.burn(), g.inside(nil), g.within(nil, g.jump)), g.jump())
+	}))
 }
 
 func (g *generator) values(types []byte) []byte {
@@ -106,9 +164,12 @@ func (g *generator) within(results []byte, code func() []byte) []byte {
 }
 
 func (g *generator) statement() []byte {
-	n := g.IntN(26)
-	if g.depth > 6 && n < 6 {
-		n += 6
+	n := g.IntN(30)
+	if g.depth > 6 && (n < 6 || n > 25) {
+		n = 6 + n%6
+	}
+	if g.alone && n >= 10 && n <= 12 {
+		n = 18
 	}
 	switch n {
 	case 0:
@@ -151,6 +212,13 @@ func (g *generator) statement() []byte {
 		return Seq(g.value(I32, 1), If(Void, g.within([]byte{}, func() []byte {
 			return Seq(g.value(I32, 1), BrIf(0), Times(30, g.value(I64, 1), Set(g.local(I64))))
 		})))
+	case 26, 27:
+		return g.shaped()
+	case 28:
+		return g.lonely()
+	case 29:
+		// A value that lies beneath.
+		return Seq(g.value(I64, 1), g.statement(), Set(g.local(I64)))
 	case 17, 18, 19:
 		return Seq(g.value(I32, 3), Set(g.local(I32)))
 	default:
@@ -178,18 +246,19 @@ func (g *generator) jump() []byte {
 	return code
 }
 
-// branchTable goes to labels that take nothing.
+// branchTable goes to labels that take the same.
 func (g *generator) branchTable() []byte {
 	var depths []byte
+	_, takes := g.target()
 	for i, results := range g.labels {
-		if len(results) == 0 && g.IntN(3) > 0 {
+		if string(results) == string(takes) && g.IntN(3) > 0 {
 			depths = append(depths, byte(len(g.labels)-1-i))
 		}
 	}
 	if len(depths) == 0 {
 		return nil
 	}
-	table := Seq(g.value(I32, 1), Op(0x0e), U32(uint32(len(depths))), depths, depths[:1])
+	table := Seq(g.values(takes), g.value(I32, 1), Op(0x0e), U32(uint32(len(depths))), depths, depths[:1])
 	return Seq(g.value(I32, 1), If(Void, shift(table, len(depths)+1)))
 }
 
@@ -206,8 +275,15 @@ func shift(code []byte, labels int) []byte {
 func (g *generator) call() []byte {
 	i := g.IntN(g.count)
 	t := g.kinds[i]
+	which := g.IntN(4)
+	if which == 0 {
+		i = g.IntN(len(kinds))
+		t = kinds[i]
+	}
 	code := g.values(t.params)
-	if g.IntN(3) == 0 {
+	if which == 0 {
+		code = Seq(code, Call(g.small[i]))
+	} else if which == 1 {
 		code = Seq(code, g.value(I32, 1), I32Const(int32(g.count)), Op(0x70), Op(0x11), U32(g.m.Type(t)), Op(0))
 	} else {
 		code = Seq(code, Call(g.first+uint32(i)))
