@@ -165,6 +165,8 @@ func (h *Host) openScheduler() (err error) {
 		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Seed: uint64(h.Now().UnixNano()),
 		Impure: func(d schedule.Difference) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
 	}
+	// Each decision makes writes: numbers of former runs are not given again.
+	config.FirstDecision = uint64(h.store.Revision())
 	if h.recorder != nil {
 		config.Record, config.FirstDecision = h.recorder.Record, h.recorder.Next
 	}

@@ -150,6 +150,25 @@ func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
 	}
 }
 
+func TestADecisionOfAFormerRunIsNotTakenForAnother(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	client, serving, stop := start(t, dir)
+	createNode(t, client, "n1")
+	create(t, client, plainPod("a"))
+	bound(t, client, "a")
+	var report explain.Report
+	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/a/explain", "", &report)
+	stop()
+	client, serving, _ = start(t, dir)
+	create(t, client, plainPod("b"))
+	bound(t, client, "b")
+	code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, report.Decision.Number), "")
+	if code != http.StatusNotFound || !strings.Contains(text, "lies outside the log") {
+		t.Errorf("replay of a decision of the former run = %d %s", code, text)
+	}
+}
+
 func TestAPlanPlacesNothing(t *testing.T) {
 	t.Parallel()
 	client, serving, _ := start(t, t.TempDir())
