@@ -31,26 +31,37 @@ const (
 	scalar
 )
 
-// Score turns what would be requested and what there is into 0…100.
-type Score func(requested, allocatable int64) int64
+// Formula is what sets one such priority apart. It is a type, not a function,
+// so that the compiler puts it into the loop over the rows.
+type Formula interface {
+	// Score turns what would be requested and what there is into 0…100.
+	Score(requested, allocatable int64) int64
+	// Counts says whether a resource of that score counts in the mean.
+	Counts(score int64) bool
+	// Mean is the mean of weighted scores that come to sum.
+	Mean(sum, weights int64) int64
+}
 
-// Mean weighs the resources' scores; by default the weighted mean, cut to an
-// integer, over the resources that the node has.
-type Mean func(sum, weights int64) int64
+// Weighted is the mean of most priorities: over all resources that the node
+// has, cut to an integer.
+type Weighted struct{}
+
+// Counts implements Formula.
+func (Weighted) Counts(int64) bool { return true }
+
+// Mean implements Formula.
+func (Weighted) Mean(sum, weights int64) int64 { return sum / weights }
 
 // Scorer scores rows by their allocation.
-type Scorer struct {
+type Scorer[F Formula] struct {
 	rows      *sdk.Rows
 	resources []Resource
 	active    []Resource
-	score     Score
-	mean      Mean
-	// skipZero leaves resources out whose score is not positive.
-	skipZero bool
+	formula   F
 }
 
-// Register registers a priority that has nothing but its score to itself.
-func Register(name, description string, score Score) {
+// Register registers a priority that has nothing but its formula to itself.
+func Register[F Formula](name, description string, formula F) {
 	sdk.Register(sdk.Policy{
 		Name: name, Kind: sdk.KindPriority, Description: description,
 		Reads:        sdk.PodRequests | sdk.NodeCapacity | sdk.NodeUsage,
@@ -59,13 +70,13 @@ func Register(name, description string, score Score) {
 			if err := s.Config.OnlyKeys("resources"); err != nil {
 				return nil, err
 			}
-			return New(s, score, func(sum, weights int64) int64 { return sum / weights }, false)
+			return New(s, formula)
 		},
 	})
 }
 
 // New makes a scorer over the resources of the settings.
-func New(s *sdk.Setup, score Score, mean Mean, skipZero bool) (*Scorer, error) {
+func New[F Formula](s *sdk.Setup, formula F) (*Scorer[F], error) {
 	resources, err := Resources(s.Config)
 	if err != nil {
 		return nil, err
@@ -73,7 +84,7 @@ func New(s *sdk.Setup, score Score, mean Mean, skipZero bool) (*Scorer, error) {
 	for i := range resources {
 		resources[i].resolve(s.Rows.Symbols)
 	}
-	return &Scorer{rows: s.Rows, resources: resources, score: score, mean: mean, skipZero: skipZero}, nil
+	return &Scorer[F]{rows: s.Rows, resources: resources, formula: formula}, nil
 }
 
 // Resources reads the setting resources; CPU and memory by default.
@@ -120,7 +131,7 @@ func (r *Resource) resolve(syms *sdk.Symbols) {
 
 // PreScore keeps the resources that count for the pod: extended ones only if
 // it asks for them.
-func (s *Scorer) PreScore(pod *sdk.Pod) sdk.Answer {
+func (s *Scorer[F]) PreScore(pod *sdk.Pod) sdk.Answer {
 	s.active = s.active[:0]
 	for _, r := range s.resources {
 		switch r.kind {
@@ -141,7 +152,7 @@ func (s *Scorer) PreScore(pod *sdk.Pod) sdk.Answer {
 }
 
 // ScoreRows implements sdk.BatchScorer.
-func (s *Scorer) ScoreRows(slots []int32, scores []int64) {
+func (s *Scorer[F]) ScoreRows(slots []int32, scores []int64) {
 	if len(s.active) == 2 && s.active[0].kind == cpu && s.active[1].kind == memory {
 		s.scoreTwo(slots, scores)
 		return
@@ -159,7 +170,7 @@ func (s *Scorer) ScoreRows(slots []int32, scores []int64) {
 
 // scoreTwo is the loop for the resources of nearly every profile, with the
 // columns at hand.
-func (s *Scorer) scoreTwo(slots []int32, scores []int64) {
+func (s *Scorer[F]) scoreTwo(slots []int32, scores []int64) {
 	c, m := s.active[0], s.active[1]
 	usedCPU, hasCPU := s.rows.NonZero.MilliCPU, s.rows.Allocatable.MilliCPU
 	usedMemory, hasMemory := s.rows.NonZero.Memory, s.rows.Allocatable.Memory
@@ -174,26 +185,26 @@ func (s *Scorer) scoreTwo(slots []int32, scores []int64) {
 // total is the sum of the weighted scores, and of the weights.
 type total struct{ sum, weights int64 }
 
-func (s *Scorer) add(t *total, requested, allocatable, weight int64) {
+func (s *Scorer[F]) add(t *total, requested, allocatable, weight int64) {
 	if allocatable <= 0 {
 		return
 	}
-	score := s.score(requested, allocatable)
-	if s.skipZero && score <= 0 {
+	score := s.formula.Score(requested, allocatable)
+	if !s.formula.Counts(score) {
 		return
 	}
 	t.sum += score * weight
 	t.weights += weight
 }
 
-func (s *Scorer) end(t *total) int64 {
+func (s *Scorer[F]) end(t *total) int64 {
 	if t.weights == 0 {
 		return 0
 	}
-	return s.mean(t.sum, t.weights)
+	return s.formula.Mean(t.sum, t.weights)
 }
 
-func (s *Scorer) amounts(r *Resource, slot int32) (requested, allocatable int64) {
+func (s *Scorer[F]) amounts(r *Resource, slot int32) (requested, allocatable int64) {
 	rows := s.rows
 	switch r.kind {
 	case cpu:

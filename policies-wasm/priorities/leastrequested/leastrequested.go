@@ -15,10 +15,12 @@ import (
 
 func init() {
 	allocation.Register("LeastRequestedPriority",
-		"The more of the node would be left free, the higher.", score)
+		"The more of the node would be left free, the higher.", formula{})
 }
 
-func score(requested, allocatable int64) int64 {
+type formula struct{ allocation.Weighted }
+
+func (formula) Score(requested, allocatable int64) int64 {
 	if requested > allocatable {
 		return 0
 	}

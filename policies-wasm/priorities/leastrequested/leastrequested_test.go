@@ -33,7 +33,7 @@ func TestNonsenseDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{1, 99, 1 << 40, 1 << 57, math.MaxInt64} {
 		for _, requested := range []int64{0, 1, n / 2, n} {
-			if got := score(requested, n); got < 0 || got > 100 {
+			if got := (formula{}).Score(requested, n); got < 0 || got > 100 {
 				t.Errorf("score(%d, %d) = %d", requested, n, got)
 			}
 		}

@@ -13,9 +13,11 @@ import "github.com/berth-dev/berth/policies-wasm/priorities/allocation"
 
 func init() {
 	allocation.Register("MostRequestedPriority",
-		"The fuller the node would be, the higher.", score)
+		"The fuller the node would be, the higher.", formula{})
 }
 
-func score(requested, allocatable int64) int64 {
+type formula struct{ allocation.Weighted }
+
+func (formula) Score(requested, allocatable int64) int64 {
 	return allocation.Percent(min(requested, allocatable), allocatable)
 }

@@ -12,7 +12,6 @@ package requestedtocapacityratio
 
 import (
 	"errors"
-	"math"
 
 	"github.com/berth-dev/berth/policies-wasm/priorities/allocation"
 	"github.com/berth-dev/berth/sdk"
@@ -42,16 +41,33 @@ func open(s *sdk.Setup) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	score := func(requested, allocatable int64) int64 {
-		if requested > allocatable {
-			return at(line, 100)
-		}
-		return at(line, allocation.Percent(requested, allocatable))
-	}
-	return allocation.New(s, score, mean, true)
+	return allocation.New(s, heightsOf(line))
 }
 
-func mean(sum, weights int64) int64 { return int64(math.Round(float64(sum) / float64(weights))) }
+// heights are the line's at each utilisation.
+type heights [101]int64
+
+func heightsOf(line []point) *heights {
+	var h heights
+	for p := range h {
+		h[p] = at(line, int64(p))
+	}
+	return &h
+}
+
+// Score implements allocation.Formula.
+func (h *heights) Score(requested, allocatable int64) int64 {
+	if requested > allocatable {
+		return h[100]
+	}
+	return h[min(max(allocation.Percent(requested, allocatable), 0), 100)]
+}
+
+// Counts implements allocation.Formula.
+func (*heights) Counts(score int64) bool { return score > 0 }
+
+// Mean implements allocation.Formula: it rounds.
+func (*heights) Mean(sum, weights int64) int64 { return (2*sum + weights) / (2 * weights) }
 
 func shape(c sdk.Config) ([]point, error) {
 	items, err := c.List("shape")
