@@ -20,10 +20,11 @@ type body struct {
 	marks    []mark
 	shifted  int // how many of them were moved
 
-	turns  []turns // of the loops, in the order of the code
-	inside []int   // the loops that are open, as places in turns
-	plan   *plan   // nil in the first pass
-	sum    int     // of all prices
+	turns   []turns // of the loops, in the order of the code
+	inside  []int   // the loops that are open, as places in turns
+	plan    *plan   // nil in the first pass
+	sum     int     // of all prices
+	results int     // of calls beyond the first of each
 }
 
 // dead is the node of code that nothing reaches.
@@ -243,6 +244,7 @@ func (b *body) function(op byte) {
 	}
 	f := b.m.funcIndex(b.r)
 	b.calls.direct = append(b.calls.direct, f)
+	b.answers(b.m.functions[f])
 	if int(f) < b.m.imports {
 		b.pay(priceImport)
 	}
@@ -258,6 +260,11 @@ func (b *body) function(op byte) {
 	if b.call(call, s.free); s.short {
 		b.look()
 	}
+}
+
+// answers counts what a call of a function of that type puts on the operand stack.
+func (b *body) answers(t uint32) {
+	b.results += max(0, len(b.m.types[t].results)-1)
 }
 
 // call writes a call, in whose place its opcode stands. One that is free leaves
@@ -346,7 +353,12 @@ func (b *body) operand(op byte, f form) {
 	case formIndirect:
 		b.calls.indirect = true
 		b.sum += shortPath
-		b.call(appendU32(appendU32([]byte{op}, b.m.typeIndex(b.r)), b.m.tableIndex(b.r)), false)
+		t, table := b.m.typeIndex(b.r), b.m.tableIndex(b.r)
+		if b.r.err != nil {
+			return
+		}
+		b.answers(t)
+		b.call(appendU32(appendU32([]byte{op}, t), table), false)
 		b.look()
 	case formLocal:
 		b.index("local", b.locals)

@@ -187,7 +187,7 @@ func (m *module) function(s *survey, t funcType, all []survey) function {
 	if b.scratch {
 		groups = append(groups, localGroup{1, typeI32})
 	}
-	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks, late: late}
+	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks, late: late, results: b.results}
 }
 
 // returns says whether functions that look at their fuel return to this one.
@@ -199,12 +199,13 @@ func (s *survey) returns(imports int, all []survey) bool {
 
 // function is one function's rewritten code.
 type function struct {
-	groups []localGroup
-	code   []byte
-	locals uint32 // of its own; the first beyond them is for vet's use
-	marks  []mark
-	free   bool
-	late   bool // it looks at its fuel at its end
+	groups  []localGroup
+	code    []byte
+	locals  uint32 // of its own; the first beyond them is for vet's use
+	marks   []mark
+	free    bool
+	late    bool // it looks at its fuel at its end
+	results int  // of its calls, beyond one each
 }
 
 // appendFunction writes a function with its length before it; one that may call

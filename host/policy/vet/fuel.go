@@ -74,9 +74,9 @@ func (b *body) chargeGrow() {
 const stackBytes = 1 << 20
 
 // frameBytes reckons what a call takes: what vet cannot see, the values that
-// wait on the operand stack, grows with the code.
+// wait on the operand stack, grows with the code, and with what calls leave there.
 func frameBytes(f *function, t funcType) int64 {
-	return 64 + 8*(int64(f.locals)+int64(len(t.results))) + int64(len(f.code))/4
+	return 64 + 8*(int64(f.locals)+int64(len(t.results))) + 16*int64(f.results) + int64(len(f.code))/4
 }
 
 // chargeStack takes a frame off what is left of the stack and traps when that

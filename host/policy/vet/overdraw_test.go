@@ -113,3 +113,52 @@ func TestWhatLiesBetweenTwoLooksIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestValuesThatCallsLeaveTakeStack holds that a function which calls itself with
+// many values on its operand stack, which a few bytes put there, pays for them.
+func TestValuesThatCallsLeaveTakeStack(t *testing.T) {
+	t.Parallel()
+	const calls, results, most = 100, 16, 2 << 20
+	sixteen := make([]byte, results)
+	for i := range sixteen {
+		sixteen[i] = I64
+	}
+	give, take := Sig(nil, sixteen...), Sig(sixteen)
+	for name, call := range map[string]func(m *Module, f uint32) []byte{
+		"by name":         func(_ *Module, f uint32) []byte { return Call(f) },
+		"through a table": func(m *Module, _ uint32) []byte { return Seq(I32Const(0), Op(0x11), U32(m.Type(give)), Op(0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := Policy()
+			depth := m.Global(0)
+			m.ExportRaw("depth", 3, depth)
+			giver := m.Func("give", give, nil, Times(results, I64Const(1)))
+			taker := m.Func("take", take, nil)
+			m.Sizes, m.Elem = []uint32{1}, []uint32{giver}
+			self := taker + 1
+			m.Func("again", Sig(nil), nil, GlobalGet(depth), I64Const(1), Op(0x7c), GlobalSet(depth),
+				Times(calls, call(m, giver)), Call(self), Times(calls, Call(taker)))
+			m.Export("run", Sig(nil), nil, Call(self))
+			ctx := context.Background()
+			r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
+			defer r.Close(ctx)
+			g := grant(t, r)
+			metered, _, err := vet.Rewrite(m.Bytes(), vet.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			i, err := r.InstantiateWithConfig(ctx, metered, wazero.NewModuleConfig().WithName(""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.slice = 1 << 40
+			if _, err := i.ExportedFunction("run").Call(ctx); err == nil || int64(i.ExportedGlobal(vet.StackExport).Get()) >= 0 {
+				t.Fatalf("run = %v, want the end of the stack", err)
+			}
+			if took := i.ExportedGlobal("depth").Get() * calls * results * 8; took > most {
+				t.Errorf("%d bytes of values wait on the stack, want %d at most", took, most)
+			}
+		})
+	}
+}
