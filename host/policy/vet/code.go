@@ -5,6 +5,11 @@ import "slices"
 // maxLocals guards the arithmetic; Limits.Locals stands far below.
 const maxLocals = 1 << 20
 
+// codeShare is how many times a module's limit its code may come to when the
+// meter is in it: compilers' own does not double, but a call of two bytes may
+// take twelve.
+const codeShare = 2
+
 // codeSection rewrites every function. It runs last, when all that a function
 // may name is known.
 func (m *module) codeSection() ([]byte, *Refusal) {
@@ -53,7 +58,9 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 			err.Function = m.imports + i
 			return nil, err
 		}
-		out = m.appendFunction(out, &f, m.types[own[i]], deep[i])
+		if out = m.appendFunction(out, &f, m.types[own[i]], deep[i]); len(out) > codeShare*m.limits.Bytes {
+			return nil, tooMany("bytes of code, with the meter", uint64(len(out)), codeShare*m.limits.Bytes, adviceSplit)
+		}
 	}
 	return out, nil
 }

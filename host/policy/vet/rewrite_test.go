@@ -71,6 +71,10 @@ func TestRefusals(t *testing.T) {
 		{"many locals", Limits{}, func(m *wasmtest.Module) {
 			m.FuncRaw("wide", nothing, wasmtest.Seq(wasmtest.U32(1), wasmtest.U32(1<<31), wasmtest.Op(0x7e, 0x0b)))
 		}, RuleSize, "locals: 2147483648"},
+		{"code that the meter makes many times as long", Limits{Bytes: 1 << 16}, func(m *wasmtest.Module) {
+			spin := m.Func("spin", nothing, nil, wasmtest.Loop(wasmtest.Void))
+			m.Func("calls", nothing, nil, wasmtest.Times(20_000, wasmtest.Call(spin)))
+		}, RuleSize, "bytes of code, with the meter"},
 		{"an instruction of threads", Limits{}, func(m *wasmtest.Module) {
 			m.Func("atomic", nothing, nil, wasmtest.Op(0xfe, 3, 0))
 		}, RuleFeature, "instruction 0xfe"},
