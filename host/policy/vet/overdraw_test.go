@@ -45,7 +45,7 @@ func overdraw(t *testing.T, wasm []byte) int64 {
 // more between two looks at its fuel than one function can.
 func TestWhatLiesBetweenTwoLooksIsBounded(t *testing.T) {
 	t.Parallel()
-	const most = 800_000
+	const most = 720_000
 	// roots are 15,000 units that are charged on a fork of their own.
 	roots := If(Void, F64Const(2), Times(900, Op(0x9f)), Op(0x1a))
 	always := I32Const(1)
