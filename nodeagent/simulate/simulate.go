@@ -187,7 +187,11 @@ func (s *simulation) register(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.cfg.Writers)
 	for i := range s.cfg.N {
-		g.Go(func() error { return s.try(ctx, func() error { return s.make(ctx, i) }) })
+		g.Go(func() error {
+			err := s.try(ctx, func() error { return s.make(ctx, i) })
+			s.pulses[i].beat(time.Now(), s.cfg.LeaseEvery) // the host counts from here
+			return err
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return err

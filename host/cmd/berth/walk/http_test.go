@@ -3,9 +3,11 @@ package walk_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -88,12 +91,16 @@ func (c *cluster) testPlainHTTP(t *testing.T, file string) {
 	if len(list.Items) != 1 || list.Items[0].Name != "curled" {
 		t.Errorf("GET pods lists %d, want curled", len(list.Items))
 	}
-	for _, p := range c.report(t, "curled").Priorities {
-		if p.Name == "by-curl" && p.Weight == 2 {
-			return
-		}
-	}
-	t.Error("the activated policy has not scored the next pod")
+	next := 0
+	eventually(t, "the activated policy scores the next pod", func() bool {
+		next++
+		name := fmt.Sprintf("curled-%d", next)
+		c.submit(t, smallPod(name, nil))
+		c.awaitPod(t, name, "runs", isRunning)
+		return slices.ContainsFunc(c.report(t, name).Priorities, func(p explain.Priority) bool {
+			return p.Name == "by-curl" && p.Weight == 2
+		})
+	})
 }
 
 func (c *cluster) testBadInput(t *testing.T) {
