@@ -70,7 +70,7 @@ func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
 		{"one that refuses half of the nodes", object("made", strict, ""), []string{
 			"no Profile names made, so it decides nothing yet: add it to spec.predicates",
 			"rehearsed in profile default: of the last decisions about 40 pods, ",
-			" instead of n1: made refuses n1: version strict says no",
+			" instead of n", ": made refuses n", ": version strict says no",
 			" more; `berth policy push made --dry-run` tells more",
 		}},
 		{"a gate", object("gated", gate, ""), []string{"nothing to rehearse: a gate decides about no placement"}},
