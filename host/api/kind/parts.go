@@ -87,7 +87,7 @@ func outlineOf(data []byte) (o outline, ok bool) {
 	last := 0
 	for rest := data; len(rest) > 0; {
 		number, body, n := fieldAt(rest)
-		if n == 0 || number != last+1 || number > statusOfPod {
+		if n == 0 || body == nil || number != last+1 || number > statusOfPod {
 			return o, false
 		}
 		found[number], last = body, number
