@@ -62,17 +62,7 @@ func (s *server) begin(c echo.Context, at *place) *call {
 
 // serve makes an echo handler of one that may fail.
 func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
-	one := func(c echo.Context) {
-		k := s.begin(c, &at)
-		defer k.end()
-		err := k.pass()
-		if err == nil {
-			err = answer(k)
-		}
-		if err != nil {
-			k.fail(err)
-		}
-	}
+	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.verb == "list" {
 		return s.serveList(&at, answer, one)
 	}
@@ -95,7 +85,7 @@ func (s *server) serveList(at *place, answer func(*call) error, one func(echo.Co
 			return nil
 		}
 		var k *call
-		workers.do(func() { k = s.beginWatch(c, at, answer) })
+		workers.do(func() { k = s.run(c, at, answer) })
 		if k.watching != nil {
 			k.watching.follow()
 		}
@@ -103,8 +93,8 @@ func (s *server) serveList(at *place, answer func(*call) error, one func(echo.Co
 	}
 }
 
-// beginWatch answers, or begins the watch that goes on with k.watching.
-func (s *server) beginWatch(c echo.Context, at *place, answer func(*call) error) (k *call) {
+// run answers, or begins the watch that goes on with k.watching.
+func (s *server) run(c echo.Context, at *place, answer func(*call) error) (k *call) {
 	k = s.begin(c, at)
 	defer k.end()
 	err := k.pass()
