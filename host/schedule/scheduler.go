@@ -504,6 +504,6 @@ func (s *Scheduler) Held(ctx context.Context) (oldest, next uint64, err error) {
 
 // Now returns the present state for use beside the running scheduler.
 func (s *Scheduler) Now(ctx context.Context) (view *snapshot.View, set *LiveSet, err error) {
-	err = s.ask(ctx, func(c *core) { view, _ = c.cluster.At(c.cluster.Seq()); set = c.set() })
+	err = s.ask(ctx, func(c *core) { view = c.cluster.Now(); set = c.set() })
 	return view, set, err
 }

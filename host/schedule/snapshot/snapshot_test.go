@@ -50,6 +50,38 @@ func TestGoesBackInTime(t *testing.T) {
 	}
 }
 
+// TestThePresentTellsWhatCameLately: a view of the present knows the way from
+// where followers stand, and keeps it while the log goes on.
+func TestThePresentTellsWhatCameLately(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	c := snapshot.New(1 << 14)
+	type known struct {
+		view *snapshot.View
+		from uint64
+		want []string
+		ok   bool
+	}
+	var all []known
+	for step := range 600 {
+		policytest.Walk(r, c, step)
+		from := c.Seq() - min(c.Seq(), uint64(r.IntN(40)))
+		deltas, ok := c.Since(from)
+		all = append(all, known{c.Now(), from, policytest.ToldAll(deltas), ok})
+	}
+	told := map[bool]int{}
+	for _, k := range all {
+		deltas, ok := k.view.Since(k.from)
+		if diff := cmp.Diff(k.want, policytest.ToldAll(deltas)); ok != k.ok || diff != "" {
+			t.Fatalf("from %d to %d: %v, want %v (-want +got):\n%s", k.from, k.view.Seq(), ok, k.ok, diff)
+		}
+		told[ok]++
+	}
+	if told[true] < 100 || told[false] < 100 {
+		t.Errorf("the log was long enough %d times and too short %d times", told[true], told[false])
+	}
+}
+
 // TestDeltasRebuildTheState follows the log as a policy instance does.
 func TestDeltasRebuildTheState(t *testing.T) {
 	t.Parallel()

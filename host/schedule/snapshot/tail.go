@@ -1,6 +1,9 @@
 package snapshot
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // tail is the newest end of the log as deltas, for those who follow it closely:
 // whoever is further behind gets a whole state sooner than all that came since.
@@ -53,6 +56,15 @@ func (t *tail) trim() {
 }
 
 func (t *tail) forget(seq uint64) { *t = tail{limit: t.limit, floor: seq} }
+
+// held is what there is now, for somebody who reads it while the log goes on.
+func (t *tail) held() *tail {
+	h := &tail{chunks: make([]chunk, len(t.chunks)), floor: t.floor}
+	for i, c := range t.chunks {
+		h.chunks[i].deltas = slices.Clip(c.deltas)
+	}
+	return h
+}
 
 // since returns the deltas behind seq. Most who ask are close behind, and get a
 // part of what is there; a copy is made where it lies in several pieces.

@@ -16,6 +16,16 @@ type View struct {
 	rows    []*Row
 	objects map[string]map[types.NamespacedName]object
 	seq     uint64
+	// recent is what came lately; nil where that is not known.
+	recent *tail
+}
+
+// Now returns the present, with what came lately, for those that follow the
+// cluster beside its goroutine.
+func (c *Cluster) Now() *View {
+	v := c.Moment().view
+	v.recent = c.history.tail.held()
+	return v
 }
 
 // At returns the cluster as it was at seq; ok is false where the log does not
@@ -71,8 +81,13 @@ func nameOf(o runtime.Object) (types.NamespacedName, bool) {
 // Seq implements Log.
 func (v *View) Seq() uint64 { return v.seq }
 
-// Since implements Log. A view knows no changes.
-func (v *View) Since(seq uint64) ([]Delta, bool) { return nil, seq == v.seq }
+// Since implements Log. Only a view of the present knows what came before it.
+func (v *View) Since(seq uint64) ([]Delta, bool) {
+	if seq >= v.seq || v.recent == nil {
+		return nil, seq == v.seq
+	}
+	return v.recent.since(seq)
+}
 
 // Row implements Log.
 func (v *View) Row(slot int32) *Row {
