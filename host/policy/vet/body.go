@@ -27,6 +27,25 @@ type body struct {
 	results int     // of calls beyond the first of each
 }
 
+// body begins a function, in the memory of the one before it: a module has
+// thousands of them.
+func (m *module) body(r *reader, locals uint32, p *plan) *body {
+	old := &m.last
+	*old = body{m: m, r: r, locals: locals, plan: p, out: old.out[:0], nodes: old.nodes[:0], frames: old.frames[:0],
+		outer: old.outer[:0], marks: old.marks[:0], inside: old.inside[:0]}
+	return old
+}
+
+// next lengthens a list by an element, which holds what stood there before.
+func next[T any](list []T) ([]T, *T) {
+	if n := len(list); n < cap(list) {
+		list = list[:n+1]
+	} else {
+		list = append(list, *new(T))
+	}
+	return list, &list[len(list)-1]
+}
+
 // dead is the node of code that nothing reaches.
 const dead = -1
 
@@ -56,7 +75,7 @@ func (b *body) run() {
 	if b.plan != nil {
 		b.nodes[b.now].checks = b.plan.entry
 	}
-	b.frames = append(b.frames, frame{op: opBlock, entry: dead})
+	b.enter(frame{op: opBlock, entry: dead})
 	for b.r.err == nil && len(b.frames) > 0 {
 		if b.r.left() == 0 {
 			b.r.fail("a function has no end")
@@ -71,7 +90,9 @@ func (b *body) run() {
 
 // begin starts a node here, which those others lead to.
 func (b *body) begin(charged bool, from ...int) {
-	b.nodes = append(b.nodes, node{at: len(b.out), charged: charged})
+	var n *node
+	b.nodes, n = next(b.nodes)
+	*n = node{at: len(b.out), charged: charged, next: n.next[:0]}
 	b.now = len(b.nodes) - 1
 	for _, f := range from {
 		b.nodes[f].next = append(b.nodes[f].next, b.now)
@@ -142,8 +163,16 @@ func (b *body) open(op byte, start int) {
 		b.begin(false, b.now)
 	}
 	f.loops = len(b.outer) - 1
-	b.frames = append(b.frames, f)
+	b.enter(f)
 	b.deepest = max(b.deepest, len(b.frames)-1)
+}
+
+// enter opens a block.
+func (b *body) enter(f frame) {
+	var into *frame
+	b.frames, into = next(b.frames)
+	f.sources = into.sources[:0]
+	*into = f
 }
 
 func (b *body) otherwise() {
@@ -204,7 +233,7 @@ func (b *body) instruction() {
 	if b.m.exact {
 		b.begin(true)
 	}
-	if b.r.left() > 0 && mayTrap(b.r.b[b.r.pos]) {
+	if b.m.debug && b.r.left() > 0 && mayTrap(b.r.b[b.r.pos]) {
 		b.mark()
 	}
 	op := b.r.byte()

@@ -121,7 +121,7 @@ func (m *module) survey(r *reader, t funcType) survey {
 		return survey{}
 	}
 	s := survey{code: r, start: r.pos, locals: locals, groups: groups}
-	b := &body{m: m, r: r, locals: locals, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
+	b := m.body(r, locals, nil)
 	b.run()
 	if r.err != nil {
 		return survey{}
@@ -165,7 +165,7 @@ func (m *module) excuse(all []survey) {
 func (m *module) function(s *survey, t funcType, all []survey) function {
 	r := s.code
 	r.pos = s.start
-	b := &body{m: m, r: r, locals: s.locals, plan: &plan{survey: s, all: all}, out: make([]byte, 0, len(r.b)+len(r.b)/4)}
+	b := m.body(r, s.locals, &plan{survey: s, all: all})
 	if !s.short {
 		b.plan.entry = asks
 		b.count(1)
@@ -204,7 +204,7 @@ func (s *survey) returns(imports int, all []survey) bool {
 	})
 }
 
-// function is one function's rewritten code.
+// function is one function's rewritten code, until the next one's body begins.
 type function struct {
 	groups  []localGroup
 	code    []byte

@@ -95,6 +95,7 @@ type module struct {
 	debug     bool   // it has debug information
 	marks     []mark // where instructions came from, if so
 	report    Report
+	last      body // whose memory the next function takes over
 	// For tests: what a charge itself costs, and to charge each instruction.
 	chargePrice int
 	exact       bool

@@ -52,7 +52,13 @@ func (r *reader) bytes(n int) []byte {
 	return b
 }
 
-func (r *reader) u32() uint32 { return uint32(r.unsigned(32)) }
+func (r *reader) u32() uint32 {
+	if r.err == nil && r.pos < len(r.b) && r.b[r.pos] < 0x80 { // as most are
+		r.pos++
+		return uint32(r.b[r.pos-1])
+	}
+	return uint32(r.unsigned(32))
+}
 
 func (r *reader) unsigned(bits uint) uint64 {
 	var v uint64
