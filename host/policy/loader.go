@@ -186,19 +186,23 @@ func (l *Loader) Load(ctx context.Context) {
 		return
 	}
 	next := make(map[string]*live, len(policies))
-	changed := false
+	var news, same []*live
 	for _, object := range policies {
 		one, fresh := l.take(ctx, l.policies[object.Name], object)
 		if one == nil {
 			continue // it is being loaded
 		}
 		next[object.Name] = one
-		changed = changed || fresh
+		if fresh {
+			news = append(news, one)
+		} else {
+			same = append(same, one)
+		}
 	}
 	l.forgetUnwanted()
 	dropped := l.policies
 	l.policies = next
-	if changed = changed || len(dropped) != len(next) || l.profilesChanged(profiles); changed {
+	if len(news) > 0 || len(dropped) != len(next) || l.profilesChanged(profiles) {
 		l.publish(revision, profiles)
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
@@ -208,7 +212,7 @@ func (l *Loader) Load(ctx context.Context) {
 			l.speech.forget(name)
 		}
 	}
-	for _, one := range next {
+	for _, one := range append(news, same...) { // somebody waits for the news
 		if !one.settling {
 			l.report(ctx, one)
 		}
