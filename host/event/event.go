@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,7 @@ type Writer struct {
 	kindOf  KindOf
 	now     func() time.Time
 	log     *slog.Logger
-	queue   chan told
+	queue   queue
 	dropped atomic.Int64
 
 	known map[same]string // name of the Event by what it says
@@ -71,7 +72,7 @@ type same struct {
 
 // NewWriter makes a writer. Run writes.
 func NewWriter(objects Objects, kindOf KindOf, now func() time.Time, log *slog.Logger) *Writer {
-	return &Writer{objects: objects, kindOf: kindOf, now: now, log: log, queue: make(chan told, queued), known: map[same]string{}}
+	return &Writer{objects: objects, kindOf: kindOf, now: now, log: log, queue: newQueue(), known: map[same]string{}}
 }
 
 // Dropped is how many events were not written.
@@ -92,9 +93,7 @@ func (r *Recorder) Event(about store.Object, kind, reason, message string) {
 		message = message[:maxMessage-3] + "..."
 	}
 	t := told{about: about, source: r.source, kind: kind, reason: reason, message: message, at: r.writer.now()}
-	select {
-	case r.writer.queue <- t:
-	default:
+	if !r.writer.queue.put(t) {
 		r.writer.dropped.Add(1)
 	}
 }
@@ -103,30 +102,20 @@ func (r *Recorder) Event(about store.Object, kind, reason, message string) {
 func (w *Writer) Run(ctx context.Context) error {
 	expire := time.NewTicker(expireEvery)
 	defer expire.Stop()
+	var all []told
 	for {
 		select {
-		case t := <-w.queue:
-			w.write(ctx, w.more(t))
+		case <-w.queue.more:
+			all = w.queue.take(all)
+			for part := range slices.Chunk(all, batch) {
+				w.write(ctx, part)
+			}
 		case <-expire.C:
 			w.expire(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	}
-}
-
-// more takes what else is queued already.
-func (w *Writer) more(first told) []told {
-	all := []told{first}
-	for len(all) < batch {
-		select {
-		case t := <-w.queue:
-			all = append(all, t)
-		default:
-			return all
-		}
-	}
-	return all
 }
 
 func (w *Writer) write(ctx context.Context, all []told) {
