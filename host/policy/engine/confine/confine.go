@@ -1,5 +1,6 @@
 // Package confine takes from a process what a compiler does not need: memory and
-// time without end, new privileges, and every file outside of its folder.
+// time without end, new privileges, every file outside of its folder, and most
+// calls of the kernel. It also lets others go first.
 package confine
 
 import (
@@ -18,10 +19,12 @@ type Limits struct {
 	CPU    uint64 // seconds
 	File   uint64 // bytes of one file
 	Files  uint64 // open at once
+	Nice   int    // how far it stands back behind others: 0 not at all, 19 at most
+	Calls  bool   // all calls of the kernel
 }
 
 // Child are the limits of a compile child.
-var Child = Limits{Memory: 4 << 30, CPU: 30, File: 512 << 20, Files: 64}
+var Child = Limits{Memory: 4 << 30, CPU: 30, File: 512 << 20, Files: 64, Nice: 10}
 
 // Numbers of Linux that package syscall lacks.
 const (
@@ -74,34 +77,65 @@ func everything(version int) handled {
 }
 
 // Self confines this process to limits and to its working folder. A kernel
-// without Landlock gives the rest. A binary with cgo becomes itself once more,
-// with those arguments.
+// without Landlock or seccomp gives the rest. A binary with cgo becomes itself
+// once more, with those arguments, and calls Rest then.
 func (l Limits) Self(again ...string) error {
 	if err := l.resources(); err != nil {
 		return err
 	}
 	if _, _, e := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0); e == syscall.ENOTSUP {
-		return byExec(again)
+		return l.byExec(again)
 	} else if e != 0 {
 		return fmt.Errorf("give up new privileges: %w", e)
 	}
+	if nice := l.behind(); nice > 0 {
+		if _, _, e := syscall.AllThreadsSyscall(syscall.SYS_SETPRIORITY, syscall.PRIO_PROCESS, 0, uintptr(nice)); e != 0 {
+			return fmt.Errorf("let others go first: %w", e)
+		}
+	}
 	rules, err := landlock(".")
-	if rules < 0 {
+	if err != nil {
 		return err
 	}
-	defer syscall.Close(rules)
-	if _, _, e := syscall.AllThreadsSyscall(sysLandlockApply, uintptr(rules), 0, 0); e != 0 {
-		return fmt.Errorf("confine to one folder: %w", e)
+	if rules >= 0 {
+		defer syscall.Close(rules)
+		if _, _, e := syscall.AllThreadsSyscall(sysLandlockApply, uintptr(rules), 0, 0); e != 0 {
+			return fmt.Errorf("confine to one folder: %w", e)
+		}
 	}
-	return nil
+	return l.Rest()
+}
+
+// Rest is what of Self is left to do in the program that Self became.
+func (l Limits) Rest() error {
+	if l.Calls {
+		return nil
+	}
+	return giveUpCalls()
+}
+
+// behind is the niceness to take on, 0 for none: that of a process which stands
+// further back already stays.
+func (l Limits) behind() int {
+	const zero = 20 // the kernel answers 20 less the niceness
+	have, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	if err != nil || zero-have >= l.Nice {
+		return 0
+	}
+	return l.Nice
 }
 
 // byExec serves binaries with cgo, whose threads cannot all be reached: what one
 // thread gives up, the program that it becomes lacks in all threads.
-func byExec(arguments []string) error {
+func (l Limits) byExec(arguments []string) error {
 	runtime.LockOSThread()
 	if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0); e != 0 {
 		return fmt.Errorf("give up new privileges: %w", e)
+	}
+	if nice := l.behind(); nice > 0 {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, nice); err != nil {
+			return fmt.Errorf("let others go first: %w", err)
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {

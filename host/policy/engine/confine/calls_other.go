@@ -1,0 +1,12 @@
+//go:build !amd64 && !arm64
+
+package confine
+
+// The compiler does not run on other processors.
+const (
+	callArch    = 0
+	callSeccomp = 0
+	callPrlimit = 0
+)
+
+var compilerCalls []uint32
