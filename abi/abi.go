@@ -144,6 +144,10 @@ const (
 	MaxName     = 63
 	MaxCounters = 32
 	MaxObserves = 16
+	// Of what a gate has the host ask by HTTP.
+	MaxPath        = 2 << 10
+	MaxHeaders     = 16
+	MaxHeaderBytes = 4 << 10
 )
 
 // ImportModule and ImportLog name the one function that a guest may import

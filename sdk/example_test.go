@@ -68,19 +68,19 @@ func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 // A gate says what the host shall observe of each pod, and decides by that.
 func ExampleGate() {
 	sdk.Gate("WellGate", wellGate{}, []string{"example.test/Well"},
-		sdk.Observe(sdk.HTTPGet("health", 8080, "/healthz"), sdk.PodsReady("database", "app=db")))
+		sdk.Observe(sdk.HTTPGet("health", "https", "/healthz?full=1", sdk.HTTPS(), sdk.Header("Host", "shop.example")), sdk.PodsReady("database", "app=db")))
 	m, err := abi.ReadManifest(sdk.Manifest())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, o := range m.Find("WellGate").Observe {
-		fmt.Println(o.Name, o.Kind)
+		fmt.Println(o.Name, o.Kind, o.Scheme, o.Port, o.Path, o.Headers)
 	}
 	fmt.Println(wellGate{}.Check(0, &sdk.GatePod{Observations: []sdk.Observation{{OK: true}, {Detail: "0 of 1 pods are ready"}}}).Message)
 	// Output:
-	// health http
-	// database pods
+	// health http HTTPS https /healthz?full=1 [{Host shop.example}]
+	// database pods    []
 	// 0 of 1 pods are ready
 }
 

@@ -1,6 +1,10 @@
 package sdk
 
-import "github.com/berth-dev/berth/abi"
+import (
+	"strconv"
+
+	"github.com/berth-dev/berth/abi"
+)
 
 // Observe says what a gate wants to know of each pod. A guest can reach
 // nothing: the host looks, and passes what it saw as the pod's Observations.
@@ -9,15 +13,52 @@ func Observe(wants ...abi.Observe) Option {
 	return func(p *Policy) { p.Observe = append(p.Observe, wants...) }
 }
 
+// PodPort is a port's number, or the name that one of the pod's containers
+// gives it.
+type PodPort interface{ int | int32 | string }
+
+func podPort[P PodPort](port P) abi.Port {
+	switch p := any(port).(type) {
+	case string:
+		return abi.Port(p)
+	case int:
+		return abi.Port(strconv.Itoa(p))
+	case int32:
+		return abi.Port(strconv.Itoa(int(p)))
+	}
+	return ""
+}
+
 // HTTPGet asks the pod's address by HTTP. OK is a status of 200 to 399, which
 // stands in Code.
-func HTTPGet(name string, port int32, path string) abi.Observe {
-	return abi.Observe{Name: name, Kind: abi.ObserveHTTP, Port: port, Path: path}
+func HTTPGet[P PodPort](name string, port P, path string, more ...ObserveOption) abi.Observe {
+	return observed(abi.Observe{Name: name, Kind: abi.ObserveHTTP, Port: podPort(port), Path: path}, more)
 }
 
 // TCPConnect connects to a port of the pod's address. OK is a connection.
-func TCPConnect(name string, port int32) abi.Observe {
-	return abi.Observe{Name: name, Kind: abi.ObserveTCP, Port: port}
+func TCPConnect[P PodPort](name string, port P, more ...ObserveOption) abi.Observe {
+	return observed(abi.Observe{Name: name, Kind: abi.ObserveTCP, Port: podPort(port)}, more)
+}
+
+// ObserveOption says more about how the host looks.
+type ObserveOption func(*abi.Observe)
+
+// HTTPS has HTTPGet ask by TLS; the certificate is not checked, as in a probe.
+func HTTPS() ObserveOption { return func(o *abi.Observe) { o.Scheme = abi.SchemeHTTPS } }
+
+// Header has HTTPGet send a header; Host says which site of a server is meant.
+func Header(name, value string) ObserveOption {
+	return func(o *abi.Observe) { o.Headers = append(o.Headers, abi.HTTPHeader{Name: name, Value: value}) }
+}
+
+// TimeoutSeconds bounds an attempt: 1 if not said, 10 at most.
+func TimeoutSeconds(n int32) ObserveOption { return func(o *abi.Observe) { o.TimeoutSeconds = n } }
+
+func observed(o abi.Observe, more []ObserveOption) abi.Observe {
+	for _, set := range more {
+		set(&o)
+	}
+	return o
 }
 
 // PodsReady looks at the pods of a label selector such as "app=db" in the
@@ -48,11 +89,31 @@ func observes(j *JSON, list []abi.Observe) {
 	for i := range list {
 		o := &list[i]
 		j.Open('{').Key("name").Text(o.Name).Key("kind").Text(o.Kind)
-		j.Member("path", o.Path).Member("selector", o.Selector).Member("namespace", o.Namespace)
+		j.Member("scheme", o.Scheme).Member("path", o.Path).Member("selector", o.Selector).Member("namespace", o.Namespace)
 		j.Member("resource", o.Resource).Member("condition", o.Condition)
-		number(j, "port", int64(o.Port))
+		port(j, o.Port)
+		headers(j, o.Headers)
 		number(j, "timeoutSeconds", int64(o.TimeoutSeconds))
 		j.Close('}')
+	}
+	j.Close(']')
+}
+
+func port(j *JSON, p abi.Port) {
+	if n, ok := p.Number(); ok {
+		number(j, "port", int64(n))
+		return
+	}
+	j.Member("port", string(p))
+}
+
+func headers(j *JSON, list []abi.HTTPHeader) {
+	if len(list) == 0 {
+		return
+	}
+	j.Key("httpHeaders").Open('[')
+	for i := range list {
+		j.Open('{').Key("name").Text(list[i].Name).Key("value").Text(list[i].Value).Close('}')
 	}
 	j.Close(']')
 }

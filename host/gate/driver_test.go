@@ -139,7 +139,7 @@ func TestManyPodsAreJudgedInBatches(t *testing.T) {
 		}
 		var looking, most atomic.Int32
 		c := &checker{
-			wants: []abi.Observe{{Name: "slow", Kind: "http", Port: 80}},
+			wants: []abi.Observe{{Name: "slow", Kind: "http", Port: "80"}},
 			judge: func(int32, *wire.GatePod) (abi.Readiness, error) { return abi.Readiness{Status: "True"}, nil },
 		}
 		d := New(Config{
@@ -222,10 +222,6 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := strconv.ParseInt(portText, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := storetest.Open(t)
 	ready := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", Labels: map[string]string{"app": "db"}}}
 	ready.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
@@ -242,10 +238,10 @@ func TestObserve(t *testing.T) {
 		ok   bool
 		code int32
 	}{
-		{"a page that is there", abi.Observe{Kind: "http", Port: int32(port), Path: "/ready"}, true, 200},
-		{"a page that is not", abi.Observe{Kind: "http", Port: int32(port), Path: "/other"}, false, 503},
-		{"an open port", abi.Observe{Kind: "tcp", Port: int32(port)}, true, 0},
-		{"a closed port", abi.Observe{Kind: "tcp", Port: 1}, false, 0},
+		{"a page that is there", abi.Observe{Kind: "http", Port: abi.Port(portText), Path: "/ready"}, true, 200},
+		{"a page that is not", abi.Observe{Kind: "http", Port: abi.Port(portText), Path: "/other"}, false, 503},
+		{"an open port", abi.Observe{Kind: "tcp", Port: abi.Port(portText)}, true, 0},
+		{"a closed port", abi.Observe{Kind: "tcp", Port: "1"}, false, 0},
 		{"pods that are ready", abi.Observe{Kind: "pods", Selector: "app=db"}, true, 1},
 		{"no pods", abi.Observe{Kind: "pods", Selector: "app=none"}, false, 0},
 		{"a selector that does not parse", abi.Observe{Kind: "pods", Selector: "=="}, false, 0},

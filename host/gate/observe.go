@@ -2,12 +2,9 @@ package gate
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +40,11 @@ func NewObserver(objects Objects, now func() time.Time) *Observer {
 	return &Observer{
 		objects: objects, now: now, known: map[question]matches{},
 		client: &http.Client{
-			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, MaxResponseHeaderBytes: mostHeader},
+			Transport: &http.Transport{
+				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a pod's own certificate, as probes take it
+				ForceAttemptHTTP2: true, DisableKeepAlives: true, DisableCompression: true,
+				Proxy: nil, MaxResponseHeaderBytes: mostHeader,
+			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -74,62 +75,6 @@ func (o *Observer) Observe(ctx context.Context, pod *v1.Pod, wants []abi.Observe
 		out[i].Detail = abi.Text(out[i].Detail, mostDetail)
 	}
 	return out
-}
-
-func (o *Observer) attempt(ctx context.Context, pod *v1.Pod, w *abi.Observe, out *wire.Observation) {
-	if pod.Status.PodIP == "" {
-		out.Detail = "the pod has no address yet"
-		return
-	}
-	if !o.special && !ofPod(pod.Status.PodIP) {
-		out.Detail = strconv.Quote(pod.Status.PodIP) + " is no address of a pod"
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout(w))
-	defer cancel()
-	address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(w.Port)))
-	if w.Kind == abi.ObserveTCP {
-		o.connect(ctx, address, out)
-		return
-	}
-	o.get(ctx, "http://"+address+"/"+strings.TrimPrefix(w.Path, "/"), out)
-}
-
-// ofPod says whether a pod can have the address. Those of this machine itself
-// and of its link are kept out: whoever writes a pod's status could have the
-// host ask what only the host can reach.
-func ofPod(text string) bool {
-	address, err := netip.ParseAddr(text)
-	address = address.Unmap()
-	return err == nil && address.Zone() == "" && !address.IsUnspecified() && !address.IsLoopback() &&
-		!address.IsLinkLocalUnicast() && !address.IsMulticast()
-}
-
-func (o *Observer) connect(ctx context.Context, address string, out *wire.Observation) {
-	var dialer net.Dialer
-	connection, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		out.Detail = err.Error()
-		return
-	}
-	_ = connection.Close()
-	out.OK = true
-}
-
-func (o *Observer) get(ctx context.Context, url string, out *wire.Observation) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		out.Detail = err.Error()
-		return
-	}
-	answer, err := o.client.Do(r)
-	if err != nil {
-		out.Detail = err.Error()
-		return
-	}
-	defer answer.Body.Close()
-	out.Code, out.Detail = int32(answer.StatusCode), answer.Status
-	out.OK = answer.StatusCode >= 200 && answer.StatusCode < 400
 }
 
 // pods tells how many pods match, as Code how many of them are ready.

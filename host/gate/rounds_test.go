@@ -87,7 +87,7 @@ func TestACheckerThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
 // Endpoints that do not answer hold up their own checker, not the others.
 func TestASlowObservationHoldsUpNoOtherChecker(t *testing.T) {
 	t.Parallel()
-	slow := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: 80}}, judge: answering("True")}
+	slow := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: "80"}}, judge: answering("True")}
 	quick := &checker{judge: answering("True")}
 	var pods []*v1.Pod
 	for i := range 300 {
@@ -112,7 +112,7 @@ func TestASlowObservationHoldsUpNoOtherChecker(t *testing.T) {
 // That is no failure: the next one is asked, and nobody sees Unknown.
 func TestACheckerThatIsSwappedWhileTheHostObservesIsNotUnknown(t *testing.T) {
 	t.Parallel()
-	gone := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: 80}}, judge: func(int32, *wire.GatePod) (abi.Readiness, error) {
+	gone := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: "80"}}, judge: func(int32, *wire.GatePod) (abi.Readiness, error) {
 		return abi.Readiness{}, errors.New("closed")
 	}}
 	next := &checker{wants: gone.wants, judge: answering("True")}
@@ -151,7 +151,7 @@ func TestACheckerThatIsSwappedWhileTheHostObservesIsNotUnknown(t *testing.T) {
 func TestACheckerIsAskedWhenAnObservationChanges(t *testing.T) {
 	t.Parallel()
 	var open atomic.Bool
-	c := &checker{wants: []abi.Observe{{Name: "page", Kind: "http", Port: 80}}, judge: func(_ int32, p *wire.GatePod) (abi.Readiness, error) {
+	c := &checker{wants: []abi.Observe{{Name: "page", Kind: "http", Port: "80"}}, judge: func(_ int32, p *wire.GatePod) (abi.Readiness, error) {
 		if p.Observed[0].OK {
 			return abi.Readiness{Status: "True"}, nil
 		}
@@ -178,7 +178,7 @@ func TestACheckerIsAskedWhenAnObservationChanges(t *testing.T) {
 // A pod that leaves while the host looks at it leaves nothing behind.
 func TestAPodThatIsDeletedWhileItIsObservedIsForgotten(t *testing.T) {
 	t.Parallel()
-	c := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: 80}}, judge: func(int32, *wire.GatePod) (abi.Readiness, error) {
+	c := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: "80"}}, judge: func(int32, *wire.GatePod) (abi.Readiness, error) {
 		return abi.Readiness{Status: "False", AskAgainNanos: int64(time.Second)}, nil
 	}}
 	run(t, []*v1.Pod{gatedPod("web", madeGate)}, func(cfg *Config) {
@@ -223,12 +223,11 @@ func TestAnAnswerOfAnEndpointIsBounded(t *testing.T) {
 		}
 	}()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	n, _ := strconv.Atoi(port)
 	pod := gatedPod("web", madeGate)
 	pod.Status.PodIP = "127.0.0.1"
 	o := NewObserver(storetest.Open(t), time.Now)
 	o.special = true
-	got := o.Observe(t.Context(), pod, []abi.Observe{{Name: "page", Kind: "http", Port: int32(n)}})[0]
+	got := o.Observe(t.Context(), pod, []abi.Observe{{Name: "page", Kind: "http", Port: abi.Port(port)}})[0]
 	if len(got.Detail) > 512 {
 		t.Errorf("an endpoint has the guest told %d bytes", len(got.Detail))
 	}
@@ -241,13 +240,12 @@ func TestOnlyAddressesOfPodsAreLookedAt(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	n, _ := strconv.Atoi(port)
 	o := NewObserver(storetest.Open(t), time.Now)
 	for _, address := range []string{"127.0.0.1", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "224.0.0.1", "::ffff:127.0.0.1", "localhost", "metadata.internal"} {
 		pod := gatedPod("web", madeGate)
 		pod.Status.PodIP = address
 		for _, kind := range []string{"http", "tcp"} {
-			got := o.Observe(t.Context(), pod, []abi.Observe{{Name: "page", Kind: kind, Port: int32(n)}})[0]
+			got := o.Observe(t.Context(), pod, []abi.Observe{{Name: "page", Kind: kind, Port: abi.Port(port)}})[0]
 			if got.OK || !strings.Contains(got.Detail, "is no address of a pod") {
 				t.Errorf("%s to %s = %+v, want it refused", kind, address, got)
 			}

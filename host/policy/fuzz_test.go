@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy"
 )
 
@@ -49,6 +50,9 @@ func FuzzKeys(f *testing.F) {
 // FuzzObserves gives anything as a checker's own config.
 func FuzzObserves(f *testing.F) {
 	f.Add([]byte(`{"observe":[{"name":"up","kind":"http","port":80,"path":"/"},{"name":"in","kind":"node","condition":"Ready"}]}`))
+	f.Add([]byte(`{"observe":[{"name":"up","kind":"http","port":"web","scheme":"HTTPS","path":"/a?b","httpHeaders":[{"name":"Host","value":"a"}]}]}`))
+	f.Add([]byte(`{"observe":[{"name":"db","kind":"pods","selector":"app in (db"}]}`))
+	f.Add([]byte(`{"observe":[{"name":"up","kind":"tcp","port":80,"prot":"TCP"}]}`))
 	f.Add([]byte(`{"observe":null}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, config []byte) {
@@ -56,10 +60,8 @@ func FuzzObserves(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, w := range wants {
-			if w.Name == "" {
-				t.Errorf("%q wants something without a name", config)
-			}
+		if err := abi.CheckObserves(wants); err != nil {
+			t.Errorf("%q is taken, though %v", config, err)
 		}
 	})
 }

@@ -1,11 +1,14 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -42,20 +45,38 @@ type Gate struct {
 // newGate reads what the checker wants observed: its config has the last word.
 func newGate(box *sandbox, config []byte) (*Gate, error) {
 	g := &Gate{asked: asked{box: box}, observes: box.entry.Observe}
-	var own struct{ Observe []abi.Observe }
-	if len(config) == 0 {
-		return g, nil
-	}
-	if err := json.Unmarshal(config, &own); err != nil {
+	own, err := ownObserves(config)
+	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	if err := abi.CheckObserves(own.Observe); err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+	if len(own) > 0 {
+		g.observes = own
 	}
-	if len(own.Observe) > 0 {
-		g.observes = own.Observe
+	for i := range g.observes {
+		if _, err := labels.Parse(g.observes[i].Selector); err != nil {
+			return nil, fmt.Errorf("observe %s: %w", g.observes[i].Name, err)
+		}
 	}
 	return g, nil
+}
+
+// ownObserves reads the member observe of a config. A manifest may be newer
+// than this host, and is read leniently; a config was written for this host,
+// and what it does not know there is a slip.
+func ownObserves(config []byte) (own []abi.Observe, err error) {
+	var member struct{ Observe json.RawMessage }
+	if len(config) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(config, &member); err != nil || len(member.Observe) == 0 {
+		return nil, err
+	}
+	strict := json.NewDecoder(bytes.NewReader(member.Observe))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&own); err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	return own, abi.CheckObserves(own)
 }
 
 // Observes is what the checker wants to know of each pod.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
@@ -31,5 +32,25 @@ func TestAGateIsAskedAboutLargePodsInPieces(t *testing.T) {
 	answers, err := gate.Judge(t.Context(), time.Now().UnixNano(), pods)
 	if err != nil || len(answers) != len(pods) {
 		t.Fatalf("Judge of %d large pods = %d answers, %v", len(pods), len(answers), err)
+	}
+}
+
+// What a host does not know it cannot look at: better a refusal than a gate
+// that observes something else.
+func TestAConfigWithASlipInWhatToObserveIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, config, err string }{
+		{"a member that nobody knows", `{"observe":[{"name":"up","kind":"http","port":80,"headers":[]}]}`, `unknown field "headers"`},
+		{"a port of another type", `{"observe":[{"name":"up","kind":"http","port":true}]}`, "neither a number nor a string"},
+		{"a selector that does not parse", `{"observe":[{"name":"db","kind":"pods","selector":"app in (db"}]}`, "observe db: "},
+		{"a port out of range", `{"observe":[{"name":"up","kind":"tcp","port":0}]}`, "1 to 65535"},
+		{"no list", `{"observe":{"name":"up"}}`, "observe: json"},
+	} {
+		if _, err := policy.ReadObserves([]byte(tt.config)); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
+		}
+	}
+	if wants, err := policy.ReadObserves([]byte(`{"after":"5s"}`)); err != nil || len(wants) != 0 {
+		t.Errorf("a config that wants nothing observed: %v, %v", wants, err)
 	}
 }
