@@ -306,6 +306,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			return err
 		})
 	}
+	if _, err := a.sizeUp(a.filesystem(ctx)); err != nil { // before the first pod comes
+		return err
+	}
 	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Log: a.log}
 	for _, run := range []func(context.Context) error{
 		a.objects.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,

@@ -56,7 +56,7 @@ func (m *machine) start() {
 	m.t.Helper()
 	a, err := nodeagent.New(nodeagent.Config{
 		Client: m.api, NodeName: "n1", RootDir: m.root, Runtime: m.runtime, Network: m.network, Images: m.images,
-		Address: "192.0.2.1", Pressure: nodeagent.Pressure{MemoryAvailable: 1, DiskAvailable: 1e-9, ImagesHigh: 2},
+		Address: "192.0.2.1", Pressure: nodeagent.Pressure{Hard: nodeagent.NoThresholds(), ImagesHigh: 100},
 	})
 	if err != nil {
 		m.t.Fatal(err)

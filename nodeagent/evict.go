@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
@@ -83,19 +82,13 @@ func (a *Agent) tell(kind, reason, format string, args ...any) {
 
 // evictionMessage is in the kubelet's words.
 func evictionMessage(c candidate, s shortage) string {
-	quantity := func(n int64) string {
-		if s.resource == inodes || s.resource == pids {
-			return resource.NewQuantity(n, resource.DecimalSI).String()
-		}
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "The node was low on resource: %s. Threshold quantity: %s, available: %s. ", s.resource, quantity(s.threshold), quantity(s.available))
+	fmt.Fprintf(&b, "The node was low on resource: %s. Threshold quantity: %s, available: %s. ", s.resource, s.quantity(s.threshold), s.quantity(s.available))
 	for _, containers := range [][]v1.Container{c.pod.Spec.Containers, c.pod.Spec.InitContainers} {
 		for i := range containers {
 			name, request := containers[i].Name, containers[i].Resources.Requests[s.resource]
 			if use, ok := c.uses[name]; ok && use > request.Value() {
-				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ", name, quantity(use), request.String(), s.resource)
+				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ", name, s.quantity(use), request.String(), s.resource)
 			}
 		}
 	}

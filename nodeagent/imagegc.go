@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,27 +13,65 @@ import (
 // imagesEvery is how often it is noted which images are in use.
 const imagesEvery = time.Minute
 
+// filesystem measures the images' disk; what is not known is zero.
+func (a *Agent) filesystem(ctx context.Context) image.Usage {
+	u, err := a.cfg.Images.Filesystem(ctx)
+	if err != nil {
+		a.log.Warn("measure the images' disk", "error", err)
+		return image.Usage{}
+	}
+	return u
+}
+
 // collectImages notes which images are in use, and removes others once the
 // disk is fuller than it should be, those first that were in use the longest
-// ago.
-func (a *Agent) collectImages(ctx context.Context, now time.Time) {
-	u, err := a.cfg.Images.Filesystem(ctx)
-	if err != nil || u.Capacity <= 0 {
-		return
-	}
-	full := float64(u.Capacity-u.Available) >= a.cfg.Pressure.ImagesHigh*float64(u.Capacity)
-	if !full && now.Sub(a.imagesAt) < imagesEvery {
-		return
+// ago; all of them if pods would have to go otherwise. It says whether it removed
+// some.
+func (a *Agent) collectImages(ctx context.Context, u image.Usage, all bool, now time.Time) bool {
+	need := a.surplus(u)
+	if !all && need == 0 && now.Sub(a.imagesAt) < imagesEvery {
+		return false
 	}
 	list, err := a.cfg.Images.List(ctx)
 	if err != nil {
 		a.log.Warn("list images", "error", err)
-		return
+		return false
 	}
-	all, err := a.cfg.Runtime.List(ctx)
+	used, err := a.imagesInUse(ctx)
 	if err != nil { // not knowing what is in use, nothing is removed
 		a.log.Warn("list containers", "error", err)
-		return
+		return false
+	}
+	a.imagesAt = now
+	a.imageUse.See(list, used, now)
+	if all {
+		return a.removeImages(ctx, a.imageUse.Collect(list, used, math.MaxInt64, now)) > 0
+	}
+	if need == 0 {
+		return false
+	}
+	freed := a.removeImages(ctx, a.imageUse.Collect(list, used, need, now))
+	if freed < need {
+		a.tell(v1.EventTypeWarning, "FreeDiskSpaceFailed",
+			"Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", need, freed)
+	}
+	return freed > 0
+}
+
+// surplus is how many bytes of images are to go, for their disk's sake.
+func (a *Agent) surplus(u image.Usage) int64 {
+	share := func(percent int) int64 { return int64(float64(percent) / 100 * float64(u.Capacity)) }
+	high, used := a.cfg.Pressure.ImagesHigh, u.Capacity-u.Available
+	if u.Capacity <= 0 || high >= 100 || used < share(high) {
+		return 0
+	}
+	return used - share(a.cfg.Pressure.ImagesLow)
+}
+
+func (a *Agent) imagesInUse(ctx context.Context) (map[string]bool, error) {
+	all, err := a.cfg.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
 	}
 	used := map[string]bool{}
 	for _, c := range all.Containers {
@@ -41,17 +80,12 @@ func (a *Agent) collectImages(ctx context.Context, now time.Time) {
 			used[id] = true
 		}
 	}
-	a.imagesAt = now
-	a.imageUse.See(list, used, now)
-	if full {
-		a.removeImages(ctx, list, used, u, now)
-	}
+	return used, nil
 }
 
-func (a *Agent) removeImages(ctx context.Context, list []image.Image, used map[string]bool, u image.Usage, now time.Time) {
-	need := u.Capacity - u.Available - int64(a.cfg.Pressure.ImagesLow*float64(u.Capacity))
-	freed := int64(0)
-	for _, img := range a.imageUse.Collect(list, used, need, now) {
+// removeImages gives how many bytes are free by it.
+func (a *Agent) removeImages(ctx context.Context, list []image.Image) (freed int64) {
+	for _, img := range list {
 		a.log.Info("remove an unused image", "image", img.ID, "names", img.Names, "bytes", img.Size)
 		if err := a.cfg.Images.Remove(ctx, img.ID); err != nil {
 			a.log.Warn("remove image", "image", img.ID, "error", err)
@@ -59,8 +93,5 @@ func (a *Agent) removeImages(ctx context.Context, list []image.Image, used map[s
 		}
 		freed += img.Size
 	}
-	if freed < need {
-		a.tell(v1.EventTypeWarning, "FreeDiskSpaceFailed",
-			"Failed to garbage collect required amount of images. Attempted to free %d bytes, but only found %d bytes eligible to free.", need, freed)
-	}
+	return freed
 }

@@ -3,37 +3,38 @@ package nodeagent
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/nodeagent/node"
+	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/pod"
 )
 
 // Pressure are limits; zero fields take Kubernetes' defaults.
 type Pressure struct {
-	// MemoryAvailable in bytes (100 MiB), DiskAvailable as a share of the disk
-	// (0.10), InodesAvailable of its inodes (0.05) and PidsAvailable of the
-	// process ids (0.10): below them pods are evicted.
-	MemoryAvailable                               int64
-	DiskAvailable, InodesAvailable, PidsAvailable float64
-	// ImagesHigh and ImagesLow are shares of the images' disk in use (0.85,
-	// 0.80): from the first on images are removed, down to the second.
-	ImagesHigh, ImagesLow float64
+	// Hard is how much of each must be left, or pods are evicted. Signals that
+	// are absent have their defaults; a zero Threshold is none.
+	Hard map[Signal]Threshold
+	// ImagesHigh and ImagesLow are percentages of the images' disk in use (85 and
+	// 80; set both or none): from the first on images are removed, down to the
+	// second. 100 and above removes none.
+	ImagesHigh, ImagesLow int
 	// Every is how often it is looked at (10 s).
 	Every time.Duration
 }
 
 func (p *Pressure) defaults() {
-	p.MemoryAvailable = cmp.Or(p.MemoryAvailable, 100<<20)
-	p.DiskAvailable = cmp.Or(p.DiskAvailable, 0.10)
-	p.InodesAvailable = cmp.Or(p.InodesAvailable, 0.05)
-	p.PidsAvailable = cmp.Or(p.PidsAvailable, 0.10)
-	p.ImagesHigh = cmp.Or(p.ImagesHigh, 0.85)
-	p.ImagesLow = cmp.Or(p.ImagesLow, 0.80)
+	hard := maps.Clone(hardDefaults)
+	maps.Copy(hard, p.Hard)
+	p.Hard = hard
+	if p.ImagesHigh == 0 {
+		p.ImagesHigh, p.ImagesLow = 85, 80
+	}
 	p.Every = cmp.Or(p.Every, 10*time.Second)
 }
 
@@ -49,12 +50,17 @@ type pressure struct {
 // holdOn is how long a pressure condition outlives its cause.
 const holdOn = 5 * time.Minute
 
-func (p *pressure) see(memory, disk, pid bool, now time.Time) {
+// see takes what is short now, and says whether a pressure has begun by it, or
+// the last has ended.
+func (p *pressure) see(memory, disk, pid bool, now time.Time) (begun, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	begun = memory && !p.memory || disk && !p.disk || pid && !p.pid
+	was := p.memory || p.disk || p.pid
 	p.memory, p.memoryAt = hold(memory, p.memoryAt, now)
 	p.disk, p.diskAt = hold(disk, p.diskAt, now)
 	p.pid, p.pidAt = hold(pid, p.pidAt, now)
+	return begun, was && !p.memory && !p.disk && !p.pid
 }
 
 func hold(is bool, since, now time.Time) (bool, time.Time) {
@@ -138,57 +144,45 @@ func (a *Agent) tend(ctx context.Context) error {
 }
 
 func (a *Agent) look(ctx context.Context) {
-	m, err := a.measure(a.cfg.RootDir)
+	images := a.filesystem(ctx)
+	short, err := a.sizeUp(images)
 	if err != nil {
 		a.log.Warn("measure the machine", "error", err)
 		return
 	}
-	now := time.Now()
-	a.collectImages(ctx, now)
-	short := a.cfg.Pressure.short(m)
-	is := func(name v1.ResourceName) bool {
-		for _, s := range short {
-			if s.resource == name {
-				return true
-			}
+	disk := slices.ContainsFunc(short, func(s shortage) bool { return s.ofDisk() })
+	if a.collectImages(ctx, images, disk, time.Now()) && disk { // that may do
+		if short, err = a.sizeUp(a.filesystem(ctx)); err != nil {
+			a.log.Warn("measure the machine", "error", err)
+			return
 		}
-		return false
 	}
-	a.pressure.see(is(v1.ResourceMemory), is(v1.ResourceEphemeralStorage) || is(inodes), is(pids), now)
 	if len(short) > 0 {
 		a.evict(ctx, short[0])
 	}
 	a.evictBySize(ctx)
 }
 
-// What pods are evicted for beside Kubernetes' resources, in the kubelet's
-// words.
-const (
-	inodes v1.ResourceName = "inodes"
-	pids   v1.ResourceName = "pids"
-)
-
-// shortage is a resource of which less is left than should be.
-type shortage struct {
-	resource             v1.ResourceName
-	threshold, available int64
-}
-
-// short finds what is running out, what is reclaimed first in front: memory.
-func (p *Pressure) short(m node.Machine) (found []shortage) {
-	share := func(part float64, all int64) int64 { return int64(part * float64(all)) }
-	for _, s := range []struct {
-		name                      v1.ResourceName
-		all, available, threshold int64
-	}{
-		{v1.ResourceMemory, m.Memory, m.MemoryAvailable, p.MemoryAvailable},
-		{v1.ResourceEphemeralStorage, m.Disk, m.DiskAvailable, share(p.DiskAvailable, m.Disk)},
-		{inodes, m.Inodes, m.InodesFree, share(p.InodesAvailable, m.Inodes)},
-		{pids, m.PidsMax, m.PidsMax - m.PidsUsed, share(p.PidsAvailable, m.PidsMax)},
-	} {
-		if s.all > 0 && s.available < s.threshold { // a disk may count no inodes
-			found = append(found, shortage{s.name, s.threshold, s.available})
+// sizeUp finds what is running out, shows it in the Node's conditions, and says
+// so when it begins.
+func (a *Agent) sizeUp(images image.Usage) ([]shortage, error) {
+	m, err := a.measure(a.cfg.RootDir)
+	if err != nil {
+		return nil, err
+	}
+	short := a.cfg.Pressure.short(m, images)
+	is := func(name v1.ResourceName) bool {
+		return slices.ContainsFunc(short, func(s shortage) bool { return s.resource == name })
+	}
+	begun, ended := a.pressure.see(is(v1.ResourceMemory), is(v1.ResourceEphemeralStorage) || is(inodes), is(pids), time.Now())
+	if ended {
+		a.log.Info("the node is out of pressure: pods are taken again")
+	}
+	for i := range short {
+		if s := &short[i]; begun {
+			a.log.Warn("the node is short of "+string(s.resource)+": "+s.refused(), "signal", string(s.signal),
+				"available", s.figure(s.available), "threshold", s.figure(s.threshold), "remedy", s.remedy(a.cfg.RootDir))
 		}
 	}
-	return found
+	return short, nil
 }

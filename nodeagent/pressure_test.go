@@ -42,6 +42,8 @@ type strained struct {
 	removed []string
 	images  []image.Image
 	runs    []runtime.Container
+	// gone is told of each image that is removed.
+	gone func()
 }
 
 // measured is a runtime of which only what is measured and listed matters.
@@ -65,6 +67,9 @@ func (h shelf) Filesystem(context.Context) (image.Usage, error) { return h.s.usa
 func (h shelf) List(context.Context) ([]image.Image, error)     { return h.s.images, nil }
 func (h shelf) Remove(_ context.Context, id string) error {
 	h.s.removed = append(h.s.removed, id)
+	if h.s.gone != nil {
+		h.s.gone()
+	}
 	return nil
 }
 
@@ -89,6 +94,18 @@ func ample() node.Machine {
 	return node.Machine{
 		Memory: 8 << 30, MemoryAvailable: 4 << 30, Disk: 1000, DiskAvailable: 500, Inodes: 1000, InodesFree: 500, PidsMax: 1000, PidsUsed: 100,
 	}
+}
+
+// hear gives what is logged from now on, without the time.
+func (s *strained) hear() *strings.Builder {
+	said := new(strings.Builder)
+	s.log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})).With("node", s.cfg.NodeName)
+	return said
 }
 
 // add puts a pod on the machine that uses some of its memory (or process ids).
@@ -150,7 +167,7 @@ func TestThresholds(t *testing.T) {
 		m := ample()
 		tt.change(&m)
 		var got []v1.ResourceName
-		for _, s := range p.short(m) {
+		for _, s := range p.short(m, image.Usage{}) {
 			got = append(got, s.resource)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -346,19 +363,19 @@ func TestImagesAreCollectedBetweenTheirMarks(t *testing.T) {
 	s.images = []image.Image{old("run", 100), old("mounted", 100), old("stopped", 30), old("never", 40), old("pause", 100)}
 	s.images[4].Pinned = true
 	s.runs = []runtime.Container{{Image: "run", MountedImages: []string{"mounted"}}, {Image: "stopped"}}
-	s.collectImages(t.Context(), start) // it gets to know them
+	s.collectImages(t.Context(), s.usage, false, start) // it gets to know them
 	s.runs = s.runs[:1]
 
 	fill := func(available int64) { s.usage.Available = available }
 	later := start.Add(10 * time.Minute)
 	s.images = append(s.images, image.Image{ID: "new", Size: 50, PulledAt: later})
 	fill(151)
-	s.collectImages(t.Context(), later)
+	s.collectImages(t.Context(), s.usage, false, later)
 	if len(s.removed) != 0 {
 		t.Errorf("below the high mark %q were removed", s.removed)
 	}
 	fill(150)
-	s.collectImages(t.Context(), later) // 50 too much: the one never used, then the one used last
+	s.collectImages(t.Context(), s.usage, false, later) // 50 too much: the one never used, then the one used last
 	if diff := cmp.Diff([]string{"never", "stopped"}, s.removed); diff != "" {
 		t.Errorf("at the high mark: %s", diff)
 	}
@@ -368,14 +385,14 @@ func TestImagesAreCollectedBetweenTheirMarks(t *testing.T) {
 
 	s.removed, s.images = nil, slices.DeleteFunc(s.images, func(i image.Image) bool { return i.ID == "never" || i.ID == "stopped" })
 	fill(10)
-	s.collectImages(t.Context(), later.Add(time.Minute))
+	s.collectImages(t.Context(), s.usage, false, later.Add(time.Minute))
 	if len(s.removed) != 0 {
 		t.Errorf("removed %q: all are in use, pinned or new", s.removed)
 	}
 	if want := "Warning FreeDiskSpaceFailed Failed to garbage collect required amount of images. Attempted to free 190 bytes, but only found 0 bytes eligible to free."; !slices.Contains(s.told(), want) {
 		t.Errorf("no event %q", want)
 	}
-	s.collectImages(t.Context(), later.Add(2*time.Minute))
+	s.collectImages(t.Context(), s.usage, false, later.Add(2*time.Minute))
 	if diff := cmp.Diff([]string{"new"}, s.removed); diff != "" {
 		t.Errorf("two minutes on: %s", diff)
 	}
@@ -386,9 +403,9 @@ func TestNothingIsCollectedUnseen(t *testing.T) {
 	s := newStrained(t, Pressure{})
 	now := time.Now()
 	s.images = []image.Image{{ID: "a", Size: 1}}
-	s.collectImages(t.Context(), now)
+	s.collectImages(t.Context(), s.usage, false, now)
 	s.usage.Available, s.listErr = 0, errors.New("containerd is away")
-	s.collectImages(t.Context(), now.Add(time.Hour))
+	s.collectImages(t.Context(), s.usage, false, now.Add(time.Hour))
 	if len(s.removed) != 0 {
 		t.Errorf("removed %q while nobody knows what is in use", s.removed)
 	}
@@ -396,7 +413,7 @@ func TestNothingIsCollectedUnseen(t *testing.T) {
 	for i := range 3 {
 		s.images = append(s.images, image.Image{ID: fmt.Sprint("b", i), Size: 1})
 	}
-	s.collectImages(t.Context(), now.Add(time.Hour))
+	s.collectImages(t.Context(), s.usage, false, now.Add(time.Hour))
 	if diff := cmp.Diff([]string{"a"}, s.removed); diff != "" {
 		t.Error(diff)
 	}

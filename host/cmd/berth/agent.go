@@ -34,6 +34,9 @@ type agentFlags struct {
 	images                                  []string
 	stopPods                                bool
 	lease                                   time.Duration
+	evictionHard                            []string
+	imagesHigh, imagesLow                   int
+	pressure                                nodeagent.Pressure
 }
 
 func (f *agentFlags) addLocal(cmd *cobra.Command) {
@@ -45,14 +48,36 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.StringVar(&f.bridge, "bridge", "", "name of the bridge that pods are connected to; berth0 by default")
 	flags.StringSliceVar(&f.images, "import-image", nil, "image archive to import at the start; can be given several times")
 	flags.DurationVar(&f.lease, "node-lease-duration", 40*time.Second, "how long the node's Lease holds; it is renewed four times in that (kubelet: nodeLeaseDurationSeconds)")
+	flags.StringSliceVar(&f.evictionHard, "eviction-hard", nil, "what must be left of the machine's resources, or pods are refused and evicted (kubelet: evictionHard); those left out keep their defaults, 0% is none (default memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,pid.available<10%)")
+	flags.IntVar(&f.imagesHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use from which on unused images are removed; 100 for never (kubelet: imageGCHighThresholdPercent)")
+	flags.IntVar(&f.imagesLow, "image-gc-low-threshold", 80, "percentage of the images' disk in use down to which unused images are removed (kubelet: imageGCLowThresholdPercent)")
 	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
 }
 
 // check finds out before anything is started whether containers can run here.
 func (f *agentFlags) check() error {
+	if err := f.parse(); err != nil {
+		return err
+	}
 	if os.Geteuid() != 0 {
 		return errors.New("containers need root: run as root, or try `berth up --agent none --simulate 3` for nodes without containers")
 	}
+	return nil
+}
+
+// parse reads the flags that are more than words.
+func (f *agentFlags) parse() error {
+	hard, err := nodeagent.ParseThresholds(f.evictionHard)
+	if err != nil {
+		return fmt.Errorf("--eviction-hard: %w", err)
+	}
+	if f.imagesHigh < 1 || f.imagesHigh > 100 {
+		return fmt.Errorf("--image-gc-high-threshold %d: want 1 to 100", f.imagesHigh)
+	}
+	if f.imagesLow < 0 || f.imagesLow >= f.imagesHigh {
+		return fmt.Errorf("--image-gc-low-threshold %d: want 0 to %d, less than --image-gc-high-threshold", f.imagesLow, f.imagesHigh-1)
+	}
+	f.pressure = nodeagent.Pressure{Hard: hard, ImagesHigh: f.imagesHigh, ImagesLow: f.imagesLow}
 	if f.lease < time.Second {
 		return fmt.Errorf("--node-lease-duration %s: want a second at least", f.lease)
 	}
@@ -193,7 +218,7 @@ func (f *agentFlags) config(m *machine.Machine, id *join.Identity, address netip
 	cfg := nodeagent.Config{
 		REST: id.REST(), NodeName: f.name, RootDir: f.root, Log: log, PodCIDR: own.String(), Address: address.String(),
 		ListenAddr:  netip.AddrPortFrom(address, uint16(f.port)).String(),
-		Certificate: id.Certificate, ClientCA: id.Authority(), Lease: f.lease,
+		Certificate: id.Certificate, ClientCA: id.Authority(), Lease: f.lease, Pressure: f.pressure,
 	}
 	m.Equip(&cfg)
 	return cfg

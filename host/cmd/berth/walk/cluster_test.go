@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -138,6 +139,46 @@ func (c *cluster) end() {
 	if c.t.Failed() {
 		c.t.Logf("what berth up logged last:\n%s", c.log)
 	}
+}
+
+// fullDisk keeps a node at work however little is left of its machine, so that a
+// walk never depends on how full a disk is.
+var fullDisk = []string{
+	"--eviction-hard", "memory.available<0%,nodefs.available<0%,nodefs.inodesFree<0%,imagefs.available<0%,imagefs.inodesFree<0%,pid.available<0%",
+	"--image-gc-high-threshold", "100",
+}
+
+// run runs a part of a walk, and if it fails tells how the cluster was.
+func (c *cluster) run(t *testing.T, name string, part func(*testing.T)) bool {
+	t.Helper()
+	return t.Run(name, func(t *testing.T) {
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("how the cluster was then:\n%s", c.told())
+			}
+		})
+		part(t)
+	})
+}
+
+// told is what the cluster says of itself: its nodes' conditions, its pods, and
+// the events that came last.
+func (c *cluster) told() string {
+	const conditions = `jsonpath={range .items[*]}{.metadata.name}:{range .status.conditions[*]} {.type}={.status} ({.reason}){end}{"\n"}{end}`
+	var all strings.Builder
+	for _, args := range [][]string{
+		{"get", "nodes", "-o", conditions},
+		{"get", "pods", "-A", "-o", "wide"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+	} {
+		out, said, err := c.try(c.kubectl, append(args, "--request-timeout=20s")...)
+		if err != nil {
+			out += said
+		}
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		fmt.Fprintf(&all, "$ kubectl %s\n%s\n", strings.Join(args[:2], " "), strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+	return all.String()
 }
 
 // try runs a program with the cluster's kubeconfig.

@@ -44,8 +44,8 @@ func TestMachines(t *testing.T) {
 	token, image := strings.TrimSpace(c.must(t, binary, "token", "create")), webImage(t)
 	n1.join(t, "--token", token, "--import-image", image)
 	n2.join(t, "--token", token, "--import-image", image)
-	t.Run("pods on two machines reach each other", func(t *testing.T) { c.testAcross(t, n1, n2) })
-	t.Run("the pods of a dead agent move, and it takes the old ones down when it is back", func(t *testing.T) {
+	c.run(t, "pods on two machines reach each other", func(t *testing.T) { c.testAcross(t, n1, n2) })
+	c.run(t, "the pods of a dead agent move, and it takes the old ones down when it is back", func(t *testing.T) {
 		c.testDeadAgent(t, n1, n2)
 	})
 }
@@ -115,7 +115,7 @@ func mustRun(t *testing.T, args ...string) {
 func (m *machine) join(t *testing.T, args ...string) {
 	t.Helper()
 	m.agent = m.inside(append([]string{binary, "agent", "--server", m.server, "--node-name", m.name, "--data-dir", m.dir,
-		"--node-lease-duration", "2s", "--stop-pods"}, args...)...)
+		"--node-lease-duration", "2s", "--stop-pods"}, append(args, fullDisk...)...)...)
 	m.log, m.exited = new(logFile), make(chan struct{})
 	m.agent.Stderr = m.log
 	m.agent.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
