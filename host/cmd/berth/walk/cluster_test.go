@@ -169,7 +169,7 @@ func (c *cluster) told() string {
 	for _, args := range [][]string{
 		{"get", "nodes", "-o", conditions},
 		{"get", "pods", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp", "--field-selector=reason!=Live"},
 	} {
 		out, said, err := c.try(c.kubectl, append(args, "--request-timeout=20s")...)
 		if err != nil {
