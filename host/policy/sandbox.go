@@ -68,7 +68,12 @@ func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
 		}
 		if deltas, ok := log.Since(s.seen); ok {
 			s.seen = log.Seq()
-			return s.apply(deltas)
+			for piece := range deltas.Pieces() {
+				if err := s.apply(piece); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		s.close()
 	}

@@ -3,10 +3,10 @@ package schedule
 import (
 	"hash/maphash"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/pieces"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
@@ -59,26 +59,19 @@ type Trace struct {
 // to. It is safe for concurrent use.
 type Traces struct {
 	mu     sync.Mutex
-	chunks []*traceChunk
+	list   pieces.List[kept]
 	origin uint64 // the number of the first of all
 	first  uint64 // and of the first that is kept
 	next   uint64
-	bytes  int
 	// newest is the number of the newest decision about a name, by its hash.
 	newest map[uint64]uint64
 	era    *era
 }
 
-// traceChunk is a piece of the traces: they go a piece at a time.
-type traceChunk struct {
-	traces []kept
-	bytes  int
-}
-
 const (
-	traceChunkLength = 512
-	keptBytes        = 104 + 32 // a kept, and its place in newest
-	oddBytes         = 96
+	tracesTogether = 512      // go at a time
+	keptBytes      = 104 + 32 // a kept, and its place in newest
+	oddBytes       = 96
 )
 
 // kept is a Trace as it lies in memory.
@@ -127,7 +120,10 @@ func hashOf(namespace, name string) uint64 {
 }
 
 func newTraces(first uint64) *Traces {
-	return &Traces{origin: first, first: first, next: first, newest: map[uint64]uint64{}}
+	return &Traces{
+		list:   pieces.New[kept](tracesTogether, keptBytes),
+		origin: first, first: first, next: first, newest: map[uint64]uint64{},
+	}
 }
 
 func (t *Traces) add(trace Trace) {
@@ -148,7 +144,7 @@ func (t *Traces) add(trace Trace) {
 		holds += before.pod.Pack() // that state of the pod is past
 	}
 	k.odd = oddOf(&trace, before, &holds)
-	t.append(k, holds)
+	t.list.Add(k, holds)
 	t.newest[k.name] = t.next
 	t.next++
 }
@@ -167,12 +163,9 @@ func (t *Traces) gone(pod *snapshot.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.last(hashOf(pod.Object.Namespace, pod.Object.Name))
-	if k == nil || k.pod != pod.Ref() {
-		return
+	if k != nil && k.pod == pod.Ref() {
+		t.list.Hold(k.pod.Pack())
 	}
-	bytes := k.pod.Pack()
-	t.chunks[len(t.chunks)-1].bytes += bytes
-	t.bytes += bytes
 }
 
 // oddOf is what sets the decision apart, and adds what that takes to holds. A
@@ -207,51 +200,33 @@ func oddOf(trace *Trace, before *kept, holds *int) *odd {
 	return o
 }
 
-func (t *Traces) append(k kept, holds int) {
-	n := len(t.chunks)
-	if n == 0 || len(t.chunks[n-1].traces) == traceChunkLength {
-		t.chunks = append(t.chunks, &traceChunk{traces: make([]kept, 0, traceChunkLength), bytes: traceChunkLength * keptBytes})
-		t.bytes += traceChunkLength * keptBytes
-		n++
-	}
-	last := t.chunks[n-1]
-	last.traces = append(last.traces, k)
-	last.bytes += holds
-	t.bytes += holds
-}
-
 // size is about what all take in memory.
 func (t *Traces) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.bytes
+	return t.list.Bytes()
 }
 
 // past says whether the oldest piece lies before a position of the log as a whole.
 func (t *Traces) past(position uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.chunks) > 1 && t.chunks[0].traces[traceChunkLength-1].position < position
+	oldest := t.list.Oldest()
+	return oldest != nil && oldest[len(oldest)-1].position < position
 }
 
 // drop forgets the oldest piece; the newest stays.
 func (t *Traces) drop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.chunks) < 2 {
-		return false
-	}
-	gone := t.chunks[0]
-	t.chunks[0] = nil
-	t.chunks = t.chunks[1:]
-	for i := range gone.traces {
-		if name := gone.traces[i].name; t.newest[name] == t.first+uint64(i) {
+	gone := t.list.Drop()
+	for i := range gone {
+		if name := gone[i].name; t.newest[name] == t.first+uint64(i) {
 			delete(t.newest, name)
 		}
 	}
-	t.first += uint64(len(gone.traces))
-	t.bytes -= gone.bytes
-	return true
+	t.first += uint64(len(gone))
+	return gone != nil
 }
 
 // at is the decision with a number, nil if it is not kept.
@@ -259,8 +234,7 @@ func (t *Traces) at(number uint64) *kept {
 	if number < t.first || number >= t.next {
 		return nil
 	}
-	i := number - t.first
-	return &t.chunks[i/traceChunkLength].traces[i%traceChunkLength]
+	return t.list.At(int(number - t.first))
 }
 
 // trace is the decision as it was made.
@@ -331,8 +305,7 @@ func (t *Traces) Lost(n int) int {
 func (t *Traces) From(position uint64) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := sort.Search(int(t.next-t.first), func(i int) bool { return t.at(t.first+uint64(i)).position >= position })
-	return t.first + uint64(n)
+	return t.first + uint64(t.list.Search(func(k *kept) bool { return k.position >= position }))
 }
 
 // Last returns up to n of the newest decisions, the oldest first.

@@ -112,7 +112,7 @@ func benchGuest(b *testing.B, module *engine.Module, policy *abi.Policy, n int) 
 		deltas, _ := cluster.Since(seq)
 		seq = cluster.Seq()
 		b.StartTimer()
-		if batch, newer := encoder.Deltas(deltas, reads); batch != nil {
+		if batch, newer := encoder.Deltas(deltas.Whole(), reads); batch != nil {
 			sent = newer
 			if err := s.apply(batch); err != nil {
 				b.Fatal(err)

@@ -49,7 +49,7 @@ func follow(t *testing.T, c *oracletest.Case, random *rand.Rand) {
 			t.Fatal("the deltas are lost")
 		}
 		for _, g := range guests {
-			g.apply(deltas)
+			g.apply(deltas.Whole())
 			fresh := opener(openNative).over(t, g.manifest.Name, "", cluster)
 			for _, pod := range c.Asked() {
 				if diff := cmp.Diff(fresh.all(pod), g.all(pod)); diff != "" {
@@ -164,7 +164,7 @@ func question(t *testing.T, c *oracletest.Case, g *guest) {
 				t.Fatal("the copy does not tell what was done to it")
 			}
 			g.pod(pod)
-			in := g.encoder.WhatIf([]schedule.WhatIf{{Deltas: deltas, Row: slot}}, g.manifest.Groups())
+			in := g.encoder.WhatIf([]schedule.WhatIf{{Deltas: deltas.Whole(), Row: slot}}, g.manifest.Groups())
 			out, err := g.speaker.(native).in.WhatIf(in)
 			g.must("whatif", err)
 			fresh := opener(openNative).over(t, g.manifest.Name, "", without)

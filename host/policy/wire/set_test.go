@@ -108,7 +108,7 @@ func (g *guest) follow(c *snapshot.Cluster, seq *uint64) {
 		g.t.Fatal("the log is too short")
 	}
 	*seq = c.Seq()
-	g.apply(deltas...)
+	g.apply(deltas.Whole()...)
 }
 
 func TestAPolicyOfScopeSetIsToldWhatHappens(t *testing.T) {

@@ -121,7 +121,7 @@ func (d *Decider) collectDirty(r *run, c *class) {
 	n := int(r.log.Slots())
 	c.grow(n)
 	d.dirty = d.dirty[:0]
-	var deltas []snapshot.Delta
+	var deltas snapshot.Deltas
 	known := c.built
 	if known {
 		deltas, known = r.log.Since(c.seq)
@@ -133,8 +133,7 @@ func (d *Decider) collectDirty(r *run, c *class) {
 		return
 	}
 	d.newMarks(n)
-	for i := range deltas {
-		delta := &deltas[i]
+	for delta := range deltas.All() {
 		if delta.Kind > rowRemove || d.marked(delta.Slot) {
 			continue
 		}

@@ -48,8 +48,7 @@ func (c *column) sync(log snapshot.Log) {
 	if !ok {
 		c.forget()
 	}
-	for i := range deltas {
-		d := &deltas[i]
+	for d := range deltas.All() {
 		if d.Kind > snapshot.RowRemove {
 			continue
 		}

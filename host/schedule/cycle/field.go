@@ -153,8 +153,8 @@ func untouched(log snapshot.Log, seq uint64, groups abi.Groups) bool {
 	if !ok {
 		return false
 	}
-	for i := range deltas {
-		if deltas[i].Groups&groups != 0 {
+	for d := range deltas.All() {
+		if d.Groups&groups != 0 {
 			return false
 		}
 	}

@@ -11,7 +11,7 @@ const filling = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes
 // Follow wakes the waiting pods that the log's changes since the last call
 // could help.
 func (q *Queue) Follow(log snapshot.Log, now int64) {
-	deltas, ok := log.Since(q.seq)
+	since, ok := log.Since(q.seq)
 	q.seq = log.Seq()
 	if q.waiting.Len() == 0 {
 		return
@@ -20,7 +20,7 @@ func (q *Queue) Follow(log snapshot.Log, now int64) {
 		q.WakeAll(now)
 		return
 	}
-	for len(deltas) > 0 {
+	for deltas := since.Whole(); len(deltas) > 0; {
 		n := 1
 		for n < len(deltas) && deltas[n].Seq == deltas[0].Seq {
 			n++

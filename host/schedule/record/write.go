@@ -97,7 +97,7 @@ func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule
 	if w.begun {
 		deltas, ok := log.Since(w.seen)
 		if ok {
-			b.deltas, b.traces = deltas, traces
+			b.deltas, b.traces = deltas.Whole(), traces
 		}
 		begins = begins || !ok
 	}

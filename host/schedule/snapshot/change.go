@@ -1,10 +1,8 @@
 package snapshot
 
 import (
-	"slices"
-	"sort"
-
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/pieces"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,22 +34,13 @@ type objectChange struct {
 	before, after runtime.Object
 }
 
-// changes is the bounded log: stretches of changes, of which the oldest goes
-// when all take more than the limit. Memory is taken as it fills.
+// changes is the bounded log, of which the oldest piece goes when all takes more
+// than the limit. Memory is taken as it fills.
 type changes struct {
 	limit int
-	// bytes is what all stretches take.
-	bytes int
+	list  pieces.List[change]
 	// start is the oldest position that can be told.
-	start     uint64
-	stretches []*stretch
-}
-
-// stretch is a piece of the log. Its changes are only ever appended to, within
-// their array: whoever holds a part of it may read on.
-type stretch struct {
-	changes []change
-	bytes   int
+	start uint64
 }
 
 const (
@@ -61,61 +50,29 @@ const (
 	objectBytes   = 96
 )
 
-// add appends a change, which keeps so many bytes alive beside itself.
-func (l *changes) add(c change, holds int) {
-	n := len(l.stretches)
-	if n == 0 || len(l.stretches[n-1].changes) == stretchLength {
-		l.stretches = append(l.stretches, &stretch{changes: make([]change, 0, stretchLength), bytes: stretchLength * changeBytes})
-		l.bytes += stretchLength * changeBytes
-		n++
-	}
-	s := l.stretches[n-1]
-	s.changes = append(s.changes, c)
-	s.bytes += holds
-	l.bytes += holds
+func newChanges(limit int, start uint64) changes {
+	return changes{limit: limit, list: pieces.New[change](stretchLength, changeBytes), start: start}
 }
 
 // trim drops from the old end what is too much, beside bytes of others that
 // count in the limit.
 func (l *changes) trim(beside int) {
-	for l.bytes+beside > l.limit && l.drop() {
+	for l.list.Bytes()+beside > l.limit && l.drop() {
 	}
 }
 
-// drop forgets the oldest stretch; the newest stays.
+// drop forgets the oldest piece; the newest stays.
 func (l *changes) drop() bool {
-	if len(l.stretches) < 2 {
+	gone := l.list.Drop()
+	if gone == nil {
 		return false
 	}
-	gone := l.stretches[0]
-	l.stretches[0] = nil
-	l.stretches = l.stretches[1:]
-	l.bytes -= gone.bytes
-	l.start = gone.changes[len(gone.changes)-1].seq
+	l.start = gone[len(gone)-1].seq
 	return true
 }
 
-// forget drops all.
-func (l *changes) forget(seq uint64) { *l = changes{limit: l.limit, start: seq} }
-
-// held is what there is now, for somebody who reads it while the log goes on.
-func (l *changes) held() [][]change {
-	all := make([][]change, len(l.stretches))
-	for i, s := range l.stretches {
-		all[i] = slices.Clip(s.changes)
-	}
-	return all
-}
-
-// after is the place of the first change behind seq.
-func after(all [][]change, seq uint64) (stretch, index int) {
-	stretch = sort.Search(len(all), func(i int) bool { return all[i][len(all[i])-1].seq > seq })
-	if stretch < len(all) {
-		list := all[stretch]
-		index = sort.Search(len(list), func(i int) bool { return list[i].seq > seq })
-	}
-	return stretch, index
-}
+// after says whether a change is behind seq.
+func after(seq uint64) func(*change) bool { return func(c *change) bool { return c.seq > seq } }
 
 // nodeWeight is about what a node takes that only the log holds.
 func nodeWeight(n *v1.Node) int {

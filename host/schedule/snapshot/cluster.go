@@ -48,7 +48,7 @@ func New(limit int) *Cluster {
 func (c *Cluster) Seq() uint64 { return c.history.seq }
 
 // Since implements Log.
-func (c *Cluster) Since(seq uint64) ([]Delta, bool) { return c.history.since(seq) }
+func (c *Cluster) Since(seq uint64) (Deltas, bool) { return c.history.since(seq) }
 
 // Row implements Log.
 func (c *Cluster) Row(slot int32) *Row {

@@ -21,48 +21,43 @@ func newHistory(limit int) history {
 	if limit <= 0 {
 		limit = defaultLimit
 	}
-	return history{tail: tail{limit: limit / tailShare}, changes: changes{limit: limit}}
+	return history{tail: newTail(limit/tailShare, 0), changes: newChanges(limit, 0)}
 }
 
 // next begins a new number; deltas that belong together share one.
 func (h *history) next() {
 	h.tail.trim()
-	h.changes.trim(h.tail.bytes + h.beside)
+	h.changes.trim(h.tail.list.Bytes() + h.beside)
 	h.seq++
 }
 
 // tell appends a delta under the present number.
 func (h *history) tell(d Delta, holds int) {
 	d.Seq = h.seq
-	h.tail.add(d, holds)
+	h.tail.list.Add(d, holds)
 }
 
 // note appends a change under the present number.
 func (h *history) note(what any, slot, index int32, holds int) {
-	h.changes.add(change{seq: h.seq, what: what, slot: slot, index: index}, holds)
+	h.changes.list.Add(change{seq: h.seq, what: what, slot: slot, index: index}, holds)
 }
 
 // gone lets go of a pod; what is kept of it counts with the newest change.
 func (h *history) gone(pod *Pod) {
-	if h.borrowed {
-		return
-	}
-	bytes := pod.ref.Pack()
-	if n := len(h.changes.stretches); n > 0 {
-		h.changes.stretches[n-1].bytes += bytes
-		h.changes.bytes += bytes
+	if !h.borrowed {
+		h.changes.list.Hold(pod.ref.Pack())
 	}
 }
 
-func (h *history) since(seq uint64) ([]Delta, bool) {
+func (h *history) since(seq uint64) (Deltas, bool) {
 	if seq >= h.seq {
-		return nil, seq == h.seq
+		return Deltas{}, seq == h.seq
 	}
 	return h.tail.since(seq)
 }
 
 // LogBytes is about what the log takes in memory.
-func (c *Cluster) LogBytes() int { return c.history.tail.bytes + c.history.changes.bytes }
+func (c *Cluster) LogBytes() int { return c.history.tail.list.Bytes() + c.history.changes.list.Bytes() }
 
 // Beside tells what is kept beside the log and counts in its limit.
 func (c *Cluster) Beside(bytes int) { c.history.beside = bytes }
@@ -76,6 +71,6 @@ func (c *Cluster) Forget() bool { return c.history.changes.drop() }
 // ForgetAll begins the log here. Whoever follows it starts again.
 func (c *Cluster) ForgetAll() {
 	c.history.next()
-	c.history.tail.forget(c.history.seq)
-	c.history.changes.forget(c.history.seq)
+	c.history.tail = newTail(c.history.tail.limit, c.history.seq)
+	c.history.changes = newChanges(c.history.changes.limit, c.history.seq)
 }

@@ -3,6 +3,8 @@ package snapshot
 import (
 	"slices"
 
+	"github.com/berth-dev/berth/host/schedule/pieces"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -15,17 +17,10 @@ type former struct {
 }
 
 // rewind undoes what came after a position.
-func (v *View) rewind(log [][]change, to uint64) {
+func (v *View) rewind(log pieces.Part[change], to uint64) {
 	rows := map[int32]*former{}
-	at, from := after(log, to)
-	for i := len(log) - 1; i >= at; i-- {
-		list := log[i]
-		if i == at {
-			list = list[from:]
-		}
-		for _, c := range slices.Backward(list) {
-			v.undo(&c, rows)
-		}
+	for c := range log.From(after(to)).Backward() {
+		v.undo(c, rows)
 	}
 	for slot, f := range rows {
 		v.rows[slot] = f.row(slot, v.rows[slot])

@@ -67,12 +67,12 @@ func TestThePresentTellsWhatCameLately(t *testing.T) {
 		policytest.Walk(r, c, step)
 		from := c.Seq() - min(c.Seq(), uint64(r.IntN(40)))
 		deltas, ok := c.Since(from)
-		all = append(all, known{c.Now(), from, policytest.ToldAll(deltas), ok})
+		all = append(all, known{c.Now(), from, policytest.ToldAll(deltas.Whole()), ok})
 	}
 	told := map[bool]int{}
 	for _, k := range all {
 		deltas, ok := k.view.Since(k.from)
-		if diff := cmp.Diff(k.want, policytest.ToldAll(deltas)); ok != k.ok || diff != "" {
+		if diff := cmp.Diff(k.want, policytest.ToldAll(deltas.Whole())); ok != k.ok || diff != "" {
 			t.Fatalf("from %d to %d: %v, want %v (-want +got):\n%s", k.from, k.view.Seq(), ok, k.ok, diff)
 		}
 		told[ok]++
@@ -116,12 +116,12 @@ func TestDeltasRebuildTheState(t *testing.T) {
 			c.Base(take)
 		}
 		last := seq
-		for _, d := range deltas {
+		for d := range deltas.All() {
 			if d.Seq < last || d.Seq > last+1 {
 				t.Fatalf("delta %d follows %d", d.Seq, last)
 			}
 			last = d.Seq
-			take(d)
+			take(*d)
 		}
 		seq = c.Seq()
 		for slot := range c.Slots() {

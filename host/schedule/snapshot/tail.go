@@ -1,23 +1,14 @@
 package snapshot
 
-import (
-	"slices"
-	"sort"
-)
+import "github.com/berth-dev/berth/host/schedule/pieces"
 
 // tail is the newest end of the log as deltas, for those who follow it closely:
 // whoever is further behind gets a whole state sooner than all that came since.
 type tail struct {
-	limit  int
-	bytes  int
-	chunks []chunk
+	limit int
+	list  pieces.List[Delta]
 	// floor is the position after which all is there.
 	floor uint64
-}
-
-type chunk struct {
-	deltas []Delta
-	bytes  int
 }
 
 const (
@@ -25,82 +16,59 @@ const (
 	rowBytes   = 240
 )
 
-// add appends a delta, which keeps so many bytes alive beside itself.
-func (t *tail) add(d Delta, holds int) {
-	n := len(t.chunks)
-	if n == 0 || len(t.chunks[n-1].deltas) == t.length() {
-		t.chunks = append(t.chunks, chunk{deltas: make([]Delta, 0, t.length()), bytes: t.length() * deltaBytes})
-		t.bytes += t.length() * deltaBytes
-		n++
-	}
-	last := &t.chunks[n-1]
-	last.deltas = append(last.deltas, d)
-	last.bytes += holds
-	t.bytes += holds
+// newTail returns an empty tail. The less may be kept, the shorter are the
+// pieces in which it goes.
+func newTail(limit int, floor uint64) tail {
+	length := max(16, min(1024, limit/(16*deltaBytes)))
+	return tail{limit: limit, list: pieces.New[Delta](length, deltaBytes), floor: floor}
 }
-
-// length is how many deltas lie together. The less may be kept, the shorter
-// are the pieces in which it goes.
-func (t *tail) length() int { return max(16, min(1024, t.limit/(16*deltaBytes))) }
 
 // trim drops the oldest deltas beyond the limit.
 func (t *tail) trim() {
-	for t.bytes > t.limit && len(t.chunks) > 1 {
-		gone := t.chunks[0]
-		t.chunks[0] = chunk{}
-		t.chunks = t.chunks[1:]
-		t.bytes -= gone.bytes
-		// What shares the last number with the next chunk goes with it.
-		t.floor = gone.deltas[len(gone.deltas)-1].Seq
+	for t.list.Bytes() > t.limit {
+		gone := t.list.Drop()
+		if gone == nil {
+			return
+		}
+		// What shares the last number with the next piece goes with it.
+		t.floor = gone[len(gone)-1].Seq
 	}
 }
 
-func (t *tail) forget(seq uint64) { *t = tail{limit: t.limit, floor: seq} }
+// near is how many of the newest deltas are looked at one after the other: most
+// who ask are as close behind.
+const near = 64
 
-// held is what there is now, for somebody who reads it while the log goes on.
-func (t *tail) held() *tail {
-	h := &tail{chunks: make([]chunk, len(t.chunks)), floor: t.floor}
-	for i, c := range t.chunks {
-		h.chunks[i].deltas = slices.Clip(c.deltas)
-	}
-	return h
-}
-
-// since returns the deltas behind seq. Most who ask are close behind, and get a
-// part of what is there; a copy is made where it lies in several pieces.
-func (t *tail) since(seq uint64) ([]Delta, bool) {
+// since returns the deltas behind seq.
+func (t *tail) since(seq uint64) (Deltas, bool) {
 	if seq < t.floor {
-		return nil, false
+		return Deltas{}, false
 	}
-	at := len(t.chunks) - 1
-	for at > 0 && t.chunks[at].deltas[0].Seq > seq+1 {
-		at--
-	}
-	if at < 0 {
-		return nil, true
-	}
-	if at > 0 && t.chunks[at-1].deltas[len(t.chunks[at-1].deltas)-1].Seq > seq {
-		at-- // the number's first deltas
-	}
-	list := t.chunks[at].deltas
-	from, n := firstAfter(list, seq), len(list)
-	if at == len(t.chunks)-1 {
-		return list[from:n:n], true
-	}
-	all := append([]Delta(nil), list[from:]...)
-	for _, c := range t.chunks[at+1:] {
-		all = append(all, c.deltas...)
-	}
-	return all, true
-}
-
-// firstAfter is the index of the first delta behind seq.
-func firstAfter(list []Delta, seq uint64) int {
-	n := len(list)
-	for i := n; i > 0 && i > n-16; i-- {
-		if list[i-1].Seq <= seq {
-			return i
+	newest := t.list.Newest()
+	for i := len(newest); i > max(0, len(newest)-near); i-- {
+		if newest[i-1].Seq <= seq {
+			return pieces.Of(newest[i:]), true
 		}
 	}
-	return sort.Search(n, func(i int) bool { return list[i].Seq > seq })
+	return t.far(seq), true
+}
+
+// far is since for those who are not near.
+func (t *tail) far(seq uint64) Deltas {
+	return t.list.From(t.list.Search(func(d *Delta) bool { return d.Seq > seq }))
+}
+
+// recent is what a tail held at some time, for whoever follows it from there on.
+type recent struct {
+	deltas Deltas
+	floor  uint64
+}
+
+func (t *tail) held() *recent { return &recent{deltas: t.list.From(0), floor: t.floor} }
+
+func (r *recent) since(seq uint64) (Deltas, bool) {
+	if seq < r.floor {
+		return Deltas{}, false
+	}
+	return r.deltas.From(func(d *Delta) bool { return d.Seq > seq }), true
 }

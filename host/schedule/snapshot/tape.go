@@ -1,9 +1,11 @@
 package snapshot
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/pieces"
 )
 
 // Tape is a stretch of the log that can be played: the cluster as it was at
@@ -24,11 +26,8 @@ func (m *Moment) Tape(seq uint64) *Tape {
 	end := m.view.seq
 	seq = min(max(seq, m.oldest), end)
 	m.view.rewind(m.log, seq)
-	t := &Tape{View: m.view, start: seq, end: end}
-	if at, from := after(m.log, seq); at < len(m.log) {
-		t.left = append([][]change{m.log[at][from:]}, m.log[at+1:]...)
-	}
-	return t
+	left := slices.Collect(m.log.From(after(seq)).Pieces())
+	return &Tape{View: m.view, start: seq, end: end, left: left}
 }
 
 // Forward plays on to a position. It does not go back: false says that the
@@ -64,13 +63,12 @@ func (t *Tape) next(to uint64) (step []change) {
 }
 
 // Since implements Log.
-func (t *Tape) Since(seq uint64) ([]Delta, bool) {
+func (t *Tape) Since(seq uint64) (Deltas, bool) {
 	if seq < t.start || seq > t.seq {
-		return nil, false
+		return Deltas{}, false
 	}
-	n := len(t.deltas)
-	from := sort.Search(n, func(i int) bool { return t.deltas[i].Seq > seq })
-	return t.deltas[from:n:n], true
+	from := sort.Search(len(t.deltas), func(i int) bool { return t.deltas[i].Seq > seq })
+	return pieces.Of(t.deltas[from:]), true
 }
 
 // redo does the changes of one number again: those of a row, or of an object.

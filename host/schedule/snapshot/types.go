@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/pieces"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,13 +105,16 @@ type Delta struct {
 	Object   runtime.Object
 }
 
+// Deltas are deltas in order, as the log holds them.
+type Deltas = pieces.Part[Delta]
+
 // Log is what a policy instance follows to be up to date.
 type Log interface {
 	// Seq is the number of the newest delta.
 	Seq() uint64
 	// Since returns the deltas after seq in order. ok is false where they have
 	// left the bounded log: the reader starts again from Rows, Placed and Objects.
-	Since(seq uint64) (deltas []Delta, ok bool)
+	Since(seq uint64) (deltas Deltas, ok bool)
 	// Base replays the whole present state as deltas: every row, every placed
 	// pod, every cluster object.
 	Base(yield func(Delta) bool)

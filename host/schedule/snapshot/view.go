@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/pieces"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,7 @@ type View struct {
 	objects map[string]map[types.NamespacedName]object
 	seq     uint64
 	// recent is what came lately; nil where that is not known.
-	recent *tail
+	recent *recent
 }
 
 // Now returns the present, with what came lately, for those that follow the
@@ -37,7 +38,7 @@ func (c *Cluster) At(seq uint64) (*View, bool) { return c.Moment().At(seq) }
 type Moment struct {
 	view   *View
 	oldest uint64
-	log    [][]change
+	log    pieces.Part[change]
 }
 
 // Moment takes down the present.
@@ -46,7 +47,7 @@ func (c *Cluster) Moment() *Moment {
 	for resource, all := range c.objects {
 		v.objects[resource] = maps.Clone(all)
 	}
-	return &Moment{view: v, oldest: c.Oldest(), log: c.history.changes.held()}
+	return &Moment{view: v, oldest: c.Oldest(), log: c.history.changes.list.From(0)}
 }
 
 // At is the state at a position, which takes the moment over.
@@ -82,9 +83,9 @@ func nameOf(o runtime.Object) (types.NamespacedName, bool) {
 func (v *View) Seq() uint64 { return v.seq }
 
 // Since implements Log. Only a view of the present knows what came before it.
-func (v *View) Since(seq uint64) ([]Delta, bool) {
+func (v *View) Since(seq uint64) (Deltas, bool) {
 	if seq >= v.seq || v.recent == nil {
-		return nil, seq == v.seq
+		return Deltas{}, seq == v.seq
 	}
 	return v.recent.since(seq)
 }
