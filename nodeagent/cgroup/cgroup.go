@@ -4,6 +4,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -155,7 +156,7 @@ func (t *Tree) ensureV2(path string, res runtime.Resources) error {
 		put("cpu.weight", strconv.FormatInt(Weight(res.CPUShares), 10))
 	}
 	if res.CPUQuota > 0 {
-		put("cpu.max", fmt.Sprintf("%d %d", res.CPUQuota, res.CPUPeriod))
+		put("cpu.max", fmt.Sprintf("%d %d", res.CPUQuota, cmp.Or(res.CPUPeriod, 100_000)))
 	}
 	if res.MemoryLimit > 0 {
 		put("memory.max", strconv.FormatInt(res.MemoryLimit, 10))
@@ -166,8 +167,9 @@ func (t *Tree) ensureV2(path string, res runtime.Resources) error {
 	return errors.Join(append(errs, hugepages(dir, "max", res.Hugepages))...)
 }
 
-// Weight turns cpu.shares (2…262144) into cpu.weight (1…10000) linearly, as
-// Kubernetes did up to runc 1.3.
+// Weight turns cpu.shares (2…262144) into cpu.weight (1…10000) linearly, as the
+// kubelet does for the cgroups above those of containers. From 1.4 on runc has
+// another formula for those below: each compares siblings only.
 func Weight(shares int64) int64 {
 	return 1 + (min(max(shares, 2), 262144)-2)*9999/262142
 }

@@ -1,15 +1,20 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/nodeagent/cgroup/guestkernel"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
@@ -110,16 +115,64 @@ func TestUnifiedTreeSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// unifiedTree is a folder on which the kernel's v2 tree is mounted: where it is,
+// or in mounts that this test alone has.
+func unifiedTree(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("this needs root")
+	}
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+			return root
+		}
+	}
+	return mountUnified(t)
+}
+
+// mountUnified mounts the tree in a mount namespace of the test's own thread,
+// which ends with the test.
+func mountUnified(t *testing.T) string {
+	t.Helper()
+	goruntime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		t.Fatalf("a mount namespace of its own: %v", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatalf("mounts of its own: %v", err)
+	}
+	root, err := os.MkdirTemp("", "cgroup2-") // t.TempDir would remove what is below, and that are all cgroups
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
+		t.Fatalf("mount cgroup v2: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(unix.Unmount(root, 0), unix.Rmdir(root)); err != nil {
+			t.Error(err)
+		}
+	})
+	return root
+}
+
+// TestMountedTree mounts the kernel's v2 tree itself, as where none is mounted.
+func TestMountedTree(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this needs root")
+	}
+	testKernelsTree(t, mountUnified(t))
+}
+
 // TestKernelsOwnTree writes what can be written to the v2 tree of this machine:
 // all of it, or what cgroup v1 has left to it.
-func TestKernelsOwnTree(t *testing.T) {
-	root := "/sys/fs/cgroup"
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil {
-		root = "/sys/fs/cgroup/unified"
-	}
+func TestKernelsOwnTree(t *testing.T) { testKernelsTree(t, unifiedTree(t)) }
+
+func testKernelsTree(t *testing.T, root string) {
+	t.Helper()
 	tree, err := Open(root)
-	if err != nil || !tree.V2() || os.Geteuid() != 0 {
-		t.Skipf("this needs root, and a cgroup v2 tree: %v", err)
+	if err != nil || !tree.V2() {
+		t.Fatalf("Open(%s): %v, %v", root, tree, err)
 	}
 	before, err := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
 	if err != nil {
@@ -163,8 +216,20 @@ func TestKernelsOwnTree(t *testing.T) {
 			t.Errorf("%s = %q, %v; want %q", file, got, err, text)
 		}
 	}
+	for c := range strings.FieldsSeq(os.Getenv(guestkernel.Controllers)) {
+		if !slices.Contains(strings.Fields(string(controllers)), c) {
+			t.Errorf("this kernel has not %s among %q", c, controllers)
+		}
+	}
 	if len(want) == 0 {
 		t.Logf("the tree has no controllers to try: %q", controllers)
+	}
+}
+
+// TestEveryControllerOfV2 does the same on a kernel that has them all in v2.
+func TestEveryControllerOfV2(t *testing.T) {
+	if os.Getenv("BERTH_CAMPAIGN") != "" {
+		guestkernel.Run(t, "TestKernelsOwnTree", time.Minute)
 	}
 }
 

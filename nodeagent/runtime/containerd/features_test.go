@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
@@ -239,6 +240,9 @@ func testLimits(t *testing.T, n *node) {
 	if got := cgroupFile(t, pid, "cpu", "cpu.cfs_quota_us", "cpu.max"); !strings.HasPrefix(got, "20000") {
 		t.Errorf("cpu quota %s", got)
 	}
+	if got := cgroupFile(t, pid, "cpu", "cpu.shares", "cpu.weight"); got != "512" && got != "59" {
+		t.Errorf("cpu shares or weight %s, want 512 shares or a weight of 59", got)
+	}
 	if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); strings.TrimSpace(string(b)) != "500" {
 		t.Errorf("oom score %s", b)
 	}
@@ -265,6 +269,14 @@ func testOOM(t *testing.T, n *node) {
 	cfg.Resources = runtime.Resources{MemoryLimit: 16 << 20}
 	if c := p.ended(p.start(cfg)); !c.OOMKilled || c.ExitCode != 137 {
 		t.Errorf("exit code %d, OOM %v; want 137, true", c.ExitCode, c.OOMKilled)
+	}
+	if tree, err := cgroup.Open("/sys/fs/cgroup"); err != nil || !tree.V2() {
+		return // v1 ends the one process that wanted too much
+	}
+	cfg = p.config("tail /dev/zero; exec sleep 600")
+	cfg.Resources = runtime.Resources{MemoryLimit: 16 << 20}
+	if c := p.ended(p.start(cfg)); !c.OOMKilled || c.ExitCode != 137 {
+		t.Errorf("with processes that want little, exit code %d, OOM %v; want 137, true", c.ExitCode, c.OOMKilled)
 	}
 }
 

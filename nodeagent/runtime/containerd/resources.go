@@ -51,6 +51,9 @@ func resources(res runtime.Resources) *specs.LinuxResources {
 			out.Memory.Swap = &res.MemoryLimit
 		}
 	}
+	if unified() {
+		out.Unified = unifiedOnly(res)
+	}
 	if res.PidsLimit > 0 {
 		out.Pids = &specs.LinuxPids{Limit: &res.PidsLimit}
 	}
@@ -59,6 +62,17 @@ func resources(res runtime.Resources) *specs.LinuxResources {
 			break
 		}
 		out.HugepageLimits = append(out.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: size, Limit: uint64(limit)})
+	}
+	return out
+}
+
+// unifiedOnly is what cgroup v2 alone can: that all processes of a container go
+// when its memory runs out, not one that leaves the others in an odd state; and
+// that a container without a limit of memory does not swap either.
+func unifiedOnly(res runtime.Resources) map[string]string {
+	out := map[string]string{"memory.oom.group": "1"}
+	if res.MemoryLimit == 0 && limitsSwap() {
+		out["memory.swap.max"] = "0"
 	}
 	return out
 }
