@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,16 +39,50 @@ func (k *call) body() ([]byte, error) {
 // giveUpReading makes reads fail after a time. A deadline that is set for each
 // request would cost HTTP/2 two more switches of goroutines, so it is set only
 // when the time is over.
-func (k *call) giveUpReading(after time.Duration) *time.Timer {
-	control := http.NewResponseController(k.w)
-	return time.AfterFunc(after, func() { _ = control.SetReadDeadline(time.Now()) })
+func (k *call) giveUpReading(after time.Duration) *patience {
+	return newPatience(after, http.NewResponseController(k.w).SetReadDeadline)
 }
 
 // giveUpWriting does the same for writes. Over HTTP/2 a deadline that passes
 // ends the stream even while nobody writes, so it must be stopped.
-func (k *call) giveUpWriting(after time.Duration) *time.Timer {
-	control := http.NewResponseController(k.w)
-	return time.AfterFunc(after, func() { _ = control.SetWriteDeadline(time.Now()) })
+func (k *call) giveUpWriting(after time.Duration) *patience {
+	return newPatience(after, http.NewResponseController(k.w).SetWriteDeadline)
+}
+
+// patience gives a client up once a time is over, but never after it was
+// stopped: the request may have ended then, and its parts belong to others.
+type patience struct {
+	timer   *time.Timer
+	mu      sync.Mutex
+	stopped bool
+}
+
+func newPatience(after time.Duration, giveUp func(time.Time) error) *patience {
+	p := new(patience)
+	p.timer = time.AfterFunc(after, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.stopped {
+			_ = giveUp(time.Now())
+		}
+	})
+	return p
+}
+
+// Stop ends it, and waits where the client is just being given up.
+func (p *patience) Stop() {
+	p.timer.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+}
+
+// Reset begins it again.
+func (p *patience) Reset(after time.Duration) {
+	p.mu.Lock()
+	p.stopped = false
+	p.mu.Unlock()
+	p.timer.Reset(after)
 }
 
 func bodyError(err error) error {

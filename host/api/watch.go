@@ -39,7 +39,7 @@ type watching struct {
 	timer     *time.Timer
 	out       *bufio.Writer // nil while nothing is to be sent
 	flush     *http.ResponseController
-	patience  *time.Timer
+	patience  *patience
 	wrote     time.Time
 }
 
