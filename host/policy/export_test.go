@@ -17,9 +17,6 @@ func (s *Set) Digests() map[string]string {
 	return all
 }
 
-// Grace is how long a program that left lives on.
-const Grace = grace
-
 // Collect collects what nobody uses, as Run does from time to time.
 func (l *Loader) Collect(ctx context.Context) { l.collect(ctx) }
 

@@ -87,8 +87,13 @@ func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 
 func (s *sandbox) fail(err error) error { return s.failAt(err, placeOf(err)) }
 
-// failAt throws the instance away and tells all who want to know.
+// failAt throws the instance away and tells all who want to know. That one has
+// left is no failure.
 func (s *sandbox) failAt(err error, place int32) error {
+	if s.retired.Load() {
+		s.close()
+		return fmt.Errorf("policy %s: %w", s.name, err)
+	}
 	if about := s.about.at(place); about != "" {
 		err = fmt.Errorf("%s: %w", about, err)
 	}

@@ -74,6 +74,8 @@ type Loader struct {
 	own      sync.Map
 	arrivals arrivals
 	speech   speech
+	// departures are the programs that leave.
+	departures departures
 
 	subscribers sync.Mutex
 	swapped     []chan struct{}
@@ -88,6 +90,7 @@ type Loader struct {
 // NewLoader makes a loader. Load brings the first set.
 func NewLoader(c Config) *Loader {
 	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
+	l.departures.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &schedule.LiveSet{Profiles: map[string]*schedule.Profile{}}})
 	return l
 }
@@ -138,6 +141,10 @@ func (l *Loader) Run(ctx context.Context) error {
 	}
 	l.loadBeside(ctx)
 	defer l.stopLoading()
+	var leaving sync.WaitGroup
+	leaving.Go(func() { l.waitToLeave(ctx) })
+	defer leaving.Wait()
+	defer cancel()
 	collect, warm := time.NewTicker(collectEvery), time.NewTicker(warmEvery)
 	defer collect.Stop()
 	defer warm.Stop()
@@ -208,10 +215,11 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	for name, one := range dropped {
 		if next[name] == nil {
-			one.retire()
+			l.leave(one)
 			l.speech.forget(name)
 		}
 	}
+	l.seeOff()
 	for _, one := range append(news, same...) { // somebody waits for the news
 		if !one.settling {
 			l.report(ctx, one)
@@ -222,7 +230,8 @@ func (l *Loader) Load(ctx context.Context) {
 func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
 	set := assemble(revision, l.policies, profiles, asOpened)
 	set.compare()
-	set.Scheduling.Fresh, set.Scheduling.Recall = set.fresh, l.recall
+	set.Scheduling.Recall = l.recall
+	set.Scheduling.Fresh = func(ctx context.Context) (*schedule.LiveSet, func(), error) { return l.fresh(ctx, set) }
 	l.current.Store(set)
 	l.tell()
 }
@@ -281,11 +290,11 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 	}
 	if old != nil && old.canary != nil && old.canary.key == key {
 		old.canary.trial.end("", "")
-		return old.replacedBy(old.canary.live, object), true
+		return l.replace(old, old.canary.live, object), true
 	}
 	if warm := old.warm(key); warm != nil {
 		l.follows(ctx, warm)
-		return old.replacedBy(warm, object), true
+		return l.replace(old, warm, object), true
 	}
 	began := l.Now()
 	next, err, done := l.fetch(ctx, object.Name+" "+key, func(ctx context.Context) (*live, error) {
@@ -296,7 +305,7 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 	}
 	if err == nil {
 		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
-		return old.replacedBy(next, object), true
+		return l.replace(old, next, object), true
 	}
 	kept := &live{}
 	if old != nil {
@@ -348,14 +357,14 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 		if spec == nil || !one.endedBefore(trialOf(one.object)) {
 			one.ended = nil
 		}
-		one.endTrial()
+		l.endTrial(one)
 		return was != nil
 	}
 	key := trialOf(one.object)
 	if was != nil && was.trial.key == key {
 		if e := was.trial.ending.Load(); e != nil {
 			one.ended = l.endedBy(one.object, e.reason, e.message)
-			one.endTrial()
+			l.endTrial(one)
 			return true
 		}
 		return false
@@ -370,7 +379,7 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 		return false
 	}
 	one.ended = nil
-	one.endTrial()
+	l.endTrial(one)
 	if err != nil {
 		one.ended, one.tried = l.endedBy(one.object, ReasonRefused, err.Error()), new(differences)
 		return was != nil
@@ -386,12 +395,12 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 }
 
 // endTrial takes the canary away; what it counted stays.
-func (o *live) endTrial() {
+func (l *Loader) endTrial(o *live) {
 	if o.canary == nil {
 		return
 	}
 	o.tried = &o.canary.program.health.differences
-	o.canary.live.retire()
+	l.leave(o.canary.live)
 	o.canary = nil
 }
 
@@ -402,7 +411,7 @@ func (l *Loader) loadCanary(ctx context.Context, object *v1alpha1.Policy) (*live
 		return nil, err
 	}
 	if kind := next.program.entry.Kind; kind != abi.KindPredicate && kind != abi.KindPriority {
-		next.retire()
+		next.end()
 		return nil, fmt.Errorf("a %s decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it", kind)
 	}
 	return next, nil
@@ -483,9 +492,9 @@ func (o *live) warm(key string) *live {
 	return nil
 }
 
-// replacedBy puts next in o's place and keeps o warm behind it. What o has on
+// replace puts next in o's place and keeps o warm behind it. What o has on
 // trial goes on.
-func (o *live) replacedBy(next *live, object *v1alpha1.Policy) *live {
+func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 	one := *next
 	one.object, one.refused, one.waits, one.former = object, "", false, nil
 	if o == nil {
@@ -506,18 +515,9 @@ func (o *live) replacedBy(next *live, object *v1alpha1.Policy) *live {
 			one.former = append(one.former, f)
 			continue
 		}
-		f.retire()
+		l.leave(f)
 	}
 	return &one
-}
-
-// grace is how long a retired program lives on: a cycle that took the set
-// before may still be asking it.
-const grace = 2 * time.Second
-
-// retire gives back what the programs hold, after a while.
-func (o *live) retire() {
-	o.each(func(one *live) { time.AfterFunc(grace, one.end) })
 }
 
 // each calls do for the program, its canary and those before it.
@@ -533,15 +533,6 @@ func (o *live) each(do func(*live)) {
 	}
 }
 
-// end gives back what the program holds.
-func (o *live) end() {
-	o.main.retire()
-	if o.twin != nil {
-		o.twin.retire()
-	}
-	o.program.module.Close()
-}
-
 // Close gives back what all programs hold. It is called when nobody asks them
 // any more.
 func (l *Loader) Close() error {
@@ -551,6 +542,7 @@ func (l *Loader) Close() error {
 		one.each((*live).end)
 	}
 	clear(l.policies)
+	l.departures.end(l.departures.count())
 	l.examined.forget()
 	return nil
 }

@@ -28,6 +28,7 @@ type program struct {
 	health  *health
 	words   *words
 	log     *slog.Logger
+	holds   *holds
 }
 
 // programSpec is what makes a program what it is.
@@ -53,7 +54,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words 
 	p := &program{
 		name: s.name, module: s.module, entry: s.entry, opening: opening,
 		counts: newCounts(s.counters), most: engine.ForTime(s.call), reasons: reasons, health: health, words: words,
-		log: log.With("policy", s.name, "digest", s.module.Digest()),
+		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = schedule.Info{
 		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
@@ -70,8 +71,13 @@ func identity(digest string, opening []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// open makes an instance with the policy chosen and configured.
+// open makes an instance with the policy chosen and configured, ErrClosed once
+// the program is given back.
 func (p *program) open(ctx context.Context) (*engine.Instance, error) {
+	if !p.hold() {
+		return nil, engine.ErrClosed
+	}
+	defer p.release()
 	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count})
 	if err != nil {
 		return nil, err

@@ -60,15 +60,14 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 	for i := range d.Policies {
 		one := &d.Policies[i]
 		program := set.made(one.Identity)
-		if program == nil {
-			if program, err = l.remake(ctx, one); err != nil {
+		if program == nil || !program.hold() {
+			if program, err = l.remake(ctx, one.Name, one.Identity); err != nil {
 				release()
 				return nil, nil, err
 			}
-			closers = append(closers, program.module.Close)
 		}
 		box := newSandbox(program)
-		closers = append(closers, box.close)
+		closers = append(closers, box.close, program.release)
 		if one.Priority {
 			p.Priorities = append(p.Priorities, schedule.ProfilePriority{Policy: box, Weight: one.Weight})
 			continue
@@ -94,14 +93,14 @@ func (s *Set) made(identity [32]byte) *program {
 	return nil
 }
 
-// remake makes the program of a digest once more.
-func (l *Loader) remake(ctx context.Context, d *profile.PolicyDigest) (*program, error) {
-	object, wasm, err := l.Recipe(ctx, d.Identity)
+// remake makes a program once more that has left.
+func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*program, error) {
+	object, wasm, err := l.Recipe(ctx, identity)
 	if err != nil && l.Archive != nil {
-		object, wasm, err = l.Archive(d.Identity)
+		object, wasm, err = l.Archive(identity)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("policy %s: %w", d.Name, err)
+		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
 	return l.aside(ctx, object, wasm)
 }

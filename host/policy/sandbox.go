@@ -90,6 +90,9 @@ func (s *sandbox) ready(ctx context.Context) error {
 		return nil
 	}
 	i, err := s.open(ctx)
+	if errors.Is(err, engine.ErrClosed) {
+		return fmt.Errorf("policy %s: %w", s.name, err)
+	}
 	if err != nil {
 		return s.fail(err)
 	}

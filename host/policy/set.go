@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -187,28 +188,49 @@ func names(p *v1alpha1.Profile) []string {
 	return slices.Compact(all)
 }
 
-// fresh opens the same programs once more, in sandboxes of their own.
-func (s *Set) fresh(context.Context) (*schedule.LiveSet, func(), error) {
-	f := newFresh()
-	return assemble(s.Number, s.policies, s.profiles, f.open).Scheduling, f.release, nil
+// fresh opens the programs of a set once more, in sandboxes of their own.
+func (l *Loader) fresh(ctx context.Context, s *Set) (*schedule.LiveSet, func(), error) {
+	f := l.newFresh(ctx)
+	set := assemble(s.Number, s.policies, s.profiles, f.open).Scheduling
+	if f.err != nil {
+		f.release()
+		return nil, nil, f.err
+	}
+	return set, f.release, nil
 }
 
 // fresh opens programs in sandboxes that nobody else asks.
-type fresh struct{ opened map[*program]*sandbox }
+type fresh struct {
+	borrow func(*program) (*program, error)
+	opened map[*program]*sandbox
+	err    error // of the programs that cannot be had any more
+}
 
-func newFresh() *fresh { return &fresh{opened: map[*program]*sandbox{}} }
+func (l *Loader) newFresh(ctx context.Context) *fresh {
+	return &fresh{
+		borrow: func(p *program) (*program, error) { return l.borrow(ctx, p) },
+		opened: map[*program]*sandbox{},
+	}
+}
 
 func (f *fresh) open(l *live) (main, twin *sandbox) {
 	box := f.opened[l.program]
-	if box == nil {
-		box = newSandbox(l.program)
-		f.opened[l.program] = box
+	if box != nil {
+		return box, nil
 	}
+	p, err := f.borrow(l.program)
+	if err != nil {
+		f.err = errors.Join(f.err, err)
+		return newSandbox(l.program), nil
+	}
+	box = newSandbox(p)
+	f.opened[l.program] = box
 	return box, nil
 }
 
 func (f *fresh) release() {
 	for _, box := range f.opened {
 		box.close()
+		box.release()
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,7 +74,7 @@ func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, e
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", variations[i].Name, err)
 		}
-		v.release = append(v.release, one.program.module.Close)
+		v.release = append(v.release, one.program.release)
 		v.Kinds = append(v.Kinds, one.program.entry.Kind)
 		policies[one.object.Name] = one
 		if err := join(profiles, &variations[i], one.program.entry.Kind); err != nil {
@@ -85,11 +86,11 @@ func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, e
 			}
 		}
 	}
-	f, g := newFresh(), newFresh()
+	f, g := l.newFresh(ctx), l.newFresh(ctx)
 	v.release = append(v.release, f.release, g.release)
 	v.Live = assemble(set.Number, set.policies, set.profiles, g.open).Scheduling
 	v.Set = assemble(set.Number, policies, profiles, f.open).Scheduling
-	return v, nil
+	return v, errors.Join(f.err, g.err)
 }
 
 // vary makes the program of one variation.
@@ -130,7 +131,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 	}
 	i, err := p.open(ctx)
 	if err != nil {
-		p.module.Close()
+		p.release()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	i.Close()

@@ -47,7 +47,7 @@ func (l *Loader) stopLoading() {
 func (c *coming) drop() {
 	c.cancel()
 	if c.one != nil {
-		c.one.retire()
+		c.one.end()
 	}
 }
 

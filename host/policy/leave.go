@@ -1,0 +1,124 @@
+package policy
+
+import (
+	"context"
+	"sync"
+)
+
+// How a program leaves. Who may still ask one that is in no set any more?
+//
+//	a cycle that took a former set     its sandboxes stay until that cycle has ended
+//	a replay, an explanation, a plan   holds the program, and opens its own sandboxes
+//	a round of gates, a controller     is told ErrClosed, and turns to who came next
+
+// departures are programs that have left the set while a cycle may still be
+// asking them, in the order in which they left.
+type departures struct {
+	mu   sync.Mutex
+	all  []*live
+	news chan struct{}
+}
+
+// leave notes that a program is to be given back. The set that lacks it is
+// published in the same pass.
+func (l *Loader) leave(o *live) {
+	l.departures.mu.Lock()
+	defer l.departures.mu.Unlock()
+	o.each(func(one *live) { l.departures.all = append(l.departures.all, one) })
+}
+
+// seeOff has programs that left given back, now that their set is no longer
+// live. Without a scheduler there are no cycles to wait for.
+func (l *Loader) seeOff() {
+	if l.Present == nil {
+		l.departures.end(l.departures.count())
+		return
+	}
+	if l.departures.count() > 0 {
+		signal(l.departures.news)
+	}
+}
+
+// waitToLeave gives back what has left once no cycle can be asking it any more,
+// until ctx ends. A cycle that begins takes the live set: whoever has left it,
+// and sees the present between two cycles after that, is forgotten by all.
+func (l *Loader) waitToLeave(ctx context.Context) {
+	for {
+		select {
+		case <-l.departures.news:
+		case <-ctx.Done():
+			return
+		}
+		n := l.departures.count()
+		// An error means that nothing is scheduled; or that the host ends, which
+		// is when Close gives back the rest.
+		if _, err := l.Present(ctx); err != nil && ctx.Err() != nil {
+			return
+		}
+		l.departures.end(n)
+	}
+}
+
+func (d *departures) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.all)
+}
+
+// end gives back the first n.
+func (d *departures) end(n int) {
+	d.mu.Lock()
+	leaving := d.all[:n:n]
+	d.all = d.all[n:]
+	d.mu.Unlock()
+	for _, one := range leaving {
+		one.end()
+	}
+}
+
+// end gives back what the program holds in the set.
+func (o *live) end() {
+	o.main.retire()
+	if o.twin != nil {
+		o.twin.retire()
+	}
+	o.program.holds.left.Do(o.program.release)
+}
+
+// holds counts who may open a program: the set that it is in, and all that
+// opened it for themselves.
+type holds struct {
+	mu sync.Mutex
+	n  int
+	// left ends the set's.
+	left sync.Once
+}
+
+// hold keeps the program's code until release; false if it has been given back.
+func (p *program) hold() bool {
+	p.holds.mu.Lock()
+	defer p.holds.mu.Unlock()
+	if p.holds.n == 0 {
+		return false
+	}
+	p.holds.n++
+	return true
+}
+
+// release ends a hold; the last one gives the code back.
+func (p *program) release() {
+	p.holds.mu.Lock()
+	defer p.holds.mu.Unlock()
+	if p.holds.n--; p.holds.n == 0 {
+		p.module.Close()
+	}
+}
+
+// borrow holds a program, or one that is made anew as it was made if that has
+// left and is given back.
+func (l *Loader) borrow(ctx context.Context, p *program) (*program, error) {
+	if p.hold() {
+		return p, nil
+	}
+	return l.remake(ctx, p.name, p.info.Identity)
+}

@@ -1,0 +1,202 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
+	"github.com/berth-dev/berth/host/policy/wire"
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/cycle"
+	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// parting is a rig whose loader runs, beside a scheduler that is in the midst
+// of a cycle for as long as the test wants.
+type parting struct {
+	*rig
+	// before examines modules, and keeps some loaded for a while.
+	before *rig
+	engine *engine.Engine
+	// cycling says that a cycle is under way; waits is told of each that waits
+	// for its end, which is when ended is closed.
+	cycling atomic.Bool
+	waits   atomic.Int32
+	ended   chan struct{}
+}
+
+func newParting(t *testing.T) *parting {
+	t.Helper()
+	before := newRig(t)
+	own := *before
+	p := &parting{rig: &own, before: before, ended: make(chan struct{})}
+	var err error
+	if p.engine, err = engine.New(t.Context(), engine.Config{CacheDir: enginetest.Cache()}); err != nil {
+		t.Fatal(err)
+	}
+	view := p.cluster.Now()
+	config := p.Config
+	config.Engine, config.Log = p.engine, slog.New(slog.DiscardHandler)
+	config.Present = func(ctx context.Context) (snapshot.Log, error) {
+		if !p.cycling.Load() {
+			return view, nil
+		}
+		p.waits.Add(1)
+		select {
+		case <-p.ended:
+			return view, nil
+		case <-ctx.Done():
+			return nil, schedule.ErrNotRunning
+		}
+	}
+	p.Loader = policy.NewLoader(config)
+	return p
+}
+
+func (p *parting) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if modules, holds := p.engine.Holds(); modules != 0 || holds != 0 {
+			t.Errorf("%d modules are left over, held by %d", modules, holds)
+		}
+	})
+}
+
+// drop deletes a policy and waits until the live set lacks it.
+func (p *parting) drop(t *testing.T, name string) {
+	t.Helper()
+	if _, _, err := p.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	p.until(t, name+" has left", func() bool { return p.Current().Digests()[name] == "" })
+}
+
+func (p *parting) until(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !met(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (p *parting) modules() int { n, _ := p.engine.Holds(); return n }
+
+// made puts a policy of its own module into the default profile.
+func (p *parting) made(t *testing.T, g guest) {
+	t.Helper()
+	p.put(t, g.Name, module(p.before.upload(t, g.Bytes())))
+	p.join(t, g.Name, "predicate")
+	p.Load(t.Context())
+}
+
+// A cycle may last longer than any while one thinks of: what it took stays
+// until it has ended, however long.
+func TestWhatACycleTookStaysUntilTheCycleEnds(t *testing.T) {
+	t.Parallel()
+	p := newParting(t)
+	p.withNodes(4)
+	p.made(t, guest{Name: "made", Version: "1", Refuse: -1})
+	p.start(t)
+	p.cycling.Store(true)
+	set, all := p.Scheduling(), p.modules()
+	p.drop(t, "made")
+	p.until(t, "somebody waits for the cycle's end", func() bool { return p.waits.Load() > 0 })
+	pod := snapshot.NewPod(clustertest.Pod("web", "10m", "1Mi", nil))
+	got := p.decider.Decide(t.Context(), cycle.Input{Set: set, Profile: set.For(pod), Log: p.cluster, Pod: pod, Seed: 1})
+	p.decider.End()
+	if got.Slot < 0 || len(got.Failures) > 0 {
+		t.Errorf("the cycle ended with %+v", got)
+	}
+	if n := p.modules(); n != all {
+		t.Errorf("%d modules are loaded in the midst of the cycle, want %d", n, all)
+	}
+	close(p.ended)
+	p.until(t, "the module is given back", func() bool { return p.modules() == all-1 })
+}
+
+// Who opens a set for itself (a replay, a plan) has no cycle: what it opened
+// stays until it gives it back, and what has left can be made once more.
+func TestWhatAReplayOpenedStaysUntilItIsGivenBack(t *testing.T) {
+	t.Parallel()
+	p := newParting(t)
+	p.withNodes(4)
+	p.made(t, guest{Name: "made", Version: "1", Mask: 3, Refuse: 1})
+	p.start(t)
+	set, all := p.Scheduling(), p.modules()
+	before, release, err := set.Fresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, held := p.engine.Holds()
+	p.drop(t, "made")
+	p.until(t, "the policy's sandboxes are given back", func() bool { _, n := p.engine.Holds(); return n < held })
+	feasible := func(set *schedule.LiveSet) int {
+		t.Helper()
+		pod := snapshot.NewPod(clustertest.Pod("web", "10m", "1Mi", nil))
+		table, err := cycle.Judge(t.Context(), set.For(pod), p.reasons, p.cluster, pod, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, ok := range table.Feasible {
+			if ok {
+				n++
+			}
+		}
+		return n
+	}
+	if n := feasible(before); n != 3 {
+		t.Errorf("%d rows are feasible to a set that was opened before its policy left, want 3", n)
+	}
+	release()
+	p.until(t, "the module is given back", func() bool { return p.modules() == all-1 })
+	after, release, err := set.Fresh(t.Context())
+	if err != nil {
+		t.Fatalf("a set whose policy has left cannot be opened: %v", err)
+	}
+	if n := feasible(after); n != 3 {
+		t.Errorf("%d rows are feasible to a set that was opened after its policy left, want 3", n)
+	}
+	release()
+	p.until(t, "the module is given back again", func() bool { return p.modules() == all-1 })
+}
+
+// A gate's round may last while its checker is swapped out. It is told so, and
+// nobody takes that for a failure of the policy.
+func TestAGateThatHasLeftSaysSo(t *testing.T) {
+	t.Parallel()
+	p := newParting(t)
+	p.Load(t.Context())
+	p.start(t)
+	gate := p.Current().Gates()["berth.dev/MinReadySeconds"]
+	all := p.modules()
+	p.drop(t, gate.Name())
+	p.until(t, "the module is given back", func() bool { return p.modules() == all-1 })
+	pod := clustertest.Pod("web", "1m", "1Mi", nil)
+	_, err := gate.Judge(t.Context(), 1, []wire.GatePod{{Pod: pod, Condition: "berth.dev/MinReadySeconds"}})
+	if !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("Judge = %v, want %v", err, engine.ErrClosed)
+	}
+	if n := p.modules(); n != all-1 {
+		t.Errorf("%d modules are loaded after it was asked, want %d", n, all-1)
+	}
+}
