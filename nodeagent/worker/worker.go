@@ -40,6 +40,7 @@ type worker struct {
 	finished bool
 
 	// Owned by the worker's goroutine.
+	launch   func() // begins the action that is due, once the record is written
 	reported v1.PodStatus
 	version  string
 	backoffs map[string]time.Time
@@ -155,6 +156,10 @@ func (w *worker) run(ctx context.Context) (finished bool) {
 			return true
 		}
 		w.publish()
+		if w.launch != nil { // what it changes is written down by now, should we be killed in it
+			w.launch()
+			w.launch = nil
+		}
 		var timer <-chan time.Time
 		var t *time.Timer
 		if !wake.IsZero() {
@@ -203,7 +208,7 @@ func (w *worker) settle() {
 	w.publish()
 }
 
-// next starts the action that is due, if none is under way.
+// next prepares the action that is due, if none is under way.
 func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,10 +238,12 @@ func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 		clone := *c
 		view.Containers[name] = &clone
 	}
-	go func() {
-		defer cancel()
-		w.done <- w.act(act, a, &view)
-	}()
+	w.launch = func() {
+		go func() {
+			defer cancel()
+			w.done <- w.act(act, a, &view)
+		}()
+	}
 	return pod.None, time.Time{}
 }
 
