@@ -190,7 +190,7 @@ func calling() []hostile {
 		{"recursion with a deep operand stack", policy(func(m *Module) {
 			self := m.Func("x", Sig(nil), nil) + 1
 			g := m.Global(1)
-			m.Func("deep", Sig(nil), nil, Times(5000, GlobalGet(g)), Call(self), Times(5000, GlobalSet(g)))
+			m.Func("deep", Sig(nil), nil, Times(5000, GlobalGet(g), I64Const(1), Op(0x7c)), Call(self), Times(5000, GlobalSet(g)))
 			m.Export("berth_filter", givesI64, nil, Call(self), I64Const(0))
 		}), 1, ends(engine.StackSpent)},
 		{"recursion by turns", policy(func(m *Module) {

@@ -20,11 +20,11 @@ type body struct {
 	marks    []mark
 	shifted  int // how many of them were moved
 
-	turns   []turns // of the loops, in the order of the code
-	inside  []int   // the loops that are open, as places in turns
-	plan    *plan   // nil in the first pass
-	sum     int     // of all prices
-	results int     // of calls beyond the first of each
+	turns  []turns // of the loops, in the order of the code
+	inside []int   // the loops that are open, as places in turns
+	plan   *plan   // nil in the first pass
+	sum    int     // of all prices
+	kept   kept
 }
 
 // body begins a function, in the memory of the one before it: a module has
@@ -32,7 +32,7 @@ type body struct {
 func (m *module) body(r *reader, locals uint32, p *plan) *body {
 	old := &m.last
 	*old = body{m: m, r: r, locals: locals, plan: p, out: old.out[:0], nodes: old.nodes[:0], frames: old.frames[:0],
-		outer: old.outer[:0], marks: old.marks[:0], inside: old.inside[:0]}
+		outer: old.outer[:0], marks: old.marks[:0], inside: old.inside[:0], kept: kept{flow: old.kept.flow[:0]}}
 	return old
 }
 
@@ -57,6 +57,7 @@ type frame struct {
 	sources []int // the nodes that go on at its end
 	turns   int   // loop: its place among the loops
 	added   int   // blocks that vet put around it and those around it
+	results int   // what it takes and gives
 }
 
 const adviceSplit = "split the function"
@@ -73,6 +74,7 @@ func (b *body) run() {
 	b.mark()
 	b.begin(true)
 	if b.plan != nil {
+		b.noteCheck()
 		b.nodes[b.now].checks = b.plan.entry
 	}
 	b.enter(frame{op: opBlock, entry: dead})
@@ -181,6 +183,7 @@ func (b *body) otherwise() {
 		b.r.fail("an else stands outside of an if")
 		return
 	}
+	b.note(otherwise, 0)
 	f.from(b.now)
 	f.op, b.now = opElse, dead
 	if f.entry != dead {
@@ -191,6 +194,7 @@ func (b *body) otherwise() {
 func (b *body) close() {
 	f := &b.frames[len(b.frames)-1]
 	b.frames = b.frames[:len(b.frames)-1]
+	b.endOf(f)
 	switch {
 	case len(b.frames) == 0:
 		b.end()
@@ -238,6 +242,7 @@ func (b *body) instruction() {
 	}
 	op := b.r.byte()
 	o := opcodes[op]
+	b.passes(op)
 	b.pay(int(o.price))
 	b.out = append(b.out, op)
 	switch o.form {
@@ -247,15 +252,20 @@ func (b *body) instruction() {
 		start := len(b.out) - 1
 		b.blockType()
 		b.open(op, start)
+		b.carries(start + 1)
 	case formLabel:
 		b.count(1)
 		depth := b.r.u32()
 		b.label(depth)
 		b.branch(depth)
 		if op == opBr {
+			b.note(goes, depth)
 			b.now = dead
-		} else if b.now != dead {
-			b.begin(false, b.now)
+		} else {
+			b.note(mayGo, depth)
+			if b.now != dead {
+				b.begin(false, b.now)
+			}
 		}
 	case formLabels:
 		b.branchTable()
@@ -273,7 +283,7 @@ func (b *body) function(op byte) {
 	}
 	f := b.m.funcIndex(b.r)
 	b.calls.direct = append(b.calls.direct, f)
-	b.answers(b.m.functions[f])
+	b.called(b.m.types[b.m.functions[f]])
 	if int(f) < b.m.imports {
 		b.pay(priceImport)
 	}
@@ -289,11 +299,6 @@ func (b *body) function(op byte) {
 	if b.call(call, s.free); s.short {
 		b.look()
 	}
-}
-
-// answers counts what a call of a function of that type puts on the operand stack.
-func (b *body) answers(t uint32) {
-	b.results += max(0, len(b.m.types[t].results)-1)
 }
 
 // call writes a call, in whose place its opcode stands. One that is free leaves
@@ -312,6 +317,7 @@ func (b *body) call(call []byte, free bool) {
 func (b *body) look() {
 	if b.plan != nil && b.plan.heavy {
 		b.calling()
+		b.noteCheck()
 		b.out = b.check(b.out)
 		b.count(2)
 	}
@@ -327,14 +333,34 @@ func (b *body) plain(op byte) {
 		// The same, and right too when the function becomes a block.
 		b.out = append(b.out[:len(b.out)-1], opBr)
 		b.label(uint32(len(b.frames) - 1))
+		b.note(stops, 0)
 		b.end()
 	case opUnreachable:
+		b.note(stops, 0)
 		if b.plan != nil && !b.plan.free {
 			b.out = b.flush(b.out[:len(b.out)-1])
 			b.later()
 			b.out = append(b.out, opUnreachable)
 		}
 		b.end()
+	}
+}
+
+// carries notes how many values the block takes and gives whose type stands there.
+func (b *body) carries(at int) {
+	if b.r.err != nil {
+		return
+	}
+	b.note(opens, 0)
+	f := &b.frames[len(b.frames)-1]
+	if f.op == opLoop {
+		b.noteCheck()
+	}
+	r := reader{b: b.out[at:]}
+	if i := r.signed(33); i >= 0 && i < int64(len(b.m.types)) {
+		f.results = len(b.m.types[i].params) + len(b.m.types[i].results)
+	} else if r.b[0] != typeNone {
+		f.results = 1
 	}
 }
 
@@ -366,8 +392,10 @@ func (b *body) branchTable() {
 	}
 	b.m.report.BranchTable = max(b.m.report.BranchTable, n)
 	b.out = appendU32(b.out, uint32(n))
+	b.note(stops, 0)
 	for range n + 1 {
 		depth := b.r.u32()
+		b.note(mayGo, depth)
 		b.label(depth)
 		b.branch(depth)
 		if b.r.err != nil {
@@ -386,13 +414,16 @@ func (b *body) operand(op byte, f form) {
 		if b.r.err != nil {
 			return
 		}
-		b.answers(t)
+		b.called(b.m.types[t])
 		b.call(appendU32(appendU32([]byte{op}, t), table), false)
 		b.look()
 	case formLocal:
-		b.index("local", b.locals)
+		b.variable(op == opLocalGet, b.index("local", b.locals))
 	case formGlobal:
-		b.index("global", uint32(b.m.globals))
+		if i := b.index("global", uint32(b.m.globals)); b.r.err == nil {
+			b.kept.globals = max(b.kept.globals, i+1)
+			b.variable(op == opGlobalGet, b.globalVariable(i))
+		}
 	case formTable:
 		b.out = appendU32(b.out, b.m.tableIndex(b.r))
 	case formMemarg:
@@ -433,12 +464,13 @@ func (b *body) feature(format string, code any) {
 	b.refuse(refuse(RuleFeature, "turn the feature off in the compiler", "it uses "+format+", which this host does not accept", code))
 }
 
-func (b *body) index(what string, have uint32) {
+func (b *body) index(what string, have uint32) uint32 {
 	i := b.r.u32()
 	if b.r.err == nil && i >= have {
 		b.refuse(refuse(RuleReserved, adviceRebuild, "it names %s %d of %d", what, i, have))
 	}
 	b.out = appendU32(b.out, i)
+	return i
 }
 
 func (b *body) memarg() {

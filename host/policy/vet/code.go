@@ -188,13 +188,13 @@ func (m *module) function(s *survey, t funcType, all []survey) function {
 	rep.Blocks = max(rep.Blocks, b.blocks)
 	rep.BranchAll = max(rep.BranchAll, b.branches)
 	if s.free {
-		return function{groups: s.groups, code: b.out, locals: s.locals, marks: b.marks, free: true}
+		return function{groups: s.groups, code: b.out, locals: s.locals, marks: b.marks, free: true, frame: b.frameBytes(t)}
 	}
 	groups := append(s.groups, localGroup{1, typeI64})
 	if b.scratch {
 		groups = append(groups, localGroup{1, typeI32})
 	}
-	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks, late: late, results: b.results}
+	return function{groups: groups, code: b.withCharges(), locals: s.locals, marks: b.marks, late: late, frame: b.frameBytes(t)}
 }
 
 // returns says whether functions that look at their fuel return to this one.
@@ -206,28 +206,31 @@ func (s *survey) returns(imports int, all []survey) bool {
 
 // function is one function's rewritten code, until the next one's body begins.
 type function struct {
-	groups  []localGroup
-	code    []byte
-	locals  uint32 // of its own; the first beyond them is for vet's use
-	marks   []mark
-	free    bool
-	late    bool // it looks at its fuel at its end
-	results int  // of its calls, beyond one each
+	groups []localGroup
+	code   []byte
+	locals uint32 // of its own; the first beyond them is for vet's use
+	marks  []mark
+	free   bool
+	late   bool  // it looks at its fuel at its end
+	frame  int64 // what a call takes of the stack
 }
 
 // appendFunction writes a function with its length before it; one that may call
-// itself pays for its place on the stack while it runs.
+// itself, or takes much of the stack, pays for its place there while it runs.
 func (m *module) appendFunction(out []byte, f *function, t funcType, deep bool) []byte {
 	head := appendU32(nil, uint32(len(f.groups)))
 	for _, g := range f.groups {
 		head = append(appendU32(head, g.n), g.t)
 	}
 	code, before := f.code, 0
+	if m.framed != nil {
+		m.framed(f.frame)
+	}
 	if deep {
 		m.report.Recursive++
 	}
 	if !f.free {
-		code, before = m.wrap(f, t, deep)
+		code, before = m.wrap(f, t, deep || f.frame > largeFrame)
 	}
 	out = appendU32(out, uint32(len(head)+len(code)))
 	m.placed(f.marks, len(out)+len(head)+before)

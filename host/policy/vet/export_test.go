@@ -19,3 +19,22 @@ func rewriteFree(wasm []byte, exact bool) ([]byte, error) {
 	}
 	return out, nil
 }
+
+// Frames rewrites a module, and gives what a call of each function is reckoned
+// to take of the stack.
+func Frames(wasm []byte) ([]byte, []int64, error) {
+	m := newModule(Limits{})
+	var frames []int64
+	m.framed = func(bytes int64) { frames = append(frames, bytes) }
+	if err := m.read(wasm); err != nil {
+		return nil, nil, err
+	}
+	out, err := m.write()
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, frames, nil
+}
+
+// StackBytes is how much stack a guest may take.
+const StackBytes = stackBytes

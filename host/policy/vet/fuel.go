@@ -54,6 +54,7 @@ func (b *body) chargeSize(scale func([]byte) []byte) {
 		out = appendU32(append(out, opLocalGet), size)
 		return scale(append(out, opI64ExtendU))
 	})
+	b.noteCheck()
 	b.out = b.check(b.out)
 }
 
@@ -67,16 +68,6 @@ func (b *body) chargeGrow() {
 		return append(constant(priceGrow)(out), opI64Add)
 	})
 	b.out = append(b.out, opMemoryGrow, 0)
-}
-
-// stackBytes is how much stack recursion may take by vet's reckoning, which is
-// on the cautious side for all but odd code.
-const stackBytes = 1 << 20
-
-// frameBytes reckons what a call takes: what vet cannot see, the values that
-// wait on the operand stack, grows with the code, and with what calls leave there.
-func frameBytes(f *function, t funcType) int64 {
-	return 64 + 8*(int64(f.locals)+int64(len(t.results))) + 16*int64(f.results) + int64(len(f.code))/4
 }
 
 // chargeStack takes a frame off what is left of the stack and traps when that
@@ -99,11 +90,10 @@ func (m *module) chargeStack(out []byte, frame int64, scratch uint32) []byte {
 //
 // It asks if the code may charge after a call, lest functions that return to one
 // another run on and on. before is how much stands before the code.
-func (m *module) wrap(f *function, t funcType, deep bool) (out []byte, before int) {
-	frame := frameBytes(f, t)
+func (m *module) wrap(f *function, t funcType, pays bool) (out []byte, before int) {
 	out = make([]byte, 0, len(f.code)+60)
-	if deep {
-		out = m.chargeStack(out, frame, f.locals)
+	if pays {
+		out = m.chargeStack(out, f.frame, f.locals)
 	}
 	fuel := &body{m: m, locals: f.locals}
 	out = m.appendResults(append(fuel.load(out), opBlock), t)
@@ -113,9 +103,9 @@ func (m *module) wrap(f *function, t funcType, deep bool) (out []byte, before in
 		out = fuel.check(out)
 	}
 	out = fuel.flush(out)
-	if deep {
+	if pays {
 		out = appendU32(append(out, opGlobalGet), m.stackLeft())
-		out = append(constant(frame)(out), opI64Add)
+		out = append(constant(f.frame)(out), opI64Add)
 		out = appendU32(append(out, opGlobalSet), m.stackLeft())
 	}
 	return append(out, opEnd), before

@@ -95,11 +95,14 @@ type module struct {
 	debug     bool   // it has debug information
 	marks     []mark // where instructions came from, if so
 	report    Report
+	wide      bool // it has vectors
+	live      liveness
 	last      body // whose memory the next function takes over
 	// For tests: what a charge itself costs, and to charge each instruction.
 	chargePrice int
 	exact       bool
-	eager       bool // the counter tells at any time what is left
+	eager       bool        // the counter tells at any time what is left
+	framed      func(int64) // gets what a call of each function takes of the stack
 }
 
 func newModule(l Limits) *module {

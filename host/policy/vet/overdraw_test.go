@@ -118,7 +118,7 @@ func TestWhatLiesBetweenTwoLooksIsBounded(t *testing.T) {
 // many values on its operand stack, which a few bytes put there, pays for them.
 func TestValuesThatCallsLeaveTakeStack(t *testing.T) {
 	t.Parallel()
-	const calls, results, most = 100, 16, 2 << 20
+	const calls, results, most = 100, 16, vet.StackBytes
 	sixteen := make([]byte, results)
 	for i := range sixteen {
 		sixteen[i] = I64

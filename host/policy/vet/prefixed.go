@@ -89,6 +89,7 @@ func (b *body) simd() {
 		return
 	}
 	b.out = appendU32(b.out, sub)
+	b.m.wide = true
 	switch sub {
 	case 0xe3, 0xe7, 0xef, 0xf3: // square roots and divisions
 		b.pay(2 * priceDivide)

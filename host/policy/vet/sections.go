@@ -16,6 +16,7 @@ func (m *module) accepts(t byte) bool {
 func (m *module) valueType(r *reader) byte {
 	t := r.byte()
 	if m.accepts(t) {
+		m.wide = m.wide || t == typeV128
 		return t
 	}
 	if r.err == nil {
