@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,12 +37,24 @@ import (
 )
 
 // runtime stands in for an agent's containers: exec echoes its input in upper
-// case and ends with the code that its last word says.
+// case and ends with the code that its last word says; "hang" is silent till
+// what was put under its second word is closed, or the test is over.
 type runtime struct {
 	sizes chan agentcommand.TerminalSize
+	hangs *sync.Map
+	over  chan struct{}
 }
 
 func (r runtime) ExecInContainer(_ context.Context, _, _, container string, cmd []string, in io.Reader, out, errs io.WriteCloser, tty bool, resize <-chan agentcommand.TerminalSize, _ time.Duration) error {
+	if cmd[0] == "hang" {
+		if end, ok := r.hangs.Load(cmd[1]); ok {
+			select {
+			case <-end.(chan struct{}):
+			case <-r.over:
+			}
+		}
+		return nil
+	}
 	fmt.Fprintf(out, "%s: %s\n", container, strings.Join(cmd, " "))
 	if tty && resize != nil {
 		r.sizes <- <-resize
@@ -133,13 +147,18 @@ func (r runtime) logs(w http.ResponseWriter, req *http.Request, parts []string) 
 type cluster struct {
 	objects *viewtest.Memory
 	url     string
+	said    errorLog
+	// awaited holds, by the address of a client, what is closed when the host
+	// has done with it.
+	awaited sync.Map
 	runtime runtime
 	refuse  bool
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	c := &cluster{objects: &viewtest.Memory{}, runtime: runtime{sizes: make(chan agentcommand.TerminalSize, 1)}}
+	c := &cluster{objects: &viewtest.Memory{}, runtime: runtime{sizes: make(chan agentcommand.TerminalSize, 1), hangs: &sync.Map{}, over: make(chan struct{})}}
+	t.Cleanup(func() { close(c.runtime.over) })
 	clients, agents := authority(t), authority(t)
 	agent := serveAgent(t, c.runtime, pairOf(t, agents, ca.Subject{Name: "system:node:n1", DNS: []string{"n1"}}), clients.Pool())
 	_, port, err := net.SplitHostPort(agent.Listener.Addr().String())
@@ -178,7 +197,12 @@ func newCluster(t *testing.T) *cluster {
 			return authorizer.DecisionAllow, "", nil
 		}),
 	})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if done, ok := c.awaited.LoadAndDelete(r.RemoteAddr); ok {
+				close(done.(chan struct{}))
+			}
+		}()
 		parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 4)
 		t := Target{Resource: parts[0], Namespace: "dev", Name: parts[1], Subresource: parts[2], User: &user.DefaultInfo{Name: "erin"}}
 		if len(parts) > 3 {
@@ -186,10 +210,30 @@ func newCluster(t *testing.T) *cluster {
 		}
 		s.ServeHTTP(w, r, t)
 	}))
+	server.Config.ErrorLog = log.New(&c.said, "", 0)
+	server.Start()
 	t.Cleanup(server.Close)
 	t.Cleanup(s.Close)
 	c.url = server.URL
 	return c
+}
+
+// errorLog keeps what the host's server says, as of handlers that panic.
+type errorLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *errorLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *errorLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (c *cluster) pod(name, node string, containers ...string) {
@@ -200,7 +244,7 @@ func (c *cluster) pod(name, node string, containers ...string) {
 	c.objects.Put("pods", pod)
 }
 
-func authority(t *testing.T) *ca.Authority {
+func authority(t testing.TB) *ca.Authority {
 	t.Helper()
 	a, err := ca.Open(t.TempDir(), "test", time.Now)
 	if err != nil {
@@ -209,7 +253,7 @@ func authority(t *testing.T) *ca.Authority {
 	return a
 }
 
-func pairOf(t *testing.T, a *ca.Authority, s ca.Subject) tls.Certificate {
+func pairOf(t testing.TB, a *ca.Authority, s ca.Subject) tls.Certificate {
 	t.Helper()
 	pair, err := a.Issue(s)
 	if err != nil {
@@ -222,7 +266,7 @@ func pairOf(t *testing.T, a *ca.Authority, s ca.Subject) tls.Certificate {
 	return cert
 }
 
-func serveAgent(t *testing.T, handler http.Handler, cert tls.Certificate, clients *x509.CertPool) *httptest.Server {
+func serveAgent(t testing.TB, handler http.Handler, cert tls.Certificate, clients *x509.CertPool) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
