@@ -188,7 +188,10 @@ func (c *candidate) order(_ *run, room Room) {
 	slices.SortStableFunc(pods, room.byImportance)
 	violating, others := room.split(pods)
 	c.violating = len(violating)
-	c.back = append(violating, others...)
+	c.back = others
+	if len(violating) > 0 {
+		c.back = append(violating, others...)
+	}
 }
 
 // reprieve brings pods back, one of each candidate a round, where the pod still
@@ -204,11 +207,11 @@ func (d *Decider) reprieve(ctx context.Context, r *run, list []candidate, room R
 				continue
 			}
 			more = true
-			next := c.left.With(c.back[round])
-			if !next.Fits(r.pod) {
+			if !c.left.FitsBeside(c.back[round], r.pod) {
 				c.condemn(round)
 				continue
 			}
+			next := c.left.With(c.back[round])
 			c.left = next
 			rest := slices.DeleteFunc(slices.Clone(c.removed), func(p *snapshot.Pod) bool { return p == c.back[round] })
 			questions = append(questions, c.question(next, rest, room.Nominated[c.row.Slot]))
@@ -266,6 +269,9 @@ func (m Room) started(p *snapshot.Pod) int64 {
 
 // split tells the pods whose budget does not allow that they go from the others.
 func (m Room) split(pods []*snapshot.Pod) (violating, others []*snapshot.Pod) {
+	if len(m.Budgets) == 0 {
+		return nil, pods
+	}
 	allowed := make([]int32, len(m.Budgets))
 	for i, b := range m.Budgets {
 		allowed[i] = b.Status.DisruptionsAllowed

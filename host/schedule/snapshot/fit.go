@@ -30,6 +30,12 @@ func (r *Row) Fits(pod *Pod) bool {
 	return int64(len(r.Pods)) < r.Allocatable.Pods && covers(&r.Allocatable, &r.Requested, &pod.Requests)
 }
 
+// FitsBeside is Fits on the row with one more pod.
+func (r *Row) FitsBeside(more, pod *Pod) bool {
+	requested := r.Requested.plus(&more.Requests)
+	return int64(len(r.Pods))+1 < r.Allocatable.Pods && covers(&r.Allocatable, &requested, &pod.Requests)
+}
+
 // CouldFit says whether the row could take the pod if it were empty.
 func (r *Row) CouldFit(pod *Pod) bool {
 	return r.Allocatable.Pods > 0 && covers(&r.Allocatable, &Resources{}, &pod.Requests)
