@@ -35,6 +35,7 @@ func start(t testing.TB, dir string, changes ...func(*host.Config)) (client kube
 	ended := make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	config := host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: log}
+	config.NodeGrace = time.Hour // nobody renews the tests' nodes, however slow the machine is
 	for _, change := range changes {
 		change(&config)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -59,6 +60,7 @@ func startHost(t *testing.T, dir string) (kubeconfig string, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
 	c := host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+	c.NodeGrace = time.Hour // nobody renews the tests' nodes, however slow the machine is
 	go func() { ended <- host.Run(ctx, c, func(s host.Serving) { ready <- s }) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
