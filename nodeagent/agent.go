@@ -130,6 +130,9 @@ type Agent struct {
 	// imageUse and imagesAt belong to tend's goroutine.
 	imageUse image.Uses
 	imagesAt time.Time
+	// diskNext is when what a pod has on the disk is measured again, by its UID;
+	// tend's, too.
+	diskNext map[string]time.Time
 	// self is the Node as the API last had it.
 	self atomic.Pointer[v1.Node]
 }

@@ -13,8 +13,6 @@ import (
 
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/runtime"
-	"github.com/berth-dev/berth/nodeagent/volume"
-	"github.com/berth-dev/berth/nodeagent/worker"
 )
 
 // evictGrace is what an evicted pod gets to say goodbye, as from the kubelet.
@@ -55,7 +53,7 @@ func (a *Agent) evict(ctx context.Context, s shortage) {
 		return
 	}
 	a.tell(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim %s", s.resource)
-	all, leaving := a.candidates(stats, s.resource)
+	all, leaving := a.candidates(ctx, stats, s.resource)
 	if len(all) == 0 || leaving {
 		return
 	}
@@ -95,7 +93,7 @@ func evictionMessage(c candidate, s shortage) string {
 	return b.String()
 }
 
-// usedBy is what a container uses of a resource.
+// usedBy is what a container uses of a resource, save of the disk.
 func usedBy(s runtime.Stats, name v1.ResourceName) int64 {
 	switch name {
 	case v1.ResourceMemory:
@@ -103,10 +101,10 @@ func usedBy(s runtime.Stats, name v1.ResourceName) int64 {
 	case pids:
 		return int64(s.Pids)
 	}
-	return int64(s.RootFSBytes)
+	return 0
 }
 
-func (a *Agent) candidates(stats []runtime.Stats, name v1.ResourceName) (all []candidate, leaving bool) {
+func (a *Agent) candidates(ctx context.Context, stats []runtime.Stats, name v1.ResourceName) (all []candidate, leaving bool) {
 	uses := map[string]map[string]int64{}
 	for _, s := range stats {
 		if uses[s.Pod.UID] == nil {
@@ -114,19 +112,45 @@ func (a *Agent) candidates(stats []runtime.Stats, name v1.ResourceName) (all []c
 		}
 		uses[s.Pod.UID][s.Name] += usedBy(s, name)
 	}
+	var runs []running
 	a.pool.Each(func(r *pod.Record) {
 		switch {
 		case r.Finished():
 		case r.Terminating():
 			leaving = true
 		case !critical(r.Pod):
-			all = append(all, candidateOf(r.Pod, name, uses[string(r.Pod.UID)]))
+			runs = append(runs, runningOf(r))
 		}
 	})
-	if name == v1.ResourceEphemeralStorage || name == inodes {
-		a.addFiles(all, name)
+	if leaving { // that frees something: nobody is chosen, and nothing need be measured
+		return nil, true
 	}
-	return all, leaving
+	for _, r := range runs {
+		c := candidateOf(r.pod, name, uses[string(r.pod.UID)])
+		if name == v1.ResourceEphemeralStorage || name == inodes {
+			c = a.onDisk(ctx, r, name)
+		}
+		all = append(all, c)
+	}
+	return all, false
+}
+
+// onDisk is a candidate by what it has on the disk.
+func (a *Agent) onDisk(ctx context.Context, r running, name v1.ResourceName) candidate {
+	use := a.measureDisk(ctx, r)
+	count := func(d runtime.Disk) int64 {
+		if name == inodes {
+			return d.Files
+		}
+		return d.Bytes
+	}
+	uses := map[string]int64{}
+	for container, d := range use.containers {
+		uses[container] = count(d)
+	}
+	c := candidateOf(r.pod, name, uses)
+	c.usage = count(use.all)
+	return c
 }
 
 func candidateOf(p *v1.Pod, name v1.ResourceName, uses map[string]int64) candidate {
@@ -139,43 +163,4 @@ func candidateOf(p *v1.Pod, name v1.ResourceName, uses map[string]int64) candida
 		c.priority = *p.Spec.Priority
 	}
 	return c
-}
-
-// addFiles adds what pods have in logs and in emptyDirs on the disk.
-func (a *Agent) addFiles(all []candidate, name v1.ResourceName) {
-	for i := range all {
-		bytes, files := a.volumes.OnDisk(all[i].pod)
-		logBytes, logFiles := volume.SizeOf(worker.LogDir(a.cfg.RootDir, all[i].pod))
-		if name == inodes {
-			all[i].usage += files + logFiles
-			continue
-		}
-		all[i].usage += bytes + logBytes
-	}
-}
-
-// evictBySize ends pods whose emptyDir grew over its limit.
-func (a *Agent) evictBySize(ctx context.Context) {
-	var pods []*v1.Pod
-	a.pool.Each(func(r *pod.Record) {
-		if r.SetUp && !r.Terminating() && !r.Finished() {
-			pods = append(pods, r.Pod)
-		}
-	})
-	for _, p := range pods {
-		if ctx.Err() != nil {
-			return
-		}
-		for i := range p.Spec.Volumes {
-			v := &p.Spec.Volumes[i]
-			if v.EmptyDir == nil || v.EmptyDir.SizeLimit == nil || v.EmptyDir.SizeLimit.IsZero() {
-				continue
-			}
-			size, err := a.volumes.Size(string(p.UID), v.Name, v.EmptyDir.SizeLimit.Value())
-			if err == nil && size > v.EmptyDir.SizeLimit.Value() {
-				a.end(p, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, v.EmptyDir.SizeLimit.String()), "")
-				break
-			}
-		}
-	}
 }

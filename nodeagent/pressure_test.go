@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,9 @@ type strained struct {
 	removed []string
 	images  []image.Image
 	runs    []runtime.Container
+	written map[string]runtime.Disk // by the name of the pod
+	asked   int                     // how often for that
+	slow    time.Duration           // how long an answer takes
 	// gone is told of each image that is removed.
 	gone func()
 }
@@ -53,6 +57,11 @@ type measured struct {
 }
 
 func (m measured) Stats(context.Context) ([]runtime.Stats, error) { return m.s.stats, nil }
+func (m measured) Written(_ context.Context, ids []string) (map[string]runtime.Disk, error) {
+	m.s.asked++
+	time.Sleep(m.s.slow)
+	return m.s.written, nil
+}
 func (m measured) List(context.Context) (runtime.Listing, error) {
 	return runtime.Listing{Containers: m.s.runs}, m.s.listErr
 }
@@ -117,6 +126,11 @@ func (s *strained) add(name string, priority int32, request string, used int64) 
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}
 	}
 	s.pool.Set(p, nil)
+	s.pool.Each(func(r *pod.Record) {
+		if r.Pod.Name == name {
+			r.Containers["app"].ID = name // as the runtime has it
+		}
+	})
 	s.stats = append(s.stats, runtime.Stats{
 		Pod: runtime.PodMeta{UID: name}, Name: "app", WorkingSetBytes: uint64(used), Pids: uint64(used),
 	})
@@ -326,6 +340,98 @@ func TestFullDiskEndsWhoFilledIt(t *testing.T) {
 	}
 }
 
+func TestFullDiskEndsWhoWroteMost(t *testing.T) {
+	t.Parallel()
+	for _, name := range []v1.ResourceName{v1.ResourceEphemeralStorage, inodes} {
+		s := newStrained(t, Pressure{})
+		s.add("bytes", 0, "", 0)
+		s.add("files", 0, "", 0)
+		s.written = map[string]runtime.Disk{"bytes": {Bytes: 2 << 20, Files: 1}, "files": {Bytes: 1 << 20, Files: 900}}
+		want := map[string]string{"bytes": "Container app was using 2Mi, request is 0, has larger consumption of ephemeral-storage. "}
+		s.machine.DiskAvailable = 1
+		if name == inodes {
+			s.machine.DiskAvailable, s.machine.InodesFree = 500, 1
+			want = map[string]string{"files": "Container app was using 900, request is 0, has larger consumption of inodes. "}
+		}
+		s.look(t.Context())
+		got := s.evicted()
+		for victim, text := range want {
+			if len(got) != 1 || !strings.HasSuffix(got[victim].Message, text) {
+				t.Errorf("%s: evicted %+v, want %s with %q", name, got, victim, text)
+			}
+		}
+	}
+}
+
+func TestLimitsOfEphemeralStorage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name          string
+		first, second string // limits of two containers
+		wrote         [2]int64
+		logged        int
+		want          string
+	}{
+		{"within both", "2Mi", "1Mi", [2]int64{2 << 20, 1 << 20}, 0, ""},
+		{"one container over its own", "2Mi", "4Mi", [2]int64{2<<20 + 1, 0}, 0, `Container first exceeded its local ephemeral storage limit "2Mi". `},
+		{"one with what it logged", "2Mi", "4Mi", [2]int64{2 << 20, 0}, 4096, `Container first exceeded its local ephemeral storage limit "2Mi". `},
+		{"both together over their sum", "2Mi", "1Mi", [2]int64{2 << 20, 1<<20 + 1}, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 3Mi. "},
+		{"one without a limit counts for the pod", "2Mi", "", [2]int64{0, 3 << 20}, 0, "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "},
+		{"no limits at all", "", "", [2]int64{1 << 40, 1 << 40}, 4096, ""},
+	} {
+		s := newStrained(t, Pressure{})
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
+		p.Spec.Containers = []v1.Container{{Name: "first"}, {Name: "second"}}
+		for i, limit := range []string{tt.first, tt.second} {
+			if limit != "" {
+				p.Spec.Containers[i].Resources.Limits = v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse(limit)}
+			}
+		}
+		s.pool.Set(p, nil)
+		s.pool.Each(func(r *pod.Record) {
+			r.DidSetUp()
+			r.Containers["first"].ID, r.Containers["second"].ID = "1", "2"
+		})
+		s.written = map[string]runtime.Disk{"1": {Bytes: tt.wrote[0]}, "2": {Bytes: tt.wrote[1]}}
+		if tt.logged > 0 {
+			dir := filepath.Join(s.cfg.RootDir, "logs/default_p_p/first")
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "0.log"), make([]byte, tt.logged), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.evictBySize(t.Context())
+		if got := s.evicted()["p"].Message; got != tt.want {
+			t.Errorf("%s: evicted with %q, want %q", tt.name, got, tt.want)
+		}
+		if limits := tt.first + tt.second; (s.asked > 0) != (limits != "") {
+			t.Errorf("%s: measured %d times", tt.name, s.asked)
+		}
+	}
+}
+
+// A disk that takes long to measure is measured seldom.
+func TestMeasuringTheDiskHasItsPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrained(t, Pressure{})
+		defer s.Agent.events.Shutdown()
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
+		p.Spec.Containers = []v1.Container{{Name: "app", Resources: v1.ResourceRequirements{
+			Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
+		}}}
+		s.pool.Set(p, nil)
+		s.pool.Each(func(r *pod.Record) { r.DidSetUp() })
+		s.slow = 3 * time.Second
+		for range 14 { // 0, 10 … 130 s, and the time that measuring takes
+			s.evictBySize(t.Context())
+			time.Sleep(10 * time.Second)
+		}
+		if s.asked != 3 {
+			t.Errorf("measured %d times, want once a minute: each takes 3s", s.asked)
+		}
+	})
+}
+
 func TestVolumeOverItsLimitEndsItsPod(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t, Pressure{})
@@ -346,6 +452,7 @@ func TestVolumeOverItsLimitEndsItsPod(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 64<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s.diskNext = nil // the next look may be now
 	s.evictBySize(t.Context())
 	want := map[string]pod.Verdict{"p": {Reason: "Evicted", Message: `Usage of EmptyDir volume "v" exceeds the limit "4Ki". `}}
 	if diff := cmp.Diff(want, s.evicted()); diff != "" {

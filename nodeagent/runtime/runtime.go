@@ -81,6 +81,10 @@ type Observer interface {
 	Events(ctx context.Context) (<-chan Event, error)
 	// Stats measures all running containers, pause processes excluded.
 	Stats(ctx context.Context) ([]Stats, error)
+	// Written measures what containers, by their ids, wrote to layers of their
+	// own, running or not. It costs a walk over all those files: ask for few.
+	// Those that are not there are left out.
+	Written(ctx context.Context, ids []string) (map[string]Disk, error)
 	// Version names the runtime, and fails while it can not be used.
 	Version(ctx context.Context) (Version, error)
 }
@@ -343,7 +347,11 @@ type Stats struct {
 	CPUNanos uint64
 	// MemoryBytes in use; WorkingSetBytes without what can be dropped.
 	MemoryBytes, WorkingSetBytes uint64
-	// RootFSBytes written to its own layer, if known.
-	RootFSBytes uint64
-	Pids        uint64
+	Pids                         uint64
 }
+
+// Disk is what files take.
+type Disk struct{ Bytes, Files int64 }
+
+// Add gives the sum of both.
+func (d Disk) Add(other Disk) Disk { return Disk{d.Bytes + other.Bytes, d.Files + other.Files} }

@@ -22,8 +22,13 @@ func LogDir(root string, p *v1.Pod) string {
 	return filepath.Join(root, "logs", p.Namespace+"_"+p.Name+"_"+string(p.UID))
 }
 
+// ContainerLogDir is where the logs of one of its containers lie.
+func ContainerLogDir(root string, p *v1.Pod, container string) string {
+	return filepath.Join(LogDir(root, p), container)
+}
+
 func logPath(root string, p *v1.Pod, container string, attempt uint32) string {
-	return filepath.Join(LogDir(root, p), container, fmt.Sprintf("%d.log", attempt))
+	return filepath.Join(ContainerLogDir(root, p, container), fmt.Sprintf("%d.log", attempt))
 }
 
 func (w *worker) podDir() string { return filepath.Join(w.RootDir, "pods", w.uid) }

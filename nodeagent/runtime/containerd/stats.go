@@ -9,6 +9,7 @@ import (
 	cgroupsv2 "github.com/containerd/cgroups/v3/cgroup2/stats"
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
 
@@ -73,6 +74,23 @@ func measure(m *types.Metric) (runtime.Stats, bool) {
 	}
 	s.WorkingSetBytes = s.MemoryBytes - min(idle, s.MemoryBytes)
 	return s, true
+}
+
+// Written implements runtime.Observer.
+func (r *Runtime) Written(ctx context.Context, ids []string) (map[string]runtime.Disk, error) {
+	ctx = r.with(ctx)
+	layers, out := r.client.SnapshotService(r.snapshotter), map[string]runtime.Disk{}
+	for _, id := range ids { // a container's own layer has its id
+		use, err := layers.Usage(ctx, id)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("measure what container %s wrote: %w", id, err)
+		}
+		out[id] = runtime.Disk{Bytes: use.Size, Files: use.Inodes}
+	}
+	return out, nil
 }
 
 // Version implements runtime.Observer.

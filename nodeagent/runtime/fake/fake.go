@@ -45,6 +45,22 @@ type container struct {
 	termed bool
 	stdin  *io.PipeWriter
 	out    *fanout
+	layer  *layer
+}
+
+// layer counts what a container writes outside of its mounts; it can not be read
+// again.
+type layer struct{ bytes, files atomic.Int64 }
+
+func (l *layer) Write(p []byte) (int, error) {
+	l.bytes.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// Close ends a file.
+func (l *layer) Close() error {
+	l.files.Add(1)
+	return nil
 }
 
 // New gives an empty runtime.
@@ -229,7 +245,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &container{cfg: cfg, term: make(chan struct{}), done: make(chan struct{}), out: &fanout{}}
+	c := &container{cfg: cfg, term: make(chan struct{}), done: make(chan struct{}), out: &fanout{}, layer: &layer{}}
 	c.Container = runtime.Container{
 		ID: r.id("container"), SandboxID: sandboxID, Pod: s.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
 		MountedImages: images,
@@ -333,7 +349,7 @@ func (r *Runtime) process(c *container) (*process, error) {
 	return p, nil
 }
 
-// open writes to a file that lies in one of the container's mounts.
+// open writes to a file, of one of the container's mounts or of its own.
 func (c *container) open(path string) (io.WriteCloser, error) {
 	for _, m := range slices.Backward(c.cfg.Mounts) {
 		rel, err := filepath.Rel(m.ContainerPath, path)
@@ -345,7 +361,7 @@ func (c *container) open(path string) (io.WriteCloser, error) {
 		}
 		return os.OpenFile(filepath.Join(m.HostPath, rel), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	}
-	return nil, fmt.Errorf("%s: no such file", path)
+	return c.layer, nil
 }
 
 // StopContainer implements runtime.Containers.
@@ -457,6 +473,19 @@ func (r *Runtime) Stats(ctx context.Context) ([]runtime.Stats, error) {
 				ID: c.ID, Pod: c.Pod, Name: c.Name, Time: time.Now(), Pids: 1,
 				CPUNanos: uint64(time.Since(c.StartedAt) / 100), MemoryBytes: 2 << 20, WorkingSetBytes: 1 << 20,
 			})
+		}
+	}
+	return out, nil
+}
+
+// Written implements runtime.Observer.
+func (r *Runtime) Written(_ context.Context, ids []string) (map[string]runtime.Disk, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]runtime.Disk{}
+	for _, id := range ids {
+		if c := r.containers[id]; c != nil {
+			out[id] = runtime.Disk{Bytes: c.layer.bytes.Load(), Files: 1 + c.layer.files.Load()}
 		}
 	}
 	return out, nil

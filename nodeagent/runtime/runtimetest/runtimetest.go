@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		"a missing executable is a start error and an exited state": testNoExecutable,
 		"events tell starts and ends":                               testEvents,
 		"stats measure what runs":                                   testStats,
+		"what a container wrote is measured":                        testWritten,
 		"port-forward of an unknown sandbox is not found":           testPortForwardUnknown,
 		"a second runtime finds what runs":                          testRestart,
 	} {
@@ -460,6 +461,19 @@ func testStats(t *testing.T, b *bench) {
 		}
 	}
 	t.Errorf("no stats for %s in %+v", id, stats)
+}
+
+func testWritten(t *testing.T, b *bench) {
+	sandbox := b.sandbox()
+	idle, writer := b.start(sandbox, b.config("sleep 600")), b.start(sandbox, b.config("echo some text that is kept > /written; exit 0"))
+	b.await(writer, runtime.Exited)
+	wrote, err := b.Runtime.Written(b.ctx, []string{idle, writer, "absent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(wrote) != 2 || wrote[writer].Bytes <= wrote[idle].Bytes || wrote[writer].Files != wrote[idle].Files+1 {
+		t.Errorf("written: %+v, want a file and its bytes more for %s than for %s, and nothing of others", wrote, writer, idle)
+	}
 }
 
 func testPortForwardUnknown(t *testing.T, b *bench) {
