@@ -26,6 +26,15 @@ type Symbols struct {
 	places []place
 	slots  []Symbol // open addressing; 0 is free
 	bytes  int
+	recent [8]recent
+}
+
+// recent is a text that was looked up lately. It is known again by where its
+// bytes lie: a policy asks every row by the same few constants and settings.
+type recent struct {
+	text string
+	sym  Symbol
+	of   int // symbols there were
 }
 
 func newSymbols() *Symbols {
@@ -65,7 +74,13 @@ func (s *Symbols) Lookup(text string) Symbol {
 	if len(text) == 0 {
 		return EmptySymbol
 	}
+	at := unsafe.StringData(text)
+	r := &s.recent[uintptr(unsafe.Pointer(at))/8%uintptr(len(s.recent))]
+	if unsafe.StringData(r.text) == at && len(r.text) == len(text) && (r.sym != NoSymbol || r.of == len(s.places)) {
+		return r.sym
+	}
 	_, sym := s.find(text, hashString(text))
+	*r = recent{text, sym, len(s.places)}
 	return sym
 }
 
