@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"runtime"
@@ -37,6 +38,7 @@ type guest struct {
 	tokens float64
 	filled time.Time
 	line   []byte // begun on standard output or error
+	panic  string // what this call's panic said, as compilers print it
 }
 
 func newGuest(c OpenConfig) *guest {
@@ -44,7 +46,7 @@ func newGuest(c OpenConfig) *guest {
 }
 
 func (g *guest) begin(budget Fuel, memory uint64) {
-	g.lines, g.spent, g.budget = 0, false, budget
+	g.lines, g.spent, g.budget, g.panic = 0, false, budget, ""
 	g.holds(memory)
 	g.set(budget)
 }
@@ -148,13 +150,27 @@ func (g *guest) allowed() bool {
 func (g *guest) write(p []byte) {
 	for _, c := range p {
 		if c == '\n' || len(g.line) == maxLine {
-			g.say(slog.LevelInfo, g.line)
+			g.printed(g.line)
 			g.line = g.line[:0]
 		}
 		if c != '\n' {
 			g.line = append(g.line, c)
 		}
 	}
+}
+
+// panicMark is how TinyGo and Go begin what they print of a panic.
+const panicMark = "panic: "
+
+// printed passes on a line of standard output or error. That of a panic is kept
+// for the failure which follows: it says more than the trap.
+func (g *guest) printed(line []byte) {
+	if g.panic == "" && bytes.HasPrefix(line, []byte(panicMark)) {
+		g.panic = plain(string(line))
+		g.say(slog.LevelError, line)
+		return
+	}
+	g.say(slog.LevelInfo, line)
 }
 
 // next is a number that looks random and is the same in each instance.

@@ -246,13 +246,21 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 	switch {
 	case i.guest.exited:
 		kind = Exited
+		if i.guest.panic != "" {
+			what = errors.New(i.guest.panic)
+		}
 	case i.guest.spent:
 		kind, what = FuelSpent, fmt.Errorf("its budget of %d is spent", budget)
 	case int64(i.depth.Get()) < 0:
 		kind, what = StackSpent, errors.New("it calls itself too deep")
+	case i.guest.panic != "":
+		what = errors.New(i.guest.panic)
 	}
 	f := i.broken(export, kind, i.used(budget), start, what)
 	f.Stack = i.shared.lines.resolve(stack)
+	if i.guest.panic != "" {
+		f.Stack = withoutRuntime(f.Stack)
+	}
 	return f
 }
 

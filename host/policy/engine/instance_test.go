@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,33 @@ func TestAFailedInstanceIsDead(t *testing.T) {
 	}
 	if _, err := openModule(t, m, OpenConfig{}).Call(FuncScore, nil, MostBudget); err != nil {
 		t.Errorf("another instance = %v, want it untouched", err)
+	}
+}
+
+// What a compiler's runtime prints of a panic says more than the trap that follows.
+func TestAFailureSaysWhatPanicked(t *testing.T) {
+	t.Parallel()
+	const text = "panic: assignment to entry in nil map\n"
+	p := w.Policy(w.Import{From: "wasi_snapshot_preview1", Name: "fd_write", Type: w.Sig([]byte{w.I32, w.I32, w.I32, w.I32}, w.I32)})
+	p.Data(2048, []byte(text))
+	inner := p.Func("runtime._panic", w.Sig(nil), nil,
+		w.I32Const(1024), w.I32Const(2048), w.Store32(0), w.I32Const(1024), w.I32Const(int32(len(text))), w.Store32(4),
+		w.I32Const(1), w.I32Const(1024), w.I32Const(1), w.I32Const(1040), w.Call(0), w.Op(0x1a), w.Op(0))
+	p.Export("berth_filter", filterType, nil, w.Call(inner), w.I64Const(0))
+	var said []string
+	i := openModule(t, load(t, newEngine(t), p.Bytes()), OpenConfig{Log: func(level slog.Level, line string) {
+		said = append(said, level.String()+" "+line)
+	}})
+	_, err := i.Call(FuncFilter, nil, MostBudget)
+	var f *Failure
+	if !errors.As(err, &f) || f.Kind != Trap || f.Err.Error() != "panic: assignment to entry in nil map" {
+		t.Fatalf("Call = %+v, want what it printed", err)
+	}
+	if len(f.Stack) != 1 || !strings.HasPrefix(f.Stack[0], "berth_filter(") {
+		t.Errorf("its stack is %q, want it without the runtime's functions", f.Stack)
+	}
+	if want := []string{"ERROR panic: assignment to entry in nil map"}; !slices.Equal(said, want) {
+		t.Errorf("its log is %q, want %q", said, want)
 	}
 }
 

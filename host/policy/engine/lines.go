@@ -105,6 +105,9 @@ func (t *lineTable) at(offset int) (frames []string) {
 		return nil
 	}
 	for _, p := range t.Rows[i].Places {
+		if p[2] == 0 {
+			continue // a compiler's own, such as the way through an interface
+		}
 		place := t.Files[p[1]] + ":" + strconv.Itoa(p[2])
 		if name := t.Names[p[0]]; name != "" {
 			place = name + " (" + place + ")"
@@ -129,6 +132,13 @@ func (t *lineTable) resolve(frames []frame) (stack []string) {
 		stack = append(stack, f.function)
 	}
 	return stack[:min(len(stack), maxFrames)]
+}
+
+// withoutRuntime leaves out how a compiler's runtime came from a panic to its
+// trap: authors look for the function of theirs that panicked.
+func withoutRuntime(stack []string) []string {
+	first := slices.IndexFunc(stack, func(f string) bool { return !strings.HasPrefix(f, "runtime.") })
+	return stack[max(first, 0):]
 }
 
 // frame is a function of a guest's stack; offset is where it stood in the

@@ -8,7 +8,7 @@ import (
 func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 	t.Parallel()
 	table, err := readLines([]byte(`{"files":["p/main.go"],"names":["inner","outer",""],
-		"rows":[{"a":10,"p":[[0,0,3],[1,0,7]]},{"a":20,"p":[[2,0,9]]}]}`))
+		"rows":[{"a":10,"p":[[0,0,3],[1,0,7]]},{"a":20,"p":[[2,0,9],[1,0,0]]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
