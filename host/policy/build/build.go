@@ -101,6 +101,13 @@ func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, 
 	cmd := exec.CommandContext(ctx, t.Path, t.args(out, debug)...)
 	cmd.Dir = dir
 	cmd.Env = t.env()
+	if t.Name == "tinygo" && debug {
+		keeper, err := keepsLines(tmp)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Env, "WASMOPT="+keeper)
+	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
@@ -115,6 +122,28 @@ func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, 
 	return os.ReadFile(out)
 }
 
+// keepsLines makes what TinyGo takes for wasm-opt, and returns its path: it copies
+// the module. The real one moves code without telling the debug information which
+// function it was inlined into, so that a trap would show lines of the SDK and
+// not the author's; and where it keeps debug information, it saves nothing.
+func keepsLines(dir string) (string, error) {
+	path := filepath.Join(dir, "wasm-opt")
+	return path, os.WriteFile(path, []byte(copies), 0o700)
+}
+
+const copies = `#!/bin/sh
+while [ $# -gt 0 ]; do
+  case $1 in
+  --version) echo "wasm-opt version 102"; exit ;;
+  --output | -o) out=$2; shift ;;
+  -*) ;;
+  *) in=$1 ;;
+  esac
+  shift
+done
+exec cp "$in" "$out"
+`
+
 func (t Toolchain) args(out string, debug bool) []string {
 	if t.Name != "tinygo" {
 		// Go's wasm has functions' names at most, no lines.
@@ -126,7 +155,7 @@ func (t Toolchain) args(out string, debug bool) []string {
 	}
 	args := []string{
 		"build", "-target=wasip1", "-buildmode=c-shared", "-gc=precise", "-opt=2",
-		"-scheduler=none", "-panic=trap", "-o", out,
+		"-scheduler=none", "-panic=print", "-o", out,
 	}
 	if !debug {
 		args = append(args, "-no-debug")
