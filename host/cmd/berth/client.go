@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -101,6 +103,9 @@ func explainStatus(body []byte, err error) error {
 	if out := new(url.Error); errors.As(err, &out) {
 		return unreachable(out)
 	}
+	if apierrors.IsUnauthorized(err) {
+		return &serverError{message: "the host does not know who you are: the certificate or token of this kubeconfig is wrong or has expired; name another by --kubeconfig or $KUBECONFIG", cause: err}
+	}
 	var status struct{ Kind, Message string }
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.Message != "" {
 		return &serverError{message: status.Message, cause: err}
@@ -121,6 +126,9 @@ func unreachable(err *url.Error) error {
 	if errors.As(err, &dial) {
 		return fmt.Errorf("no host answers at %s (%s): start one by `berth up`, or name another cluster by --kubeconfig or $KUBECONFIG",
 			at, strings.TrimPrefix(dial.Err.Error(), "connect: "))
+	}
+	if untrusted := new(tls.CertificateVerificationError); errors.As(err, &untrusted) {
+		return fmt.Errorf("the host at %s is not the one that this kubeconfig trusts (%w): take the kubeconfig of that cluster", at, untrusted.Err)
 	}
 	return fmt.Errorf("ask the host at %s: %w", at, err.Err)
 }

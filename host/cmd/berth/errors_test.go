@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,6 +31,9 @@ func TestErrorsTeach(t *testing.T) {
 		{"a folder without a policy", "policy build " + empty, []string{"belongs to no Go module: `berth policy new` makes a folder that does"}},
 		{"tests of none", "policy test " + empty, []string{"`berth policy new`"}},
 		{"a file that is not there", "policy inspect ./none.wasm", []string{"./none.wasm is neither a file nor a folder"}},
+		{"a file that is no module", "policy build " + filepath.Join(typo, ownFile), []string{"policy.yaml is no WebAssembly module: name one (.wasm), or the folder"}},
+		{"a folder in the place of a name", "policy push --kubeconfig " + kubeconfig + " " + empty, []string{"has no policy.yaml that names a policy: use `berth policy push NAME " + empty + "`"}},
+		{"a push to no host, which builds nothing first", "policy push --kubeconfig " + kubeconfig + " x ../../../examples/gpu-only", []string{"no host answers at https://127.0.0.1:1"}},
 		{"a typo in policy.yaml", "policy push --kubeconfig " + kubeconfig + " " + typo, []string{`policy.yaml: unknown field "entri"`}},
 		{"a mode that is none", "policy push --kubeconfig " + kubeconfig + " --mode On x " + empty, []string{"use Enforce, Shadow or Off"}},
 	} {
@@ -42,6 +47,30 @@ func TestErrorsTeach(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("berth %s: %v\nwant %q", tt.args, err, want)
 				}
+			}
+		})
+	}
+}
+
+// Who is not let in learns why, and what to take instead.
+func TestStrangersLearnWhy(t *testing.T) {
+	t.Parallel()
+	own := runHost(t)
+	data, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, was, is, want string }{
+		{"a token that is none", "client-(certificate|key)-data: .*", "token: abcdef.0123456789abcdef", "the certificate or token of this kubeconfig is wrong or has expired"},
+		{"another authority", "certificate-authority-data: .*", "tls-server-name: localhost", "is not the one that this kubeconfig trusts"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+			text := regexp.MustCompile(tt.was).ReplaceAllString(string(data), tt.is)
+			write(t, kubeconfig, strings.Replace(text, tt.is+"\n    "+tt.is, tt.is, 1))
+			if _, err := berth(t, "policy", "list", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("list = %v, want %q", err, tt.want)
 			}
 		})
 	}

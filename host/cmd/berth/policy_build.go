@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 		return nil, err
 	}
 	if !info.IsDir() {
-		return os.ReadFile(path)
+		return readModule(path)
 	}
 	if err := build.Sources(path); err != nil {
 		return nil, err
@@ -67,6 +68,15 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 		fmt.Fprintf(out, ": %d KB in %.1fs\n", kilobytes(len(built.Wasm)), time.Since(began).Seconds())
 	}
 	return built.Wasm, err
+}
+
+// readModule reads a file that begins as modules do.
+func readModule(path string) ([]byte, error) {
+	wasm, err := os.ReadFile(path)
+	if err == nil && !bytes.HasPrefix(wasm, []byte("\x00asm")) {
+		err = fmt.Errorf("%s is no WebAssembly module: name one (.wasm), or the folder that holds the policy", path)
+	}
+	return wasm, err
 }
 
 // mostWithDebug is how large a module may be with the debug information that

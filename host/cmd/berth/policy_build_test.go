@@ -35,7 +35,7 @@ func TestABuiltPolicyIsInspected(t *testing.T) {
 func TestInspectRefusesWhatAHostWould(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "no.wasm")
-	write(t, file, "no module")
+	write(t, file, "\x00asm\x01\x00\x00\x00no module")
 	out, err := berth(t, "policy", "inspect", file)
 	if err == nil || !strings.Contains(err.Error(), "a host would refuse") {
 		t.Errorf("inspect of no module = %q, %v", out, err)
@@ -48,7 +48,7 @@ func TestALivePolicyIsInspectedByItsName(t *testing.T) {
 	if out := mustBerth(t, "policy", "inspect", "PodFitsResources", "--kubeconfig", kubeconfig); !strings.Contains(out, "PodFitsResources") || !strings.Contains(out, "predicate") {
 		t.Errorf("inspect of a live policy:\n%s", out)
 	}
-	if out, err := berth(t, "policy", "inspect", "none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `no policy "none" is live`) {
+	if out, err := berth(t, "policy", "inspect", "none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `neither a file nor a folder here, and no policy of that name is live`) {
 		t.Errorf("inspect of none = %v\n%s", err, out)
 	}
 }

@@ -64,7 +64,11 @@ func (s *source) fetched(cmd *cobra.Command, what string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is neither a file nor a folder here, and policies cannot be looked up: %w", what, err)
 	}
-	return c.raw(cmd.Context(), host.FiguresPath+"/"+url.PathEscape(what)+"/module")
+	wasm, err := c.raw(cmd.Context(), host.FiguresPath+"/"+url.PathEscape(what)+"/module")
+	if isNotFound(err) {
+		return nil, fmt.Errorf("%s is neither a file nor a folder here, and no policy of that name is live: `berth policy list` shows those there are", what)
+	}
+	return wasm, err
 }
 
 // inspect loads a module as a host does, and lets go of it.

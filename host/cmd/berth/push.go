@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -70,7 +71,7 @@ func newPolicyPush() *cobra.Command {
 	flags.StringVar(&f.profile, "profile", "default", "profile that a new policy joins; empty for none")
 	flags.StringVar(&f.mode, "mode", "", "Enforce, Shadow or Off")
 	flags.Int32Var(&f.weight, "weight", 1, "weight of a new priority")
-	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module, or @FILE with some; see `berth policy sign`")
+	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module as berth policy sign prints it, or @FILE with some")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would have gone elsewhere, and stop there")
 	flags.IntVar(&f.rehearse, "rehearse", 200, "how many of the last decisions are made again before it goes live; 0 for none")
 	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
@@ -101,6 +102,10 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	was, err := c.known(ctx, name) // who cannot reach the host learns it before a build
+	if err != nil {
+		return err
+	}
 	wasm, err := f.module(ctx, out, source)
 	if err != nil {
 		return err
@@ -112,7 +117,7 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	began := time.Now()
 	module, err := c.upload(ctx, wasm, signatures, f.dryRun)
 	if err != nil {
-		return fmt.Errorf("the host refuses the module: %w", err)
+		return err
 	}
 	if !f.dryRun {
 		fmt.Fprintf(out, "uploaded, vetted and compiled as %s\n", module.Name)
@@ -121,11 +126,10 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return err
 	}
-	there, err := f.fits(ctx, out, c, name, entry)
-	if err != nil {
+	if err := f.fits(out, was, name, entry); err != nil {
 		return err
 	}
-	if err := f.tryOut(cmd, c, name, wasm, module, entry, there); err != nil || f.dryRun {
+	if err := f.tryOut(cmd, c, name, wasm, module, entry, was != nil); err != nil || f.dryRun {
 		return err
 	}
 	p, fresh, err := f.apply(ctx, c, name, module, entry)
@@ -140,23 +144,31 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	return c.reportLive(cmd, p, began)
 }
 
-// fits says whether there is a policy of that name, whose place the module can take.
-func (f *pushFlags) fits(ctx context.Context, out io.Writer, c *client, name string, entry v1alpha1.ModuleEntry) (there bool, err error) {
-	was := new(v1alpha1.Policy)
-	err = c.get(ctx, policyAPI+"policies/"+name, was)
+// known is the policy of that name, nil if there is none yet.
+func (c *client) known(ctx context.Context, name string) (*v1alpha1.Policy, error) {
+	p := new(v1alpha1.Policy)
+	err := c.get(ctx, policyAPI+"policies/"+url.PathEscape(name), p)
 	if isNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
+	}
+	return p, nil
+}
+
+// fits says whether the module can take the place of what is there.
+func (f *pushFlags) fits(out io.Writer, was *v1alpha1.Policy, name string, entry v1alpha1.ModuleEntry) error {
+	if was == nil {
+		return nil
 	}
 	if kind := was.Status.Kind; kind != "" && kind != entry.Kind {
-		return true, fmt.Errorf("policy %s is a %s, and %s in this module is a %s: push it under another name, or delete that policy first", name, kind, entry.Name, entry.Kind)
+		return fmt.Errorf("policy %s is a %s, and %s in this module is a %s: push it under another name, or delete that policy first", name, kind, entry.Name, entry.Kind)
 	}
 	if was.Labels[builtin.Label] != "" && !f.dryRun {
 		fmt.Fprintf(out, "policy %s is a built-in one: this takes its place, until `berth policy rollback %s`\n", name, name)
 	}
-	return true, nil
+	return nil
 }
 
 // pick chooses the module's entry for the policy.
@@ -175,7 +187,7 @@ func (f *pushFlags) pick(module *v1alpha1.Module, name string) (v1alpha1.ModuleE
 		}
 		names = append(names, e.Name)
 	}
-	return v1alpha1.ModuleEntry{}, fmt.Errorf("the module has no policy %q but %q: name one by --entry", wanted, names)
+	return v1alpha1.ModuleEntry{}, fmt.Errorf("the module has no policy %q but %q: name one by --entry, or by spec.entry of its %s", wanted, names, ownFile)
 }
 
 // apply makes or changes the Policy; fresh tells that it is new.

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -25,6 +26,8 @@ func (f *pushFlags) pushed(args []string) (name, source string, err error) {
 		name, source = args[0], args[1]
 	case len(args) == 1 && exists(filepath.Join(args[0], ownFile)):
 		source = args[0]
+	case len(args) == 1 && exists(args[0]) && (strings.Contains(args[0], "/") || build.Sources(source) != nil):
+		return "", "", fmt.Errorf("%s has no %s that names a policy: use `berth policy push NAME %[1]s`", args[0], ownFile)
 	case len(args) == 1:
 		name = args[0]
 	}
