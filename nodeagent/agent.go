@@ -133,6 +133,9 @@ type Agent struct {
 	// diskNext is when what a pod has on the disk is measured again, by its UID;
 	// tend's, too.
 	diskNext map[string]time.Time
+	// weighed is the milli-CPU by which the classes' cgroups were weighed last;
+	// tend's, too.
+	weighed int64
 	// self is the Node as the API last had it.
 	self atomic.Pointer[v1.Node]
 }
@@ -143,7 +146,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.NodeName), client: cfg.Client, started: time.Now(), measure: node.Measure}
+	a := &Agent{cfg: cfg, log: cfg.Log.With("node", cfg.NodeName), client: cfg.Client, started: time.Now(), measure: node.Measure, weighed: -1}
 	if a.client == nil {
 		c := rest.CopyConfig(cfg.REST)
 		c.ContentType, c.AcceptContentTypes = apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeProtobuf+",application/json"
@@ -312,6 +315,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if _, err := a.sizeUp(a.filesystem(ctx)); err != nil { // before the first pod comes
 		return err
 	}
+	a.weighClasses()
 	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Log: a.log}
 	for _, run := range []func(context.Context) error{
 		a.objects.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,

@@ -369,7 +369,9 @@ func (d *doomed) left() (left []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, path := range slices.Concat(slices.Collect(maps.Keys(d.groups)), slices.Collect(maps.Keys(d.mounts))) {
-		left = append(left, path)
+		if strings.Contains(path, "uid-pod") {
+			left = append(left, path)
+		}
 	}
 	_ = filepath.WalkDir(d.root, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.Contains(filepath.Base(path), "uid-pod") {

@@ -144,6 +144,7 @@ func (a *Agent) tend(ctx context.Context) error {
 }
 
 func (a *Agent) look(ctx context.Context) {
+	a.weighClasses()
 	images := a.filesystem(ctx)
 	short, err := a.sizeUp(images)
 	if err != nil {

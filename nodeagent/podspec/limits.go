@@ -75,14 +75,20 @@ func OOMScoreAdj(p *v1.Pod, c *v1.Container, machine int64) int {
 	return int(min(max(adjust, 3), 999))
 }
 
-// CgroupParent is the pod's cgroup below the root: /kubepods/burstable/podUID.
-func CgroupParent(root string, p *v1.Pod) string {
+// ClassCgroup is the cgroup below the root of all pods of a QoS class; guaranteed
+// ones lie beside the other classes.
+func ClassCgroup(root string, class v1.PodQOSClass) string {
 	path := root + "/kubepods"
-	switch pod.QOS(p) {
+	switch class {
 	case v1.PodQOSBurstable:
 		path += "/burstable"
 	case v1.PodQOSBestEffort:
 		path += "/besteffort"
 	}
-	return path + "/pod" + string(p.UID)
+	return path
+}
+
+// CgroupParent is the pod's cgroup below the root: /kubepods/burstable/podUID.
+func CgroupParent(root string, p *v1.Pod) string {
+	return ClassCgroup(root, pod.QOS(p)) + "/pod" + string(p.UID)
 }
