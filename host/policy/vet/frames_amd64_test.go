@@ -28,6 +28,7 @@ func TestNoFrameIsLargerThanReckoned(t *testing.T) {
 		modules["odd"] = append(modules["odd"], oddFrames(seed))
 	}
 	modules["odd"] = append(modules["odd"], nested(300, 300))
+	modules["odd"] = append(modules["odd"], single()...)
 	for _, from := range []string{"C", "TinyGo", "Go", "random", "odd"} {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
@@ -255,4 +256,37 @@ func nested(locals, blocks int) []byte {
 	}
 	m.Func("nested", wasmtest.Sig([]byte{wasmtest.I32}), g.types, code, wasmtest.Times(blocks, wasmtest.Call(none), wasmtest.Op(0x0b)), g.useAll())
 	return m.Bytes()
+}
+
+// single are functions whose frames are due to one thing each.
+func single() [][]byte {
+	const many = 200
+	g := &odd{types: slices.Repeat([]byte{wasmtest.I64}, many)}
+	set := func(i int) []byte {
+		return wasmtest.Seq(wasmtest.GlobalGet(0), wasmtest.I64Const(int64(i+1)), wasmtest.Op(0x7c), wasmtest.Set(uint32(i+1)))
+	}
+	var setAll, readAll []byte
+	for i := range many {
+		setAll = append(setAll, set(i)...)
+		readAll = append(readAll, wasmtest.Seq(wasmtest.I32Const(8), wasmtest.GlobalGet(uint32(i)), wasmtest.Store64(0))...)
+	}
+	maybe := wasmtest.Seq(wasmtest.Get(0), wasmtest.If(wasmtest.Void, setAll))
+	call, again := wasmtest.Call(0), wasmtest.Seq(wasmtest.Get(0), wasmtest.BrIf(0))
+	var all [][]byte
+	for _, code := range [][]byte{
+		wasmtest.Seq(setAll, call, g.useAll()), // locals
+		wasmtest.Seq(setAll, call, wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.Void, 0x05), g.useAll(), wasmtest.Op(0x0b)), // that an else uses
+		wasmtest.Times(20, call, readAll), // globals
+		wasmtest.Seq(wasmtest.Times(20, wasmtest.Op(0x03, wasmtest.Void)), maybe, wasmtest.Times(20, call, again, wasmtest.Op(0x0b)), g.useAll()), // loops
+		wasmtest.Loop(wasmtest.Void, g.useAll(), wasmtest.Loop(wasmtest.Void, wasmtest.Times(20, maybe, call), again), again),                     // what a loop around uses
+		wasmtest.Times(1000, call), // fuel
+	} {
+		m := wasmtest.Policy()
+		for range many {
+			m.Global(1)
+		}
+		m.Func("single", wasmtest.Sig([]byte{wasmtest.I32}), g.types, code)
+		all = append(all, m.Bytes())
+	}
+	return all
 }
