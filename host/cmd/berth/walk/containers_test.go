@@ -18,6 +18,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -40,6 +41,9 @@ func TestContainers(t *testing.T) {
 	}
 	c.run(t, "a pod is resized in place", c.testResize)
 	c.run(t, "a killed host leaves pods running and loses no acknowledged write", c.testKill)
+	if campaign() {
+		c.run(t, "a pod comes and goes whenever its agent is killed", c.testKills)
+	}
 	c.must(t, c.kubectl, "create", "namespace", "metered")
 	c.must(t, c.kubectl, "run", "busy", "-n", "metered", "--image=berth.test/busybox:1", "--", "sh", "-c", "while :; do :; done")
 	c.run(t, "a readiness gate holds a pod back", c.testGate)
@@ -314,6 +318,32 @@ func (c *cluster) testKill(t *testing.T) {
 	}
 	c.must(t, c.kubectl, "delete", "pod", "web")
 	c.wantNothingLeft(t, string(after.UID))
+}
+
+// testKills kills host and agent at any moment of a pod's start and of its end.
+// nodeagent's own tests do so at each step, over a fake runtime.
+func (c *cluster) testKills(t *testing.T) {
+	const kills, span = 20, 1500 * time.Millisecond
+	for i := range kills {
+		at := span * time.Duration(i) / kills
+		c.must(t, c.kubectl, "apply", "-f", "examples/quickstart/pod.yaml")
+		time.Sleep(at)
+		c.kill()
+		c.start()
+		p := c.awaitPod(t, "web", fmt.Sprintf("is ready, its agent killed after %s", at), isReady)
+		if n := p.Status.ContainerStatuses[0].RestartCount; n != 0 {
+			t.Errorf("killed after %s: the container was started %d times more", at, n)
+		}
+		c.must(t, c.kubectl, "delete", "pod", "web", "--wait=false")
+		time.Sleep(at)
+		c.kill()
+		c.start()
+		c.wantNothingLeft(t, string(p.UID))
+		eventually(t, "the pod has gone", func() bool {
+			_, err := c.client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		})
+	}
 }
 
 // writeUntilKilled kills the host in the middle of writes and returns those
