@@ -3,6 +3,7 @@ package abi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -76,7 +77,10 @@ func ReadManifest(b []byte) (*Manifest, error) {
 	if m.ABI != Version {
 		return nil, fmt.Errorf("manifest: the module is for ABI %d, this host speaks %d", m.ABI, Version)
 	}
-	if len(m.Policies) == 0 || len(m.Policies) > MaxPolicies {
+	if len(m.Policies) == 0 {
+		return nil, errors.New("manifest: the module registers no policy; in Go, init calls sdk.Predicate, sdk.Priority, sdk.Gate or sdk.Controller")
+	}
+	if len(m.Policies) > MaxPolicies {
 		return nil, fmt.Errorf("manifest: %d policies, want 1 to %d", len(m.Policies), MaxPolicies)
 	}
 	seen := map[string]bool{}

@@ -53,3 +53,11 @@ func TestCountersAreFewAndPlainlyNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestAModuleWithoutPoliciesLearnsHowToRegisterOne(t *testing.T) {
+	t.Parallel()
+	_, err := abi.ReadManifest([]byte(`{"abi":1,"module":"m","version":"1","policies":[]}`))
+	if err == nil || !strings.Contains(err.Error(), "registers no policy; in Go, init calls sdk.Predicate") {
+		t.Errorf("ReadManifest = %v", err)
+	}
+}
