@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -210,6 +211,8 @@ func (l *Loader) Load(ctx context.Context) {
 	dropped := l.policies
 	l.policies = next
 	if len(news) > 0 || len(dropped) != len(next) || l.profilesChanged(profiles) {
+		// Statuses are written of a new set alone, since that is what they tell.
+		defer l.reportProfiles(ctx)
 		l.publish(revision, profiles)
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
@@ -242,7 +245,7 @@ func (l *Loader) profilesChanged(profiles []*v1alpha1.Profile) bool {
 		return true
 	}
 	for i := range old {
-		if old[i].ResourceVersion != profiles[i].ResourceVersion {
+		if old[i].UID != profiles[i].UID || old[i].Generation != profiles[i].Generation || !equality.Semantic.DeepEqual(old[i].Spec, profiles[i].Spec) {
 			return true
 		}
 	}

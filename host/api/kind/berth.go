@@ -31,7 +31,8 @@ func berthKinds() []Kind {
 			Columns: moduleColumns, Subresources: []Subresource{statusPart(moduleStatus)}},
 		{Name: "Policy", Resource: "policies", Served: v1alpha1, Categories: inBerth, Strategy: policies,
 			Columns: policyColumns, Subresources: []Subresource{statusPart(policyStatus)}},
-		{Name: "Profile", Resource: "profiles", Served: v1alpha1, Categories: inBerth, Strategy: profiles, Columns: profileColumns},
+		{Name: "Profile", Resource: "profiles", Served: v1alpha1, Categories: inBerth, Strategy: profiles,
+			Columns: profileColumns, Subresources: []Subresource{statusPart(profileStatus)}},
 	}
 }
 
@@ -180,8 +181,11 @@ func validateCanary(c *policyv1alpha1.Canary, path *field.Path) field.ErrorList 
 
 var profiles = typed(rules[*policyv1alpha1.Profile]{
 	clusterScoped: true,
-	onCreate:      func(_ context.Context, p *policyv1alpha1.Profile) { p.Generation = 1 },
+	onCreate: func(_ context.Context, p *policyv1alpha1.Profile) {
+		p.Generation, p.Status = 1, policyv1alpha1.ProfileStatus{}
+	},
 	onUpdate: func(_ context.Context, p, old *policyv1alpha1.Profile) {
+		p.Status = old.Status
 		if !apiequality.Semantic.DeepEqual(p.Spec, old.Spec) {
 			p.Generation = old.Generation + 1
 		}
@@ -191,6 +195,14 @@ var profiles = typed(rules[*policyv1alpha1.Profile]{
 	},
 	validateUpdate: func(_ context.Context, p, old *policyv1alpha1.Profile) field.ErrorList {
 		return append(validateMetaUpdate(&p.ObjectMeta, &old.ObjectMeta), validateProfileSpec(&p.Spec, field.NewPath("spec"))...)
+	},
+})
+
+var profileStatus = typed(rules[*policyv1alpha1.Profile]{
+	clusterScoped: true,
+	onUpdate:      func(_ context.Context, p, old *policyv1alpha1.Profile) { p.Spec = old.Spec },
+	validateUpdate: func(_ context.Context, p, old *policyv1alpha1.Profile) field.ErrorList {
+		return validateMetaUpdate(&p.ObjectMeta, &old.ObjectMeta)
 	},
 })
 

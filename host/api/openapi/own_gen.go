@@ -33,6 +33,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePredicate": schema_berth_host_policy_v1alpha1_ProfilePredicate(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePriority":  schema_berth_host_policy_v1alpha1_ProfilePriority(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec":      schema_berth_host_policy_v1alpha1_ProfileSpec(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileStatus":    schema_berth_host_policy_v1alpha1_ProfileStatus(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.ScoreDelta":       schema_berth_host_policy_v1alpha1_ScoreDelta(ref),
 		"github.com/berth-dev/berth/host/policy/v1alpha1.Signature":        schema_berth_host_policy_v1alpha1_Signature(ref),
 	}
@@ -905,12 +906,18 @@ func schema_berth_host_policy_v1alpha1_Profile(ref common.ReferenceCallback) com
 							Ref:     ref("github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec"),
 						},
 					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref("github.com/berth-dev/berth/host/policy/v1alpha1.ProfileStatus"),
+						},
+					},
 				},
 				Required: []string{"spec"},
 			},
 		},
 		Dependencies: []string{
-			"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec", "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"},
+			"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec", "github.com/berth-dev/berth/host/policy/v1alpha1.ProfileStatus", "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta"},
 	}
 }
 
@@ -1079,6 +1086,49 @@ func schema_berth_host_policy_v1alpha1_ProfileSpec(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			"github.com/berth-dev/berth/host/policy/v1alpha1.PredicateGroup", "github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePredicate", "github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePriority"},
+	}
+}
+
+func schema_berth_host_policy_v1alpha1_ProfileStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ProfileStatus says since when a profile decides.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the generation that decides.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"set": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Set is the number of the first live set that holds it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"conditions": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions: Live (what the spec asks for decides).",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Default: map[string]interface{}{},
+										Ref:     ref("k8s.io/apimachinery/pkg/apis/meta/v1.Condition"),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			"k8s.io/apimachinery/pkg/apis/meta/v1.Condition"},
 	}
 }
 

@@ -235,7 +235,18 @@ type Profile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec ProfileSpec `json:"spec"`
+	Spec   ProfileSpec   `json:"spec"`
+	Status ProfileStatus `json:"status,omitempty"`
+}
+
+// ProfileStatus says since when a profile decides.
+type ProfileStatus struct {
+	// ObservedGeneration is the generation that decides.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Set is the number of the first live set that holds it.
+	Set int64 `json:"set,omitempty"`
+	// Conditions: Live (what the spec asks for decides).
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ProfileSpec lists predicates in the order in which they are asked, and

@@ -55,6 +55,7 @@ func (c *cluster) testKubectlAlone(t *testing.T) {
 	policy("{}")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live", "policy/kube-only", "--timeout=60s")
 	c.must(t, c.kubectl, "patch", "profile", "default", "--type=json", "-p", `[{"op":"add","path":"/spec/predicates/-","value":{"name":"kube-only"}}]`)
+	c.must(t, c.kubectl, "wait", "--for=condition=Live", "profile/default")
 	dryRun("{wrong: 1}", "the policy would be refused: ")
 	policy("{wrong: 1}")
 	c.must(t, c.kubectl, "wait", "--for=condition=Live=false", "policy/kube-only", "--timeout=60s")
