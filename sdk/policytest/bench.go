@@ -1,11 +1,9 @@
 package policytest
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
@@ -19,7 +17,10 @@ const Allocations = "BERTH_POLICYTEST_ALLOCS"
 // Recorded is a table as Run leaves it beside its recording, for benchmarks.
 type Recorded struct {
 	Table Table `json:"table"`
-	// Allocs are allocations a case of 1,000 nodes; nil if they were not counted.
+	// Asked is there for gates and controllers, which have no Table.
+	Asked *Asked `json:"asked,omitempty"`
+	// Allocs are allocations a case of 1,000 nodes, or a call of Asked; nil if
+	// they were not counted.
 	Allocs []float64 `json:"allocs,omitempty"`
 }
 
@@ -92,11 +93,7 @@ func (t *tape) keep(table *Table) error {
 			return err
 		}
 	}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(strings.TrimSuffix(t.path, ".json")+tableSuffix, b, 0o600)
+	return t.leave(&r)
 }
 
 // allocations counts by case what judging 1,000 nodes allocates. Others in the

@@ -40,7 +40,10 @@ type ControllerCase struct {
 type ControllerTable = Cases[ControllerCase]
 
 // RunController opens the controller and asks about each case.
-func RunController(t *testing.T, table ControllerTable) { t.Helper(); runCases(t, &table) }
+func RunController(t *testing.T, table ControllerTable) {
+	t.Helper()
+	runCases(t, &table, AskedOfController)
+}
 
 func (c *ControllerCase) name() string { return c.Name }
 

@@ -56,7 +56,7 @@ type GateCase struct {
 type GateTable = Cases[GateCase]
 
 // RunGate opens the gate and asks about each case.
-func RunGate(t *testing.T, table GateTable) { t.Helper(); runCases(t, &table) }
+func RunGate(t *testing.T, table GateTable) { t.Helper(); runCases(t, &table, AskedOfGate) }
 
 func (c *GateCase) name() string { return c.Name }
 
@@ -87,12 +87,23 @@ func (c *GateCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	}
 }
 
-func encodeGate(c *GateCase) ([]byte, error) {
+func encodeGate(c *GateCase) ([]byte, error) { return encodeGates([]GateCase{*c}, 1) }
+
+// encodeGates has the cases' pods over and over until there are n, at the time
+// of the last case.
+func encodeGates(cases []GateCase, n int) ([]byte, error) {
 	e := newEncoder()
-	pod := e.gatePod(&c.Pod)
-	list := e.CreateVectorOfTables([]offset{pod})
+	var pods []offset
+	var now int64
+	for i := range cases {
+		now = max(now, cases[i].Now)
+	}
+	for i := 0; i < n && len(cases) > 0; i++ {
+		pods = append(pods, e.gatePod(&cases[i%len(cases)].Pod))
+	}
+	list := e.CreateVectorOfTables(pods)
 	fb.GateInputStart(e.Builder)
-	fb.GateInputAddNow(e.Builder, c.Now)
+	fb.GateInputAddNow(e.Builder, now)
 	fb.GateInputAddPods(e.Builder, list)
 	e.Finish(fb.GateInputEnd(e.Builder))
 	return e.FinishedBytes(), e.err

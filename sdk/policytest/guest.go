@@ -28,7 +28,7 @@ type asker[C any] interface {
 }
 
 // runCases opens the policy and asks about each case.
-func runCases[C any, A asker[C]](t *testing.T, table *Cases[C]) {
+func runCases[C any, A asker[C]](t *testing.T, table *Cases[C], asked func(*Cases[C]) (*Asked, error)) {
 	t.Helper()
 	config := openConfig(table.Policy, table.Config)
 	in, err := sdk.Open(config)
@@ -43,6 +43,9 @@ func runCases[C any, A asker[C]](t *testing.T, table *Cases[C]) {
 		t.Run(c.name(), func(t *testing.T) { c.run(t, in, tape) })
 	}
 	if err := tape.write(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tape.keepAsked(func() (*Asked, error) { return asked(table) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -40,18 +40,21 @@ func TestTheCookbookHolds(t *testing.T) {
 			}
 			opens(t, wasm, p)
 			answers(t, wasm, tables, p.Spec.Entry)
-			if p.Spec.Entry == "SpotAvoidance" {
-				benches(t, dir)
+			switch p.Spec.Entry {
+			case "SpotAvoidance":
+				benches(t, dir, "SpotAvoidance", "PodFitsResources", "300")
+			case "HTTPGate":
+				benches(t, dir, "HTTPGate", "MinReadySeconds")
 			}
 		})
 	}
 }
 
 // benches measures a policy whose module was just built.
-func benches(t *testing.T, dir string) {
+func benches(t *testing.T, dir string, wants ...string) {
 	t.Helper()
 	out := mustBerth(t, "policy", "bench", dir, "--nodes", "100,300")
-	for _, want := range []string{"unchanged since it was built", "NS/ROW", "SpotAvoidance", "PodFitsResources", "300"} {
+	for _, want := range append(wants, "unchanged since it was built", "NS/ROW") {
 		if !strings.Contains(out, want) {
 			t.Errorf("bench does not show %q:\n%s", want, out)
 		}

@@ -31,7 +31,9 @@ func newPolicyBench() *cobra.Command {
 		Long: "Takes the nodes of the policy's own tables, over and over until there are as many as --nodes\n" +
 			"says, and the pods of their cases, and asks the policy about all of them as a host would.\n" +
 			"ALLOCS are counted natively, over 1,000 nodes: a guest that allocates pays for it in fuel,\n" +
-			"and again when its collector runs. BUDGET is the share of its fuel that the dearest call took.",
+			"and again when its collector runs. BUDGET is the share of its fuel that the dearest call took.\n" +
+			"A gate is asked about the pods of its tables, 256 in a call as by a host; a controller about\n" +
+			"their parents, one in a call, for which NS/POD stands; both ALLOCS are those of a call.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.bench(cmd.Context(), cmd.OutOrStdout(), first(args, "."), sizes)
@@ -46,6 +48,9 @@ func newPolicyBench() *cobra.Command {
 var besides = map[string][]string{
 	abi.KindPredicate: {"PodFitsResources", "PodToleratesNodeTaints", "MatchNodeSelector"},
 	abi.KindPriority:  {"LeastRequestedPriority", "TaintTolerationPriority", "NodeAffinityPriority"},
+
+	abi.KindGate:       {"MinReadySeconds"},
+	abi.KindController: {"ReplicaSet"},
 }
 
 func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []int) error {
@@ -111,7 +116,7 @@ func recorded(ctx context.Context, out io.Writer, dir string) ([]*policytest.Rec
 		tables = append(tables, r)
 	}
 	if len(tables) == 0 {
-		return nil, errors.New("predicates and priorities are measured, by the nodes of their tables, and no test here runs one (policytest.Run)")
+		return nil, errors.New("a policy is measured by its tables, and no test here runs one (policytest.Run, RunGate, RunController)")
 	}
 	return tables, nil
 }
@@ -135,18 +140,26 @@ func (b *bench) own(wasm []byte, r *policytest.Recorded) (kind string, err error
 	if err != nil {
 		return "", err
 	}
-	if r.Table.Policy == "" {
-		r.Table.Policy = manifest.Policies[0].Name
+	name := &r.Table.Policy
+	if r.Asked != nil {
+		name = &r.Asked.Policy
 	}
-	p := manifest.Find(r.Table.Policy)
+	if *name == "" {
+		*name = manifest.Policies[0].Name
+	}
+	p := manifest.Find(*name)
 	if p == nil {
-		return "", fmt.Errorf("the module has no policy %s, which a table is about", r.Table.Policy)
+		return "", fmt.Errorf("the module has no policy %s, which a table is about", *name)
 	}
 	most := 0.0
 	for _, n := range r.Allocs {
 		most = max(most, n)
 	}
-	return p.Kind, b.measure(m, p, &r.Table, strconv.FormatFloat(most, 'f', -1, 64))
+	allocs := strconv.FormatFloat(most, 'f', -1, 64)
+	if r.Asked != nil {
+		return p.Kind, b.calls(m, p, r.Asked, allocs)
+	}
+	return p.Kind, b.measure(m, p, &r.Table, allocs)
 }
 
 // builtins measures by the same nodes and pods what the binary brings.
@@ -170,14 +183,25 @@ func (b *bench) builtins(kind string, r *policytest.Recorded) error {
 			if p == nil {
 				continue
 			}
-			t := r.Table
-			t.Policy, t.Config = name, ""
-			if err := b.measure(m, p, &t, "-"); err != nil {
+			if err := b.builtin(m, p, r); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
 	return nil
+}
+
+func (b *bench) builtin(m *engine.Module, p *abi.Policy, r *policytest.Recorded) error {
+	if r.Asked != nil {
+		asked, err := askedOf(p, r.Asked)
+		if err != nil {
+			return err
+		}
+		return b.calls(m, p, asked, "-")
+	}
+	t := r.Table
+	t.Policy, t.Config = p.Name, ""
+	return b.measure(m, p, &t, "-")
 }
 
 func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, allocs string) error {
