@@ -99,18 +99,7 @@ func TestAClientMayHaveSoManyWatchesOpen(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.New(2) }))
 	c := httpClient(t, s)
-	open := func() *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/v1/pods?watch=1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-		return resp
-	}
+	open := func() *http.Response { return watchOf(t, c, s.URL+"/api/v1/pods") }
 	first := open()
 	if second := open(); first.StatusCode != 200 || second.StatusCode != 200 {
 		t.Fatalf("two watches: %d, %d", first.StatusCode, second.StatusCode)

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
+	"github.com/berth-dev/berth/host/logtest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -156,28 +155,14 @@ func (sh *shell) command(ctx context.Context, command string) *exec.Cmd {
 type process struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *process) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *process) text() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
+	out    logtest.Text
 }
 
 func (sh *shell) start(command string) *process {
 	ctx, cancel := context.WithCancel(sh.t.Context())
 	b := &process{cancel: cancel, done: make(chan struct{})}
 	cmd := sh.command(ctx, "exec "+command)
-	cmd.Stdout, cmd.Stderr = b, b
+	cmd.Stdout, cmd.Stderr = &b.out, &b.out
 	if err := cmd.Start(); err != nil {
 		sh.t.Fatal(err)
 	}
@@ -191,9 +176,9 @@ func (sh *shell) start(command string) *process {
 
 // await waits until so many lines are there.
 func (b *process) await(t *testing.T, lines int) {
-	for deadline := time.Now().Add(30 * time.Second); strings.Count(b.text(), "\n") < lines; {
+	for deadline := time.Now().Add(30 * time.Second); strings.Count(b.out.String(), "\n") < lines; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d lines are there, want %d:\n%s", strings.Count(b.text(), "\n"), lines, b.text())
+			t.Fatalf("%d lines are there, want %d:\n%s", strings.Count(b.out.String(), "\n"), lines, b.out.String())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -203,7 +188,7 @@ func (b *process) stop(t *testing.T, lines int) string {
 	b.await(t, lines)
 	b.cancel()
 	<-b.done
-	return b.text()
+	return b.out.String()
 }
 
 // What differs from run to run.

@@ -191,23 +191,27 @@ func TestAnAgentIsWokenByItsOwnPods(t *testing.T) {
 	}
 }
 
+// watchOf begins a watch of a list, which ends with the test.
+func watchOf(t *testing.T, c *http.Client, list string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, list+"?watch=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
 func TestAnIdleWatchIsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	c := httpClient(t, s)
 	c.Timeout = 0
-	open := func() *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/api/v1/namespaces/default/configmaps?watch=1", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-		return resp
-	}
+	open := func() *http.Response { return watchOf(t, c, s.URL+"/api/v1/namespaces/default/configmaps") }
 	idle := open()
 	if _, err := client(t, s, "").CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

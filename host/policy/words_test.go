@@ -1,36 +1,17 @@
 package policy_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/berth-dev/berth/host/logtest"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
-
-// hostLog is a host's log, which goroutines write to.
-type hostLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *hostLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *hostLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // says are the guest's lines of a level.
 func says(lines []policy.Line, level slog.Level) (texts []string) {
@@ -44,7 +25,7 @@ func says(lines []policy.Line, level slog.Level) (texts []string) {
 
 func TestWhatAGuestSaysIsKeptByLevel(t *testing.T) {
 	t.Parallel()
-	var out hostLog
+	var out logtest.Text
 	r := withTroubledLogging(t, "Talks", "", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	r.withNodes(1)
 	r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-dev/berth/host/auth/ca"
 	"github.com/berth-dev/berth/host/auth/view/viewtest"
+	"github.com/berth-dev/berth/host/logtest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,7 +148,7 @@ func (r runtime) logs(w http.ResponseWriter, req *http.Request, parts []string) 
 type cluster struct {
 	objects *viewtest.Memory
 	url     string
-	said    errorLog
+	said    logtest.Text // by the server, as of handlers that panic
 	// awaited holds, by the address of a client, what is closed when the host
 	// has done with it.
 	awaited sync.Map
@@ -216,24 +217,6 @@ func newCluster(t testing.TB) *cluster {
 	t.Cleanup(s.Close)
 	c.url = server.URL
 	return c
-}
-
-// errorLog keeps what the host's server says, as of handlers that panic.
-type errorLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *errorLog) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *errorLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func (c *cluster) pod(name, node string, containers ...string) {

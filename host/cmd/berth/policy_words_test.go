@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"strings"
-	"sync"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -12,33 +11,17 @@ import (
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/host/logtest"
 )
 
 // troubled is a module of policies that talk, count, and trap where a node's
 // label says so.
 const troubled = "../../policy/testdata/troubled"
 
-// heard is what a command has printed so far.
-type heard struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (h *heard) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.b.Write(p)
-}
-
-func (h *heard) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.b.String()
-}
-
 // following runs a command beside the test until its context ends or it does.
-func following(ctx context.Context, args ...string) (out *heard, ended chan error) {
-	out, ended = new(heard), make(chan error, 1)
+func following(ctx context.Context, args ...string) (out *logtest.Text, ended chan error) {
+	out, ended = new(logtest.Text), make(chan error, 1)
 	root := newRoot()
 	root.SetOut(out)
 	root.SetErr(out)

@@ -2,7 +2,6 @@ package badger_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/berth-dev/berth/host/logtest"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
 	"github.com/berth-dev/berth/host/store/storetest"
@@ -164,13 +163,13 @@ func killOnce(t *testing.T, dir string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), crashDir+"="+dir)
-	var log lockedBuffer
+	var log logtest.Text
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	// One in four dies while it opens the store, the others while they write.
-	for start := time.Now(); rand.IntN(4) > 0 && !log.contains("open ") && time.Since(start) < 30*time.Second; {
+	for start := time.Now(); rand.IntN(4) > 0 && !log.Has("open ") && time.Since(start) < 30*time.Second; {
 		time.Sleep(5 * time.Millisecond)
 	}
 	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)
@@ -179,25 +178,6 @@ func killOnce(t *testing.T, dir string) string {
 	}
 	_ = cmd.Wait() // killed
 	return log.String()
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) contains(s string) bool { return strings.Contains(b.String(), s) }
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // heard sums up what one process said.
