@@ -78,7 +78,7 @@ func TestReadManifest(t *testing.T) {
 		{"no JSON", `{`, "not the JSON"},
 		{"two values", policy("") + policy(""), "more than one"},
 		{"another ABI", `{"abi":2,"policies":[{"name":"A","kind":"predicate"}]}`, "is for ABI 2"},
-		{"no policies", `{"abi":1}`, "0 policies"},
+		{"no policies", `{"abi":1}`, "registers no policy"},
 		{"a policy twice", `{"abi":1,"policies":[{"name":"A","kind":"gate","conditionTypes":["x"]},{"name":"A","kind":"gate","conditionTypes":["x"]}]}`, "twice"},
 		{"a group that is not known", policy(`,"reads":["node.moods"]`), "unknown group"},
 		{"skips by what it does not read", policy(`,"reads":["pod.labels"],"skipsBy":["pod.affinity"]`), "does not read \"pod.affinity\""},
