@@ -33,7 +33,7 @@ func (a *asked) ask(ctx context.Context, f engine.Func, about asking, input func
 
 func (a *asked) call(f engine.Func, about asking, in []byte, objects int) (engine.Result, error) {
 	a.box.about = about
-	return a.box.call(f, in, engine.ApplyBudget(objects, len(in), a.box.instance.MemoryBytes(), 0))
+	return a.box.call(f, in, engine.AskBudget(objects, len(in), a.box.instance.MemoryBytes()))
 }
 
 // Gate is a live checker of readiness gates.

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
@@ -33,6 +35,38 @@ func TestAGateIsAskedAboutLargePodsInPieces(t *testing.T) {
 	if err != nil || len(answers) != len(pods) {
 		t.Fatalf("Judge of %d large pods = %d answers, %v", len(pods), len(answers), err)
 	}
+}
+
+// A gate's first call is its dearest: its memory grows, and is collected on the
+// way. A third of the budget has to be left to guests that do more.
+func TestAFreshGateHasFuelToSpare(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	gate := r.Current().Gates()["berth.dev/MinReadySeconds"]
+	const about = 100 // bytes by pod, of which a budget knows
+	var pods []wire.GatePod
+	for i := range 256 {
+		pod := clustertest.Pod(fmt.Sprint("web-", i), "1m", "1Mi", func(p *v1.Pod) {
+			p.Annotations = map[string]string{"berth.dev/min-ready-seconds": "5", "about": strings.Repeat("x", about)}
+			for _, kind := range []v1.PodConditionType{v1.PodScheduled, v1.PodInitialized, v1.ContainersReady} {
+				p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(1, 0)})
+			}
+		})
+		pods = append(pods, wire.GatePod{Pod: pod, Condition: "berth.dev/MinReadySeconds"})
+	}
+	if _, err := gate.Judge(t.Context(), time.Now().UnixNano(), pods); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Figures() {
+		if f.Name != gate.Name() {
+			continue
+		}
+		if least := engine.AskBudget(len(pods), len(pods)*about, 0); f.Calls != 1 || f.Fuel == 0 || f.Fuel > int64(least)*2/3 {
+			t.Errorf("%d calls take %d units of fuel, want one of at most two thirds of %d", f.Calls, f.Fuel, least)
+		}
+		return
+	}
+	t.Errorf("no figures of %s", gate.Name())
 }
 
 // What a host does not know it cannot look at: better a refusal than a gate

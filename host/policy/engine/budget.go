@@ -49,6 +49,9 @@ const (
 	// tableBudget is for making those tables, or moving them, in one call.
 	tableBudget Fuel = 2_000
 
+	// objectBudget is for an object that a gate or a controller is asked about.
+	objectBudget Fuel = 60_000
+
 	// bulkBudget is for a batch of more than bulkRows, with which a guest is told
 	// a cluster: its tables move to larger places, and each move may collect.
 	bulkBudget = 2 * MostBudget
@@ -101,6 +104,13 @@ func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
 	}
 	f := base + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + growBudget*pages(memory) + tableBudget*Fuel(slots) + collecting(2*memory, slots)
 	return warranted(f, memory, slots)
+}
+
+// AskBudget is the fuel of a call about objects, outside of cycles: an instance
+// that was opened just now comes to its size in it, collecting on the way, and is
+// told nothing before.
+func AskBudget(objects, input int, memory uint64) Fuel {
+	return ApplyBudget(objects, input, memory, 0) + warranted(objectBudget*Fuel(objects), memory, 0)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
