@@ -14,8 +14,17 @@ import (
 func newPolicyHistory() *cobra.Command {
 	return newShown("history NAME", "List the revisions that a policy had, the newest first: how each came and left",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
-			return p.Status.History, func() *table { return historyTable(p) }, nil
+			return revisions(p), func() *table { return historyTable(p) }, nil
 		})
+}
+
+// revisions are all, with the one that is live in front: it has not left.
+func revisions(p *v1alpha1.Policy) []v1alpha1.PolicyRevision {
+	all := []v1alpha1.PolicyRevision{}
+	if p.Status.Current != nil {
+		all = append(all, *p.Status.Current)
+	}
+	return append(all, p.Status.History...)
 }
 
 // newShown is a command that shows a part of a Policy.

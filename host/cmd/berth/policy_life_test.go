@@ -30,6 +30,10 @@ func TestAPolicyIsPushedListedAndRolledBack(t *testing.T) {
 	if out := run("policy", "history", "cpu"); !strings.Contains(out, "live") {
 		t.Errorf("history of a new policy:\n%s", out)
 	}
+	var revisions []v1alpha1.PolicyRevision
+	if err := json.Unmarshal([]byte(run("policy", "history", "cpu", "-o", "json")), &revisions); err != nil || len(revisions) != 1 || revisions[0].Left != "" {
+		t.Errorf("history -o json = %+v, %v; want what is live", revisions, err)
+	}
 	run("policy", "push", "cpu", "../../../examples/hot-swap/v2", "--go")
 	if out := run("policy", "history", "cpu"); !strings.Contains(out, "Replaced") || !strings.Contains(out, "Pushed") {
 		t.Errorf("history after a second push:\n%s", out)
