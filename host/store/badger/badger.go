@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -102,9 +103,23 @@ func (e *Engine) checkFormat() error {
 	})
 }
 
+// closeTime is how long Badger may take to close. On a disk that refuses to be
+// written it tries for ever.
+const closeTime = 20 * time.Second
+
 // Close gives the directory free.
-func (e *Engine) Close() error {
-	return errors.Join(e.db.Close(), unlockDir(e.lock))
+func (e *Engine) Close() error { return e.closeWithin(closeTime) }
+
+func (e *Engine) closeWithin(patience time.Duration) error {
+	closed := make(chan error, 1)
+	go func() { closed <- e.db.Close() }()
+	select {
+	case err := <-closed:
+		return errors.Join(err, unlockDir(e.lock))
+	case <-time.After(patience):
+		return fmt.Errorf("the store is not closed after %s: can %s be written, and is there room? What was acknowledged is in its write-ahead log, and is taken in at the next start",
+			patience, e.space.dir)
+	}
 }
 
 // Limits leaves a quarter of Badger's own for its bookkeeping.

@@ -2,6 +2,9 @@ package badger
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +44,41 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 		if err := e.Commit(t.Context(), drop); !errors.Is(err, tc.wantDrop) {
 			t.Errorf("%s: delete: %v, want %v", tc.name, err, tc.wantDrop)
 		}
+	}
+}
+
+// A disk that refuses must not keep a host from ending, nor cost what it
+// acknowledged.
+func TestADiskThatRefusesHoldsUpNoEnd(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	e, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := store.Batch{Revision: 2, Puts: []store.Record{{Key: "a", Value: []byte("1"), Revision: 2}}}
+	if err := e.Commit(t.Context(), put); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.closeWithin(10 * time.Millisecond); err == nil || !strings.Contains(err.Error(), "is not closed after 10ms: can "+dir+" be written") {
+		t.Errorf("Close = %v", err)
+	}
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Errorf("Close, once the disk takes it = %v", err)
+	}
+	again, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if revision, err := again.Scan(t.Context(), "a", false, func(store.Record) error { return nil }); revision != 2 || err != nil {
+		t.Errorf("revision %d, %v", revision, err)
 	}
 }
 
