@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
@@ -131,6 +133,48 @@ func TestWhatACycleTookStaysUntilTheCycleEnds(t *testing.T) {
 	}
 	close(p.ended)
 	p.until(t, "the module is given back", func() bool { return p.modules() == all-1 })
+}
+
+// Policies may be the same but for their names: of each decision those are told
+// that made it.
+func TestARecalledDecisionNamesItsOwnPolicies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	alike := module(r.upload(t, guest{Name: "alike", Version: "1", Refuse: -1}.Bytes()))
+	for _, name := range []string{"first", "second"} {
+		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "alike" }); p.Status.Phase != policy.PhaseLive {
+			t.Fatalf("%s is %s: %s", name, p.Status.Phase, p.Status.Message)
+		}
+		r.join(t, name, "predicate")
+	}
+	set := r.Scheduling()
+	digest := set.Profiles["default-scheduler"].Digest()
+	names := func() (found []string) {
+		t.Helper()
+		p, release, err := set.Recall(t.Context(), digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		for _, one := range p.Predicates {
+			if name := one.Policy.Info().Name; name == "first" || name == "second" {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
+	if got := names(); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("the live ones are called %q", got)
+	}
+	for _, name := range []string{"first", "second"} {
+		if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Load(t.Context())
+	if got := names(); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("those that have left are called %q", got)
+	}
 }
 
 // Who opens a set for itself (a replay, a plan) has no cycle: what it opened

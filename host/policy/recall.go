@@ -59,7 +59,7 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 	p = &schedule.Profile{Name: d.Profile}
 	for i := range d.Policies {
 		one := &d.Policies[i]
-		program := set.made(one.Identity)
+		program := set.made(one.Name, one.Identity)
 		if program == nil || !program.hold() {
 			if program, err = l.remake(ctx, one.Name, one.Identity); err != nil {
 				release()
@@ -77,17 +77,19 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 	return p, release, nil
 }
 
-// made finds a program that is live, on trial or kept warm.
-func (s *Set) made(identity [32]byte) *program {
-	for _, one := range s.policies {
-		all := append([]*live{one}, one.former...)
-		if one.canary != nil {
-			all = append(all, one.canary.live)
-		}
-		for _, l := range all {
-			if l.program != nil && l.program.info.Identity == identity {
-				return l.program
-			}
+// made finds a policy's program that is live, on trial or kept warm.
+func (s *Set) made(name string, identity [32]byte) *program {
+	one := s.policies[name]
+	if one == nil {
+		return nil
+	}
+	all := append([]*live{one}, one.former...)
+	if one.canary != nil {
+		all = append(all, one.canary.live)
+	}
+	for _, l := range all {
+		if l.program != nil && l.program.info.Identity == identity {
+			return l.program
 		}
 	}
 	return nil
@@ -102,7 +104,9 @@ func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*p
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w", name, err)
 	}
-	return l.aside(ctx, object, wasm)
+	own := *object // several policies may be alike but for their names
+	own.Name = name
+	return l.aside(ctx, &own, wasm)
 }
 
 // Recipe is what a program that decides, or did, was made of.
