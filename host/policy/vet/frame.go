@@ -91,7 +91,7 @@ func gives(op byte) bool {
 	return op >= 0x28 && op <= 0x35 || op >= 0x3f && (op < 0x41 || op > 0x44) || op == 0x1b || op == 0x1c || op == 0x25
 }
 
-// invokes notes a call of a function of that type.
+// called notes a call of a function of that type.
 func (b *body) called(t funcType) {
 	k := &b.kept
 	k.values++ // the fuel
