@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-dev/berth/nodeagent"
 	imagefake "github.com/berth-dev/berth/nodeagent/image/fake"
@@ -63,7 +66,13 @@ func (m *machine) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	watched := m.watched()
 	go func() { done <- a.Run(ctx) }()
+	select {
+	case <-watched:
+	case <-time.After(time.Minute):
+		m.t.Error("the agent does not watch its pods")
+	}
 	m.stop = func() {
 		cancel()
 		select {
@@ -75,6 +84,19 @@ func (m *machine) start() {
 			m.t.Errorf("Run does not return")
 		}
 	}
+}
+
+// watched is closed when the agent watches its pods. This API forgets what comes
+// between a list and the watch after it.
+func (m *machine) watched() <-chan struct{} {
+	begun := make(chan struct{})
+	var once sync.Once
+	m.api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := m.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		once.Do(func() { close(begun) })
+		return true, w, err
+	})
+	return begun
 }
 
 func (m *machine) create(p *v1.Pod) {
