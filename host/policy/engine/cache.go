@@ -200,24 +200,16 @@ func readPlain(path string, acceptable func(os.FileInfo) bool) ([]byte, error) {
 	return b, nil
 }
 
-// takeOne reads the only entry that a child left in its folder.
-func takeOne(dir, version, name string) ([]byte, error) {
-	folders, err := os.ReadDir(dir)
+// takeOne reads the file of a child, which must be all that is in its folder.
+func takeOne(path string, most int64) ([]byte, error) {
+	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	if len(folders) != 1 || !folders[0].IsDir() || folders[0].Name() != version {
-		return nil, fmt.Errorf("the compiler left something else than its code: %s", list(folders))
-	}
-	sub := filepath.Join(dir, version)
-	files, err := os.ReadDir(sub)
-	if err != nil {
-		return nil, err
-	}
-	if len(files) != 1 || files[0].Name() != name {
+	if len(files) != 1 || files[0].Name() != filepath.Base(path) {
 		return nil, fmt.Errorf("the compiler left something else than its code: %s", list(files))
 	}
-	return readPlain(filepath.Join(sub, name), anyFile)
+	return readPlain(path, func(st os.FileInfo) bool { return st.Size() <= most })
 }
 
 func list(entries []os.DirEntry) string {

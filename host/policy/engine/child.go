@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -48,7 +49,8 @@ func ChildMain() {
 	os.Exit(0)
 }
 
-// childRun compiles what comes on standard input into the working folder.
+// childRun works on what comes on standard input. What comes of it goes to
+// standard output, a file that the host has opened: a child makes none itself.
 func childRun(again bool) error {
 	confined := confine.Child.Rest
 	if !again {
@@ -68,7 +70,7 @@ func childRun(again bool) error {
 	if mode == modeLines {
 		return childLines(wasm)
 	}
-	compiled, err := wazero.NewCompilationCacheWithDir(".")
+	compiled, err := handOver(os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -86,16 +88,22 @@ func runtimeConfig(c wazero.CompilationCache) wazero.RuntimeConfig {
 // ErrCompile wraps what the compiler says of a module that it does not accept.
 var ErrCompile = errors.New("the compiler refuses the module")
 
-// runChild has a child work on a module in dir.
-func runChild(ctx context.Context, command []string, dir string, mode byte, wasm []byte) error {
+// runChild has a child work on a module. What comes of it is in a new file, the
+// only one in its folder, which is all that the child can write to.
+func runChild(ctx context.Context, command []string, path string, mode byte, wasm []byte) error {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
 	ctx, cancel := context.WithTimeout(ctx, childTime)
 	defer cancel()
 	var said limited
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Dir = dir
+	cmd.Dir = filepath.Dir(path)
 	cmd.Env = []string{}
 	cmd.Stdin = io.MultiReader(bytes.NewReader([]byte{mode}), bytes.NewReader(wasm))
-	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	cmd.Stdout, cmd.Stderr = out, &said
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -108,7 +116,7 @@ func runChild(ctx context.Context, command []string, dir string, mode byte, wasm
 		defer runtime.UnlockOSThread()
 		done <- runGroup(cmd)
 	}()
-	err := <-done
+	err = <-done
 	switch {
 	case err == nil:
 		return nil

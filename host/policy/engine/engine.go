@@ -51,6 +51,10 @@ type Engine struct {
 	loading map[loadKey]*loading
 }
 
+// mostChildren bounds what compile children may take together on a machine of
+// many processors: each may take 4 GiB.
+const mostChildren = 4
+
 // loadKey is what a load depends on.
 type loadKey struct {
 	sum    [sha256.Size]byte
@@ -68,7 +72,7 @@ type loading struct {
 func New(ctx context.Context, c Config) (*Engine, error) {
 	e := &Engine{
 		child: c.Child, log: c.Log, temporary: c.CacheDir == "",
-		compiling: make(chan struct{}, max(1, runtime.NumCPU()-1)),
+		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), mostChildren)),
 		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
 	if e.log == nil {
@@ -308,10 +312,11 @@ func (e *Engine) compile(ctx context.Context, name string, wasm []byte, function
 	}
 	defer os.RemoveAll(dir)
 	e.compiled.Add(1)
-	if err := runChild(ctx, e.child, dir, modeCompile, wasm); err != nil {
+	path := filepath.Join(dir, name)
+	if err := runChild(ctx, e.child, path, modeCompile, wasm); err != nil {
 		return nil, err
 	}
-	entry, err := takeOne(dir, e.folder, name)
+	entry, err := takeOne(path, maxEntryBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -58,16 +58,13 @@ func (e *Engine) lines(ctx context.Context, wasm []byte) (*lineTable, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := runChild(ctx, e.child, dir, modeLines, wasm); err != nil {
+	path := filepath.Join(dir, linesFile)
+	if err := runChild(ctx, e.child, path, modeLines, wasm); err != nil {
 		return nil, err
 	}
-	info, err := os.Lstat(filepath.Join(dir, linesFile))
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxLinesBytes {
-		return nil, errors.New("the child left no source lines")
-	}
-	data, err := os.ReadFile(filepath.Join(dir, linesFile))
+	data, err := takeOne(path, maxLinesBytes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the child left no source lines: %w", err)
 	}
 	return readLines(data)
 }

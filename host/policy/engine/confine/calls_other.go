@@ -9,4 +9,4 @@ const (
 	callPrlimit = 0
 )
 
-var compilerCalls []uint32
+var ownCalls []uint32

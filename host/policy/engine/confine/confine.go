@@ -1,6 +1,6 @@
 // Package confine takes from a process what a compiler does not need: memory and
-// time without end, new privileges, every file outside of its folder, and most
-// calls of the kernel. It also lets others go first.
+// time without end, new privileges, every file but those that it has open, and
+// most calls of the kernel. It also lets others go first.
 package confine
 
 import (
@@ -24,7 +24,7 @@ type Limits struct {
 }
 
 // Child are the limits of a compile child.
-var Child = Limits{Memory: 4 << 30, CPU: 30, File: 512 << 20, Files: 64, Nice: 10}
+var Child = Limits{Memory: 4 << 30, CPU: 30, File: 256 << 20, Files: 64, Nice: 10}
 
 // Numbers of Linux that package syscall lacks.
 const (
@@ -76,8 +76,9 @@ func everything(version int) handled {
 	return h
 }
 
-// Self confines this process to limits and to its working folder. A kernel
-// without Landlock or seccomp gives the rest. A binary with cgo becomes itself
+// Self confines this process to limits and to the files that it has open: more
+// files than one would be more than a limit of each. A kernel without Landlock
+// or seccomp gives the rest. A binary with cgo becomes itself
 // once more, with those arguments, and calls Rest then.
 func (l Limits) Self(again ...string) error {
 	if err := l.resources(); err != nil {
@@ -93,14 +94,14 @@ func (l Limits) Self(again ...string) error {
 			return fmt.Errorf("let others go first: %w", e)
 		}
 	}
-	rules, err := landlock(".")
+	rules, err := landlock()
 	if err != nil {
 		return err
 	}
 	if rules >= 0 {
 		defer syscall.Close(rules)
 		if _, _, e := syscall.AllThreadsSyscall(sysLandlockApply, uintptr(rules), 0, 0); e != 0 {
-			return fmt.Errorf("confine to one folder: %w", e)
+			return fmt.Errorf("confine to open files: %w", e)
 		}
 	}
 	return l.Rest()
@@ -141,13 +142,13 @@ func (l Limits) byExec(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	rules, err := landlock(".", filepath.Dir(self), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/proc")
+	rules, err := landlock(filepath.Dir(self), "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/proc")
 	if err != nil {
 		return err
 	}
 	if rules >= 0 {
 		if _, _, e := syscall.RawSyscall(sysLandlockApply, uintptr(rules), 0, 0); e != 0 {
-			return fmt.Errorf("confine to one folder: %w", e)
+			return fmt.Errorf("confine to open files: %w", e)
 		}
 		syscall.CloseOnExec(rules)
 	}
@@ -178,9 +179,9 @@ func lower(what int, most uint64) error {
 	return syscall.Setrlimit(what, &syscall.Rlimit{Cur: most, Max: most})
 }
 
-// landlock makes a rule set: all of the first folder, reading of the others. It
-// is below zero where the kernel knows no Landlock.
-func landlock(writable string, readable ...string) (int, error) {
+// landlock makes a rule set: reading below those folders, and nothing else. It is
+// below zero where the kernel knows no Landlock.
+func landlock(readable ...string) (int, error) {
 	all := everything(Landlock())
 	fd, _, e := syscall.Syscall(sysLandlockNew, uintptr(unsafe.Pointer(&all)), unsafe.Sizeof(all), 0)
 	if errors.Is(e, syscall.ENOSYS) || errors.Is(e, syscall.EOPNOTSUPP) {
@@ -190,9 +191,6 @@ func landlock(writable string, readable ...string) (int, error) {
 		return -1, fmt.Errorf("make a Landlock rule set: %w", e)
 	}
 	rules := int(fd)
-	if err := landlockAllow(rules, writable, all.files); err != nil {
-		return -1, err
-	}
 	for _, path := range readable {
 		err := landlockAllow(rules, path, landlockExecute|landlockReadFile|landlockReadDir)
 		if err != nil && !errors.Is(err, syscall.ENOENT) {

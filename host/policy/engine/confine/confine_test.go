@@ -18,28 +18,31 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestAChildSeesItsFolderAlone confines one thread as a child confines all, and
-// tries what a subverted compiler would. The thread ends with its goroutine.
-func TestAChildSeesItsFolderAlone(t *testing.T) {
+// TestAChildMayUseNoFileButThoseItHasOpen confines one thread as a child confines
+// all, and tries what a subverted compiler would. The thread ends with its goroutine.
+func TestAChildMayUseNoFileButThoseItHasOpen(t *testing.T) {
 	t.Parallel()
-	own, other := t.TempDir(), t.TempDir()
-	secret := filepath.Join(other, "secret")
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
 	check(t, os.WriteFile(secret, []byte("x"), 0o600))
+	out, err := os.Create(filepath.Join(dir, "out"))
+	check(t, err)
+	defer out.Close()
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good
-		done <- tryOutside(own, secret)
+		done <- tryFiles(secret, out)
 	}()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
 
-func tryOutside(own, secret string) error {
+func tryFiles(secret string, out *os.File) error {
 	if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0); e != 0 {
 		return e
 	}
-	rules, err := landlock(own)
+	rules, err := landlock()
 	if err != nil {
 		return err
 	}
@@ -50,21 +53,25 @@ func tryOutside(own, secret string) error {
 	if _, _, e := syscall.RawSyscall(sysLandlockApply, uintptr(rules), 0, 0); e != 0 {
 		return e
 	}
-	if err := os.WriteFile(filepath.Join(own, "code"), []byte("x"), 0o600); err != nil {
-		return fmt.Errorf("it cannot write into its own folder: %w", err)
+	if _, err := out.WriteString("code"); err != nil {
+		return fmt.Errorf("it cannot write to the file that it has open: %w", err)
 	}
 	_, read := os.ReadFile(secret)
 	_, list := os.ReadDir(filepath.Dir(secret))
 	for what, err := range map[string]error{
-		"read":   read,
-		"list":   list,
-		"write":  os.WriteFile(secret, nil, 0o600),
-		"make":   os.Mkdir(secret+".d", 0o700),
-		"remove": os.Remove(secret),
-		"move":   os.Rename(filepath.Join(own, "code"), secret),
+		"read":         read,
+		"list":         list,
+		"write":        os.WriteFile(secret, nil, 0o600),
+		"make":         os.WriteFile(secret+".new", nil, 0o600),
+		"open anew":    os.WriteFile(out.Name(), nil, 0o600),
+		"make beneath": os.Mkdir(secret+".d", 0o700),
+		"remove":       os.Remove(secret),
+		"move":         os.Rename(out.Name(), secret),
+		"link":         os.Link(out.Name(), secret+".link"),
+		"point to":     os.Symlink(secret, secret+".way"),
 	} {
 		if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EXDEV) {
-			return fmt.Errorf("it may %s what is not its own: %v", what, err)
+			return fmt.Errorf("it may %s a file: %v", what, err)
 		}
 	}
 	return nil

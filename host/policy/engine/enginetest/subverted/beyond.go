@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -42,6 +43,18 @@ func beyond() string {
 		"have signals sent":       call(syscall.SYS_FCNTL, 0, syscall.F_SETOWN, host),
 		"have a filesystem":       call(syscall.SYS_UNSHARE, syscall.CLONE_NEWNS, 0, 0),
 		"own a file's mode":       os.Chmod(".", 0o777),
+	}
+	// Landlock would refuse these too, and a filesystem others.
+	for what, err := range map[string]error{
+		"make a file":   os.WriteFile("more", nil, 0o600),
+		"make a folder": os.Mkdir("folder", 0o700),
+		"make a link":   os.Symlink("/", "way"),
+		"remove a file": os.Remove("more"),
+		"move a file":   os.Rename("more", "most"),
+	} {
+		if ways[what] = err; !errors.Is(err, syscall.ENOSYS) {
+			ways[what] = nil
+		}
 	}
 	done := make(chan int)
 	go func() { time.Sleep(time.Millisecond); close(done) }() // an honest one's threads still run

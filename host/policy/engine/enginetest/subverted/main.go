@@ -27,8 +27,9 @@ var harms = map[string]func(argument string) string{
 	"flood":     func(string) string { return flood() },
 	"hang":      func(string) string { time.Sleep(time.Hour); return "" },
 	"fork":      func(string) string { return fork() },
-	"disk":      func(entry string) string { return leave(entry, 1<<40) },
-	"large":     func(entry string) string { return leave(entry, 300<<20) },
+	"disk":      func(string) string { return leave(1 << 40) },
+	"files":     func(string) string { return files() },
+	"large":     func(string) string { return leave(200 << 20) },
 	"elsewhere": elsewhere,
 	"beyond":    func(string) string { return beyond() },
 }
@@ -43,7 +44,7 @@ func main() {
 		limits.CPU = 1 // lest tests burn what a child may
 	}
 	// As on a kernel without seccomp: what else there is must hold too.
-	limits.Calls = os.Args[1] == "fork" || os.Args[1] == "elsewhere"
+	limits.Calls = os.Args[1] == "fork" || os.Args[1] == "elsewhere" || os.Args[1] == "files"
 	if err := limits.Self(); err != nil {
 		harm = func(string) string { return err.Error() }
 	}
@@ -90,37 +91,58 @@ func fork() string {
 	return fmt.Sprint("forked ", pid)
 }
 
-// leave leaves a file of that size as its code.
-func leave(entry string, size int64) string {
-	if err := os.Mkdir(filepath.Dir(entry), 0o700); err != nil {
-		return err.Error()
+// leave writes so many bytes as its code.
+func leave(size int64) string {
+	b := make([]byte, 1<<20)
+	for ; size > 0; size -= int64(len(b)) {
+		if _, err := os.Stdout.Write(b); err != nil {
+			return "it may write no more: " + err.Error()
+		}
 	}
-	f, err := os.Create(entry)
-	if err == nil {
-		err = f.Truncate(size)
-	}
+	return ""
+}
+
+// files tries all ways to have more than one file on the disk, and says which of
+// them it may: each file has its limit, but of how many there are none.
+func files() string {
+	const anonymous = 0x400000 | syscall.O_DIRECTORY | syscall.O_WRONLY // O_TMPFILE
+	own, err := os.Readlink("/proc/self/fd/1")
 	if err != nil {
 		return err.Error()
 	}
-	return ""
+	unnamed, err := syscall.Open(".", anonymous, 0o600)
+	if err == nil {
+		syscall.Close(unnamed)
+	}
+	return mayDo(map[string]error{
+		"make a file":           os.WriteFile("more", []byte("harm"), 0o600),
+		"make a file unnamed":   err,
+		"make a folder":         os.Mkdir("folder", 0o700),
+		"make a pipe":           syscall.Mkfifo("pipe", 0o600),
+		"make a link":           os.Symlink("/", "way"),
+		"link its own":          os.Link(own, "again"),
+		"move its own":          os.Rename(own, "moved"),
+		"remove its own":        os.Remove(own),
+		"open its own anew":     os.WriteFile(own, []byte("harm"), 0o600),
+		"make one for everyone": os.WriteFile("/tmp/berth-subverted", []byte("harm"), 0o600),
+	})
 }
 
 // elsewhere tries all ways to put something in place of another module's entry,
 // and says which of them it may.
 func elsewhere(other string) string {
 	beside := filepath.Join("..", filepath.Base(other))
-	if err := os.WriteFile("mine", []byte("harm"), 0o600); err != nil {
+	mine, err := os.Readlink("/proc/self/fd/1")
+	if err != nil {
 		return err.Error()
 	}
-	_ = os.Symlink(other, "way")
 	_, read := os.ReadFile(other)
 	_, list := os.ReadDir("..")
 	ways := map[string]error{
 		"write it":                os.WriteFile(other, []byte("harm"), 0o600),
 		"write it from beside":    os.WriteFile(beside, []byte("harm"), 0o600),
-		"write through a link":    os.WriteFile("way", []byte("harm"), 0o600),
-		"move over it":            os.Rename("mine", beside),
-		"link in its place":       os.Link("mine", beside+".new"),
+		"move over it":            os.Rename(mine, beside),
+		"link in its place":       os.Link(mine, beside+".new"),
 		"remove it":               os.Remove(other),
 		"cut it":                  os.Truncate(other, 0),
 		"make something beside":   os.WriteFile(beside+".new", nil, 0o600),
