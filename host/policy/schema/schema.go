@@ -37,6 +37,8 @@ type Schema struct {
 	MaxLength  *int     `json:"maxLength"`
 	MinItems   *int     `json:"minItems"`
 	MaxItems   *int     `json:"maxItems"`
+
+	listed []string // Enum, as JSON
 }
 
 // types is one name, or several of which one must fit.
@@ -90,83 +92,154 @@ func Check(schema, config []byte, path string) error {
 	if err := d.Decode(&value); err != nil {
 		return fmt.Errorf("%s: not JSON: %w", path, err)
 	}
-	return errors.Join(s.check(value, path, 0)...)
+	c := checker{left: mostWork}
+	c.check(s, value, place{name: path})
+	return errors.Join(c.faults...)
 }
 
-func (s *Schema) check(v any, path string, depth int) []error {
-	if s == nil {
-		return nil
+// checker gathers what is wrong. A schema and a config multiply: each item of a
+// list is held against each name that is required of it. So both what is told
+// and what is looked at have an end.
+type checker struct {
+	faults []error
+	left   int // steps that may still be made
+}
+
+const (
+	mostFaults = 32
+	mostWork   = 1 << 20
+)
+
+// place is where in the config something lies. It is made into text for what is
+// told alone.
+type place struct {
+	up    *place
+	name  string // of a property, or of the config
+	index int    // of an item, where there is no name
+	depth int
+}
+
+func (p place) property(name string) place { return place{up: &p, name: name, depth: p.depth + 1} }
+func (p place) item(i int) place           { return place{up: &p, index: i, depth: p.depth + 1} }
+
+func (p place) String() string {
+	switch {
+	case p.up == nil:
+		return p.name
+	case p.name != "":
+		return p.up.String() + "." + short(p.name)
 	}
-	if depth > mostDepth {
-		return []error{fmt.Errorf("%s: nested deeper than %d", path, mostDepth)}
+	return fmt.Sprintf("%s[%d]", p.up, p.index)
+}
+
+// fault notes what is wrong there.
+func (c *checker) fault(at place, format string, args ...any) {
+	if len(c.faults) < mostFaults {
+		c.faults = append(c.faults, fmt.Errorf("%s: "+format, append([]any{at}, args...)...))
+		return
+	}
+	c.stop(at, "there are more faults than are told here")
+}
+
+// spend says whether another n steps may be made.
+func (c *checker) spend(n int, at place) bool {
+	if c.left <= 0 {
+		return false
+	}
+	if c.left -= n; c.left <= 0 {
+		c.stop(at, "it is too much to be checked by its schema")
+	}
+	return c.left > 0
+}
+
+func (c *checker) stop(at place, why string) {
+	c.left = 0
+	c.faults = append(c.faults[:min(len(c.faults), mostFaults)], fmt.Errorf("%s: %s", at, why))
+}
+
+func (c *checker) check(s *Schema, v any, at place) {
+	if s == nil || !c.spend(1+len(s.Enum)+len(s.Required), at) {
+		return
+	}
+	if at.depth > mostDepth {
+		c.fault(at, "nested deeper than %d", mostDepth)
+		return
 	}
 	if len(s.Type) > 0 && !slices.ContainsFunc(s.Type, func(name string) bool { return is(v, name) }) {
-		return []error{fmt.Errorf("%s: it is %s, want %s", path, typeOf(v), strings.Join(s.Type, " or "))}
+		c.fault(at, "it is %s, want %s", typeOf(v), short(strings.Join(s.Type, " or ")))
+		return
 	}
-	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(one any) bool { return text(one) == text(v) }) {
-		return []error{fmt.Errorf("%s: it is %s, want one of %s", path, text(v), text(s.Enum))}
+	if len(s.Enum) > 0 && !s.lists(text(v)) {
+		c.fault(at, "it is %s, want one of %s", short(text(v)), short(text(s.Enum)))
+		return
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		return s.checkObject(v, path, depth)
+		c.checkObject(s, v, at)
 	case []any:
-		errs := within(len(v), s.MinItems, s.MaxItems, path, "items")
+		c.within(len(v), s.MinItems, s.MaxItems, at, "items")
 		for i := range v {
-			errs = append(errs, s.Items.check(v[i], fmt.Sprintf("%s[%d]", path, i), depth+1)...)
+			c.check(s.Items, v[i], at.item(i))
 		}
-		return errs
 	case string:
-		return within(utf8.RuneCountInString(v), s.MinLength, s.MaxLength, path, "characters")
+		c.within(utf8.RuneCountInString(v), s.MinLength, s.MaxLength, at, "characters")
 	case json.Number:
-		return s.checkNumber(v, path)
+		c.checkNumber(s, v, at)
 	}
-	return nil
 }
 
-func (s *Schema) checkObject(v map[string]any, path string, depth int) (errs []error) {
+// lists says whether a value, as JSON, is one that the schema lists.
+func (s *Schema) lists(value string) bool {
+	for len(s.listed) < len(s.Enum) {
+		s.listed = append(s.listed, text(s.Enum[len(s.listed)]))
+	}
+	return slices.Contains(s.listed, value)
+}
+
+func (c *checker) checkObject(s *Schema, v map[string]any, at place) {
 	for _, name := range s.Required {
 		if _, ok := v[name]; !ok {
-			errs = append(errs, fmt.Errorf("%s.%s: it is required", path, name))
+			c.fault(at.property(name), "it is required")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		at := path + "." + name
+		if c.left <= 0 {
+			return
+		}
+		in := at.property(name)
 		if known, ok := s.Properties[name]; ok {
-			errs = append(errs, known.check(v[name], at, depth+1)...)
+			c.check(known, v[name], in)
 			continue
 		}
 		switch {
 		case s.Additional == nil:
 		case s.Additional.never:
-			errs = append(errs, fmt.Errorf("%s: there is no such setting; there are %s", at, strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")))
+			c.fault(in, "there is no such setting; there are %s", short(strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")))
 		default:
-			errs = append(errs, s.Additional.schema.check(v[name], at, depth+1)...)
+			c.check(s.Additional.schema, v[name], in)
 		}
 	}
-	return errs
 }
 
-func (s *Schema) checkNumber(v json.Number, path string) []error {
+func (c *checker) checkNumber(s *Schema, v json.Number, at place) {
 	f, err := v.Float64()
 	switch {
 	case err != nil:
-		return []error{fmt.Errorf("%s: %s is too large a number", path, v)}
+		c.fault(at, "%s is too large a number", short(v.String()))
 	case s.Minimum != nil && f < *s.Minimum:
-		return []error{fmt.Errorf("%s: it is %s, want at least %v", path, v, *s.Minimum)}
+		c.fault(at, "it is %s, want at least %v", short(v.String()), *s.Minimum)
 	case s.Maximum != nil && f > *s.Maximum:
-		return []error{fmt.Errorf("%s: it is %s, want at most %v", path, v, *s.Maximum)}
+		c.fault(at, "it is %s, want at most %v", short(v.String()), *s.Maximum)
 	}
-	return nil
 }
 
-func within(n int, least, most *int, path, what string) []error {
+func (c *checker) within(n int, least, most *int, at place, what string) {
 	switch {
 	case least != nil && n < *least:
-		return []error{fmt.Errorf("%s: it has %d %s, want at least %d", path, n, what, *least)}
+		c.fault(at, "it has %d %s, want at least %d", n, what, *least)
 	case most != nil && n > *most:
-		return []error{fmt.Errorf("%s: it has %d %s, want at most %d", path, n, what, *most)}
+		c.fault(at, "it has %d %s, want at most %d", n, what, *most)
 	}
-	return nil
 }
 
 func typeOf(v any) string {
@@ -197,14 +270,20 @@ func is(v any, name string) bool {
 	return err == nil && f == math.Trunc(f)
 }
 
-// text is a value as JSON, cut to what a message can hold.
+// text is a value as JSON.
 func text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
 	}
-	if len(b) > 200 {
-		return string(b[:200]) + "…"
-	}
 	return string(b)
+}
+
+// short is foreign text, cut to what a message can hold.
+func short(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

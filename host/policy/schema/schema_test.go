@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -49,8 +50,46 @@ func TestConfigsAreCheckedBySchemas(t *testing.T) {
 	}
 }
 
+// TestWhatMultipliesHasAnEnd: a schema and a config of some hundred kilobytes
+// must not make gigabytes of faults, nor keep the host busy.
+func TestWhatMultipliesHasAnEnd(t *testing.T) {
+	t.Parallel()
+	const many = 20_000
+	names := strings.Repeat(`"abc",`, many) + `"abc"`
+	unknown := make([]string, many)
+	for i := range unknown {
+		unknown[i] = fmt.Sprintf(`"k%d":0`, i)
+	}
+	keys := "{" + strings.Join(unknown, ",") + "}"
+	items := "[" + strings.Repeat("{},", many) + "{}]"
+	for name, c := range map[string][2]string{
+		"each item lacks each name":  {`{"items":{"required":[` + names + `]}}`, items},
+		"no item is in a long list":  {`{"items":{"enum":[` + names + `]}}`, items},
+		"no name is a setting":       {`{"additionalProperties":false,"properties":` + strings.ReplaceAll(keys, ":0", `s":{}`) + `}`, keys},
+		"each item has a long place": {`{"additionalProperties":{"items":{"type":"string"}}}`, `{"` + strings.Repeat("x", 1<<20) + `":` + items + `}`},
+	} {
+		err := Check([]byte(c[0]), []byte(c[1]), "config")
+		if err == nil || len(err.Error()) > mostSaid {
+			t.Errorf("%s: told in %d bytes, want an error in at most %d", name, len(fmt.Sprint(err)), mostSaid)
+		}
+	}
+}
+
+// mostSaid is what the faults of a config can take: each a place as deep as is
+// looked, and two texts.
+const mostSaid = (mostFaults + 1) * (mostDepth + 4) * 250
+
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"type":"object","properties":{"a":{"items":{"type":"integer"}}},"additionalProperties":false}`), []byte(`{"a":[1,2.5],"b":null}`))
 	f.Add([]byte(`{"properties":{"a":null},"items":{}}`), []byte(`{"a":[[[]]]}`))
-	f.Fuzz(func(_ *testing.T, schema, config []byte) { _ = Check(schema, config, "config") })
+	f.Add([]byte(`{"type":["a","b"],"enum":[1]}`), []byte(`1`))
+	f.Fuzz(func(t *testing.T, schema, config []byte) {
+		said := fmt.Sprint(Check(schema, config, "config"))
+		if again := fmt.Sprint(Check(schema, config, "config")); said != again {
+			t.Errorf("the same config is told of as %q, then as %q", said, again)
+		}
+		if len(said) > mostSaid+len(schema)+len(config) { // JSON's own errors quote what they cannot read
+			t.Errorf("%d bytes are said of a config of %d", len(said), len(config))
+		}
+	})
 }
