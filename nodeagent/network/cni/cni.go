@@ -116,7 +116,8 @@ func (n *Network) Add(ctx context.Context, pod network.Pod) (network.Attachment,
 	return a, nil
 }
 
-func (n *Network) add(ctx context.Context, pod network.Pod) (network.Attachment, error) {
+func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachment, err error) {
+	defer readable(&err)
 	path := n.netns(pod.ID)
 	if err := makeNetns(path, pod.IDs); err != nil {
 		return network.Attachment{}, err
@@ -175,20 +176,38 @@ func (n *Network) attached(id string) (network.Attachment, bool) {
 	if !isNetns(path) {
 		return network.Attachment{}, false
 	}
-	res, err := n.cni.GetNetworkListCachedResult(n.eth, n.ethernet(id, path, nil, network.Pod{}))
-	if err != nil || res == nil {
-		return network.Attachment{}, false
-	}
-	a, err := attachment(path, res)
+	a, err := n.remembered(id, path)
 	return a, err == nil
 }
 
-func attachment(path string, res types.Result) (network.Attachment, error) {
+// remembered is the attachment of which libcni keeps the result.
+func (n *Network) remembered(id, path string) (a network.Attachment, err error) {
+	defer readable(&err)
+	res, err := n.cni.GetNetworkListCachedResult(n.eth, n.ethernet(id, path, nil, network.Pod{}))
+	if err != nil {
+		return a, err
+	}
+	if res == nil {
+		return a, errors.New("no result is kept")
+	}
+	return attachment(path, res)
+}
+
+// readable makes an error of an answer that libcni cannot bear: where it turns
+// one version's answer into another's, it trusts that nothing in it is null.
+func readable(err *error) {
+	if broken := recover(); broken != nil {
+		*err = fmt.Errorf("the plugins' answer cannot be read: %v", broken)
+	}
+}
+
+func attachment(path string, res types.Result) (a network.Attachment, err error) {
+	defer readable(&err)
 	r, err := types100.NewResultFromResult(res)
 	if err != nil {
 		return network.Attachment{}, fmt.Errorf("read the plugins' result: %w", err)
 	}
-	a := network.Attachment{NetNS: path}
+	a.NetNS = path
 	for _, ip := range r.IPs {
 		if ip == nil {
 			continue
@@ -216,7 +235,8 @@ func (n *Network) Del(ctx context.Context, id string) error {
 }
 
 // del removes all traces of an attachment. Plugins do without what is gone.
-func (n *Network) del(ctx context.Context, id string) error {
+func (n *Network) del(ctx context.Context, id string) (err error) {
+	defer readable(&err)
 	path := n.netns(id)
 	given := path
 	if !isNetns(path) {

@@ -12,6 +12,7 @@ func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24"},{"address":"fd00::1/64"}]}`))
 	f.Add([]byte(`{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24"}}`))
 	f.Add([]byte(`{"cniVersion":"1.0.0","ips":[null]}`))
+	f.Add([]byte(`{"cniVersion":"0.4.0","ips":[null]}`)) // where libcni panics
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		result, err := create.CreateFromBytes(answer)
 		if err != nil {
