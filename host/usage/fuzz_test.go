@@ -12,6 +12,8 @@ import (
 func FuzzReports(f *testing.F) {
 	f.Add([]byte(`{"node":{"nodeName":"n","cpu":{"time":"2026-01-01T00:00:00Z","usageCoreNanoSeconds":5},"memory":{"workingSetBytes":7}},"pods":[{"podRef":{"name":"p","uid":"u"},"containers":[{"name":"c","cpu":{"usageCoreNanoSeconds":1}}]}]}`),
 		[]byte(`{"node":{"cpu":{"time":"2026-01-01T00:00:10Z","usageCoreNanoSeconds":18446744073709551615}},"pods":[{"podRef":{"uid":"u"},"containers":[{"name":"c"},{"name":"c"}]}]}`))
+	f.Add([]byte(`{"node":{"cpu":{"time":"2026-01-01T00:00:00Z","usageCoreNanoSeconds":0},"memory":{"workingSetBytes":0}}}`),
+		[]byte(`{"node":{"cpu":{"time":"2026-01-01T00:00:01Z","usageCoreNanoSeconds":18446744073709551615},"memory":{"workingSetBytes":18446744073709551615}}}`))
 	f.Add([]byte("null"), []byte("[]"))
 	f.Fuzz(func(t *testing.T, former, latest []byte) {
 		answers := [][]byte{former, latest}

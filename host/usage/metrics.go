@@ -129,7 +129,11 @@ func between(former, latest reading) (use, bool) {
 	}
 	rate := float64(latest.nanos-former.nanos) / window.Seconds()
 	return use{at: latest.at, window: window, list: corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewScaledQuantity(int64(rate), resource.Nano),
-		corev1.ResourceMemory: *resource.NewQuantity(int64(latest.memory), resource.BinarySI),
+		corev1.ResourceCPU:    *resource.NewScaledQuantity(int64(min(rate, most)), resource.Nano),
+		corev1.ResourceMemory: *resource.NewQuantity(int64(min(latest.memory, most)), resource.BinarySI),
 	}}, true
 }
+
+// most is beyond any machine: an agent may report anything, and a quantity has
+// one bit less than its counters.
+const most = 1 << 62
