@@ -247,11 +247,12 @@ func parseNumber(s string) (f float64, ok bool) {
 	for ; scale > 0; scale-- {
 		f *= 10
 	}
-	for div := 1.0; ; div *= 10 {
-		if scale++; scale > 0 || div > 1e300 {
-			f /= div
-			break
+	for scale < 0 {
+		div := 1.0
+		for ; scale < 0 && div < 1e300; scale++ {
+			div *= 10
 		}
+		f /= div
 	}
 	if neg {
 		f = -f
