@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"github.com/berth-dev/berth/host/store"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // protobuf is what the types of k8s.io/api generate.
@@ -38,11 +40,25 @@ func (Codec) Encode(obj store.Object) ([]byte, error) {
 	}
 	pb, ok := obj.(protobuf)
 	if !ok {
-		return json.Marshal(obj)
+		return encodeJSON(obj)
 	}
 	data := make([]byte, pb.Size())
 	if _, err := pb.MarshalToSizedBuffer(data); err != nil {
 		return nil, fmt.Errorf("encode %T: %w", obj, err)
+	}
+	return data, nil
+}
+
+// encodeJSON refuses what could not be read again, which no start would survive:
+// a time with a zone may lie in a year that it has no form for in UTC.
+func encodeJSON(obj store.Object) ([]byte, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", obj, err)
+	}
+	again := reflect.New(reflect.TypeOf(obj).Elem()).Interface()
+	if err := json.Unmarshal(data, again); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object cannot be stored, since it could not be read again: %v", err))
 	}
 	return data, nil
 }
