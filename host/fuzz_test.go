@@ -66,6 +66,9 @@ func FuzzOwnRoutes(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, at uint8, sent string) {
+		if len(sent) > 64<<10 {
+			return // a server that has read enough hangs up, which a client may see before the answer
+		}
 		b := boundaries[int(at)%len(boundaries)]
 		put := func(where string) string { return strings.ReplaceAll(where, "VALUE", sent) }
 		body := sent

@@ -1,6 +1,9 @@
 package checkpoint
 
 import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,9 +76,15 @@ func TestUIDsAreNoPaths(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"checksum":0,"record":{}}`))
+	f.Add([]byte(`{"pod":{"metadata":{"uid":"a"},"spec":{"containers":[{"name":"c"}]}},"containers":{"c":null}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if r, err := decode(data); err == nil && r.Pod == nil {
-			t.Errorf("a record without a pod")
+		// As a file, and as a record in a file that is whole.
+		record := bytes.TrimSpace(data)
+		whole := fmt.Sprintf(`{"version":%d,"checksum":%d,"record":%s}`, version, crc32.ChecksumIEEE(record), record)
+		for _, text := range []string{string(data), whole} {
+			if r, err := decode([]byte(text)); err == nil && r.Pod == nil {
+				t.Errorf("a record without a pod")
+			}
 		}
 	})
 }

@@ -59,7 +59,13 @@ func FuzzImports(f *testing.F) {
 			if lines > linesPerCall+1 || len(g.line) > maxLine {
 				t.Errorf("%s said %d lines and keeps %d bytes", name, lines, len(g.line))
 			}
-			if ended, ok := recover().(error); ok && !errors.Is(ended, fuelSpent{}) && !errors.As(ended, new(exitError)) {
+			switch ended := recover().(type) {
+			case nil:
+			case error:
+				if !errors.Is(ended, fuelSpent{}) && !errors.As(ended, new(exitError)) {
+					t.Errorf("%s.%s: %v", module, name, ended)
+				}
+			default:
 				t.Errorf("%s.%s: %v", module, name, ended)
 			}
 		}()
