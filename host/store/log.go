@@ -48,7 +48,7 @@ func newLog(floor int64, opts *Options) *log {
 		maxBytes:  opts.MaxHistoryBytes,
 		history:   opts.History,
 		floor:     floor,
-		ring:      make([]logged, 16),
+		ring:      make([]logged, leastRing),
 		wake:      make(chan struct{}),
 		topics:    map[topicKey]*topic{},
 	}
@@ -82,8 +82,10 @@ func (l *log) append(events []Event, now time.Time) chan struct{} {
 	return wake
 }
 
-func (l *log) grow() {
-	ring := make([]logged, 2*len(l.ring))
+func (l *log) grow() { l.resize(2 * len(l.ring)) }
+
+func (l *log) resize(n int) {
+	ring := make([]logged, n)
 	for pos := l.first; pos < l.next; pos++ {
 		ring[pos&uint64(len(ring)-1)] = *l.at(pos)
 	}
@@ -128,6 +130,21 @@ func (l *log) expire(now time.Time) {
 	defer l.mu.Unlock()
 	l.trim(now)
 	l.last.Store(nil) // it keeps events alive
+	l.shrink()
+}
+
+// leastRing is the length of a ring that has seen little.
+const leastRing = 16
+
+// shrink gives back most of a ring that was needed once. Called with mu held.
+func (l *log) shrink() {
+	n := len(l.ring)
+	for n > leastRing && l.next-l.first <= uint64(n/8) {
+		n /= 2
+	}
+	if n < len(l.ring) {
+		l.resize(n)
+	}
 }
 
 // after is the position of the first event after rev. Called with mu held.
