@@ -12,7 +12,7 @@ type memo struct{ head atomic.Pointer[memoSlot] }
 
 type memoSlot struct {
 	format string
-	next   *memoSlot
+	next   atomic.Pointer[memoSlot]
 	once   sync.Once
 	data   []byte
 	err    error
@@ -37,7 +37,8 @@ func (e *entry) shared(format string, obj Object, encode func(Object) ([]byte, e
 }
 
 // stored names the slot of the very bytes that the engine was given. It is
-// there from the commit on, until the shelf is full.
+// there from the commit on, until an encoding is made of it or the shelf empties
+// the memo; and it is the last of the list.
 const stored = ""
 
 // keepStored lets the first encoding be made of the stored bytes.
@@ -49,15 +50,22 @@ func (e *entry) keepStored(data []byte) {
 	e.shelf.keep(&e.memo, len(data)+memoOverhead)
 }
 
-// fromStored makes an encoding of the stored bytes, nil where it cannot.
+// fromStored makes an encoding of the stored bytes, nil where it cannot. It
+// takes their place: there is one format that is made of them.
 func (e *entry) fromStored(format string) []byte {
-	for s := e.memo.head.Load(); s != nil; s = s.next {
+	var before *memoSlot
+	for s := e.memo.head.Load(); s != nil; before, s = s, s.next.Load() {
 		if s.format != stored {
 			continue
 		}
-		if data, ok := e.shelf.sharer.Share(format, s.data, e.rev); ok {
-			return data
+		data, ok := e.shelf.sharer.Share(format, s.data, e.rev)
+		if !ok {
+			return nil
 		}
+		if before != nil {
+			before.next.Store(nil)
+		}
+		return data
 	}
 	return nil
 }
@@ -67,12 +75,13 @@ func (e *entry) fromStored(format string) []byte {
 func (m *memo) slot(format string) *memoSlot {
 	for {
 		head := m.head.Load()
-		for s := head; s != nil; s = s.next {
+		for s := head; s != nil; s = s.next.Load() {
 			if s.format == format {
 				return s
 			}
 		}
-		fresh := &memoSlot{format: format, next: head}
+		fresh := &memoSlot{format: format}
+		fresh.next.Store(head)
 		if m.head.CompareAndSwap(head, fresh) {
 			return fresh
 		}
@@ -82,10 +91,12 @@ func (m *memo) slot(format string) *memoSlot {
 // memoOverhead stands for what a memo takes beside its bytes.
 const memoOverhead = 1024
 
-// shelf bounds the bytes that all memos hold: the oldest are emptied first.
-// Whoever still writes such bytes to a client goes on with them undisturbed. It
-// keeps no memo alive: one lies within the state of an object, which goes when
-// nobody else needs it.
+// shelf bounds the bytes that all memos hold, and for how long: the oldest are
+// emptied first. Most encodings are shown when they are new and never again, and
+// the bytes of ten thousand objects that nobody asks for would be looked through
+// by each collection. Whoever still writes such bytes to a client goes on with
+// them undisturbed. It keeps no memo alive: one lies within the state of an
+// object, which goes when nobody else needs it.
 type shelf struct {
 	capacity int
 	// sharer is the codec, if it is one.
@@ -95,29 +106,56 @@ type shelf struct {
 	bytes int
 	queue []shelved
 	first int
+	// age counts calls of expire.
+	age uint32
 }
 
 type shelved struct {
 	memo  weak.Pointer[memo]
-	bytes int
+	bytes uint32
+	since uint32 // age of the shelf
 }
 
 func (s *shelf) keep(m *memo, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue = append(s.queue, shelved{weak.Make(m), bytes})
+	s.queue = append(s.queue, shelved{weak.Make(m), uint32(bytes), s.age})
 	s.bytes += bytes
 	for s.bytes > s.capacity && s.first < len(s.queue) {
-		old := s.queue[s.first]
-		s.queue[s.first] = shelved{}
-		s.first++
-		s.bytes -= old.bytes
-		if m := old.memo.Value(); m != nil {
-			m.head.Store(nil)
-		}
+		s.drop()
 	}
 	if s.first > 1024 && s.first > len(s.queue)/2 {
-		s.queue = append([]shelved(nil), s.queue[s.first:]...)
-		s.first = 0
+		s.compact()
+	}
+}
+
+// drop empties the oldest memo. Called with mu held.
+func (s *shelf) drop() {
+	old := s.queue[s.first]
+	s.queue[s.first] = shelved{}
+	s.first++
+	s.bytes -= int(old.bytes)
+	if m := old.memo.Value(); m != nil {
+		m.head.Store(nil)
+	}
+}
+
+// compact gives back the room of what was dropped. Called with mu held.
+func (s *shelf) compact() {
+	s.queue = append([]shelved(nil), s.queue[s.first:]...)
+	s.first = 0
+}
+
+// expire empties the memos that something was put into so many calls ago.
+func (s *shelf) expire(calls uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.age++
+	had := s.first
+	for s.first < len(s.queue) && s.age-s.queue[s.first].since > calls {
+		s.drop()
+	}
+	if s.first > had {
+		s.compact()
 	}
 }

@@ -25,7 +25,7 @@ type Options struct {
 	// the history of a resource keeps in memory, 64 MiB if 0.
 	MaxHistoryBytes int
 	// SharedBytes bounds the encodings kept by Event.Shared and List.Shared,
-	// 64 MiB if 0.
+	// 64 MiB if 0. None is kept longer than History.
 	SharedBytes int
 	// Indexes are the functions by resource and name of the index; those of
 	// AllResources hold for every resource.
@@ -325,9 +325,12 @@ func (s *Store) Compact(rev int64) error {
 	return nil
 }
 
+// ticks is how often a history's length is looked at what to forget of it.
+const ticks = 10
+
 // compact forgets history by time, and has the engine give back room.
 func (s *Store) compact() {
-	tick := time.NewTicker(max(s.opts.History/10, time.Millisecond))
+	tick := time.NewTicker(max(s.opts.History/ticks, time.Millisecond))
 	defer tick.Stop()
 	ctx, cancel := s.untilClose(context.Background())
 	defer cancel()
@@ -340,8 +343,9 @@ func (s *Store) compact() {
 				r.log.expire(now)
 				r.pins.expire(now)
 			})
+			s.shelf.expire(ticks)
 		}
-		if n%10 != 0 {
+		if n%ticks != 0 {
 			continue
 		}
 		if err := s.engine.Compact(ctx); err != nil {
