@@ -29,7 +29,6 @@ type sandbox struct {
 	seen    uint64 // newest delta of the log that was looked at
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []schedule.ReasonID
-	pending []snapshot.Delta
 	about   asking
 	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
@@ -114,21 +113,19 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	}
 	s.seen = log.Seq()
 	s.encoder.Expect(log.Slots())
-	s.pending = s.pending[:0]
+	batch := make([]snapshot.Delta, 0, wire.MaxBatch)
 	log.Base(func(d snapshot.Delta) bool {
 		d.Seq = s.seen
-		if s.pending = append(s.pending, d); len(s.pending) < wire.MaxBatch {
+		if batch = append(batch, d); len(batch) < wire.MaxBatch {
 			return true
 		}
-		err = s.apply(s.pending)
-		s.pending = s.pending[:0]
+		err = s.apply(batch)
+		batch = batch[:0]
 		return err == nil
 	})
 	if err == nil {
-		err = s.apply(s.pending)
+		err = s.apply(batch)
 	}
-	clear(s.pending)
-	s.pending = s.pending[:0]
 	if err != nil {
 		return err
 	}
