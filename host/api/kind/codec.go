@@ -104,6 +104,10 @@ func (Codec) Decode(resource string, data []byte) (store.Object, error) {
 	switch o := obj.(type) {
 	case *v1.Pod:
 		err = decodePod(o, data)
+	case *v1.Node:
+		if err = o.Unmarshal(data); err == nil {
+			shareAmounts(o, data)
+		}
 	case protobuf:
 		err = o.Unmarshal(data)
 	default:

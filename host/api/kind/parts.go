@@ -31,6 +31,7 @@ var (
 	sameContainers  parts[[]v1.Container]
 	sameTolerations parts[[]v1.Toleration]
 	sameResources   parts[v1.ResourceRequirements]
+	sameAmounts     parts[v1.ResourceList]
 )
 
 // Numbers of fields in v1's messages.
@@ -254,11 +255,12 @@ var _ store.Interner = Codec{}
 
 // Intern implements store.Interner.
 func (Codec) Intern(obj store.Object, data []byte) {
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
-		return
-	}
-	if o, ok := outlineOf(data); ok {
-		o.share(pod)
+	switch obj := obj.(type) {
+	case *v1.Pod:
+		if o, ok := outlineOf(data); ok {
+			o.share(obj)
+		}
+	case *v1.Node:
+		shareAmounts(obj, data)
 	}
 }

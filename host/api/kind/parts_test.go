@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/store"
 )
 
 // replica is a pod of many; its token's volume has a name of its own if it has
@@ -99,23 +100,33 @@ func TestReplicasWithTokensShareWhatTheyAskFor(t *testing.T) {
 	}
 }
 
-// FuzzDecodePod holds the decoder that leaves known parts out against the plain one.
+// FuzzDecodePod holds the decoders that leave known parts out, or share them,
+// against the plain ones.
 func FuzzDecodePod(f *testing.F) {
 	f.Add(encoded(f, replica(1, false)))
 	f.Add(encoded(f, replica(1, true)))
 	f.Add(append(encoded(f, replica(1, false)), encoded(f, replica(2, true))...))
 	f.Add([]byte{0x0a, 0x00, 0x12, 0x02, 0x12, 0x00, 0x1a, 0x00})
+	f.Add(encodedNode(f, machine(1, "7")))
+	f.Add(append(encodedNode(f, machine(1, "7")), encodedNode(f, machine(2, "6"))...))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		want := new(v1.Pod)
-		wantErr := want.Unmarshal(data)
-		for range 2 { // the second time its parts are known
-			got, err := kind.Codec{}.Decode("pods", data)
-			if (err == nil) != (wantErr == nil) {
-				t.Fatalf("decode: %v, plainly: %v", err, wantErr)
-			}
-			if err == nil && !equality.Semantic.DeepEqual(want, got) {
-				t.Fatalf("decoded otherwise than plainly (-want +got):\n%s", cmp.Diff(want, got))
-			}
-		}
+		holdDecoder(t, "pods", new(v1.Pod), data)
+		holdDecoder(t, "nodes", new(v1.Node), data)
 	})
+}
+
+func holdDecoder(t *testing.T, resource string, plainly interface {
+	store.Object
+	Unmarshal([]byte) error
+}, data []byte) {
+	wantErr := plainly.Unmarshal(data)
+	for range 2 { // the second time its parts are known
+		got, err := kind.Codec{}.Decode(resource, data)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("decode %s: %v, plainly: %v", resource, err, wantErr)
+		}
+		if err == nil && !equality.Semantic.DeepEqual(plainly, got) {
+			t.Fatalf("%s decoded otherwise than plainly (-want +got):\n%s", resource, cmp.Diff(plainly, got))
+		}
+	}
 }
