@@ -51,8 +51,9 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words 
 	if s.call <= 0 {
 		s.call = defaultCall
 	}
+	entry := *s.entry // the rest of a manifest of many policies need not stay
 	p := &program{
-		name: s.name, module: s.module, entry: s.entry, opening: opening,
+		name: s.name, module: s.module, entry: &entry, opening: opening,
 		counts: newCounts(s.counters), most: engine.ForTime(s.call), reasons: reasons, health: health, words: words,
 		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
