@@ -47,7 +47,7 @@ type core struct {
 	unclaimed map[types.UID]*v1.Pod
 	// evicted are victims that have been told to go and are still here.
 	evicted map[types.UID]bool
-	budgets []*policyv1.PodDisruptionBudget
+	budgets []*cycle.Budget
 
 	out outbox
 }
@@ -148,11 +148,11 @@ func (c *core) applyObject(e Event) {
 }
 
 func (c *core) applyBudget(b *policyv1.PodDisruptionBudget, deleted bool) {
-	c.budgets = slices.DeleteFunc(c.budgets, func(o *policyv1.PodDisruptionBudget) bool {
+	c.budgets = slices.DeleteFunc(c.budgets, func(o *cycle.Budget) bool {
 		return o.Namespace == b.Namespace && o.Name == b.Name
 	})
 	if !deleted {
-		c.budgets = append(c.budgets, b)
+		c.budgets = append(c.budgets, cycle.NewBudget(b))
 	}
 }
 
@@ -402,6 +402,7 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *profile.Live
 	} else {
 		c.refuse(ctx, entry, decision, in, &trace, now)
 	}
+	trace.Failures = failuresOf(c.decider.Failures())
 	c.decider.End()
 	trace.Took = durationSince(c.clock, now)
 	c.traces.add(trace)
@@ -441,6 +442,8 @@ func (c *core) newTrace(set *profile.LiveSet, p *profile.Profile, in cycle.Input
 // be had where it was to go.
 const maxOtherRows = 64
 
+const noVolumes = "volumes cannot be had on any of the nodes tried"
+
 // planVolumes decides which volumes the pod's claims get on the row that was
 // picked; where they cannot be had, another row is picked.
 func (c *core) planVolumes(entry *queue.Entry, decision cycle.Decision, trace *Trace) (cycle.Decision, volumes.Plan) {
@@ -462,7 +465,7 @@ func (c *core) planVolumes(entry *queue.Entry, decision cycle.Decision, trace *T
 		decision = c.decider.Again(decision.Slot, err.Error())
 	}
 	if decision.Slot >= 0 {
-		decision = c.decider.GiveUp("volumes cannot be had on any of the nodes tried")
+		decision = c.decider.GiveUp(noVolumes)
 	}
 	return decision, volumes.Plan{}
 }
@@ -498,14 +501,13 @@ func (c *core) refuse(ctx context.Context, entry *queue.Entry, decision cycle.De
 		return
 	}
 	trace.Outcome, trace.Message = Refused, refusal(decision, c.reasons)
-	made := c.preempt(ctx, entry, decision, in)
-	if made == "" && decision.Nodes > 0 {
+	c.preempt(ctx, entry, in, trace)
+	if trace.Made == "" && decision.Nodes > 0 {
 		trace.Message += c.noRoom(entry.Pod, decision)
 	}
-	trace.Made = made
 	c.tell(entry, trace.Message, v1.PodReasonUnschedulable)
 	wake := decision.Wake
-	if made != "" || entry.Nominated {
+	if entry.Nominated {
 		wake |= waitRoom
 	}
 	c.queue.Wait(entry, wake, decision.Spread, now)

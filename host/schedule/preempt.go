@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/cycle"
@@ -10,6 +11,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // What pods wait for that are not refused by a policy alone.
@@ -18,26 +20,54 @@ const (
 	waitRoom    = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes
 )
 
-// preempt makes room for a pod that fits nowhere, and returns where.
-func (c *core) preempt(ctx context.Context, entry *queue.Entry, decision cycle.Decision, in cycle.Input) string {
+// preempt makes room for a pod that fits nowhere, and notes where and how.
+func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, trace *Trace) {
 	if !c.mayPreempt(entry.Pod) {
-		return ""
+		return
 	}
 	c.cluster.Unnominate(entry.Pod.UID())
 	entry.Nominated = false
-	room := cycle.Room{Budgets: c.budgets, Nominated: in.Nominated, Latest: func(p *snapshot.Pod) *v1.Pod { return c.latest[p.UID()] }}
+	trace.Preemption = &Preemption{}
+	room, noted := c.room(in, trace.Preemption)
 	found, ok := c.decider.Preempt(ctx, room)
+	trace.Preemption.Started = packStarts(c.cluster, noted)
 	if !ok {
-		return ""
+		return
 	}
+	trace.Preemption.Victims = found.Victims
 	row := c.cluster.Row(found.Slot)
 	c.demote(row, entry.Pod)
 	c.cluster.Nominate(entry.Pod, row.Node.Name)
 	entry.Nominated = true
 	for _, victim := range found.Victims {
-		c.evict(victim, entry.Pod, row.Node.Name)
+		c.evict(victim.Pod, entry.Pod, row.Node.Name)
 	}
-	return row.Node.Name
+	trace.Made = row.Node.Name
+}
+
+// room is what preemption reckons with. What it asks of that, and the cluster as
+// it was does not tell, is noted.
+func (c *core) room(in cycle.Input, note *Preemption) (room cycle.Room, starts map[types.UID]int64) {
+	starts = map[types.UID]int64{}
+	return cycle.Room{
+		Budgets: c.budgets, Nominated: in.Nominated,
+		Started: func(p *snapshot.Pod) int64 {
+			latest := c.latest[p.UID()]
+			if latest == nil {
+				return cycle.StartOf(p.Object)
+			}
+			at := cycle.StartOf(latest)
+			if at != cycle.StartOf(p.Object) {
+				starts[p.UID()] = at
+			}
+			return at
+		},
+		Counted: func(b *cycle.Budget) {
+			if !slices.Contains(note.Budgets, b) {
+				note.Budgets = append(note.Budgets, b)
+			}
+		},
+	}, starts
 }
 
 // mayPreempt says whether the pod may make others go: by its policy, and since

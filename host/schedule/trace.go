@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/pieces"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -52,7 +53,11 @@ type Trace struct {
 	Message  string
 	// Made is where room was made by preemption.
 	Made string
-	Took time.Duration
+	// Preemption is nil where no room was sought.
+	Preemption *Preemption
+	// Failures are the policies that failed.
+	Failures []Failure
+	Took     time.Duration
 }
 
 // Traces keeps the newest decisions, as many as the log of changes reaches back
@@ -65,13 +70,20 @@ type Traces struct {
 	next   uint64
 	// newest is the number of the newest decision about a name, by its hash.
 	newest map[uint64]uint64
-	era    *era
+	// made are the numbers of the newest decisions that made room for a pod or
+	// made it go.
+	made map[types.UID]uint64
+	// budgets are those of the newest preemption: the next one shares them.
+	budgets []*cycle.Budget
+	era     *era
 }
 
 const (
 	tracesTogether = 512      // go at a time
 	keptBytes      = 104 + 32 // a kept, and its place in newest
 	oddBytes       = 96
+	madeBytes      = 128
+	victimBytes    = 64 + 64 // a victim, and its place in made
 )
 
 // kept is a Trace as it lies in memory.
@@ -100,10 +112,33 @@ type era struct {
 
 // odd is what sets a decision apart from one that simply placed its pod.
 type odd struct {
-	nominated     map[int32][]*snapshot.Ref
-	excluded      map[int32]string
-	message, made string
+	nominated map[int32][]*snapshot.Ref
+	excluded  map[int32]string
+	message   string
+	made      *made
 }
+
+// made is a Preemption as it lies in memory, and what failed.
+type made struct {
+	node     string
+	sought   bool
+	by       types.UID
+	victims  []gone
+	budgets  []*cycle.Budget
+	started  Starts
+	failures []Failure
+}
+
+// gone is a victim.
+type gone struct {
+	pod    *snapshot.Ref
+	uid    types.UID
+	breaks []string
+}
+
+// soughtInVain is what nearly all have in common that looked for room and found
+// none: no pod came into question.
+var soughtInVain = &made{sought: true}
 
 var outcomes = [...]Outcome{Placed, Refused, Failed, Provisions, ""}
 
@@ -122,7 +157,7 @@ func hashOf(namespace, name string) uint64 {
 func newTraces(first uint64) *Traces {
 	return &Traces{
 		list:   pieces.New[kept](tracesTogether, keptBytes),
-		origin: first, first: first, next: first, newest: map[uint64]uint64{},
+		origin: first, first: first, next: first, newest: map[uint64]uint64{}, made: map[types.UID]uint64{},
 	}
 }
 
@@ -143,7 +178,7 @@ func (t *Traces) add(trace Trace) {
 	if before != nil && before.pod != k.pod {
 		holds += before.pod.Pack() // that state of the pod is past
 	}
-	k.odd = oddOf(&trace, before, &holds)
+	k.odd = oddOf(&trace, before, t.madeOf(&trace, &holds), &holds)
 	t.list.Add(k, holds)
 	t.newest[k.name] = t.next
 	t.next++
@@ -170,11 +205,11 @@ func (t *Traces) gone(pod *snapshot.Pod) {
 
 // oddOf is what sets the decision apart, and adds what that takes to holds. A
 // pod is often refused for the same reasons as before.
-func oddOf(trace *Trace, before *kept, holds *int) *odd {
-	if trace.Nominated == nil && trace.Excluded == nil && trace.Message == "" && trace.Made == "" {
+func oddOf(trace *Trace, before *kept, made *made, holds *int) *odd {
+	if trace.Nominated == nil && trace.Excluded == nil && trace.Message == "" && made == nil {
 		return nil
 	}
-	o := &odd{excluded: trace.Excluded, message: trace.Message, made: trace.Made}
+	o := &odd{excluded: trace.Excluded, message: trace.Message, made: made}
 	for slot, pods := range trace.Nominated {
 		if o.nominated == nil {
 			o.nominated = make(map[int32][]*snapshot.Ref, len(trace.Nominated))
@@ -196,8 +231,92 @@ func oddOf(trace *Trace, before *kept, holds *int) *odd {
 	} else {
 		*holds += len(o.message)
 	}
-	*holds += oddBytes + len(o.made)
+	*holds += oddBytes
 	return o
+}
+
+// madeOf is what there is to keep of how room was sought, and what that takes.
+func (t *Traces) madeOf(trace *Trace, holds *int) *made {
+	p := trace.Preemption
+	switch {
+	case p == nil && trace.Made == "" && len(trace.Failures) == 0:
+		return nil
+	case p == nil:
+		p = &Preemption{}
+	case trace.Made == "" && len(trace.Failures)+len(p.Budgets)+len(p.Started) == 0:
+		return soughtInVain
+	}
+	m := &made{node: trace.Made, sought: trace.Preemption != nil, by: trace.UID, started: p.Started, failures: trace.Failures}
+	m.budgets = t.sharedBudgets(p.Budgets, holds)
+	for _, v := range p.Victims {
+		m.victims = append(m.victims, gone{pod: v.Pod.Ref(), uid: v.Pod.UID(), breaks: v.Breaks})
+		t.made[v.Pod.UID()] = t.next
+		*holds += victimBytes
+		for _, name := range v.Breaks {
+			*holds += 16 + len(name)
+		}
+	}
+	if trace.Made != "" {
+		t.made[trace.UID] = t.next
+		*holds += victimBytes
+	}
+	for _, f := range m.failures {
+		*holds += 64 + 4*cap(f.Rows)
+	}
+	*holds += madeBytes + cap(m.started)
+	return m
+}
+
+// sharedBudgets are the budgets as the preemption before this one has them, if
+// they are the same.
+func (t *Traces) sharedBudgets(budgets []*cycle.Budget, holds *int) []*cycle.Budget {
+	if slices.Equal(budgets, t.budgets) {
+		return t.budgets
+	}
+	for _, b := range budgets {
+		if !slices.Contains(t.budgets, b) {
+			*holds += b.Weight()
+		}
+	}
+	*holds += 8 * cap(budgets)
+	t.budgets = budgets
+	return budgets
+}
+
+// forget takes a decision that goes out of the places where others look for it.
+func (t *Traces) forget(k *kept, number uint64) {
+	if t.newest[k.name] == number {
+		delete(t.newest, k.name)
+	}
+	if k.odd == nil || k.odd.made == nil {
+		return
+	}
+	m := k.odd.made
+	for _, uid := range append(m.uids(), m.by) {
+		if t.made[uid] == number {
+			delete(t.made, uid)
+		}
+	}
+}
+
+func (m *made) uids() []types.UID {
+	list := make([]types.UID, 0, len(m.victims)+1)
+	for i := range m.victims {
+		list = append(list, m.victims[i].uid)
+	}
+	return list
+}
+
+// fill gives a trace what was made.
+func (m *made) fill(trace *Trace) {
+	trace.Made, trace.Failures = m.node, m.failures
+	if !m.sought {
+		return
+	}
+	trace.Preemption = &Preemption{Budgets: m.budgets, Started: m.started}
+	for _, v := range m.victims {
+		trace.Preemption.Victims = append(trace.Preemption.Victims, cycle.Victim{Pod: v.pod.Pod(), Breaks: v.breaks})
+	}
 }
 
 // size is about what all take in memory.
@@ -221,9 +340,7 @@ func (t *Traces) drop() bool {
 	defer t.mu.Unlock()
 	gone := t.list.Drop()
 	for i := range gone {
-		if name := gone[i].name; t.newest[name] == t.first+uint64(i) {
-			delete(t.newest, name)
-		}
+		t.forget(&gone[i], t.first+uint64(i))
 	}
 	t.first += uint64(len(gone))
 	return gone != nil
@@ -250,7 +367,10 @@ func (t *Traces) trace(number uint64) Trace {
 	if k.odd == nil {
 		return trace
 	}
-	trace.Excluded, trace.Message, trace.Made = k.odd.excluded, k.odd.message, k.odd.made
+	trace.Excluded, trace.Message = k.odd.excluded, k.odd.message
+	if k.odd.made != nil {
+		k.odd.made.fill(&trace)
+	}
 	for slot, refs := range k.odd.nominated {
 		if trace.Nominated == nil {
 			trace.Nominated = make(map[int32][]*snapshot.Pod, len(k.odd.nominated))
@@ -272,6 +392,17 @@ func (t *Traces) Of(namespace, name string) (Trace, bool) {
 	}
 	trace := t.trace(t.newest[hash])
 	return trace, trace.Namespace == namespace && trace.Name == name
+}
+
+// Making returns the newest decision that made room for a pod, or made it go.
+func (t *Traces) Making(uid types.UID) (Trace, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	number, ok := t.made[uid]
+	if !ok {
+		return Trace{}, false
+	}
+	return t.trace(number), true
 }
 
 // Get returns the decision with a number.

@@ -181,19 +181,23 @@ func (d *Decider) narrow(ctx context.Context, r *run, c *class, rows []int32) []
 
 func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i int, rows []int32) []int32 {
 	answer, err := d.answer(ctx, r, &r.predicates[i], col)
-	if err == nil && answer.Ask == abi.AskSkip {
+	again := r.failsAgain(r.predicates[i].policy, 0)
+	if err == nil && again == nil && answer.Ask == abi.AskSkip {
 		return rows
 	}
-	if err == nil && answer.Ask == abi.AskRefuse {
-		r.whole = answer.Reason
+	if err == nil && again == nil && answer.Ask == abi.AskRefuse {
 		return refuseAll(c, i, answer.Reason, rows)
 	}
-	if err == nil {
+	if err == nil && answer.Ask == abi.AskRows {
 		err = d.fillVerdicts(ctx, r, i, col, rows)
+	}
+	if err == nil && again != nil {
+		err = again.Err
+		col.lose(again.Rows)
 	}
 	failed := profile.ReasonID(0)
 	if err != nil {
-		failed = d.predicateFailed(r, i, err)
+		failed = d.predicateFailed(r, i, Failure{Err: err, Rows: col.unknown(rows)})
 	}
 	left := rows[:0]
 	for _, slot := range rows {
@@ -278,6 +282,9 @@ func (d *Decider) weigh(ctx context.Context, r *run, c *class, rows []int32) (mo
 // weighBy scores rows by one priority and says whether others' scores moved.
 func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, rows []int32) bool {
 	answer, err := d.answer(ctx, r, &r.priorities[p.index], p.column)
+	if again := r.failsAgain(r.priorities[p.index].policy, 0); err == nil && again != nil {
+		err = again.Err
+	}
 	p.skip = err != nil || answer.Ask != abi.AskRows
 	if err == nil && !p.skip {
 		err = d.fillRaw(ctx, r, p, rows)

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"context"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/profile"
@@ -90,6 +91,27 @@ func (c *column) mark(slot int32) {
 		return
 	}
 	c.verdicts[slot] = unknownVerdict
+}
+
+// unknown lists those of rows that have no verdict.
+func (c *column) unknown(rows []int32) []int32 {
+	var list []int32
+	for _, slot := range rows {
+		if c.verdicts[slot] == unknownVerdict {
+			list = append(list, slot)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// lose takes the verdicts of rows away, as far as there are any.
+func (c *column) lose(rows []int32) {
+	for _, slot := range rows {
+		if slot >= 0 && int(slot) < len(c.verdicts) {
+			c.verdicts[slot] = unknownVerdict
+		}
+	}
 }
 
 func (c *column) forget() {

@@ -23,6 +23,9 @@ type Input struct {
 	// Nominated are the pods of equal or higher priority for which room is
 	// being made, by slot.
 	Nominated map[int32][]*snapshot.Pod
+	// Failed are policies that shall fail as they did in a decision that is made
+	// again: as these failures tell, with these errors.
+	Failed []Failure
 }
 
 // Decision is what came out.
@@ -102,6 +105,9 @@ func (d *Decider) Compare(ctx context.Context, picked int32) {
 	}
 }
 
+// Failures are the policies that failed in the cycle, also in a preemption.
+func (d *Decider) Failures() []Failure { return d.run.failures }
+
 // End ends the cycle: what it used may be used by the next one.
 func (d *Decider) End() { d.endCycle() }
 
@@ -112,7 +118,8 @@ func (d *Decider) begin(in Input) *run {
 	}
 	r := &d.run
 	r.log, r.pod, r.profile, r.now, r.seed = in.Log, in.Pod, in.Profile, in.Now, in.Seed
-	r.tainted, r.failures, r.whole = false, nil, 0
+	r.tainted, r.failures, r.again = false, nil, in.Failed
+	r.foreseen = append(r.foreseen[:0], make([]int, len(in.Profile.Predicates))...)
 	r.predicates, r.priorities = r.predicates[:0], r.priorities[:0]
 	r.remembered, r.afresh, r.afreshScores = r.remembered[:0], r.afresh[:0], r.afreshScores[:0]
 	for i := range in.Profile.Predicates {
@@ -172,7 +179,6 @@ func (d *Decider) conclude(r *run, f *field, best choice) Decision {
 		decision.Nodes += int(t.rows)
 	}
 	if best.slot < 0 {
-		decision.Whole = r.whole
 		d.blame(r, f, &decision)
 	}
 	return decision
@@ -197,6 +203,9 @@ func (d *Decider) blame(r *run, f *field, decision *Decision) {
 		if !yes {
 			continue
 		}
+		if answer := r.answered(f.class, i); answer.Ask == abi.AskRefuse {
+			decision.Whole = answer.Reason
+		}
 		info := r.profile.Predicates[i].Policy.Info()
 		decision.Wake |= info.Reads &^ abi.PodGroups
 		decision.Spread = decision.Spread || info.Scope == abi.ScopeSet
@@ -205,6 +214,14 @@ func (d *Decider) blame(r *run, f *field, decision *Decision) {
 		decision.Refusals = append(decision.Refusals, Refusal{Reason: reason, Count: n})
 	}
 	slices.SortFunc(decision.Refusals, func(a, b Refusal) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(d.reasons.Get(a.Reason).Text, d.reasons.Get(b.Reason).Text))
 	})
+}
+
+// answered is what a predicate said of the pod as such, in this cycle or before.
+func (r *run) answered(c *class, i int) profile.Answer {
+	if k := slices.Index(r.remembered, i); k >= 0 && c.predicates[k].answered {
+		return c.predicates[k].answer
+	}
+	return r.predicates[i].answer
 }

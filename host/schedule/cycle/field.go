@@ -83,6 +83,9 @@ func (d *Decider) narrowAfresh(ctx context.Context, r *run, f *field) {
 
 func (d *Decider) narrowAfreshBy(ctx context.Context, r *run, f *field, i int) {
 	answer, err := d.afreshAnswer(ctx, r, &r.predicates[i])
+	if again := r.failsAgain(r.predicates[i].policy, 0); err == nil && again != nil {
+		err = again.Err
+	}
 	if err == nil && answer.Ask == abi.AskSkip {
 		return
 	}
@@ -92,12 +95,11 @@ func (d *Decider) narrowAfreshBy(ctx context.Context, r *run, f *field, i int) {
 	case err != nil:
 	case answer.Ask == abi.AskRefuse:
 		fill(verdicts, answer.Reason)
-		r.whole = answer.Reason
 	default:
 		err = r.profile.Predicates[i].Policy.Filter(ctx, rows, verdicts)
 	}
 	if err != nil {
-		fill(verdicts, d.predicateFailed(r, i, err))
+		fill(verdicts, d.predicateFailed(r, i, Failure{Err: err, Rows: slices.Clone(rows)}))
 	}
 	left := rows[:0]
 	for k, slot := range rows {
@@ -243,7 +245,11 @@ func (d *Decider) foreseeBy(ctx context.Context, r *run, i int, seer profile.For
 			ask[n] = questions[k]
 		}
 	}
+	r.foreseen[i]++
 	answer, err := r.predicates[i].ask(ctx, r)
+	if again := r.failsAgain(r.predicates[i].policy, r.foreseen[i]); err == nil && again != nil {
+		err = again.Err
+	}
 	switch {
 	case err != nil:
 	case answer.Ask == abi.AskSkip:
@@ -255,7 +261,7 @@ func (d *Decider) foreseeBy(ctx context.Context, r *run, i int, seer profile.For
 		err = seer.WhatIf(ctx, ask, verdicts)
 	}
 	if err != nil {
-		fill(verdicts, d.predicateFailed(r, i, err))
+		fill(verdicts, d.predicateFailed(r, i, Failure{Err: err, Foreseeing: r.foreseen[i]}))
 	}
 	left := open[:0]
 	for n, k := range open {
@@ -308,6 +314,9 @@ func (f *field) correct() {
 func (d *Decider) weighAfreshBy(ctx context.Context, r *run, f *field, i int) {
 	p := &r.profile.Priorities[i]
 	answer, err := d.afreshAnswer(ctx, r, &r.priorities[i])
+	if again := r.failsAgain(p.Policy, 0); err == nil && again != nil {
+		err = again.Err
+	}
 	if err == nil && answer.Ask != abi.AskRows {
 		return
 	}

@@ -9,11 +9,6 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
-
-	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Bounds of how many candidates are looked at, as in kube-scheduler.
@@ -26,18 +21,26 @@ const (
 type Preemption struct {
 	Slot int32
 	// Victims must go, the most important first.
-	Victims []*snapshot.Pod
-	// Violations counts those whose disruption budget does not allow it.
-	Violations int
+	Victims []Victim
 }
 
-// Room is what a preemption may do.
+// Victim is a pod that must go.
+type Victim struct {
+	Pod *snapshot.Pod
+	// Breaks names the disruption budgets of its namespace that do not allow it.
+	Breaks []string
+}
+
+// Room is what a preemption reckons with beside the cluster.
 type Room struct {
-	Budgets []*policyv1.PodDisruptionBudget
+	Budgets []*Budget
 	// Nominated are as in Input.
 	Nominated map[int32][]*snapshot.Pod
-	// Latest returns the newest state of a placed pod.
-	Latest func(*snapshot.Pod) *v1.Pod
+	// Started returns when a placed pod started, as StartOf tells it of the pod's
+	// newest state. It is asked only where that decides.
+	Started func(*snapshot.Pod) int64
+	// Counted hears of each budget that covers a pod which might go. May be nil.
+	Counted func(*Budget)
 }
 
 // candidate is a row on which room might be made.
@@ -46,13 +49,14 @@ type candidate struct {
 	// left is the row without the pods that are removed so far.
 	left    *snapshot.Row
 	removed []*snapshot.Pod
-	// back are the pods to bring back, if possible, in this order; the first
-	// violating of them are protected by a budget.
-	back      []*snapshot.Pod
-	violating int
-	victims   []*snapshot.Pod
-	broken    int
-	out       bool
+	// back are the pods to bring back, if possible, in this order: first those
+	// that budgets protect.
+	back []*snapshot.Pod
+	// breaks are the budgets that the violating ones break.
+	breaks  [][]string
+	victims []Victim
+	broken  int
+	out     bool
 }
 
 // Preempt looks for the row on which the pod of the cycle, that fits nowhere,
@@ -63,7 +67,7 @@ func (d *Decider) Preempt(ctx context.Context, room Room) (Preemption, bool) {
 	d.probe(ctx, r, list, room)
 	for i := range list {
 		if !list[i].out {
-			list[i].order(r, room)
+			list[i].order(room)
 		}
 	}
 	d.reprieve(ctx, r, list, room)
@@ -71,8 +75,8 @@ func (d *Decider) Preempt(ctx context.Context, room Room) (Preemption, bool) {
 	if best == nil {
 		return Preemption{}, false
 	}
-	slices.SortStableFunc(best.victims, room.byImportance)
-	return Preemption{Slot: best.row.Slot, Victims: best.victims, Violations: best.broken}, true
+	slices.SortStableFunc(best.victims, func(a, b Victim) int { return room.byImportance(a.Pod, b.Pod) })
+	return Preemption{Slot: best.row.Slot, Victims: best.victims}, true
 }
 
 // candidates lists rows whose refusal could be helped by removing pods of lower
@@ -134,7 +138,11 @@ func (d *Decider) standing(ctx context.Context, r *run, list []candidate) []cand
 		if _, ok := policy.(profile.Foreseer); ok && policy.Info().Reads&occupied != 0 {
 			continue
 		}
+		r.foreseen[i]++
 		answer, err := r.predicates[i].ask(ctx, r)
+		if again := r.failsAgain(policy, r.foreseen[i]); err == nil && again != nil {
+			err = again.Err
+		}
 		verdicts := d.verdictsFor(len(rows))
 		switch {
 		case err != nil:
@@ -146,7 +154,7 @@ func (d *Decider) standing(ctx context.Context, r *run, list []candidate) []cand
 			err = r.profile.Predicates[i].Policy.Filter(ctx, rows, verdicts)
 		}
 		if err != nil {
-			fill(verdicts, d.predicateFailed(r, i, err))
+			fill(verdicts, d.predicateFailed(r, i, Failure{Err: err, Foreseeing: r.foreseen[i]}))
 		}
 		for k, slot := range rows {
 			refused[slot] = refused[slot] || verdicts[k] != 0
@@ -183,15 +191,15 @@ func (d *Decider) probe(ctx context.Context, r *run, list []candidate, room Room
 
 // order sets in which order the removed pods are brought back: those that a
 // budget protects first, and the more important ones before others.
-func (c *candidate) order(_ *run, room Room) {
+func (c *candidate) order(room Room) {
 	pods := slices.Clone(c.removed)
 	slices.SortStableFunc(pods, room.byImportance)
 	violating, others := room.split(pods)
-	c.violating = len(violating)
-	c.back = others
-	if len(violating) > 0 {
-		c.back = append(violating, others...)
+	for _, v := range violating {
+		c.back = append(c.back, v.Pod)
+		c.breaks = append(c.breaks, v.Breaks)
 	}
+	c.back = append(c.back, others...)
 }
 
 // reprieve brings pods back, one of each candidate a round, where the pod still
@@ -242,51 +250,53 @@ func (c *candidate) settle(round int, refused bool) {
 }
 
 func (c *candidate) condemn(round int) {
-	c.victims = append(c.victims, c.back[round])
-	if round < c.violating {
+	victim := Victim{Pod: c.back[round]}
+	if round < len(c.breaks) {
+		victim.Breaks = c.breaks[round]
 		c.broken++
 	}
+	c.victims = append(c.victims, victim)
 }
 
 // byImportance puts pods of higher priority first, and those that run longer.
 func (m Room) byImportance(a, b *snapshot.Pod) int {
-	return cmp.Or(cmp.Compare(b.Priority(), a.Priority()), cmp.Compare(m.started(a), m.started(b)))
+	if order := cmp.Compare(b.Priority(), a.Priority()); order != 0 {
+		return order
+	}
+	return cmp.Compare(m.started(a), m.started(b))
 }
 
-// started is when a pod started; one that has not yet counts as the latest.
 func (m Room) started(p *snapshot.Pod) int64 {
-	object := p.Object
-	if m.Latest != nil {
-		if latest := m.Latest(p); latest != nil {
-			object = latest
-		}
+	if m.Started == nil {
+		return StartOf(p.Object)
 	}
-	if object.Status.StartTime == nil {
-		return math.MaxInt64
-	}
-	return object.Status.StartTime.UnixNano()
+	return m.Started(p)
 }
 
-// split tells the pods whose budget does not allow that they go from the others.
-func (m Room) split(pods []*snapshot.Pod) (violating, others []*snapshot.Pod) {
+// split tells the pods whose budgets do not allow that they go from the others.
+func (m Room) split(pods []*snapshot.Pod) (violating []Victim, others []*snapshot.Pod) {
 	if len(m.Budgets) == 0 {
 		return nil, pods
 	}
 	allowed := make([]int32, len(m.Budgets))
 	for i, b := range m.Budgets {
-		allowed[i] = b.Status.DisruptionsAllowed
+		allowed[i] = b.Allowed
 	}
 	for _, p := range pods {
-		broken := false
+		v := Victim{Pod: p}
 		for i, b := range m.Budgets {
-			if !covers(b, p.Object) {
+			if !b.covers(p.Object) {
 				continue
 			}
-			allowed[i]--
-			broken = broken || allowed[i] < 0
+			if m.Counted != nil {
+				m.Counted(b)
+			}
+			if allowed[i]--; allowed[i] < 0 {
+				v.Breaks = append(v.Breaks, b.Name)
+			}
 		}
-		if broken {
-			violating = append(violating, p)
+		if len(v.Breaks) > 0 {
+			violating = append(violating, v)
 			continue
 		}
 		others = append(others, p)
@@ -294,32 +304,20 @@ func (m Room) split(pods []*snapshot.Pod) (violating, others []*snapshot.Pod) {
 	return violating, others
 }
 
-// covers says whether a budget speaks of a pod that it has not counted yet.
-func covers(b *policyv1.PodDisruptionBudget, pod *v1.Pod) bool {
-	if b.Namespace != pod.Namespace || len(pod.Labels) == 0 {
-		return false
-	}
-	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	if err != nil || selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
-		return false
-	}
-	_, counted := b.Status.DisruptedPods[pod.Name]
-	return !counted
-}
-
 // pickCandidate follows kube-scheduler: fewest broken budgets, then the lowest
 // of the highest priorities, then the lowest sum of priorities, then the fewest
 // victims, then the latest start of the most important ones, then the first.
 func pickCandidate(list []candidate, room Room) *candidate {
 	var best *candidate
-	var bestRank [5]int64
+	var bestRank [4]int64
 	for i := range list {
 		c := &list[i]
 		if c.out || len(c.victims) == 0 {
 			continue
 		}
-		rank := c.rank(room)
-		if best == nil || slices.Compare(rank[:], bestRank[:]) < 0 {
+		rank := c.rank()
+		order := slices.Compare(rank[:], bestRank[:])
+		if best == nil || order < 0 || order == 0 && c.earliest(room) > best.earliest(room) {
 			best, bestRank = c, rank
 		}
 	}
@@ -327,17 +325,29 @@ func pickCandidate(list []candidate, room Room) *candidate {
 }
 
 // rank is smaller for a better candidate.
-func (c *candidate) rank(room Room) [5]int64 {
-	highest, sum := int64(math.MinInt64), int64(0)
-	for _, p := range c.victims {
-		highest = max(highest, int64(p.Priority()))
-		sum += int64(p.Priority()) + math.MaxInt32 + 1
+func (c *candidate) rank() [4]int64 {
+	sum := int64(0)
+	for _, v := range c.victims {
+		sum += int64(v.Pod.Priority()) + math.MaxInt32 + 1
 	}
-	earliest := int64(math.MaxInt64)
-	for _, p := range c.victims {
-		if int64(p.Priority()) == highest {
-			earliest = min(earliest, room.started(p))
+	return [4]int64{int64(c.broken), c.highest(), sum, int64(len(c.victims))}
+}
+
+func (c *candidate) highest() int64 {
+	highest := int64(math.MinInt64)
+	for _, v := range c.victims {
+		highest = max(highest, int64(v.Pod.Priority()))
+	}
+	return highest
+}
+
+// earliest is when the first of the most important victims started.
+func (c *candidate) earliest(room Room) int64 {
+	earliest, highest := int64(math.MaxInt64), c.highest()
+	for _, v := range c.victims {
+		if int64(v.Pod.Priority()) == highest {
+			earliest = min(earliest, room.started(v.Pod))
 		}
 	}
-	return [5]int64{int64(c.broken), highest, sum, int64(len(c.victims)), -earliest}
+	return earliest
 }

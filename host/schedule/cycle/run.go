@@ -28,27 +28,52 @@ type run struct {
 	// tainted says that a policy failed, so that nothing put together now stands.
 	tainted  bool
 	failures []Failure
-	// whole is the reason of a policy that refused the pod on every row.
-	whole profile.ReasonID
+	// foreseen counts by predicate how often it was asked what would be.
+	foreseen []int
+	// again are failures of a decision that is made again.
+	again []Failure
+}
+
+// failsAgain is how a policy shall fail, nil if it shall not: where it is asked
+// about what is, or about what would be for that many times.
+func (r *run) failsAgain(policy profile.Policy, foreseeing int) *Failure {
+	for k := range r.again {
+		if f := &r.again[k]; f.Foreseeing == foreseeing && f.Policy == policy.Info().Name {
+			return f
+		}
+	}
+	return nil
 }
 
 // Failure is a policy that failed during a cycle.
 type Failure struct {
 	Policy string
 	Err    error
+	// Rows are those that a predicate left without a verdict: the others had
+	// been answered before and were remembered. Sorted.
+	Rows []int32
+	// Foreseeing is which of its answers about what would be failed, from 1 on; 0
+	// where it was asked about what is.
+	Foreseeing int
 }
 
 // predicateFailed notes a failure and returns the verdict for the rows that
 // the predicate left without one.
-func (d *Decider) predicateFailed(r *run, i int, err error) profile.ReasonID {
+func (d *Decider) predicateFailed(r *run, i int, failure Failure) profile.ReasonID {
 	p := &r.profile.Predicates[i]
-	name := p.Policy.Info().Name
+	failure.Policy = p.Policy.Info().Name
+	failure.Err = fmt.Errorf("ask %s: %w", failure.Policy, failure.Err)
 	r.tainted = true
-	r.failures = append(r.failures, Failure{Policy: name, Err: fmt.Errorf("ask %s: %w", name, err)})
+	r.failures = append(r.failures, failure)
 	if p.FailOpen {
 		return 0
 	}
-	return d.reasons.Intern(profile.Reason{Policy: name, Text: "policy " + name + " failed"})
+	return d.reasons.Intern(FailureReason(failure.Policy))
+}
+
+// FailureReason is why a predicate refuses rows when it fails.
+func FailureReason(policy string) profile.Reason {
+	return profile.Reason{Policy: policy, Text: "policy " + policy + " failed"}
 }
 
 // priorityFailed notes a failure: the priority scores nothing in this cycle.

@@ -2,11 +2,13 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
@@ -61,7 +63,71 @@ type trace struct {
 	Tied            int
 	Message         string
 	Made            string
+	Preemption      *preemption        `json:",omitempty"`
+	Failures        []schedule.Failure `json:",omitempty"`
 	Took            time.Duration
+}
+
+// preemption is a schedule.Preemption. A recording of a version that kept none
+// has none, though Made may tell of one.
+type preemption struct {
+	Victims []victim        `json:",omitempty"`
+	Budgets []*cycle.Budget `json:",omitempty"`
+	Started schedule.Starts `json:",omitempty"`
+}
+
+// victim names a pod, which stands in the state of the line's position.
+type victim struct {
+	UID    types.UID
+	Breaks []string `json:",omitempty"`
+}
+
+func preemptionOf(p *schedule.Preemption) *preemption {
+	if p == nil {
+		return nil
+	}
+	own := &preemption{Budgets: p.Budgets, Started: p.Started}
+	for _, v := range p.Victims {
+		own.Victims = append(own.Victims, victim{UID: v.Pod.UID(), Breaks: v.Breaks})
+	}
+	return own
+}
+
+// read makes of what was recorded, and the state, what it was.
+func (p *preemption) read(view *snapshot.View) (*schedule.Preemption, error) {
+	if p == nil {
+		return nil, nil
+	}
+	own := &schedule.Preemption{Started: p.Started}
+	for _, b := range p.Budgets {
+		if b == nil {
+			return nil, errors.New("it has a disruption budget that is empty")
+		}
+		own.Budgets = append(own.Budgets, b.Ready())
+	}
+	for _, v := range p.Victims {
+		pod := find(view, v.UID)
+		if pod == nil {
+			return nil, fmt.Errorf("pod %q, which was preempted, is not in the state before it", v.UID)
+		}
+		own.Victims = append(own.Victims, cycle.Victim{Pod: pod, Breaks: v.Breaks})
+	}
+	return own, nil
+}
+
+func find(view *snapshot.View, uid types.UID) *snapshot.Pod {
+	for slot := range view.Slots() {
+		row := view.Row(slot)
+		if row == nil {
+			continue
+		}
+		for _, p := range row.Pods {
+			if p.UID() == uid {
+				return p
+			}
+		}
+	}
+	return nil
 }
 
 // facts are the groups of a row that its node tells, not the pods on it.
@@ -116,6 +182,7 @@ func decisionLine(t *schedule.Trace) *line {
 		Namespace: t.Namespace, Name: t.Name, UID: t.UID, Set: t.Set, Digest: t.Digest, Now: t.Now, Seed: t.Seed,
 		Pod: t.Pod.Object, Excluded: t.Excluded, Outcome: t.Outcome, Node: t.Node, Total: t.Total,
 		Feasible: t.Feasible, Nodes: t.Nodes, Tied: t.Tied, Message: t.Message, Made: t.Made, Took: t.Took,
+		Preemption: preemptionOf(t.Preemption), Failures: t.Failures,
 	}
 	for slot, pods := range t.Nominated {
 		if own.Nominated == nil {
@@ -139,6 +206,7 @@ func (l *line) decision() (schedule.Trace, error) {
 		Namespace: own.Namespace, Name: own.Name, UID: own.UID, Set: own.Set, Digest: own.Digest, Now: own.Now, Seed: own.Seed,
 		Pod: snapshot.NewPod(own.Pod), Excluded: own.Excluded, Outcome: own.Outcome, Node: own.Node, Total: own.Total,
 		Feasible: own.Feasible, Nodes: own.Nodes, Tied: own.Tied, Message: own.Message, Made: own.Made, Took: own.Took,
+		Failures: own.Failures,
 	}
 	for slot, pods := range own.Nominated {
 		if t.Nominated == nil {

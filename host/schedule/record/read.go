@@ -51,7 +51,13 @@ func Read(dir string, number uint64) (schedule.Trace, *snapshot.View, error) {
 		return schedule.Trace{}, nil, err
 	}
 	view, err := state(file, t.Position)
-	return t, view, err
+	if err != nil {
+		return schedule.Trace{}, nil, err
+	}
+	if t.Preemption, err = found.Trace.Preemption.read(view); err != nil {
+		return schedule.Trace{}, nil, fmt.Errorf("the record of decision %d is broken: %w", number, err)
+	}
+	return t, view, nil
 }
 
 // state plays a file up to a position.
