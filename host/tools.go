@@ -95,7 +95,14 @@ type Replay struct {
 	// Node is what was decided, Again what comes out now; empty is none.
 	Node  string `json:"node,omitempty"`
 	Again string `json:"again,omitempty"`
-	Same  bool   `json:"same"`
+	// Message says why it went nowhere.
+	Message string `json:"message,omitempty"`
+	// Room is what was made by preemption, RoomAgain what is made now.
+	Room      *explain.Room `json:"room,omitempty"`
+	RoomAgain *explain.Room `json:"roomAgain,omitempty"`
+	// Same says that all is as it was, Differs tells what is not.
+	Same    bool     `json:"same"`
+	Differs []string `json:"differs,omitempty"`
 	// Note says what limits the comparison.
 	Note string    `json:"note,omitempty"`
 	At   time.Time `json:"at"`
@@ -118,10 +125,12 @@ func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := &again.Trace
-	_ = answerJSON(w, Replay{
-		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Outcome: string(t.Outcome), Node: t.Node,
-		Again: again.Node, Same: again.Same, Note: again.Note, At: time.Unix(0, t.Now).UTC(),
-	})
+	answer := Replay{
+		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Outcome: string(t.Outcome), Node: t.Node, Message: t.Message,
+		Again: again.Again.Node, Same: again.Same, Differs: again.Differs, Note: again.Note, At: time.Unix(0, t.Now).UTC(),
+	}
+	answer.Room, answer.RoomAgain = again.Room()
+	_ = answerJSON(w, answer)
 }
 
 // backup streams the store. The stream's end says that it is whole: without

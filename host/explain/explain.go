@@ -11,6 +11,8 @@ import (
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Options narrow a report.
@@ -53,11 +55,18 @@ const outsideNote = "the decision lies outside the recorded log: this is the pre
 func fromPresent(ctx context.Context, s *schedule.Scheduler, namespace, name, note string, o Options) (*Report, error) {
 	var r *Report
 	var failed error
-	err := s.Inspect(ctx, namespace, name, func(p schedule.Present) { r, failed = present(ctx, p, o) })
+	var uid types.UID
+	err := s.Inspect(ctx, namespace, name, func(p schedule.Present) {
+		if p.Pod != nil {
+			uid = p.Pod.UID()
+		}
+		r, failed = present(ctx, p, o)
+	})
 	if err := errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("explain %s/%s: %w", namespace, name, err)
 	}
 	r.Namespace, r.Pod, r.Note = namespace, name, note
+	r.preempting(s, uid)
 	if trace, ok := s.Traces().Of(namespace, name); ok && r.Node == "" {
 		r.Message = trace.Message
 	}
@@ -115,7 +124,11 @@ func (r *Report) mustHave(o Options) error {
 
 // fromTrace derives a past decision again, with policies opened for it.
 func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, o Options) (*Report, error) {
-	d, err := again(ctx, s, trace)
+	view, set, err := before(ctx, s, &trace)
+	if err != nil {
+		return nil, fmt.Errorf("explain %s/%s: %w", trace.Namespace, trace.Name, err)
+	}
+	d, err := derive(ctx, set, s.Reasons(), &trace, view)
 	if err != nil {
 		return nil, fmt.Errorf("explain %s/%s: %w", trace.Namespace, trace.Name, err)
 	}
@@ -124,39 +137,39 @@ func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace,
 		Profile: trace.Digest.Profile, Set: trace.Set, Derived: "decision", Note: d.note,
 		Decision: &Decision{
 			Number: trace.Number, At: time.Unix(0, trace.Now).UTC(), Took: trace.Took, Position: trace.Position,
-			Seed: trace.Seed, Tied: trace.Tied, Same: d.node == trace.Node,
+			Seed: trace.Seed, Tied: trace.Tied, Same: d.same,
 		},
 	}
+	r.preempting(s, trace.UID)
 	r.fill(d.table, s.Reasons(), d.log, d.host, o)
 	return r, r.mustHave(o)
 }
 
-// derived is a decision made again.
+// derived is a decision made again, with all that its policies say.
 type derived struct {
 	table *cycle.Table
 	log   snapshot.Log
 	host  map[int]string
-	node  string
+	same  bool
 	note  string
 }
 
-func again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace) (*derived, error) {
+// before is the state that a decision was made from, and what is live now.
+func before(ctx context.Context, s *schedule.Scheduler, trace *schedule.Trace) (*snapshot.View, *schedule.LiveSet, error) {
 	view, ok, err := s.At(ctx, trace.Position)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !ok {
-		return nil, ErrOutside
+		return nil, nil, ErrOutside
 	}
 	_, set, err := s.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return derive(ctx, set, s.Reasons(), trace, view)
+	return view, set, err
 }
 
-// derive makes a decision again from the state that it was made from.
-func derive(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons, trace schedule.Trace, view *snapshot.View) (*derived, error) {
+// derive makes a decision again from the state that it was made from, and has
+// all policies say what they say of all nodes.
+func derive(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons, trace *schedule.Trace, view *snapshot.View) (*derived, error) {
 	deciding, note, release, err := reopen(ctx, set, trace)
 	if err != nil {
 		return nil, err
@@ -168,14 +181,21 @@ func derive(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons
 	}
 	d.host = hostColumn(d.table, view, trace.Pod, trace.Nominated, trace.Excluded)
 	if slot := pick(d.table, d.host, trace.Seed); slot >= 0 {
-		d.node = view.Row(slot).Node.Name
+		d.same = view.Row(slot).Node.Name == trace.Node
 	}
-	return d, nil
+	if d.same {
+		return d, nil
+	}
+	// What the table does not show, a policy's failure or a pod for which room is
+	// kept, has had its part in it.
+	is, err := schedule.Redo(ctx, deciding, reasons, view, trace)
+	d.same = err == nil && len(schedule.Differences(trace, &is)) == 0
+	return d, err
 }
 
 // reopen opens the policies that made a decision, or those of today where
 // they cannot be had any more; note says so.
-func reopen(ctx context.Context, set *schedule.LiveSet, trace schedule.Trace) (p *schedule.Profile, note string, release func(), err error) {
+func reopen(ctx context.Context, set *schedule.LiveSet, trace *schedule.Trace) (p *schedule.Profile, note string, release func(), err error) {
 	lost := errors.New("what they were is not kept")
 	if set.Recall != nil {
 		if p, release, lost = set.Recall(ctx, trace.Digest); lost == nil {
@@ -220,12 +240,18 @@ func pick(t *cycle.Table, host map[int]string, seed uint64) int32 {
 
 // Replayed is a decision made again.
 type Replayed struct {
-	Trace schedule.Trace
-	// Node is what came out this time, empty for none.
-	Node string
-	Same bool
+	// Trace is what was decided, Again what comes out this time.
+	Trace, Again schedule.Trace
+	// Same says that nothing differs, Differs tells what does.
+	Same    bool
+	Differs []string
+	// Note says what limits the comparison.
 	Note string
 }
+
+// Room is what the decision made by preemption, and what it makes this time; nil
+// is none.
+func (r *Replayed) Room() (was, is *Room) { return roomOf(&r.Trace), roomOf(&r.Again) }
 
 // OutsideError is ErrOutside with what the log holds: decisions from Oldest on,
 // up to Next, which has not been made yet.
@@ -262,14 +288,14 @@ func Replay(ctx context.Context, s *schedule.Scheduler, number uint64) (*Replaye
 	if !ok {
 		return nil, outside(ctx, s, number)
 	}
-	d, err := again(ctx, s, trace)
+	view, set, err := before(ctx, s, &trace)
 	if errors.Is(err, ErrOutside) {
 		return nil, outside(ctx, s, number)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("replay %d: %w", number, err)
 	}
-	return &Replayed{Trace: trace, Node: d.node, Same: d.node == trace.Node, Note: d.note}, nil
+	return redo(ctx, set, s.Reasons(), &trace, view)
 }
 
 // Again derives a recorded decision from the recorded state.
@@ -278,9 +304,26 @@ func Again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, vie
 	if err != nil {
 		return nil, err
 	}
-	d, err := derive(ctx, set, s.Reasons(), trace, view)
+	return redo(ctx, set, s.Reasons(), &trace, view)
+}
+
+const victimsUnknown = "it was recorded by a version that did not keep whom it preempted, so that is not compared"
+
+// redo makes a decision again from the state that it was made from.
+func redo(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons, trace *schedule.Trace, view *snapshot.View) (*Replayed, error) {
+	deciding, note, release, err := reopen(ctx, set, trace)
 	if err != nil {
 		return nil, fmt.Errorf("replay %d: %w", trace.Number, err)
 	}
-	return &Replayed{Trace: trace, Node: d.node, Same: d.node == trace.Node, Note: d.note}, nil
+	defer release()
+	is, err := schedule.Redo(ctx, deciding, reasons, view, trace)
+	if err != nil {
+		return nil, fmt.Errorf("replay %d: %w", trace.Number, err)
+	}
+	r := &Replayed{Trace: *trace, Again: is, Note: note, Differs: schedule.Differences(trace, &is)}
+	r.Same = len(r.Differs) == 0
+	if trace.Made != "" && trace.Preemption == nil && note == "" {
+		r.Note = victimsUnknown
+	}
+	return r, nil
 }

@@ -19,8 +19,10 @@ const mostChanges = 100
 // Rehearsal is what other policies would have made of past decisions, each by
 // itself: what follows from a pod's being elsewhere is not played out.
 type Rehearsal struct {
-	// Decisions were judged again, the newest of each pod.
-	Decisions int `json:"decisions"`
+	// Decisions were judged again, the newest of each pod. Preempting of further
+	// ones were too, the newest of each pod that made room for it.
+	Decisions  int `json:"decisions"`
+	Preempting int `json:"preempting,omitempty"`
 	// Remade of them were made by other policies than are live now: Was is then
 	// what the live ones would have made of them.
 	Remade int `json:"remade,omitempty"`
@@ -44,6 +46,9 @@ type Change struct {
 	// Was and Would are nodes; empty is none.
 	Was   string `json:"was,omitempty"`
 	Would string `json:"would,omitempty"`
+	// Made is the room that was made by preemption, Makes that which would be.
+	Made  *Room  `json:"made,omitempty"`
+	Makes *Room  `json:"makes,omitempty"`
 	Why   string `json:"why"`
 }
 
@@ -59,7 +64,7 @@ type Variant struct {
 // by its variant, from the states in which they were made.
 func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (*Rehearsal, error) {
 	r := &Rehearsal{Outside: s.Traces().Lost(most)}
-	traces := newest(s.Traces().Last(most), v)
+	traces, superseded := newest(s.Traces().Last(most), v)
 	if len(traces) == 0 {
 		r.Note = "no decision about a pod of these profiles is recorded yet"
 		return r, nil
@@ -77,7 +82,11 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 		if err != nil {
 			return nil, fmt.Errorf("rehearse decision %d: %w", traces[i].Number, err)
 		}
-		r.Decisions++
+		if superseded[traces[i].Number] {
+			r.Preempting++
+		} else {
+			r.Decisions++
+		}
 		if remade {
 			r.Remade++
 		}
@@ -91,21 +100,30 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 	return r, nil
 }
 
-// newest keeps the last decision about each pod that the variant concerns.
-func newest(traces []schedule.Trace, v Variant) []schedule.Trace {
-	seen := map[types.UID]bool{}
-	var kept []schedule.Trace
-	for _, t := range slices.Backward(traces) {
+// newest keeps the last decision about each pod that the variant concerns, and
+// the last that made room for it: superseded are those of the latter that are
+// not the pod's last.
+func newest(traces []schedule.Trace, v Variant) (kept []schedule.Trace, superseded map[uint64]bool) {
+	seen, made := map[types.UID]bool{}, map[types.UID]bool{}
+	superseded = map[uint64]bool{}
+	for i := range slices.Backward(traces) {
+		t := &traces[i]
 		decided := t.Outcome == schedule.Placed || t.Outcome == schedule.Refused
-		p := v.Live.For(t.Pod)
-		if seen[t.UID] || !decided || p == nil || !v.Profiles[p.Name] {
+		makes := t.Made != "" && !made[t.UID]
+		if !decided || seen[t.UID] && !makes {
 			continue
 		}
-		seen[t.UID] = true
-		kept = append(kept, t)
+		if p := v.Live.For(t.Pod); p == nil || !v.Profiles[p.Name] {
+			continue
+		}
+		if seen[t.UID] {
+			superseded[t.Number] = true
+		}
+		seen[t.UID], made[t.UID] = true, made[t.UID] || makes
+		kept = append(kept, *t)
 	}
 	slices.Reverse(kept)
-	return kept
+	return kept, superseded
 }
 
 // judged is what a set says of a decision.
@@ -147,12 +165,41 @@ func rehearse(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, v
 			was, remade = row, false // where it went indeed
 		}
 	}
+	if was < 0 && varied.pick < 0 {
+		change, remade, err := otherRoom(ctx, reasons, log, v.Live.For(t.Pod), deciding, t)
+		return change, remade, err
+	}
 	if was == varied.pick || was >= 0 && slices.Contains(varied.best, was) {
 		return nil, remade, nil
 	}
 	return &Change{
-		Number: t.Number, Namespace: t.Namespace, Pod: t.Name,
+		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Made: roomOf(t),
 		Was: name(log, was), Would: name(log, varied.pick), Why: why(reasons, log, live.table, varied.table, was, varied.pick),
+	}, remade, nil
+}
+
+// otherRoom compares what both sets make by preemption for a pod that fits
+// nowhere. remade says that it is other room than was made then.
+func otherRoom(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, live, varied *profile.Profile, t *schedule.Trace) (*Change, bool, error) {
+	if t.Preemption == nil {
+		return nil, false, nil
+	}
+	was, err := schedule.Redo(ctx, live, reasons, log, t)
+	if err != nil {
+		return nil, false, err
+	}
+	would, err := schedule.Redo(ctx, varied, reasons, log, t)
+	if err != nil {
+		return nil, false, err
+	}
+	made, makes := roomOf(&was), roomOf(&would)
+	remade := made.told() != roomOf(t).told()
+	if made.told() == makes.told() {
+		return nil, remade, nil
+	}
+	return &Change{
+		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Made: made, Makes: makes,
+		Why: fmt.Sprintf("it fits nowhere: %s, and %s by the live policies", makes.told(), made.told()),
 	}, remade, nil
 }
 

@@ -25,6 +25,10 @@ type Report struct {
 	// Note says what limits the answer, empty for nothing.
 	Note     string    `json:"note,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
+	// Room is what was made for the pod by preemption, PreemptedBy what was made
+	// for another pod, for which this one had to go.
+	Room        *Room `json:"room,omitempty"`
+	PreemptedBy *Room `json:"preemptedBy,omitempty"`
 
 	Nodes      int         `json:"nodes"`
 	Feasible   int         `json:"feasible"`

@@ -22,6 +22,7 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(tw, "Decision:\tnumber %d at %s in %s, position %d, seed %d, %d nodes equal\n",
 			d.Number, d.At.Format("2006-01-02T15:04:05.000Z07:00"), d.Took, d.Position, d.Seed, d.Tied)
 	}
+	r.writePreemption(tw)
 	if r.Note != "" {
 		fmt.Fprintf(tw, "Note:\t%s\n", r.Note)
 	}
@@ -34,6 +35,40 @@ func (r *Report) Write(w io.Writer) error {
 		fmt.Fprintf(tw, "and %d more nodes\n", r.Left)
 	}
 	return tw.Flush()
+}
+
+// writePreemption tells of the room that was made for the pod, or at its cost.
+func (r *Report) writePreemption(w io.Writer) {
+	if room := r.Room; room != nil {
+		then := "it goes there when they have ended"
+		if r.Node != "" {
+			then = "it waited for them to end"
+		}
+		fmt.Fprintf(w, "Room:\twas made on %s by decision %d, by preempting what has a lower priority than %d; %s\n",
+			room.Node, room.Decision, room.Priority, then)
+		for i := range room.Victims {
+			v := &room.Victims[i]
+			fmt.Fprintf(w, "\t%s, priority %d%s\n", v, v.Priority, v.against())
+		}
+	}
+	if by := r.PreemptedBy; by != nil {
+		against, priority := "", ""
+		if v := by.victim(r.Namespace, r.Pod); v != nil {
+			against, priority = v.against(), fmt.Sprintf(" (this one has %d)", v.Priority)
+		}
+		fmt.Fprintf(w, "Preempted:\tby decision %d, to make room on %s for %s of priority %d%s%s\n",
+			by.Decision, by.Node, by.For, by.Priority, priority, against)
+	}
+}
+
+func (v *Victim) against() string {
+	switch len(v.Breaks) {
+	case 0:
+		return ""
+	case 1:
+		return ", against PodDisruptionBudget " + v.Breaks[0] + ", since there was no other room"
+	}
+	return ", against PodDisruptionBudgets " + strings.Join(v.Breaks, " and ") + ", since there was no other room"
 }
 
 func (p *Predicate) label() string {

@@ -356,7 +356,7 @@ func (w *world) addPod() {
 	p := policytest.Pod(name, fmt.Sprintf("%dm", 100+300*w.r.IntN(4)), "256Mi", func(p *v1.Pod) {
 		priority := int32(w.r.IntN(3))
 		p.Spec.Priority = &priority
-		p.Labels = map[string]string{}
+		p.Labels = map[string]string{"app": fmt.Sprint(w.n % 3)}
 		switch w.r.IntN(6) {
 		case 0:
 			p.Labels["apart"] = fmt.Sprint(w.r.IntN(2))

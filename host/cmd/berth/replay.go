@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/explain"
 )
 
 func newReplay() *cobra.Command {
@@ -16,6 +19,8 @@ func newReplay() *cobra.Command {
 		Long: "Derives the decision with that number again, by policies opened for it, from the state as it\n" +
 			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or before\n" +
 			"a restart, can be derived if the host records (--record).\n" +
+			"Of a decision that preempted, the room that it made and the pods that had to go must come out\n" +
+			"again, too: AGAIN stands below what was.\n" +
 			"Exit code 0: the same came out. 2: something else did, and the note says why if that is known.",
 		Args: cobra.ExactArgs(1),
 	}
@@ -29,7 +34,7 @@ func newReplay() *cobra.Command {
 		if err := c.get(cmd.Context(), host.DecisionsPath+"/"+url.PathEscape(args[0])+"/again", &r); err != nil {
 			return err
 		}
-		if err := printAs(cmd.OutOrStdout(), *format, &r, func() *table { return replayTable(&r) }); err != nil {
+		if err := writeReplay(cmd.OutOrStdout(), *format, &r); err != nil {
 			return err
 		}
 		if !r.Same {
@@ -38,6 +43,40 @@ func newReplay() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+func writeReplay(w io.Writer, format string, r *host.Replay) error {
+	if err := printAs(w, format, r, func() *table { return replayTable(r) }); err != nil || format != "table" {
+		return err
+	}
+	if r.Message != "" {
+		fmt.Fprintf(w, "\n%s\n", r.Message)
+	}
+	for _, what := range r.Differs {
+		fmt.Fprintf(w, "differs: %s\n", what)
+	}
+	if r.Room == nil && r.RoomAgain == nil {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := &table{head: []string{"", "ROOM MADE ON", "BY PREEMPTING", "PRIORITY", "AGAINST BUDGET"}}
+	t.room("then", r.Room)
+	t.room("again", r.RoomAgain)
+	return t.write(w)
+}
+
+// room adds a line for each pod that had to go.
+func (t *table) room(when string, r *explain.Room) {
+	if r == nil {
+		t.add(when, "", "", "", "")
+		return
+	}
+	if r.Unknown {
+		t.add(when, r.Node, "unknown", "", "")
+	}
+	for _, v := range r.Victims {
+		t.add(when, r.Node, v.String(), fmt.Sprint(v.Priority), strings.Join(v.Breaks, ", "))
+	}
 }
 
 func replayTable(r *host.Replay) *table {
