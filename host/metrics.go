@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -47,6 +48,7 @@ var (
 	policyFuel        = described("policy_fuel_total", "Fuel that a policy's guests used.", policyLabels...)
 	policySeconds     = described("policy_seconds_total", "Time spent in a policy's guests.", policyLabels...)
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
+	guestBytes        = described("guest_memory_bytes", "Memory of all policies' guests, and their stacks.")
 	policyCounter     = described("policy_counter_total", "What a policy's guests count themselves.", append(policyLabels[:3:3], "counter")...)
 
 	cycles      = described("scheduler_cycles_total", "Decisions about pods.")
@@ -77,6 +79,7 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	for _, p := range f.policies() {
 		s.policy(&p)
 	}
+	s.gauge(guestBytes, float64(engine.GuestBytes()))
 	s.schedulerStats(f.scheduler())
 	s.storeStats(f.store())
 	failing, lost := f.recording()

@@ -42,7 +42,6 @@ func (p *Plain) Open(ctx context.Context) (*Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.input = i.module.ExportedFunction("berth_input")
 	return i, i.initialize(1 << 40)
 }
 
@@ -54,3 +53,6 @@ type noFuel struct {
 
 func (f *noFuel) Get() uint64  { return f.v }
 func (f *noFuel) Set(v uint64) { f.v = v }
+
+// StackBytes is how much stack an instance keeps between calls.
+func (i *Instance) StackBytes() int64 { return i.stacks }

@@ -71,6 +71,9 @@ var funcs = [numFuncs]struct {
 	FuncAt:        {"berth_at", takesNothing, answerNumber, 0},
 }
 
+// inputExport says where the host puts what an export takes.
+const inputExport = "berth_input"
+
 // String is the export's name.
 func (f Func) String() string {
 	if f >= numFuncs {

@@ -27,8 +27,9 @@ type Instance struct {
 	memory memory
 	module api.Module
 	depth  api.Global // what is left of the stack for recursion
-	input  api.Function
-	funcs  [numFuncs]api.Function
+	input  handle
+	funcs  [numFuncs]handle
+	stacks int64 // bytes of the handles' stacks
 	stack  [2]uint64
 	out    []byte
 	// place is where the guest says what it is at; 0 if it does not.
@@ -76,7 +77,6 @@ func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
 	i.module = module
 	i.guest.fuel = module.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
 	i.depth = module.ExportedGlobal(vet.StackExport)
-	i.input = module.ExportedFunction("berth_input")
 	if err := i.initialize(c.Budget); err != nil {
 		i.Close()
 		return nil, err
@@ -164,9 +164,13 @@ func (i *Instance) run(f Func, in []byte, n uint32, budget Fuel) (Result, error)
 			return Result{}, err
 		}
 		n = uint32(len(in))
+		if fn, err = i.function(f); err != nil { // the input's stack may have been the last straw
+			return Result{}, i.broken(f.String(), Refused, 0, start, err)
+		}
 	}
 	i.stack[0] = uint64(n)
 	err = fn.CallWithStack(i.ctx, i.stack[:])
+	i.settle(fn)
 	i.guest.end()
 	if err != nil {
 		return Result{}, i.fail(f.String(), budget, start, err)
@@ -192,16 +196,22 @@ func (i *Instance) run(f Func, in []byte, n uint32, budget Fuel) (Result, error)
 }
 
 // function looks an export up at its first use, since looking up allocates.
-func (i *Instance) function(f Func) (api.Function, error) {
+func (i *Instance) function(f Func) (*handle, error) {
 	if f >= numFuncs {
 		return nil, errors.New("the ABI has no such function")
 	}
-	if i.funcs[f] == nil {
-		if i.funcs[f] = i.module.ExportedFunction(funcs[f].export); i.funcs[f] == nil {
-			return nil, fmt.Errorf("it lacks the export %s", f)
+	return i.find(&i.funcs[f], f.String())
+}
+
+func (i *Instance) find(h *handle, export string) (*handle, error) {
+	if h.Function == nil {
+		f := i.module.ExportedFunction(export)
+		if f == nil {
+			return nil, fmt.Errorf("it lacks the export %s", export)
 		}
+		*h = newHandle(f)
 	}
-	return i.funcs[f], nil
+	return h, nil
 }
 
 // send copies in to where the guest wants it.
@@ -209,14 +219,20 @@ func (i *Instance) send(in []byte, budget Fuel, start time.Time) error {
 	if len(in) > MaxInput {
 		return fmt.Errorf("an input of %d bytes exceeds %d", len(in), MaxInput)
 	}
+	input, err := i.find(&i.input, inputExport)
+	if err != nil {
+		return i.broken(inputExport, Refused, 0, start, err)
+	}
 	i.stack[0] = uint64(len(in))
-	if err := i.input.CallWithStack(i.ctx, i.stack[:]); err != nil {
-		return i.fail("berth_input", budget, start, err)
+	err = input.CallWithStack(i.ctx, i.stack[:])
+	i.settle(input)
+	if err != nil {
+		return i.fail(inputExport, budget, start, err)
 	}
 	at := uint32(i.stack[0])
 	if at == 0 || !i.module.Memory().Write(at, in) {
 		err := fmt.Errorf("it gave %d as the address for %d bytes of input, which is outside of its %d bytes of memory", at, len(in), i.module.Memory().Size())
-		return i.broken("berth_input", Memory, i.used(budget), start, err)
+		return i.broken(inputExport, Memory, i.used(budget), start, err)
 	}
 	return nil
 }
@@ -293,6 +309,8 @@ func (i *Instance) free() {
 	i.state.Store(closed)
 	_ = i.module.Close(i.ctx)
 	i.memory.Free()
+	guests.Add(-i.stacks)
+	i.stacks = 0
 	if i.release != nil {
 		i.release()
 	}

@@ -7,10 +7,11 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// guests is what the memories of all guests take.
+// guests is what the memories and the stacks of all guests take.
 var guests atomic.Int64
 
-// GuestBytes is how much memory all guests of this process have now.
+// GuestBytes is how much memory all guests of this process have now, and how
+// much stack. The stacks are on Go's heap.
 func GuestBytes() int64 { return guests.Load() }
 
 // memory is a guest's memory outside of Go's heap: address space for all that
