@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs each fuzz target for a while, as many at a time as there are processors:
+# Runs each fuzz target for a while, one more at a time than there are processors,
+# since some of them wait:
 #
 #   fuzz.sh [TIME [FOLDER...]]     10s, and all folders, if not told
 #
@@ -30,7 +31,7 @@ compile() {
   mkdir -p "$bins"
   # shellcheck disable=SC2046 # one word a package
   go build -gcflags="$instrument" $(sed 's|^|./|' <<<"$packages") || return 1
-  xargs -P "$(nproc)" -L 1 bash -c 'link "$@"' link <<<"$packages"
+  xargs -P "$(slots 0)" -L 1 bash -c 'link "$@"' link <<<"$packages"
 }
 link() { go test -c -ldflags='-s -w' -gcflags="$instrument" -o "$(bin_of "$1")" "./$1"; }
 
@@ -50,7 +51,7 @@ run() {
   return 1
 }
 
-all() { xargs -P "$(nproc)" -L 1 bash -c 'run "$@"' run <<<"$targets"; }
+all() { xargs -P "$(slots 1)" -L 1 bash -c 'run "$@"' run <<<"$targets"; }
 
 export -f run bin_of over link
 export bins corpus time instrument

@@ -25,8 +25,22 @@ timed() {
   local what=$1 start=$SECONDS
   shift
   say "$what"
-  "$@" || fail "$what: did not work (the lines above say why)"
+  "$@" || again "$what" "$@" || fail "$what: did not work (the lines above say why)"
   say "  done in $((SECONDS - start)) s"
+}
+
+# again WHAT CMD...: in CI, what builds is tried a second time and a third: it
+# downloads what it builds from, and a mirror may be away for a moment.
+again() {
+  local what=$1 try
+  shift
+  [ -n "${CI:-}" ] && [[ $what == building* ]] || return 1
+  for try in 1 2; do
+    say "$what: once more in $((15 * try)) s"
+    sleep $((15 * try))
+    "$@" && return
+  done
+  return 1
 }
 
 # hash_of FILE|STRING...: one hash over the contents of files and over strings.
@@ -37,8 +51,60 @@ hash_of() {
   done | sha256sum | cut -c1-16
 }
 
-stamped() { [ "$(cat "$TOOLS/stamps/$1" 2>/dev/null)" = "$2" ]; }
-stamp()   { mkdir -p "$TOOLS/stamps"; printf '%s\n' "$2" >"$TOOLS/stamps/$1"; }
+# outputs NAME: the files that the step NAME leaves. Scripts are part of what
+# their steps' hashes are over, so this stands here, where it costs no rebuild.
+outputs() {
+  case $1 in
+  node) printf '%s\n' "$TOOLS"/bin/{containerd,ctr,containerd-shim-runc-v2,runc} "$TOOLS"/cni/{bridge,loopback,host-local,portmap} ;;
+  tinygo) printf '%s\n' "$TOOLS/bin/tinygo" "$TOOLS/tinygo/bin/tinygo" ;;
+  etcd) printf '%s\n' "$TOOLS/bin/etcd" "$TOOLS/bin/etcdload" ;;
+  *) printf '%s\n' "$TOOLS/bin/$1" ;;
+  esac
+}
+
+# whole NAME: are they there?
+whole() {
+  local f
+  while IFS= read -r f; do
+    [ -s "$f" ] || { printf 'berth: %s is missing\n' "$f" >&2; return 1; }
+  done < <(outputs "$1")
+}
+
+# stamped NAME HASH: was it built from this, and is it whole? If not, the stamp
+# goes: a build that is cut short must not pass for the former one.
+stamped() {
+  [ "$(cat "$TOOLS/stamps/$1" 2>/dev/null)" = "$2" ] && whole "$1" && return
+  rm -f "$TOOLS/stamps/$1"
+  return 1
+}
+
+stamp() {
+  whole "$1" || fail "$1 was not built, though it seemed to be (the lines above may say why)"
+  mkdir -p "$TOOLS/stamps"
+  printf '%s\n' "$2" >"$TOOLS/stamps/$1"
+}
+
+# slots MORE: how much may be done at a time: MORE than there are processors,
+# since not all that runs is busy, but only what memory suffices for.
+slots() {
+  local processors memory
+  processors=$(($(nproc) + $1))
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 2097152) }' /proc/meminfo 2>/dev/null || echo 1)
+  memory=$((memory > 1 ? memory : 1))
+  echo $((processors < memory ? processors : memory))
+}
+
+# fetch FOLDER ARG...: downloads the modules that these packages (and flags of go
+# list) need, and tries again: a mirror may be away for a moment.
+fetch() {
+  local dir=$1 try
+  shift
+  for try in 1 2 3; do
+    go -C "$dir" list -deps "$@" >/dev/null && return 0
+    [ $try = 3 ] || { say "a download failed: once more in $((15 * try)) s"; sleep $((15 * try)); }
+  done
+  return 1
+}
 
 # locked NAME: one set-up at a time per tool, also between clones.
 locked() {
@@ -70,10 +136,12 @@ apt_install() {
     apt_get update
     mkdir -p "$TOOLS/stamps" && touch "$TOOLS/stamps/apt-updated"
   fi
-  apt_get install -y --no-install-recommends "$@"
+  # A list from some time ago may name what the mirror has no more.
+  apt_get install -y --no-install-recommends "$@" ||
+    { apt_get update && apt_get install -y --no-install-recommends "$@"; }
 }
 
 apt_get() {
-  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 "$@" </dev/null >"$TOOLS/stamps/apt.log" 2>&1 ||
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Acquire::Retries=5 "$@" </dev/null >"$TOOLS/stamps/apt.log" 2>&1 ||
     { tail -n 20 "$TOOLS/stamps/apt.log" >&2; return 1; }
 }

@@ -29,9 +29,19 @@ shopt -s nullglob
 modules=(policies-wasm/modules/*/)
 [ ${#modules[@]} -gt 0 ] || exit 0
 hash=$(hash_of "$0" $(sources) "$compiler" "$($compiler version)")
+stale=()
 for dir in "${modules[@]}"; do
   dir=${dir%/} wasm=$out/$(basename "$dir").wasm
-  if [ -s "$wasm" ] && [ "$(cat "$wasm.from" 2>/dev/null)" = "$hash" ]; then continue; fi
-  timed "compiling $dir by $compiler" compile "$dir" "$wasm"
-  printf '%s\n' "$hash" >"$wasm.from"
+  [ -s "$wasm" ] && [ "$(cat "$wasm.from" 2>/dev/null)" = "$hash" ] || stale+=("$dir" "$wasm")
 done
+[ ${#stale[@]} -gt 0 ] || exit 0
+
+# one DIR WASM
+one() {
+  compile "$1" "$2" && printf '%s\n' "$hash" >"$2.from"
+}
+all() { printf '%s\0' "${stale[@]}" | xargs -0 -n 2 -P "$(slots 0)" bash -ec 'one "$@"' one; }
+
+export -f one compile by_tinygo by_go
+export compiler out hash ROOT
+timed "compiling the policies in $((${#stale[@]} / 2)) modules by $compiler" all
