@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,16 +114,21 @@ func (r *resource) replace(prev, next *entry) {
 	r.replaced = append(r.replaced, replacement{prev, next})
 }
 
+// replace takes prev out where next does not take its place: most writes leave
+// an object where it was.
 func (ix *index) replace(prev, next *entry) {
+	var values []string
+	if next != nil {
+		values = ix.fn(next.obj)
+	}
 	if prev != nil {
 		for _, value := range ix.fn(prev.obj) {
-			ix.tree.Delete(indexed{value, prev})
+			if !slices.Contains(values, value) {
+				ix.tree.Delete(indexed{value, prev})
+			}
 		}
 	}
-	if next == nil {
-		return
-	}
-	for _, value := range ix.fn(next.obj) {
+	for _, value := range values {
 		ix.tree.ReplaceOrInsert(indexed{value, next})
 	}
 }

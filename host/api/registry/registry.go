@@ -85,12 +85,17 @@ const (
 	IndexOwner = "metadata.ownerReferences.uid"
 )
 
+// podNode leaves out pods that wait: nobody looks for them here, and each pod
+// would be put in twice.
 func podNode(obj store.Object) []string {
 	k, ok := kind.Of(obj)
 	if !ok || k.Field == nil {
 		return nil
 	}
-	return []string{k.Field(obj, IndexNode)}
+	if node := k.Field(obj, IndexNode); node != "" {
+		return []string{node}
+	}
+	return nil
 }
 
 func ownerUIDs(obj store.Object) []string {
