@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -206,7 +207,10 @@ func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
 	}
 	txn := e.db.NewTransaction(true)
 	defer txn.Discard()
-	if err := fill(txn, b); err != nil {
+	// Badger has copied it all when a commit returns.
+	room := rooms.Get().(*room)
+	defer room.leave()
+	if err := room.fill(txn, b); err != nil {
 		if errors.Is(err, badger.ErrTxnTooBig) {
 			return store.ErrTooLarge
 		}
@@ -215,17 +219,30 @@ func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
 	return txn.Commit()
 }
 
-func fill(txn *badger.Txn, b store.Batch) error {
+// room holds a batch's keys and values in the engine's form while it is
+// committed, one after the other in one piece of memory.
+type room struct{ bytes []byte }
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+// largestRoom is what is kept from one commit to another.
+const largestRoom = 1 << 20
+
+func (r *room) leave() {
+	if cap(r.bytes) <= largestRoom {
+		rooms.Put(r)
+	}
+}
+
+func (r *room) fill(txn *badger.Txn, b store.Batch) error {
+	r.make(b)
 	for _, rec := range b.Puts {
-		value := make([]byte, 8+len(rec.Value))
-		binary.BigEndian.PutUint64(value, uint64(rec.Revision))
-		copy(value[8:], rec.Value)
-		if err := txn.Set(key(rec.Key), value); err != nil {
+		if err := txn.Set(r.key(rec.Key), r.value(rec)); err != nil {
 			return err
 		}
 	}
 	for _, k := range b.Deletes {
-		if err := txn.Delete(key(k)); err != nil {
+		if err := txn.Delete(r.key(k)); err != nil {
 			return err
 		}
 	}
@@ -235,7 +252,32 @@ func fill(txn *badger.Txn, b store.Batch) error {
 	return txn.Set([]byte(revisionKey), binary.BigEndian.AppendUint64(nil, uint64(b.Revision)))
 }
 
-func key(k string) []byte { return append([]byte{data}, k...) }
+// make makes room for a batch, so that nothing moves while it fills.
+func (r *room) make(b store.Batch) {
+	size := 0
+	for _, rec := range b.Puts {
+		size += 1 + len(rec.Key) + 8 + len(rec.Value)
+	}
+	for _, k := range b.Deletes {
+		size += 1 + len(k)
+	}
+	if cap(r.bytes) < size {
+		r.bytes = make([]byte, 0, size)
+	}
+	r.bytes = r.bytes[:0]
+}
+
+func (r *room) key(k string) []byte {
+	from := len(r.bytes)
+	r.bytes = append(append(r.bytes, data), k...)
+	return r.bytes[from:len(r.bytes):len(r.bytes)]
+}
+
+func (r *room) value(rec store.Record) []byte {
+	from := len(r.bytes)
+	r.bytes = append(binary.BigEndian.AppendUint64(r.bytes, uint64(rec.Revision)), rec.Value...)
+	return r.bytes[from:len(r.bytes):len(r.bytes)]
+}
 
 // Compact rewrites value log files that are half garbage; only records above
 // 1 MiB lie there. The rest Badger compacts by itself.
