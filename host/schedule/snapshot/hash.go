@@ -99,20 +99,39 @@ func (f *facts) resources(r *Resources) {
 	}
 }
 
+// hashPod calls each by its name: through a list of functions the facts would
+// be thought to escape, a KiB a pod.
 func hashPod(p *Pod) (hash [8]uint64) {
 	var stack [1024]byte
 	f := facts{buf: stack[:0]}
-	for i, write := range [...]func(*facts, *Pod){
-		requestFacts, labelFacts, annotationFacts, affinityFacts, tolerationFacts, portFacts, volumeFacts, imageFacts,
-	} {
-		f.buf = f.buf[:0]
-		write(&f, p)
-		if f.broken {
-			f.text(string(p.UID()))
-		}
-		hash[i] = maphash.Bytes(seed, f.buf)
-	}
+	requestFacts(&f, p)
+	hash[0] = f.sum(p)
+	labelFacts(&f, p)
+	hash[1] = f.sum(p)
+	annotationFacts(&f, p)
+	hash[2] = f.sum(p)
+	affinityFacts(&f, p)
+	hash[3] = f.sum(p)
+	tolerationFacts(&f, p)
+	hash[4] = f.sum(p)
+	portFacts(&f, p)
+	hash[5] = f.sum(p)
+	volumeFacts(&f, p)
+	hash[6] = f.sum(p)
+	imageFacts(&f, p)
+	hash[7] = f.sum(p)
 	return hash
+}
+
+// sum hashes what was gathered and begins anew. What cannot be encoded is each
+// pod's own from there on.
+func (f *facts) sum(p *Pod) uint64 {
+	if f.broken {
+		f.text(string(p.UID()))
+	}
+	h := maphash.Bytes(seed, f.buf)
+	f.buf = f.buf[:0]
+	return h
 }
 
 func requestFacts(f *facts, p *Pod) {
