@@ -138,8 +138,8 @@ func namesClaims(pod *corev1.Pod) bool {
 	return false
 }
 
-// Recall makes of a pod what was made of a replica of it. Nil if there was
-// none, or if something about the metadata is to be said.
+// Recall makes of a pod, in place, what was made of a replica of it. Nil if
+// there was none, or if something about the metadata is to be said.
 func (r *Replicas) Recall(like *Like, obj store.Object) store.Object {
 	if r == nil || like == nil {
 		return nil
@@ -148,13 +148,15 @@ func (r *Replicas) Recall(like *Like, obj store.Object) store.Object {
 	if !ok {
 		return nil
 	}
-	made := &corev1.Pod{ObjectMeta: obj.(*corev1.Pod).ObjectMeta, Spec: known.spec, Status: known.status}
-	if made.UID == "" || !plainMetadata(&made.ObjectMeta) {
+	pod := obj.(*corev1.Pod)
+	if pod.UID == "" || !plainMetadata(&pod.ObjectMeta) {
 		return nil
 	}
-	made.Labels, made.Annotations = known.labels, known.annotations
-	made.Generation = 1
-	return made
+	pod.TypeMeta = metav1.TypeMeta{}
+	pod.Labels, pod.Annotations = known.labels, known.annotations
+	pod.Spec, pod.Status = known.spec, known.status
+	pod.Generation = 1
+	return pod
 }
 
 // Keep remembers what was made of a pod, from the second replica on.

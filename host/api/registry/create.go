@@ -26,27 +26,27 @@ func (reg *Registry) Create(ctx context.Context, r *Request, obj store.Object) (
 	if err := reg.readyToCreate(ctx, r, obj); err != nil {
 		return nil, err
 	}
-	sent := obj
+	generated := obj.GetName() == "" && obj.GetGenerateName() != ""
+	fields := obj.GetManagedFields()
 	for try := 1; ; try++ {
-		again := try < attempts
-		if again && obj.GetName() == "" && obj.GetGenerateName() != "" {
-			obj = sent.DeepCopyObject().(store.Object)
-		}
 		made, err := reg.create(ctx, r, obj)
-		if !again || !raced(err, sent) {
+		if try == attempts || !raced(err, generated) {
 			return made, r.named(r.Namespace, obj.GetName()).status(err)
 		}
-		obj = sent
+		// What was prepared once is prepared again, as a copy: replicas may
+		// share parts of it by now.
+		obj = obj.DeepCopyObject().(store.Object)
+		obj.SetManagedFields(fields)
+		if generated {
+			obj.SetName("")
+		}
 	}
 }
 
 // raced tells whether trying again may help: the name was generated and taken,
 // or another object of the transaction had changed.
-func raced(err error, sent store.Object) bool {
-	if errors.Is(err, store.ErrConflict) {
-		return true
-	}
-	return errors.Is(err, store.ErrExists) && sent.GetName() == "" && sent.GetGenerateName() != ""
+func raced(err error, generated bool) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) && generated
 }
 
 // readyToCreate refuses what can be refused by looking at the metadata, and
