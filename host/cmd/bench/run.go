@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -109,11 +110,14 @@ func (r *rig) prepare(ctx context.Context, w workload, clients int) error {
 	return bound.wait(ctx, w.init)
 }
 
-// create makes n pods by several clients at once. They read the answers and do
-// not decode them: nothing in there is of use to them.
+// create makes n pods by several clients at once. They send the same pod again
+// and again, as scheduler_perf's do, read the answers, and do not decode them:
+// nothing in there is of use to them.
 func (r *rig) create(ctx context.Context, clients, n int, pod func() *v1.Pod) error {
+	pods := sync.Pool{New: func() any { return pod() }}
 	return each(ctx, clients, n, func(ctx context.Context, _ int) error {
-		p := pod()
+		p := pods.Get().(*v1.Pod)
+		defer pods.Put(p) // to encode it changes it for a moment
 		return r.client.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Body(p).Do(ctx).Error()
 	})
 }
