@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 )
@@ -28,3 +29,26 @@ func ReadObserves(config []byte) ([]abi.Observe, error) {
 	}
 	return g.Observes(), nil
 }
+
+// What may stay loaded after it was examined.
+const (
+	MostExamined      = mostExamined
+	MostExaminedBytes = mostExaminedBytes
+)
+
+// ExaminedBytes is what the modules take that were examined lately.
+func (l *Loader) ExaminedBytes() int64 {
+	l.examined.mu.Lock()
+	defer l.examined.mu.Unlock()
+	return l.examined.bytes
+}
+
+// IsExamined says whether a module stays loaded since it was examined.
+func (l *Loader) IsExamined(digest string) bool {
+	l.examined.mu.Lock()
+	defer l.examined.mu.Unlock()
+	return slices.ContainsFunc(l.examined.all, func(one examination) bool { return one.Digest() == digest })
+}
+
+// ForgetExamined lets go of them all.
+func (l *Loader) ForgetExamined() { l.examined.clear() }

@@ -154,7 +154,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
-			l.examined.forget()
+			l.examined.forget(l.Now().Add(-collectEvery))
 			l.collect(ctx)
 		case <-warm.C:
 			l.keepWarm(ctx)
@@ -173,8 +173,12 @@ func (l *Loader) follow(ctx context.Context, resource string) error {
 		watch, err := l.Objects.Watch(resource, "", l.Objects.Revision())
 		signal(l.wake)
 		for err == nil {
-			if _, err = watch.Next(ctx); err == nil {
+			var events []store.Event
+			if events, err = watch.Next(ctx); err == nil {
 				signal(l.wake)
+			}
+			if resource == Modules {
+				l.examined.gone(events)
 			}
 		}
 		if !errors.Is(err, store.ErrCompacted) {
@@ -546,6 +550,6 @@ func (l *Loader) Close() error {
 	}
 	clear(l.policies)
 	l.departures.end(l.departures.count())
-	l.examined.forget()
+	l.examined.clear()
 	return nil
 }

@@ -51,9 +51,8 @@ func (l *Loader) version(name string) string {
 // Vouch lets a module in that comes with the host itself, whoever signed it.
 func (l *Loader) Vouch(digest string) { l.own.Store(digest, true) }
 
-// trusts says whether a module's bytes may run here.
-func (l *Loader) trusts(wasm []byte, signatures []v1alpha1.Signature) error {
-	sum := sha256.Sum256(wasm)
+// trusts says whether the bytes of that sum may run here.
+func (l *Loader) trusts(sum [sha256.Size]byte, signatures []v1alpha1.Signature) error {
 	if _, own := l.own.Load("sha256:" + hex.EncodeToString(sum[:])); own {
 		return nil
 	}
@@ -68,10 +67,8 @@ func (l *Loader) stored(ctx context.Context, name string) (digest string, wasm [
 	}
 	var signatures []v1alpha1.Signature
 	version := ""
-	if o, ok := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)}); ok {
-		if m, ok := o.(*v1alpha1.Module); ok {
-			signatures, version = m.Spec.Signatures, m.ResourceVersion
-		}
+	if m := l.moduleOf(digest); m != nil {
+		signatures, version = m.Spec.Signatures, m.ResourceVersion
 	}
 	if wasm, err = l.Objects.Blob(ctx, digest); errors.Is(err, store.ErrNotFound) {
 		return "", nil, waiting{fmt.Errorf("module %s: %w", name, errNoModule), version}
@@ -79,21 +76,57 @@ func (l *Loader) stored(ctx context.Context, name string) (digest string, wasm [
 	if err != nil {
 		return "", nil, fmt.Errorf("module %s: %w", name, err)
 	}
-	if err := l.trusts(wasm, signatures); err != nil {
+	if err := l.trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return "", nil, waiting{fmt.Errorf("module %s: %w", name, err), version}
 	}
 	return digest, wasm, nil
+}
+
+// moduleOf is the Module of a digest; nil if there is none.
+func (l *Loader) moduleOf(digest string) *v1alpha1.Module {
+	o, _ := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)})
+	m, _ := o.(*v1alpha1.Module)
+	return m
+}
+
+// module makes a module ready, if it may run here.
+func (l *Loader) module(ctx context.Context, name string, limits vet.Limits) (*engine.Module, error) {
+	if m := l.loaded(name, limits); m != nil {
+		return m, nil
+	}
+	_, wasm, err := l.stored(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return l.Engine.Load(ctx, wasm, limits)
+}
+
+// loaded is a module that is in memory already, so that its bytes need not be
+// read; nil if it is not. Whether it may run here is asked as of any other.
+func (l *Loader) loaded(name string, limits vet.Limits) *engine.Module {
+	digest, err := Digest(name)
+	if err != nil {
+		return nil
+	}
+	m := l.moduleOf(digest)
+	sum := sumOf(digest)
+	if m == nil || l.trusts(sum, m.Spec.Signatures) != nil {
+		return nil
+	}
+	return l.Engine.Loaded(sum, limits)
+}
+
+// sumOf is the sum in a digest that Digest has checked.
+func sumOf(digest string) (sum [sha256.Size]byte) {
+	_, _ = hex.Decode(sum[:], []byte(digest[len("sha256:"):]))
+	return sum
 }
 
 // load makes a Policy's program of a module, and opens it once to see that it
 // does. A guest that decides about pods takes in the present state too, lest a
 // cycle has to wait for that.
 func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name string) (*live, error) {
-	digest, wasm, err := l.stored(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	module, err := l.Engine.Load(ctx, wasm, limitsOf(object))
+	module, err := l.module(ctx, name, limitsOf(object))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +135,7 @@ func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name string)
 		module.Close()
 		return nil, err
 	}
-	one.key, one.revision = keyOf(object, name), revisionOf(object, digest)
+	one.key, one.revision = keyOf(object, name), revisionOf(object, module.Digest())
 	l.recipes.keep(one.program, object)
 	return one, nil
 }

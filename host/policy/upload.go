@@ -2,9 +2,9 @@ package policy
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -21,7 +21,7 @@ var ErrRefused = errors.New("module refused")
 //
 // ErrRefused with the reason, if the module is at fault.
 func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
-	if err := l.trusts(wasm, signatures); err != nil {
+	if err := l.trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	m, err := l.Inspect(ctx, wasm)
@@ -39,11 +39,12 @@ func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 	if err != nil {
 		return nil, refusal(ctx, err)
 	}
-	defer l.examined.keep(module)
 	manifest, err := abi.ReadManifest(module.Manifest())
 	if err != nil {
+		module.Close()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	defer l.examined.keep(module, l.Now())
 	digest := module.Digest()
 	m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: digest, Size: int64(len(wasm))}}
 	m.Name = ModuleName(digest)
@@ -72,32 +73,4 @@ func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) erro
 		return err
 	}
 	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
-}
-
-// mostExamined is how many modules stay loaded after they were examined.
-const mostExamined = 4
-
-// examined keeps the last modules loaded for a while, since a Policy will most
-// likely name them next.
-type examined struct {
-	mu   sync.Mutex
-	last []*engine.Module
-}
-
-func (e *examined) keep(m *engine.Module) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.last = append(e.last, m); len(e.last) > mostExamined {
-		e.last[0].Close()
-		e.last = e.last[1:]
-	}
-}
-
-func (e *examined) forget() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, m := range e.last {
-		m.Close()
-	}
-	e.last = nil
 }

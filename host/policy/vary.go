@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 		if _, wasm, err = l.stored(ctx, name); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
-	} else if err := l.trusts(wasm, v.Signatures); err != nil {
+	} else if err := l.trusts(sha256.Sum256(wasm), v.Signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	p, err := l.aside(ctx, object, wasm)

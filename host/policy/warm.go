@@ -129,15 +129,16 @@ func (l *Loader) follows(ctx context.Context, one *live) error {
 }
 
 func (o *live) follow(ctx context.Context, log snapshot.Log) error {
-	for _, box := range []*sandbox{o.main, o.twin} {
-		if box == nil {
-			continue
-		}
-		if err := box.follow(ctx, log); err != nil {
-			return err
-		}
+	if o.twin == nil {
+		return o.main.follow(ctx, log)
 	}
-	return nil
+	twin := make(chan error, 1)
+	go func() { twin <- o.twin.follow(ctx, log) }()
+	err := o.main.follow(ctx, log)
+	if other := <-twin; err == nil {
+		err = other
+	}
+	return err
 }
 
 // closeAll gives back what a program holds that never went live.

@@ -199,6 +199,19 @@ func (e *Engine) Load(ctx context.Context, wasm []byte, limits vet.Limits) (*Mod
 	return newModule(s), nil
 }
 
+// Loaded returns the module of that sum and those limits if its code is in
+// memory, nil if Load would have to be given its bytes.
+func (e *Engine) Loaded(sum [sha256.Size]byte, limits vet.Limits) *Module {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.loaded[loadKey{sum, limits}]
+	if s == nil {
+		return nil
+	}
+	s.holds++
+	return newModule(s)
+}
+
 // claim returns what is loaded, with a hold on it, or the load to wait for;
 // neither of them means that the caller loads.
 func (e *Engine) claim(key loadKey) (*shared, *loading) {
@@ -263,6 +276,7 @@ func (e *Engine) load(ctx context.Context, uploaded []byte, key loadKey) (*share
 		return nil, fmt.Errorf("module %s: %w", short(digest), err)
 	}
 	s.engine, s.digest, s.report = e, digest, report
+	s.bytes = loadedBytes(wasm, entry)
 	if report.Debug {
 		// Without them traps still name functions.
 		if s.lines, err = e.lines(ctx, uploaded); err != nil {

@@ -18,6 +18,7 @@ type shared struct {
 	holds    int // guarded by engine.mu
 	digest   string
 	report   vet.Report
+	bytes    int64
 	manifest []byte
 	lines    *lineTable // nil without debug information
 	compiled wazero.CompilationCache
@@ -62,6 +63,16 @@ func (m *Module) Manifest() []byte { return m.shared.manifest }
 
 // Report is what vet saw in it.
 func (m *Module) Report() vet.Report { return m.shared.report }
+
+// loadedBytes is about what a module takes while it is loaded: its code, outside
+// of Go's heap, and in it what wazero keeps of the module and of its imports.
+func loadedBytes(wasm, entry []byte) int64 {
+	const imports = 128 << 10
+	return int64(len(entry)) + 2*int64(len(wasm)) + imports
+}
+
+// Bytes is about how much memory its code takes; instances have their own.
+func (m *Module) Bytes() int64 { return m.shared.bytes }
 
 // Has says whether the module exports a function of the ABI.
 func (m *Module) Has(f Func) bool {
