@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -22,52 +24,121 @@ const (
 	swaps        = 10
 	swapClients  = 8
 	swapped      = "PodFitsResources"
+	configured   = "LeastRequestedPriority"
 	aimSwap      = 50 // ms
 	aimRollback  = 10 // ms
 	mostWaitLive = 15 * time.Second
 )
 
 // measureSwaps swaps a built-in policy's module for others and back, first on
-// an idle host, then while clients keep the scheduler busy.
+// an idle host, then while clients keep the scheduler busy: modules that were
+// uploaded lately, modules that the host has on disk alone, since it was started
+// after their upload, and other configs of the same module.
 func measureSwaps(ctx context.Context, _ *options) ([]table, error) {
-	t := table{Name: "swap", Title: "Swapping a policy's module: from the request until the Policy's status says that the new one is live; modules compiled before"}
-	err := onRig(ctx, func(r *rig) error {
-		if err := r.prepare(ctx, workload{nodes: swapNodes, zones: []string{"zone-1"}, init: 1_000, initPod: plain}, 64); err != nil {
-			return err
-		}
-		client, err := r.web()
-		if err != nil {
-			return err
-		}
-		defer closeWebs([]*web{client})
-		versions, err := pushVersions(ctx, client, 2*swaps)
-		if err != nil {
-			return err
-		}
-		for _, load := range []struct {
-			name    string
-			clients int
-		}{{"idle", 0}, {"under load", swapClients}} {
-			say("swap: %d swaps and roll-backs, %s", swaps, load.name)
-			stop := r.churn(ctx, load.clients)
-			forth, back, err := swapAll(ctx, client, versions[:swaps])
-			versions = versions[swaps:]
-			if err := errors.Join(err, stop()); err != nil {
+	t := table{Name: "swap", Title: "Swapping a policy's module or config: from the request until the Policy's status says that it is live; modules compiled before"}
+	dir, err := os.MkdirTemp("", "berth-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	var versions []string
+	stages := []func(*swapping) error{
+		func(s *swapping) error {
+			if err := s.prepare(s.ctx, workload{nodes: swapNodes, zones: []string{"zone-1"}, init: 1_000, initPod: plain}, 64); err != nil {
 				return err
 			}
-			t.Rows = append(t.Rows,
-				row{Name: "swap, " + load.name}.with("longest", millis(forth.at(1)), "ms").with("median", millis(forth.at(0.5)), "ms").most(aimSwap),
-				row{Name: "roll-back, " + load.name}.with("longest", millis(back.at(1)), "ms").with("median", millis(back.at(0.5)), "ms").most(aimRollback))
+			for _, clients := range []int{0, swapClients} {
+				pushed, err := pushVersions(s.ctx, s.web, len(versions), swaps)
+				if err != nil {
+					return err
+				}
+				versions = append(versions, pushed...)
+				if err := s.both("", clients, swapped, modulesOf(pushed)); err != nil {
+					return err
+				}
+			}
+			return s.both(" of the config alone", swapClients, configured, configs())
+		},
+		func(s *swapping) error {
+			for i, clients := range []int{0, swapClients} {
+				if err := s.both(" after a start", clients, swapped, modulesOf(versions[i*swaps:][:swaps])); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for _, stage := range stages {
+		if err := t.swaps(ctx, dir, stage); err != nil {
+			return []table{t}, err
 		}
-		return nil
-	})
-	return []table{t}, err
+	}
+	return []table{t}, nil
+}
+
+// swapping is a host whose policies are swapped.
+type swapping struct {
+	*rig
+	*web
+	ctx   context.Context
+	table *table
+}
+
+// swaps runs a host over dir for as long as do takes.
+func (t *table) swaps(ctx context.Context, dir string, do func(*swapping) error) error {
+	r, err := newRig(ctx, dir, slog.LevelWarn)
+	if err != nil {
+		return err
+	}
+	client, err := r.web()
+	if err == nil {
+		err = do(&swapping{r, client, ctx, t})
+		closeWebs([]*web{client})
+	}
+	return errors.Join(err, r.stop())
+}
+
+// both goes to each of those specs and back again, beside so many clients.
+func (s *swapping) both(what string, clients int, policy string, specs []map[string]any) error {
+	load := "idle"
+	if clients > 0 {
+		load = "under load"
+	}
+	say("swap%s: %d swaps and roll-backs, %s", what, len(specs), load)
+	stop := s.churn(s.ctx, clients)
+	forth, back, err := swapAll(s.ctx, s.web, policy, specs)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	figure := func(name string, took times, most float64) {
+		s.table.Rows = append(s.table.Rows,
+			row{Name: name + what + ", " + load}.with("longest", millis(took.at(1)), "ms").with("median", millis(took.at(0.5)), "ms").most(most))
+	}
+	figure("swap", forth, aimSwap)
+	figure("roll-back", back, aimRollback)
+	return nil
+}
+
+func modulesOf(names []string) (specs []map[string]any) {
+	for _, name := range names {
+		specs = append(specs, map[string]any{"module": name})
+	}
+	return specs
+}
+
+// configs all mean the same, so that the load stays what it is.
+func configs() (specs []map[string]any) {
+	for i := range swaps {
+		resources := []map[string]any{{"name": "cpu", "weight": 2 + i}, {"name": "memory", "weight": 2 + i}}
+		specs = append(specs, map[string]any{"config": map[string]any{"resources": resources}})
+	}
+	return specs
 }
 
 // pushVersions uploads modules that all do what the built-in predicates do,
 // each with another digest: a swap to each of them is one to a module that was
 // never live.
-func pushVersions(ctx context.Context, c *web, n int) ([]string, error) {
+func pushVersions(ctx context.Context, c *web, from, n int) ([]string, error) {
 	modules, err := bundle.Modules()
 	if err != nil {
 		return nil, err
@@ -82,8 +153,8 @@ func pushVersions(ctx context.Context, c *web, n int) ([]string, error) {
 		return nil, errors.New("this binary carries no predicates: run `./task wasm` and build it again")
 	}
 	var names []string
-	for i := range n {
-		say("swap: compiling version %d of %d", i+1, n)
+	for i := from; i < from+n; i++ {
+		say("swap: compiling version %d", i+1)
 		m, err := c.pushModule(ctx, marked(wasm, fmt.Sprint("version ", i)))
 		if err != nil {
 			return nil, err
@@ -107,24 +178,24 @@ func (c *web) pushModule(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 	return made, c.doJSON(ctx, http.MethodPost, policyAPI+"/modules", asJSON, m, made)
 }
 
-// swapAll goes to each version and back again.
-func swapAll(ctx context.Context, c *web, versions []string) (forth, back times, err error) {
+// swapAll goes to each of those specs and back again.
+func swapAll(ctx context.Context, c *web, policy string, specs []map[string]any) (forth, back times, err error) {
 	var now v1alpha1.Policy
-	if err := c.doJSON(ctx, http.MethodGet, policyAPI+"/policies/"+swapped, "", nil, &now); err != nil {
+	if err := c.doJSON(ctx, http.MethodGet, policyAPI+"/policies/"+policy, "", nil, &now); err != nil {
 		return nil, nil, err
 	}
-	original := now.Spec.Module
-	live, stop, err := c.followPolicy(ctx, now.ResourceVersion)
+	original := map[string]any{"module": now.Spec.Module, "config": now.Spec.Config}
+	live, stop, err := c.followPolicy(ctx, policy, now.ResourceVersion)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer stop()
-	for _, version := range versions {
+	for _, spec := range specs {
 		for _, step := range []struct {
-			module string
-			took   *times
-		}{{version, &forth}, {original, &back}} {
-			took, err := c.swapTo(ctx, step.module, live)
+			spec map[string]any
+			took *times
+		}{{spec, &forth}, {original, &back}} {
+			took, err := c.swapTo(ctx, policy, step.spec, live)
 			if err != nil {
 				return forth, back, err
 			}
@@ -134,14 +205,13 @@ func swapAll(ctx context.Context, c *web, versions []string) (forth, back times,
 	return forth, back, nil
 }
 
-func (c *web) swapTo(ctx context.Context, module string, live <-chan v1alpha1.Policy) (time.Duration, error) {
+func (c *web) swapTo(ctx context.Context, policy string, spec map[string]any, live <-chan v1alpha1.Policy) (time.Duration, error) {
 	began := time.Now()
-	patch := map[string]any{"spec": map[string]any{"module": module}}
 	var patched v1alpha1.Policy
-	if err := c.doJSON(ctx, http.MethodPatch, policyAPI+"/policies/"+swapped, asMerge, patch, &patched); err != nil {
+	if err := c.doJSON(ctx, http.MethodPatch, policyAPI+"/policies/"+policy, asMerge, map[string]any{"spec": spec}, &patched); err != nil {
 		return 0, err
 	}
-	want := "sha256:" + module[len("sha256-"):]
+	want := "sha256:" + patched.Spec.Module[len("sha256-"):]
 	last := "as it was"
 	patience := time.NewTimer(mostWaitLive)
 	defer patience.Stop()
@@ -154,12 +224,12 @@ func (c *web) swapTo(ctx context.Context, module string, live <-chan v1alpha1.Po
 			if p.Status.ObservedGeneration < patched.Generation {
 				continue
 			}
-			if p.Status.Live == want {
+			if p.Status.Live == want && p.Status.Phase == "Live" {
 				return time.Since(began), nil
 			}
 			last = p.Status.Phase + " " + p.Status.Live + " " + p.Status.Message
 		case <-patience.C:
-			return 0, fmt.Errorf("module %s is not live after %v; the policy is %s", module, mostWaitLive, last)
+			return 0, fmt.Errorf("policy %s is not live with %v after %v; it is %s", policy, spec, mostWaitLive, last)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -167,9 +237,9 @@ func (c *web) swapTo(ctx context.Context, module string, live <-chan v1alpha1.Po
 }
 
 // followPolicy watches the policy that is swapped.
-func (c *web) followPolicy(ctx context.Context, from string) (<-chan v1alpha1.Policy, func(), error) {
+func (c *web) followPolicy(ctx context.Context, policy, from string) (<-chan v1alpha1.Policy, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	path := policyAPI + "/policies?watch=1&fieldSelector=metadata.name%3D" + swapped + "&resourceVersion=" + from
+	path := policyAPI + "/policies?watch=1&fieldSelector=metadata.name%3D" + policy + "&resourceVersion=" + from
 	body, err := c.open(ctx, http.MethodGet, path, "", asJSON, nil)
 	if err != nil {
 		cancel()
