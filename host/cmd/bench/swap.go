@@ -180,11 +180,15 @@ func (c *web) pushModule(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 
 // swapAll goes to each of those specs and back again.
 func swapAll(ctx context.Context, c *web, policy string, specs []map[string]any) (forth, back times, err error) {
-	var now v1alpha1.Policy
-	if err := c.doJSON(ctx, http.MethodGet, policyAPI+"/policies/"+policy, "", nil, &now); err != nil {
+	var now v1alpha1.PolicyList
+	if err := c.doJSON(ctx, http.MethodGet, policyAPI+"/policies?"+only(policy), "", nil, &now); err != nil {
 		return nil, nil, err
 	}
-	original := map[string]any{"module": now.Spec.Module, "config": now.Spec.Config}
+	if len(now.Items) != 1 {
+		return nil, nil, fmt.Errorf("there is no policy %s", policy)
+	}
+	was := now.Items[0].Spec
+	original := map[string]any{"module": was.Module, "config": was.Config}
 	live, stop, err := c.followPolicy(ctx, policy, now.ResourceVersion)
 	if err != nil {
 		return nil, nil, err
@@ -236,10 +240,12 @@ func (c *web) swapTo(ctx context.Context, policy string, spec map[string]any, li
 	}
 }
 
+func only(policy string) string { return "fieldSelector=metadata.name%3D" + policy }
+
 // followPolicy watches the policy that is swapped.
 func (c *web) followPolicy(ctx context.Context, policy, from string) (<-chan v1alpha1.Policy, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	path := policyAPI + "/policies?watch=1&fieldSelector=metadata.name%3D" + policy + "&resourceVersion=" + from
+	path := policyAPI + "/policies?watch=1&" + only(policy) + "&resourceVersion=" + from
 	body, err := c.open(ctx, http.MethodGet, path, "", asJSON, nil)
 	if err != nil {
 		cancel()
