@@ -228,8 +228,8 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	l.seeOff()
 	for _, one := range append(news, same...) { // somebody waits for the news
-		if !one.settling {
-			l.report(ctx, one)
+		if is := one.telling(); !one.settling && (is != one.told || one.counting() != nil) && l.report(ctx, one) {
+			one.told = is
 		}
 	}
 }
@@ -289,7 +289,7 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 }
 
 func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
-	key := keyOf(object, object.Spec.Module)
+	key := old.keyOf(object)
 	if old != nil && old.key == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) {
 		same := *old
 		same.object = object
@@ -467,6 +467,15 @@ func (l *Loader) loadLevel() slog.Level {
 // keyOf covers what a program of that module is made from.
 func keyOf(p *v1alpha1.Policy, module string) string {
 	return hashOf(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})
+}
+
+// keyOf is that of the Policy now, which need not be made again while it is as
+// it was.
+func (o *live) keyOf(p *v1alpha1.Policy) string {
+	if o != nil && o.object == p {
+		return o.key
+	}
+	return keyOf(p, p.Spec.Module)
 }
 
 // trialOf covers what a canary's trial is about.

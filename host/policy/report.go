@@ -34,8 +34,30 @@ const (
 	ConditionCanary = "CanaryHealthy"
 )
 
-// report writes what became of a Policy into its status, if that is news.
-func (l *Loader) report(ctx context.Context, one *live) {
+// telling is all that a status tells of, but for what is counted: two that are
+// the same give the same status.
+type telling struct {
+	object      *v1alpha1.Policy
+	program     *program
+	canary      *canary
+	ended       *v1alpha1.CanaryStatus
+	refused     string
+	quarantined bool
+	failures    int64
+}
+
+func (o *live) telling() telling {
+	t := telling{object: o.object, program: o.program, canary: o.canary, ended: o.ended, refused: o.refused}
+	if o.program != nil {
+		t.quarantined, _ = o.program.health.state()
+		t.failures = o.program.health.failures.Load()
+	}
+	return t
+}
+
+// report writes what became of a Policy into its status, if that is news. It
+// tells whether the status holds now.
+func (l *Loader) report(ctx context.Context, one *live) bool {
 	var before v1alpha1.PolicyStatus
 	o, err := l.Objects.Update(ctx, store.Key{Resource: Policies, Name: one.object.Name}, func(o store.Object) (store.Object, error) {
 		object := o.(*v1alpha1.Policy)
@@ -52,13 +74,14 @@ func (l *Loader) report(ctx context.Context, one *live) {
 		return object, nil
 	})
 	if errors.Is(err, store.ErrNotFound) || ctx.Err() != nil {
-		return
+		return false
 	}
 	if err != nil {
 		l.Log.Warn("report policy", "policy", one.object.Name, "err", err)
-		return
+		return false
 	}
 	l.tellUser(o, before, o.(*v1alpha1.Policy).Status)
+	return true
 }
 
 // tellUser makes Events of what has changed.

@@ -51,6 +51,8 @@ type live struct {
 	refused string
 	waits   bool
 	without string
+	// told is what the status was written of last.
+	told telling
 	// former are the programs before this one, newest first, kept warm.
 	former []*live
 }
