@@ -39,6 +39,9 @@ func newClient(kubeconfig string) (*client, error) {
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 	cfg, err := loaded.ClientConfig()
 	if err != nil {
+		if named := os.Getenv("KUBECONFIG"); clientcmd.IsEmptyConfig(err) && kubeconfig == "" && named != "" {
+			return nil, fmt.Errorf("$KUBECONFIG is %s, where no cluster is named: start one with `berth up`, which says where its kubeconfig lies", named)
+		}
 		if clientcmd.IsEmptyConfig(err) {
 			return nil, errors.New("no cluster to talk to: start one with `berth up`, or name a kubeconfig by --kubeconfig or $KUBECONFIG")
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/policies-wasm/bundle"
@@ -56,6 +57,9 @@ var besides = map[string][]string{
 func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []int) error {
 	if !isFolder(dir) {
 		return fmt.Errorf("%s is no folder: name the one that holds the policy and its tests", dir)
+	}
+	if err := build.Sources(dir); err != nil {
+		return err
 	}
 	tables, err := recorded(ctx, out, dir)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/policy/vet"
 )
 
 // source says how to get a module's bytes of a folder or a file.
@@ -75,6 +76,9 @@ func readModule(path string) ([]byte, error) {
 	wasm, err := os.ReadFile(path)
 	if err == nil && !bytes.HasPrefix(wasm, []byte("\x00asm")) {
 		err = fmt.Errorf("%s is no WebAssembly module: name one (.wasm), or the folder that holds the policy", path)
+	}
+	if most := vet.DefaultLimits().Bytes; err == nil && len(wasm) > most {
+		err = fmt.Errorf("%s has %d KB, and a host takes modules of %d KB at most: leave out debug information or data", path, kilobytes(len(wasm)), kilobytes(most))
 	}
 	return wasm, err
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host"
@@ -106,6 +107,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return err
 	}
+	if bad := validation.IsDNS1123Subdomain(name); was == nil && len(bad) > 0 {
+		return fmt.Errorf("%q cannot name a policy: use small letters, digits, '-' and '.', with a letter or digit at both ends, such as gpu-only", name)
+	}
 	wasm, err := f.module(ctx, out, source)
 	if err != nil {
 		return err
@@ -120,11 +124,14 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	if !f.dryRun {
-		fmt.Fprintf(out, "uploaded, vetted and compiled as %s\n", module.Name)
+		fmt.Fprintf(out, "uploaded, vetted and compiled as %s%s\n", module.Name, beside(was, module))
 	}
 	entry, err := f.pick(module, name)
 	if err != nil {
 		return err
+	}
+	if f.canary > 0 && was != nil && same(was, module) && was.Spec.Entry == entry.Name {
+		return fmt.Errorf("policy %s runs this very module already: as a canary it would differ in nothing", name)
 	}
 	if err := f.fits(out, was, name, entry); err != nil {
 		return err
@@ -142,6 +149,21 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		}
 	}
 	return c.reportLive(cmd, p, began)
+}
+
+// beside says how a module stands to what is live under the policy's name.
+func beside(was *v1alpha1.Policy, m *v1alpha1.Module) string {
+	switch {
+	case was == nil || was.Status.Live == "":
+		return ""
+	case same(was, m):
+		return ", which is live already"
+	}
+	return ", while " + shortDigest(was.Status.Live) + " is live"
+}
+
+func same(p *v1alpha1.Policy, m *v1alpha1.Module) bool {
+	return shortHex(p.Status.Live) == shortHex(m.Name)
 }
 
 // known is the policy of that name, nil if there is none yet.

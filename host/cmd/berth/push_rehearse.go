@@ -71,7 +71,10 @@ func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
 		return nil
 	}
 	fmt.Fprintf(out, "made the last decisions about %d pods again: %s\n", r.Decisions, elsewhere(r.Changed))
-	if r.Remade > 0 {
+	if r.Remade > 0 && r.Changed == 0 {
+		fmt.Fprintf(out, "%d of them were made by other policies than those that are live\n", r.Remade)
+	}
+	if r.Remade > 0 && r.Changed > 0 {
 		fmt.Fprintf(out, "%d of them were made by other policies; WAS is where those that are live would put them\n", r.Remade)
 	}
 	if r.Outside > 0 {

@@ -72,6 +72,9 @@ func claim(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if info, failed := os.Stat(dir); failed == nil && !info.IsDir() {
+		return fmt.Errorf("%s is there already, and is no folder: name another", dir)
+	}
 	if err == nil && len(entries) > 0 {
 		err = fmt.Errorf("%s is not empty: name another folder", dir)
 	}
