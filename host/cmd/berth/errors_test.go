@@ -17,6 +17,8 @@ func TestErrorsTeach(t *testing.T) {
 	empty, typo, kubeconfig := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "kubeconfig")
 	write(t, filepath.Join(typo, ownFile), "kind: Policy\nmetadata: {name: x}\nspec: {entri: X}\n")
 	write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\n")
+	large := filepath.Join(t.TempDir(), "large.wasm")
+	write(t, large, "\x00asm\x01\x00\x00\x00"+strings.Repeat("\x00", 16<<20))
 	for _, tt := range []struct {
 		name, args string
 		want       []string
@@ -26,6 +28,10 @@ func TestErrorsTeach(t *testing.T) {
 		{"too many", "policy push a b c", []string{"use `berth policy push [NAME] [DIR|FILE.wasm] [flags]`"}},
 		{"a command that is none", "policy pusch", []string{`unknown command "pusch" for "berth policy"`, "did you mean push?"}},
 		{"one like no other", "policy frobnicate", []string{"see `berth policy --help`"}},
+		{"a command that is none, at the root", "polcy list", []string{`unknown command "polcy" for "berth"`, "did you mean policy?"}},
+		{"a file in the place of a new folder", "policy new errors_test.go", []string{"name \"errors_test.go\": want small letters"}},
+		{"measures of none", "policy bench " + empty, []string{"belongs to no Go module"}},
+		{"a module that is too large", "policy inspect " + large, []string{"has 16385 KB, and a host takes modules of 16384 KB at most"}},
 		{"a kind that is none", "policy new a --kind gat", []string{"want one of predicate, priority, gate, controller"}},
 		{"no host", "policy list --kubeconfig " + kubeconfig, []string{"no host answers at https://127.0.0.1:1 (connection refused)", "`berth up`", "--kubeconfig"}},
 		{"a folder without a policy", "policy build " + empty, []string{"belongs to no Go module: `berth policy new` makes a folder that does"}},

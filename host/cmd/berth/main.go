@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -31,19 +32,39 @@ func main() {
 
 	// Libraries of Kubernetes complain there of each client that leaves.
 	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, signalled := untilSignal()
 	root := newRoot()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return
 	}
 	var code exitCode
-	if errors.As(err, &code) {
-		os.Exit(int(code))
+	switch {
+	case errors.As(err, &code):
+	case signalled() != 0 && errors.Is(err, context.Canceled):
+		code = exitCode(128 + int(signalled())) // as shells have it
+	default:
+		fmt.Fprintf(os.Stderr, "berth: %v\n", err)
+		code = 1
 	}
-	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
-	os.Exit(1)
+	os.Exit(int(code))
+}
+
+// untilSignal is a context that ends at Ctrl-C or SIGTERM, and which of them it
+// was, 0 for none. A second one ends the process as it is, in the midst of what
+// it puts in order.
+func untilSignal() (ctx context.Context, signalled func() syscall.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var got atomic.Int32
+	come := make(chan os.Signal, 1)
+	signal.Notify(come, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s, _ := (<-come).(syscall.Signal)
+		got.Store(int32(s))
+		signal.Stop(come)
+		cancel()
+	}()
+	return ctx, func() syscall.Signal { return syscall.Signal(got.Load()) }
 }
 
 // exitCode ends the process with a code, after all was said.
@@ -69,9 +90,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
-	for _, cmd := range root.Commands() {
-		guide(cmd)
-	}
+	guide(root)
 	return root
 }
 

@@ -90,7 +90,7 @@ func (l *logs) follow(ctx context.Context) error {
 		var said *serverError
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return ctx.Err()
 		case err != nil && began && !errors.As(err, &said):
 			fmt.Fprintln(l.aside, "the host has ended:", err)
 			return nil
@@ -99,7 +99,7 @@ func (l *logs) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-time.After(500 * time.Millisecond):
 		}
 	}

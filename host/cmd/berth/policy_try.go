@@ -126,12 +126,20 @@ func plural(n int, what string) string {
 
 // testNatively runs the author's tests, which leave their recordings in records.
 func testNatively(ctx context.Context, out io.Writer, dir, records string, env ...string) error {
+	tool, err := build.Stock()
+	if err != nil {
+		return errors.New("a policy's tests run by go test, and no Go is on PATH: install it (https://go.dev/dl)")
+	}
+	tmp := filepath.Join(records, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "natively, by go test:")
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-parallel=1", ".")
+	cmd := exec.Command(tool.Path, "test", "-count=1", "-parallel=1", ".")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	cmd.Env = append(os.Environ(), policytest.Folder+"="+records)
+	cmd.Env = append(os.Environ(), policytest.Folder+"="+records, "TMPDIR="+tmp)
 	cmd.Env = append(cmd.Env, env...)
-	err := cmd.Run()
+	err = build.Run(ctx, cmd)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return errors.New("the tests fail natively: mend the policy or its table first")

@@ -98,9 +98,12 @@ func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, 
 	}
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "policy.wasm")
-	cmd := exec.CommandContext(ctx, t.Path, t.args(out, debug)...)
+	if _, err := os.UserCacheDir(); err != nil {
+		return nil, fmt.Errorf("%s keeps what it built in a cache, and there is no place for one (%w): set HOME or XDG_CACHE_HOME", t.Name, err)
+	}
+	cmd := exec.Command(t.Path, t.args(out, debug)...)
 	cmd.Dir = dir
-	cmd.Env = t.env()
+	cmd.Env = append(t.env(), "TMPDIR="+tmp)
 	if t.Name == "tinygo" && debug {
 		keeper, err := keepsLines(tmp)
 		if err != nil {
@@ -110,9 +113,9 @@ func (t Toolchain) Module(ctx context.Context, dir string, debug bool) ([]byte, 
 	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
+	if err := Run(ctx, cmd); err != nil {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, err
 		}
 		if said.Len() == 0 {
 			said.WriteString(err.Error())
