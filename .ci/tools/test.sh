@@ -12,6 +12,7 @@ cd "$ROOT"
 .ci/tools/others.sh kube-scheduler kwok
 packages "tests" busybox-static
 command -v clang-19 >/dev/null || packages "the policy in C" clang-19 lld-19
+command -v wat2wasm >/dev/null || packages "the policy in WAT" wabt
 .ci/tools/wasm.sh
 .ci/tools/wasm.sh --stock
 

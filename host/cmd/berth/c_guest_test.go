@@ -15,13 +15,15 @@ import (
 	"github.com/berth-dev/berth/sdk/policytest"
 )
 
-// buildC builds the policy in C by its own script.
-func buildC(t *testing.T) []byte {
+func buildC(t *testing.T) []byte { return buildForeign(t, "c-predicate") }
+
+// buildForeign builds an example in another language by its own script.
+func buildForeign(t *testing.T, example string) []byte {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "dedicated.wasm")
-	if said, err := exec.CommandContext(t.Context(), "../../../examples/c-predicate/build.sh", out).CombinedOutput(); err != nil {
+	out := filepath.Join(t.TempDir(), "policy.wasm")
+	if said, err := exec.CommandContext(t.Context(), "../../../examples/"+example+"/build.sh", out).CombinedOutput(); err != nil {
 		if os.Getenv("CI") == "" {
-			t.Skipf("the policy in C is not built: %v\n%s", err, said)
+			t.Skipf("%s is not built: %v\n%s", example, err, said)
 		}
 		t.Fatalf("%v\n%s", err, said)
 	}
