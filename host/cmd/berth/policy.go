@@ -24,7 +24,7 @@ func newPolicy() *cobra.Command {
 	cmd.AddCommand(
 		newPolicyNew(), newPolicyTest(), newPolicyBench(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
 		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyDiff(), newPolicyRollback(),
-		newPolicyPromote(), newPolicyLogs(), newPolicyFigures(),
+		newPolicyPromote(), newPolicyRemove(), newPolicyLogs(), newPolicyFigures(),
 	)
 	return cmd
 }

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 // A new policy is tested and pushed as it is.
@@ -21,9 +26,47 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	if out := mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--kubeconfig", kubeconfig); !strings.Contains(out, "predicate my-team is live") {
 		t.Errorf("push says %s", out)
 	}
+	applyOwn(t, kubeconfig, filepath.Join("my-team", ownFile))
+	if out := mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig); !strings.Contains(out, "profile default goes on without my-team\npredicate my-team is removed") {
+		t.Errorf("remove says %s", out)
+	}
+	for command, want := range map[string]string{
+		"remove my-team":            "there is no policy my-team",
+		"remove PodFitsResources":   "comes with the host",
+		"push No_name my-team --go": `"No_name" cannot name a policy`,
+		"push ../PodFits my-team":   `"../PodFits" cannot name a policy`,
+	} {
+		if out, err := berth(t, append([]string{"policy", "--kubeconfig", kubeconfig}, strings.Fields(command)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s = %v, want %q\n%s", command, err, want, out)
+		}
+	}
 	breakTest(t, filepath.Join("my-team", "main_test.go"))
 	if out, err := berth(t, "policy", "test", "my-team", "--go"); err == nil {
 		t.Errorf("test of a policy whose test fails says %s", out)
+	}
+}
+
+// applyOwn changes a policy's settings by its own YAML, as kubectl does.
+func applyOwn(t *testing.T, kubeconfig, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := yaml.YAMLToJSON(bytes.ReplaceAll(data, []byte("label: example.test/my-team"), []byte("label: team")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := newClient(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(v1alpha1.Policy)
+	if err := c.send(t.Context(), "PATCH", policyAPI+"policies/my-team", "application/merge-patch+json", patch, p); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = c.settled(t.Context(), p); err != nil || p.Status.Phase != "Live" || !bytes.Contains(p.Spec.Config.Raw, []byte(`"team"`)) {
+		t.Errorf("after its YAML was applied my-team is %+v, %v", p, err)
 	}
 }
 
