@@ -74,9 +74,13 @@ func (c *client) policy(ctx context.Context, name string) (*v1alpha1.Policy, err
 	p := new(v1alpha1.Policy)
 	err := c.get(ctx, policyAPI+"policies/"+name, p)
 	if isNotFound(err) {
-		return nil, fmt.Errorf("there is no policy %s: `berth policy list` shows those there are", name)
+		return nil, noPolicy(name)
 	}
 	return p, err
+}
+
+func noPolicy(name string) error {
+	return fmt.Errorf("there is no policy %s: `berth policy list` shows those there are", name)
 }
 
 func isNotFound(err error) bool   { return apierrors.IsNotFound(cause(err)) }

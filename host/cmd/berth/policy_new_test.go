@@ -30,7 +30,18 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	if out := mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig); !strings.Contains(out, "profile default goes on without my-team\npredicate my-team is removed") {
 		t.Errorf("remove says %s", out)
 	}
+	c, err := newClient(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.join(t.Context(), "default", "ghost", "predicate", 1); err != nil {
+		t.Fatal(err)
+	}
+	if out := mustBerth(t, "policy", "remove", "ghost", "--kubeconfig", kubeconfig); out != "profile default goes on without ghost\n" {
+		t.Errorf("remove of a name that was left says %s", out)
+	}
 	for command, want := range map[string]string{
+		"remove ghost":              "there is no policy ghost",
 		"remove my-team":            "there is no policy my-team",
 		"remove PodFitsResources":   "comes with the host",
 		"push No_name my-team --go": `"No_name" cannot name a policy`,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -27,27 +28,38 @@ func newPolicyRemove() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := c.policy(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if p.Labels[builtin.Label] != "" {
-				return fmt.Errorf("policy %s comes with the host: take it out of a profile by `kubectl edit profile default`, or push another in its place", p.Name)
-			}
-			left, err := c.leave(cmd.Context(), p.Name)
-			if err != nil {
-				return err
-			}
-			if err := c.send(cmd.Context(), "DELETE", policyAPI+"policies/"+p.Name, "application/json", nil, nil); err != nil {
-				return err
-			}
-			for _, profile := range left {
-				fmt.Fprintf(cmd.OutOrStdout(), "profile %s goes on without %s\n", profile, p.Name)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s is removed\n", orPolicy(p.Status.Kind), p.Name)
-			return nil
+			return c.remove(cmd.Context(), cmd.OutOrStdout(), args[0])
 		},
 	}
+}
+
+// remove deletes a policy, or takes what is left of its name out of profiles.
+func (c *client) remove(ctx context.Context, out io.Writer, name string) error {
+	p, err := c.known(ctx, name)
+	if err != nil {
+		return err
+	}
+	if p != nil && p.Labels[builtin.Label] != "" {
+		return fmt.Errorf("policy %s comes with the host: take it out of a profile by `kubectl edit profile default`, or push another in its place", name)
+	}
+	left, err := c.leave(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, profile := range left {
+		fmt.Fprintf(out, "profile %s goes on without %s\n", profile, name)
+	}
+	if p == nil && len(left) > 0 {
+		return nil
+	}
+	if p == nil {
+		return noPolicy(name)
+	}
+	if err := c.send(ctx, "DELETE", policyAPI+"policies/"+p.Name, "application/json", nil, nil); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s %s is removed\n", orPolicy(p.Status.Kind), name)
+	return nil
 }
 
 // leave takes a policy out of all profiles, and says which.
