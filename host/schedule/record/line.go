@@ -208,15 +208,28 @@ func (l *line) decision() (schedule.Trace, error) {
 		Feasible: own.Feasible, Nodes: own.Nodes, Tied: own.Tied, Message: own.Message, Made: own.Made, Took: own.Took,
 		Failures: own.Failures,
 	}
-	for slot, pods := range own.Nominated {
-		if t.Nominated == nil {
-			t.Nominated = map[int32][]*snapshot.Pod{}
+	return t, nil
+}
+
+// beside reads what stands beside the pod, and is of the state it was decided in.
+func (t *trace) beside(to *schedule.Trace, view *snapshot.View) error {
+	for slot, pods := range t.Nominated {
+		if view.Row(slot) == nil {
+			return fmt.Errorf("room is kept on a node that is not in the state before it (slot %d)", slot)
+		}
+		if to.Nominated == nil {
+			to.Nominated = map[int32][]*snapshot.Pod{}
 		}
 		for _, p := range pods {
-			t.Nominated[slot] = append(t.Nominated[slot], snapshot.NewPod(p))
+			if p == nil {
+				return fmt.Errorf("a pod for which room is kept is missing (slot %d)", slot)
+			}
+			to.Nominated[slot] = append(to.Nominated[slot], snapshot.NewPod(p))
 		}
 	}
-	return t, nil
+	var err error
+	to.Preemption, err = t.Preemption.read(view)
+	return err
 }
 
 // apply plays a change.

@@ -54,7 +54,7 @@ func Read(dir string, number uint64) (schedule.Trace, *snapshot.View, error) {
 	if err != nil {
 		return schedule.Trace{}, nil, err
 	}
-	if t.Preemption, err = found.Trace.Preemption.read(view); err != nil {
+	if err := found.Trace.beside(&t, view); err != nil {
 		return schedule.Trace{}, nil, fmt.Errorf("the record of decision %d is broken: %w", number, err)
 	}
 	return t, view, nil

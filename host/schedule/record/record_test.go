@@ -212,10 +212,24 @@ func TestAFullDiskHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// FuzzRead reads what may have been cut or spoiled on disk.
+// FuzzRead reads what may have been cut or spoiled on disk, and makes of it what
+// it can.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"kind":"node","number":0,"seq":1,"object":{}}` + "\n" + `{"kind":"decision","number":0,"seq":1,"trace":{"Pod":{},"Digest":{}}}` + "\n"))
 	f.Add([]byte(`{"kind":"placed","number":0,"seq":1,"slot":-4,"object":{}}` + "\n" + `{"kind":"object","number":0,"seq":1,"version":"v1","type":"Status","object":{}}` + "\n"))
+	const state = `{"kind":"node","number":0,"seq":1,"object":{"metadata":{"name":"a"},"status":{"allocatable":{"cpu":"1","pods":"9"}}}}` + "\n" +
+		`{"kind":"placed","number":0,"seq":1,"object":{"metadata":{"name":"low","namespace":"x","uid":"low","labels":{"a":"b"}},"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}}` + "\n"
+	const decision = `{"kind":"decision","number":0,"seq":1,"trace":{"Digest":{},"Outcome":"Refused","Pod":{"spec":{"priority":9,"containers":[{"resources":{"requests":{"cpu":"1"}}}]}},`
+	for _, rest := range []string{
+		`"Made":"a","Preemption":{"Victims":[{"UID":"low","Breaks":["guard"]}],"Budgets":[{"Namespace":"x","Name":"guard","Selector":{"matchLabels":{"a":"b"}},"Allowed":0,"Counted":{"low":true}}],"Started":"AgABAAE="}}}`,
+		`"Made":"a","Preemption":{"Victims":[{"UID":"nobody"}]}}}`,
+		`"Preemption":{"Budgets":[null],"Started":"AgABAA=="}}}`,
+		`"Preemption":{"Budgets":[{"Selector":{"matchExpressions":[{"operator":"?"}]}}],"Started":"AQD/////////////AQ=="}}}`,
+		`"Nominated":{"0":[null],"7":[{}],"-1":[{}]}}}`,
+		`"Nominated":{"0":[{}]},"Excluded":{"0":"","-3":""},"Failures":[{"Policy":"PodFitsResources","Rows":[0,-1,99]},{"Policy":"Apart","Foreseeing":1}]}}`,
+	} {
+		f.Add([]byte(state + decision + rest + "\n"))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
 		if err := os.MkdirAll(filepath.Join(dir, "decisions"), 0o700); err != nil {
@@ -224,6 +238,14 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "decisions", "00000000000000000000.jsonl"), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, _ = record.Read(dir, 0)
+		trace, view, err := record.Read(dir, 0)
+		if err != nil || view.Slots() > 1000 {
+			return
+		}
+		reasons := profile.NewReasons(0)
+		is, err := schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &trace)
+		if err == nil {
+			_ = schedule.Differences(&trace, &is)
+		}
 	})
 }
