@@ -3,13 +3,18 @@ package policy_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/breaker"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -242,5 +247,56 @@ func TestAGateThatHasLeftSaysSo(t *testing.T) {
 	}
 	if n := p.modules(); n != all-1 {
 		t.Errorf("%d modules are loaded after it was asked, want %d", n, all-1)
+	}
+}
+
+// A policy that is quarantined now was none when it decided: to derive that again
+// asks it nevertheless, and what comes of it counts neither for nor against it.
+func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.withNodes(2)
+	// An instance answers once, and then it traps.
+	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 1, Traps: 1}.Bytes())))
+	r.join(t, "made", "predicate")
+	set := r.Scheduling()
+	digest := set.Profiles["default-scheduler"].Digest()
+	figures := func() policy.Figures {
+		t.Helper()
+		for _, f := range r.Figures() {
+			if f.Name == "made" {
+				return f
+			}
+		}
+		t.Fatal("there are no figures of the policy")
+		return policy.Figures{}
+	}
+	for i := range 40 {
+		r.cluster.UpsertNode(clustertest.Node("relabelled", "1", "1Gi", 10, func(n *v1.Node) { n.Labels["v"] = fmt.Sprint(i) }))
+		r.placed(t, i, 1)
+	}
+	before := figures()
+	if !before.Quarantined {
+		t.Fatalf("the policy is not quarantined: %+v", before)
+	}
+	for range 3 * breaker.Default.Trial {
+		p, release, err := set.Recall(t.Context(), digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := snapshot.NewPod(clustertest.Pod("web", "10m", "1Mi", nil))
+		table, err := cycle.Judge(t.Context(), p, r.reasons, r.cluster, pod, 0)
+		release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range table.Predicates {
+			if v.Policy == "made" && (v.Err != nil || v.Reasons[0] != 0 || v.Reasons[1] == 0) {
+				t.Fatalf("it says again %v, %v, want slot 1 refused", v.Reasons, v.Err)
+			}
+		}
+	}
+	if diff := cmp.Diff(before, figures()); diff != "" {
+		t.Errorf("figures have changed (-before +after):\n%s", diff)
 	}
 }

@@ -47,7 +47,8 @@ func (r *recipes) get(identity [32]byte) *v1alpha1.Policy {
 	return r.by[identity]
 }
 
-// recall opens the very policies that made a decision, whatever is live now.
+// recall opens the very policies that made a decision, whatever is live now, and
+// also if they are quarantined. What they do counts neither for nor against them.
 func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Profile, release func(), err error) {
 	var closers []func()
 	release = func() {
@@ -66,7 +67,7 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 				return nil, nil, err
 			}
 		}
-		box := newSandbox(program)
+		box := newSandbox(program).aside()
 		closers = append(closers, box.close, program.release)
 		if one.Priority {
 			p.Priorities = append(p.Priorities, schedule.ProfilePriority{Policy: box, Weight: one.Weight})
