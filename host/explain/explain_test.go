@@ -25,6 +25,7 @@ type cluster struct {
 	events  []schedule.Event
 	changed chan struct{}
 	pods    map[string]*v1.Pod
+	victims []*v1.Pod
 }
 
 func newCluster() *cluster {
@@ -79,9 +80,36 @@ func (*cluster) Condition(_ context.Context, list []schedule.Condition) []error 
 	return make([]error, len(list))
 }
 
-// Evict implements schedule.Binder.
-func (*cluster) Evict(_ context.Context, list []schedule.Eviction) []error {
+// Evict implements schedule.Binder. The victims are gone when they are let go.
+func (c *cluster) Evict(_ context.Context, list []schedule.Eviction) []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range list {
+		c.victims = append(c.victims, e.Victim)
+	}
 	return make([]error, len(list))
+}
+
+// letGo ends the victims, of which there must be so many by now.
+func (c *cluster) letGo(t testing.TB, n int) {
+	t.Helper()
+	for range 5000 {
+		c.mu.Lock()
+		victims := c.victims
+		if len(victims) == n {
+			c.victims = nil
+			for _, v := range victims {
+				c.events = append(c.events, schedule.Event{Resource: "pods", Deleted: true, Object: v})
+			}
+		}
+		c.mu.Unlock()
+		if len(victims) == n {
+			c.put("pods")
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("%d pods are not evicted in time", n)
 }
 
 // Provision implements schedule.Binder.
@@ -99,6 +127,11 @@ func run(t testing.TB, c *cluster, bytes int) *schedule.Scheduler {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serve(t, s)
+	return s
+}
+
+func serve(t testing.TB, s *schedule.Scheduler) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -108,7 +141,6 @@ func run(t testing.TB, c *cluster, bytes int) *schedule.Scheduler {
 			t.Error(err)
 		}
 	})
-	return s
 }
 
 // decided waits for a decision about a pod.
