@@ -18,6 +18,9 @@ import (
 // PATH, and those that BERTH_KUBECTLS lists.
 func olderKubectls(t *testing.T) map[int]string {
 	t.Helper()
+	if os.Getenv("CI") != "" && os.Getenv("BERTH_CAMPAIGN") == "" {
+		return nil // it has none, unless a campaign left some: it does the same on each machine
+	}
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	if pinned, err := findKubectl(); err == nil {
 		dirs = append([]string{filepath.Dir(pinned)}, dirs...)

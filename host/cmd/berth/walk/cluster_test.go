@@ -260,6 +260,10 @@ func isReady(p *v1.Pod) bool { return condition(p, v1.PodReady).Status == v1.Con
 // campaign says whether the long checks are asked for, by ./task campaign.
 func campaign() bool { return os.Getenv("BERTH_CAMPAIGN") != "" }
 
+// alone says that what a campaign may have left on this machine is not to be used:
+// CI does the same on each.
+func alone() bool { return os.Getenv("CI") != "" && !campaign() }
+
 // program finds a tool as berth does: among its own, then on PATH.
 func program(t *testing.T, name string) string {
 	t.Helper()
