@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,11 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/apitest"
 	imagefake "github.com/berth-dev/berth/nodeagent/image/fake"
 	networkfake "github.com/berth-dev/berth/nodeagent/network/fake"
 	"github.com/berth-dev/berth/nodeagent/runtime"
@@ -34,22 +31,39 @@ type mount = runtime.Mount
 // pause is between two looks.
 func pause() { time.Sleep(10 * time.Millisecond) }
 
-// machine is one agent over fakes.
-type machine struct {
-	t       *testing.T
-	api     *fake.Clientset
+// fakes are what an agent is made of in tests.
+type fakes struct {
+	api     *apitest.API
 	runtime *runtimefake.Runtime
 	network *networkfake.Network
 	images  *imagefake.Store
 	root    string
-	stop    func()
+}
+
+func newFakes(root string, gate apitest.Gate) fakes {
+	return fakes{
+		api: apitest.New(gate), runtime: runtimefake.New(), images: imagefake.New(),
+		network: networkfake.New(netip.MustParsePrefix("10.9.0.0/24")), root: root,
+	}
+}
+
+// config is that of an agent over them.
+func (f *fakes) config() nodeagent.Config {
+	return nodeagent.Config{
+		Client: f.api, NodeName: "n1", RootDir: f.root, Runtime: f.runtime, Network: f.network, Images: f.images,
+		Address: "192.0.2.1", Pressure: nodeagent.Pressure{Hard: nodeagent.NoThresholds(), ImagesHigh: 100},
+	}
+}
+
+// machine is one agent over fakes.
+type machine struct {
+	fakes
+	t    *testing.T
+	stop func()
 }
 
 func newMachine(t *testing.T) *machine {
-	m := &machine{
-		t: t, api: fake.NewClientset(), runtime: runtimefake.New(), images: imagefake.New(),
-		network: networkfake.New(netip.MustParsePrefix("10.9.0.0/24")), root: t.TempDir(),
-	}
+	m := &machine{t: t, fakes: newFakes(t.TempDir(), nil)}
 	m.start()
 	t.Cleanup(func() { m.stop() })
 	return m
@@ -57,16 +71,13 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) start() {
 	m.t.Helper()
-	a, err := nodeagent.New(nodeagent.Config{
-		Client: m.api, NodeName: "n1", RootDir: m.root, Runtime: m.runtime, Network: m.network, Images: m.images,
-		Address: "192.0.2.1", Pressure: nodeagent.Pressure{Hard: nodeagent.NoThresholds(), ImagesHigh: 100},
-	})
+	a, err := nodeagent.New(m.config())
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	watched := m.watched()
+	watched := m.api.Watched("pods")
 	go func() { done <- a.Run(ctx) }()
 	select {
 	case <-watched:
@@ -84,19 +95,6 @@ func (m *machine) start() {
 			m.t.Errorf("Run does not return")
 		}
 	}
-}
-
-// watched is closed when the agent watches its pods. This API forgets what comes
-// between a list and the watch after it.
-func (m *machine) watched() <-chan struct{} {
-	begun := make(chan struct{})
-	var once sync.Once
-	m.api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := m.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		once.Do(func() { close(begun) })
-		return true, w, err
-	})
-	return begun
 }
 
 func (m *machine) create(p *v1.Pod) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,19 +18,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/image"
-	imagefake "github.com/berth-dev/berth/nodeagent/image/fake"
 	"github.com/berth-dev/berth/nodeagent/network"
-	networkfake "github.com/berth-dev/berth/nodeagent/network/fake"
 	"github.com/berth-dev/berth/nodeagent/runtime"
-	runtimefake "github.com/berth-dev/berth/nodeagent/runtime/fake"
 	"github.com/berth-dev/berth/nodeagent/volume"
 )
 
@@ -41,13 +33,10 @@ var errKilled = errors.New("the agent was killed")
 // something outside itself, and started anew. What it does after the kill has no
 // effect, and of its files those are left that were there then.
 type doomed struct {
+	fakes
 	t       *testing.T
-	api     *fake.Clientset
-	runtime *runtimefake.Runtime
-	network *networkfake.Network
-	images  *imagefake.Store
-	root    string
 	stop    func()
+	watched <-chan struct{} // closed when the agent watches its pods
 
 	mu     sync.Mutex
 	point  string // the call to die at
@@ -250,12 +239,10 @@ func (d *doomed) note(set map[string]bool, name string, in bool) {
 // newDoomed starts an agent that dies at a point; at "" it never does.
 func newDoomed(t *testing.T, dir, point string, after bool) *doomed {
 	d := &doomed{
-		t: t, api: fake.NewClientset(), runtime: runtimefake.New(), images: imagefake.New(),
-		network: networkfake.New(netip.MustParsePrefix("10.9.0.0/24")), root: filepath.Join(dir, "agent"),
-		point: point, after: after, killed: make(chan struct{}), files: filepath.Join(dir, "left"),
+		t: t, point: point, after: after, killed: make(chan struct{}), files: filepath.Join(dir, "left"),
 		passed: map[string]int{}, groups: map[string]bool{}, mounts: map[string]bool{}, starts: map[string]int{},
 	}
-	keep(d.api, func(a clienttesting.Action, call func() error) error {
+	d.fakes = newFakes(filepath.Join(dir, "agent"), func(a clienttesting.Action, call func() error) error {
 		if a.GetResource().Resource != "pods" || a.GetVerb() != "patch" && a.GetVerb() != "delete" {
 			return call()
 		}
@@ -265,31 +252,12 @@ func newDoomed(t *testing.T, dir, point string, after bool) *doomed {
 	return d
 }
 
-// keep has an API keep its objects without account of who manages which field,
-// for that takes most of a short test's time. Calls go through gate.
-func keep(api *fake.Clientset, gate func(clienttesting.Action, func() error) error) {
-	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
-	react := clienttesting.ObjectReaction(tracker)
-	api.PrependReactor("*", "*", func(a clienttesting.Action) (handled bool, obj apiruntime.Object, err error) {
-		err = gate(a, func() error { _, obj, err = react(a); return err })
-		return true, obj, err
-	})
-	api.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		var opts metav1.ListOptions
-		if w, ok := a.(clienttesting.WatchActionImpl); ok {
-			opts = w.ListOptions
-		}
-		w, err := tracker.Watch(a.GetResource(), a.GetNamespace(), opts)
-		return true, w, err
-	})
-}
-
 func (d *doomed) start() {
-	a, err := nodeagent.New(nodeagent.Config{
-		Client: d.api, NodeName: "n1", RootDir: d.root, Runtime: killedRuntime{d.runtime, d}, Network: killedNetwork{d.network, d},
-		Images: killedImages{d.images, d}, Cgroups: killedGroups{d}, Mounter: killedMounts{d: d},
-		Address: "192.0.2.1", Pressure: nodeagent.Pressure{Hard: nodeagent.NoThresholds(), ImagesHigh: 100},
-	})
+	cfg := d.config()
+	cfg.Runtime, cfg.Network, cfg.Images = killedRuntime{d.runtime, d}, killedNetwork{d.network, d}, killedImages{d.images, d}
+	cfg.Cgroups, cfg.Mounter = killedGroups{d}, killedMounts{d: d}
+	d.watched = d.api.Watched("pods")
+	a, err := nodeagent.New(cfg)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -466,6 +434,10 @@ var lives = []life{
 func (l life) lead(t *testing.T, dir, point string, after bool) *doomed {
 	d := newDoomed(t, dir, point, after)
 	defer func() { d.stop() }()
+	select {
+	case <-d.watched:
+	case <-d.killed: // whoever follows finds the pod in its list
+	}
 	if _, err := d.api.CoreV1().Pods("default").Create(context.Background(), l.pod(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

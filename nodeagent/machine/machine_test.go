@@ -24,9 +24,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/apitest"
 	"github.com/berth-dev/berth/nodeagent/image/testimage"
 	"github.com/berth-dev/berth/nodeagent/machine"
 	"github.com/berth-dev/berth/nodeagent/tool"
@@ -54,7 +54,7 @@ const imageName = "berth.test/busybox:1"
 // node is an agent over a real machine and an API that only keeps objects.
 type node struct {
 	t           *testing.T
-	api         *fake.Clientset
+	api         *apitest.API
 	machine     *machine.Machine
 	root, state string
 	stop        func()
@@ -83,7 +83,7 @@ func newNode(t *testing.T) *node {
 	if err := os.Chmod(state, 0o711); err != nil { // as stateOf's is made
 		t.Fatal(err)
 	}
-	n := &node{t: t, api: fake.NewClientset(), root: t.TempDir(), state: state}
+	n := &node{t: t, api: apitest.New(nil), root: t.TempDir(), state: state}
 	t.Cleanup(n.cleanUp)
 	n.start()
 	img, err := testimage.Busybox()
@@ -129,7 +129,13 @@ func (n *node) start() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	watched := n.api.Watched("pods")
 	go func() { done <- agent.Run(ctx) }()
+	select {
+	case <-watched:
+	case <-time.After(2 * time.Minute):
+		n.t.Error("the agent does not watch its pods")
+	}
 	n.machine = m
 	n.stop = func() {
 		cancel()

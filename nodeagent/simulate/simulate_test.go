@@ -13,13 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/berth-dev/berth/nodeagent/apitest"
 )
 
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 { // a machine that is busy takes its time
 		if is() {
 			return
 		}
@@ -30,7 +31,7 @@ func await(t *testing.T, what string, is func() bool) {
 
 func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset()
+	api := apitest.New(nil)
 	api.PrependReactor("update", "leases", refuseUnversioned)
 	shape, err := ParseShape("cpu=4,pods=7")
 	if err != nil {
@@ -38,7 +39,9 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
+	watched := api.Watched("pods")
 	go func() { done <- Run(ctx, Config{Client: api, N: 20, Shape: shape, LeaseEvery: 100 * time.Millisecond}) }()
+	<-watched
 	await(t, "20 nodes", func() bool {
 		list, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 20
@@ -102,10 +105,12 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 
 func TestASimulatedPodIsReadyAsItsGatesOpenAndClose(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset()
+	api := apitest.New(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
+	watched := api.Watched("pods")
 	go func() { done <- Run(ctx, Config{Client: api, N: 1, LeaseEvery: time.Second}) }()
+	<-watched
 	pods := api.CoreV1().Pods("default")
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "web"}, Spec: v1.PodSpec{
 		NodeName: "sim-0", Containers: []v1.Container{{Name: "c", Image: "i"}},
@@ -146,7 +151,7 @@ func TestASimulatedPodIsReadyAsItsGatesOpenAndClose(t *testing.T) {
 // anew how it is, not only that it lives.
 func TestASimulatedNodeThatWasGivenUpComesBack(t *testing.T) {
 	t.Parallel()
-	api := fake.NewClientset()
+	api := apitest.New(nil)
 	var silent atomic.Bool
 	api.PrependReactor("patch", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if silent.Load() {
