@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/usage"
 )
@@ -44,14 +42,16 @@ func (h *Host) handler() (handler http.Handler, close func(), err error) {
 
 // upload takes a module as it comes over the wire.
 func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Request) (store.Object, error) {
-	limit := int64(vet.DefaultLimits().Bytes)
-	wasm, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	if err != nil {
+	wasm, done, err := h.loader.Receive(about.User.GetName(), r.Body)
+	switch {
+	case errors.Is(err, policy.ErrTooLarge):
+		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
+	case errors.Is(err, policy.ErrBusy):
+		return nil, apierrors.NewTooManyRequests(err.Error(), 1)
+	case err != nil:
 		return nil, apierrors.NewBadRequest("read the module: " + err.Error())
 	}
-	if int64(len(wasm)) > limit {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a module may have %d bytes", limit))
-	}
+	defer done()
 	signatures, err := signaturesOf(r)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -88,6 +88,8 @@ func (h *Host) signedAnew(ctx context.Context, m *v1alpha1.Module) (store.Object
 		if len(next.Spec.Signatures) == len(have.Spec.Signatures) {
 			return o, nil
 		}
+		// Whose they are nobody need know here, so those that came first give way.
+		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-policy.MostSignatures):]
 		return next, nil
 	})
 }
@@ -103,7 +105,12 @@ func (h *Host) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Sig
 	if err != nil || dryRun {
 		return m, err
 	}
-	return m, h.loader.Keep(ctx, m, wasm)
+	if err := h.loader.Keep(ctx, m, wasm); errors.Is(err, policy.ErrFull) {
+		return nil, apierrors.NewTooManyRequests(err.Error(), 60)
+	} else if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // admitted is the key of the Module that a request has brought in already.

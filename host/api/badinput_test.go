@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
@@ -19,8 +20,10 @@ import (
 	"github.com/berth-dev/berth/host/api/fair"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
+	"github.com/berth-dev/berth/host/store"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -288,6 +291,56 @@ func TestASlowClientIsGivenUpWithoutHoldingOthers(t *testing.T) {
 	}
 	if took := time.Since(begun); took > 2*time.Second {
 		t.Errorf("readyz took %v beside slow clients", took)
+	}
+}
+
+// TestNobodyWaitsForABodyOrAReaderForEver begins to send a module and another
+// route's body, and asks for what it does not read. Who reads and writes it is
+// told before long: what it holds meanwhile is memory.
+func TestNobodyWaitsForABodyOrAReaderForEver(t *testing.T) {
+	t.Parallel()
+	ended := make(chan string, 3)
+	read := func(what string, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		ended <- fmt.Sprint(what, " ", err != nil)
+	}
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) {
+		p.API.ModuleUpload = func(_ context.Context, r *http.Request, _ *registry.Request) (store.Object, error) {
+			read("a module", r)
+			return nil, apierrors.NewBadRequest("slow")
+		}
+		p.API.Routes = map[string]api.Route{
+			"POST /plan": {Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read("a plan", r) })},
+			"GET /large": {Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, err := w.Write(make([]byte, 64<<20))
+				ended <- fmt.Sprint("an answer ", err != nil)
+			})},
+		}
+	}))
+	address := strings.TrimPrefix(s.URL, "https://")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.CA)
+	for _, request := range []string{
+		"POST /apis/policy.berth.dev/v1alpha1/modules HTTP/1.1\r\nHost: h\r\nContent-Type: application/wasm\r\nContent-Length: 1000000\r\n\r\n\x00asm",
+		"POST /plan HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{   \r\n",
+		"GET /large HTTP/1.1\r\nHost: h\r\n\r\n",
+	} {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, request)
+	}
+	for range 3 {
+		select {
+		case what := <-ended:
+			if !strings.HasSuffix(what, " true") {
+				t.Errorf("%s ended without an error", what)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Fatal("one of them still waits for its client")
+		}
 	}
 }
 

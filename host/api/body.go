@@ -14,8 +14,8 @@ import (
 // MaxBody is the largest body of a request, but for modules.
 const MaxBody = 3 << 20
 
-// bodyTime is how long a client may take to send it.
-const bodyTime = 30 * time.Second
+// bodyTime is how long a client may take to send it, or a module.
+var bodyTime = 30 * time.Second
 
 // body reads the request's body whole.
 func (k *call) body() ([]byte, error) {
@@ -35,6 +35,55 @@ func (k *call) body() ([]byte, error) {
 	data, err := io.ReadAll(limited)
 	return data, bodyError(err)
 }
+
+// awaitBody has whoever reads the body next read it within that time, too: it
+// gets an error then. stop must be called before the request ends.
+func (k *call) awaitBody() (stop func()) {
+	if k.r.Body == nil || k.r.Body == http.NoBody {
+		return func() {}
+	}
+	p := k.giveUpReading(bodyTime)
+	k.r.Body = &awaited{k.r.Body, p}
+	return p.Stop
+}
+
+// awaited is a body whose client has only so much time.
+type awaited struct {
+	io.ReadCloser
+	patience *patience
+}
+
+func (a *awaited) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil {
+		a.patience.Stop() // what follows is not the client's time
+	}
+	return n, err
+}
+
+// awaitReader has a client accept each piece of what a handler writes within
+// answerTime. stop must be called before the request ends.
+func (k *call) awaitReader() (stop func()) {
+	p := k.giveUpWriting(answerTime)
+	p.Stop()
+	k.w.Writer = &accepted{k.w.Writer, p}
+	return p.Stop
+}
+
+// accepted is an answer whose client has only so much time.
+type accepted struct {
+	http.ResponseWriter
+	patience *patience
+}
+
+func (a *accepted) Write(p []byte) (int, error) {
+	a.patience.Reset(answerTime)
+	defer a.patience.Stop()
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap serves http.ResponseController.
+func (a *accepted) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // giveUpReading makes reads fail after a time. A deadline that is set for each
 // request would cost HTTP/2 two more switches of goroutines, so it is set only

@@ -6,4 +6,7 @@ import "time"
 // have with slow clients.
 const WriteTime = 3 * time.Second
 
-func init() { writeTime, slowAfter = WriteTime, 200*time.Millisecond }
+func init() {
+	writeTime, slowAfter = WriteTime, 200*time.Millisecond
+	bodyTime, answerTime = 10*time.Second, 10*time.Second
+}

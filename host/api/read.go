@@ -98,7 +98,7 @@ func (k *call) page(t *wire.Typed, page *wire.Page) error {
 }
 
 // answerTime is how long a client may take to accept a long answer.
-const answerTime = 2 * time.Minute
+var answerTime = 2 * time.Minute
 
 // fewItems make an answer that is written in one piece.
 const fewItems = 64

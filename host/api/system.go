@@ -49,6 +49,8 @@ func (s *server) routeRaw(method, path string, route Route) {
 				return nil
 			}
 		}
+		defer k.awaitBody()()
+		defer k.awaitReader()()
 		route.Handler.ServeHTTP(k.w, k.r)
 		return nil
 	})

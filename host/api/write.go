@@ -62,6 +62,7 @@ func (k *call) create() error {
 	ctx, cancel := k.context()
 	defer cancel()
 	if k.isUpload() {
+		defer k.awaitBody()()
 		obj, err := k.server.ModuleUpload(ctx, k.r, r)
 		if err != nil {
 			return err

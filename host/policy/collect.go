@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -116,21 +117,39 @@ func (l *Loader) remove(ctx context.Context, digest string, m *v1alpha1.Module) 
 	return nil
 }
 
+// mostUnused is how many bytes of modules may wait for their first policy.
+const mostUnused = 1 << 30
+
+// ErrFull says that what was uploaded lately fills the room for modules that no
+// policy uses.
+var ErrFull = fmt.Errorf("modules of %d MiB were uploaded within the hour that no policy uses: have policies use them, or wait until they are collected", mostUnused>>20)
+
 // arrivals keep uploads and the collector out of each other's way: what came
 // lately is not collected, and what is being collected comes only after that.
 type arrivals struct {
 	mu      sync.Mutex
-	at      map[string]time.Time     // when a digest last came
+	at      map[string]arrival       // by digest
 	leaving map[string]chan struct{} // closed when it is gone
 }
 
-// come notes an upload; it waits while the same module is being collected.
-func (a *arrivals) come(ctx context.Context, digest string, now time.Time) error {
+// arrival is when a module last came, and how many bytes it has.
+type arrival struct {
+	at   time.Time
+	size int
+}
+
+// come notes an upload; it waits while the same module is being collected. used
+// are the modules that do not count against what may wait for a policy.
+func (a *arrivals) come(ctx context.Context, digest string, size int, used map[string]bool, now time.Time) error {
 	a.mu.Lock()
 	if a.at == nil {
-		a.at = map[string]time.Time{}
+		a.at = map[string]arrival{}
 	}
-	a.at[digest] = now
+	if _, again := a.at[digest]; !again && !used[digest] && a.unused(used)+size > mostUnused {
+		a.mu.Unlock()
+		return ErrFull
+	}
+	a.at[digest] = arrival{now, size}
 	gone := a.leaving[digest]
 	a.mu.Unlock()
 	if gone == nil {
@@ -142,6 +161,16 @@ func (a *arrivals) come(ctx context.Context, digest string, now time.Time) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// unused is how many bytes came lately that nobody uses.
+func (a *arrivals) unused(used map[string]bool) (bytes int) {
+	for digest, came := range a.at {
+		if !used[digest] {
+			bytes += came.size
+		}
+	}
+	return bytes
 }
 
 // leave returns what to call when the module is gone; nil if it came lately.
@@ -168,8 +197,8 @@ func (a *arrivals) leave(digest string) func() {
 func (a *arrivals) forget(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for digest, at := range a.at {
-		if now.Sub(at) >= unusedFor {
+	for digest, came := range a.at {
+		if now.Sub(came.at) >= unusedFor {
 			delete(a.at, digest)
 		}
 	}

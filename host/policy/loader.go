@@ -69,12 +69,15 @@ type Loader struct {
 	current atomic.Pointer[Set]
 	wake    chan struct{}
 	recipes recipes
-	// examined are modules that were uploaded just now, own the digests of those
-	// that come with the host.
-	examined examined
-	own      sync.Map
-	arrivals arrivals
-	speech   speech
+	// intake is what is being uploaded; examining has a token for each module that
+	// is examined. examined are modules that were uploaded just now, own the digests
+	// of those that come with the host.
+	intake    intake
+	examining chan struct{}
+	examined  examined
+	own       sync.Map
+	arrivals  arrivals
+	speech    speech
 	// departures are the programs that leave.
 	departures departures
 
@@ -90,7 +93,7 @@ type Loader struct {
 
 // NewLoader makes a loader. Load brings the first set.
 func NewLoader(c Config) *Loader {
-	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
+	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, mostExamining), policies: map[string]*live{}}
 	l.departures.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &schedule.LiveSet{Profiles: map[string]*schedule.Profile{}}})
 	return l

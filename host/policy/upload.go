@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -15,12 +17,18 @@ import (
 // ErrRefused wraps the reason for which a module may not come in.
 var ErrRefused = errors.New("module refused")
 
+// MostSignatures is how many a module may have.
+const MostSignatures = 16
+
 // Examine checks who signed a module, and inspects it.
 //
 // # Errors
 //
 // ErrRefused with the reason, if the module is at fault.
 func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+	if len(signatures) > MostSignatures {
+		return nil, fmt.Errorf("%w: it has %d signatures, and may have %d", ErrRefused, len(signatures), MostSignatures)
+	}
 	if err := l.trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
@@ -32,9 +40,19 @@ func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1
 	return m, nil
 }
 
+// mostExamining is how many modules are examined at a time: to vet one takes a
+// processor and several times its size.
+const mostExamining = 2
+
 // Inspect vets and compiles a module, and returns the Module object that
 // stands for it. Nothing is stored.
 func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
+	select {
+	case l.examining <- struct{}{}:
+		defer func() { <-l.examining }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	module, err := l.Engine.Load(ctx, wasm, vet.DefaultLimits())
 	if err != nil {
 		return nil, refusal(ctx, err)
@@ -66,10 +84,87 @@ func refusal(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrRefused, err)
 }
 
+// Limits of what uploads hold in memory at a time, of all users and of one.
+const (
+	mostArriving = 128 << 20
+	mostOfUser   = 64 << 20
+)
+
+// ErrBusy says that others' uploads, or the user's own, fill the room for them.
+var ErrBusy = errors.New("too much is being uploaded: try again in a second")
+
+// ErrTooLarge says that an upload is larger than any module may be.
+var ErrTooLarge = fmt.Errorf("a module may have %d bytes", vet.DefaultLimits().Bytes)
+
+// Receive reads a module that a user sends. done gives its room back.
+//
+// # Errors
+//
+// ErrBusy, ErrTooLarge, or the reader's.
+func (l *Loader) Receive(user string, from io.Reader) (wasm []byte, done func(), err error) {
+	const first = 64 << 10
+	most := vet.DefaultLimits().Bytes + 1
+	held := 0
+	done = func() { l.intake.add(user, -held) }
+	for err == nil {
+		if len(wasm) == cap(wasm) {
+			size := min(max(2*cap(wasm), first), most)
+			if !l.intake.add(user, size-held) {
+				done()
+				return nil, nil, ErrBusy
+			}
+			held = size
+			wasm = append(make([]byte, 0, size), wasm...)
+		}
+		var n int
+		n, err = from.Read(wasm[len(wasm):cap(wasm)])
+		if wasm = wasm[:len(wasm)+n]; len(wasm) == most {
+			err = ErrTooLarge
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		done()
+		return nil, nil, err
+	}
+	return wasm, done, nil
+}
+
+// intake counts what uploads hold, by user.
+type intake struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// add takes room or gives it back, and says whether there was enough.
+func (i *intake) add(user string, n int) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if n > 0 && (i.all+n > mostArriving || i.of[user]+n > mostOfUser) {
+		return false
+	}
+	if i.of == nil {
+		i.of = map[string]int{}
+	}
+	i.all += n
+	if i.of[user] += n; i.of[user] == 0 {
+		delete(i.of, user)
+	}
+	return true
+}
+
 // Keep stores the module's bytes, so that policies can name it. If no Module
 // object follows within the hour, they are collected.
+//
+// # Errors
+//
+// ErrFull, if too many came that no policy uses.
 func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
-	if err := l.arrivals.come(ctx, m.Spec.Digest, l.Now()); err != nil {
+	used, err := l.usedModules()
+	if err != nil {
+		return err
+	}
+	if err := l.arrivals.come(ctx, m.Spec.Digest, len(wasm), used, l.Now()); err != nil {
 		return err
 	}
 	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
