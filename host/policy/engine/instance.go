@@ -93,15 +93,15 @@ func (i *Instance) initialize(budget Fuel) error {
 		budget = StartBudget
 	}
 	start := time.Now()
-	i.begin(budget)
+	i.begin(budget, start)
 	if err := f.CallWithStack(i.ctx, i.stack[:]); err != nil {
 		return i.fail("_initialize", budget, start, err)
 	}
 	return nil
 }
 
-func (i *Instance) begin(budget Fuel) {
-	i.guest.begin(budget, uint64(i.module.Memory().Size()))
+func (i *Instance) begin(budget Fuel, now time.Time) {
+	i.guest.begin(budget, uint64(i.module.Memory().Size()), now)
 	if i.place != 0 {
 		i.module.Memory().WriteUint32Le(i.place, nowhere)
 	}
@@ -158,7 +158,7 @@ func (i *Instance) run(f Func, in []byte, n uint32, budget Fuel) (Result, error)
 	if err != nil {
 		return Result{}, i.broken(f.String(), Refused, 0, start, err)
 	}
-	i.begin(budget)
+	i.begin(budget, start)
 	if len(in) > 0 {
 		if err := i.send(in, budget, start); err != nil {
 			return Result{}, err
