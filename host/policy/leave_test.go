@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -298,5 +299,58 @@ func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, figures()); diff != "" {
 		t.Errorf("figures have changed (-before +after):\n%s", diff)
+	}
+}
+
+// What a canary decided is derived again by the canary, also when it has been
+// rolled back, and its Policy is gone.
+func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.withNodes(4)
+	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
+	r.join(t, "made", "predicate")
+	young := r.upload(t, guest{Name: "made", Version: "2", Mask: 1, Refuse: 1}.Bytes())
+	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(young, 50, "0%") })
+	set := r.Scheduling()
+	decided := func(set *schedule.LiveSet, name string) (*profile.Digest, int) {
+		t.Helper()
+		pod := snapshot.NewPod(clustertest.Pod(name, "10m", "1Mi", nil))
+		p := set.For(pod)
+		got := r.decider.Decide(t.Context(), cycle.Input{Set: set, Profile: p, Log: r.cluster, Pod: pod, Seed: 1})
+		r.decider.Compare(t.Context(), got.Slot)
+		r.decider.End()
+		return p.Digest(), got.Feasible
+	}
+	digests, feasible := map[string]*profile.Digest{}, map[string]int{}
+	for i := range 16 {
+		name := fmt.Sprint("pod-", i)
+		digests[name], feasible[name] = decided(set, name)
+	}
+	r.Load(t.Context())
+	if got := r.policy(t, "made").Status.Canary; got == nil || got.Phase != policy.PhaseRolledBack {
+		t.Fatalf("the canary is %+v, want it rolled back", got)
+	}
+	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: "made"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.Load(t.Context())
+	by := map[int]int{}
+	for name, digest := range digests {
+		by[feasible[name]]++
+		p, release, err := r.Scheduling().Recall(t.Context(), digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := snapshot.NewPod(clustertest.Pod(name, "10m", "1Mi", nil))
+		trace := schedule.Trace{Pod: pod, Digest: digest, Seed: 1}
+		is, err := schedule.Redo(t.Context(), p, r.reasons, r.cluster, &trace)
+		release()
+		if err != nil || is.Feasible != feasible[name] {
+			t.Errorf("%s could go to %d nodes, and now to %d, %v", name, feasible[name], is.Feasible, err)
+		}
+	}
+	if by[2] == 0 || by[4] == 0 {
+		t.Errorf("by how many nodes could take them, pods are %v: want some of the canary's, and some of the other's", by)
 	}
 }

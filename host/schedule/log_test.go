@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -78,6 +79,26 @@ func (r *logRig) refuse(digest *profile.Digest) {
 	r.n++
 }
 
+// preempt makes a pod go for another, against a budget that changes each time.
+func (r *logRig) preempt(digest *profile.Digest) {
+	victim, node := storedPod(2*r.n, nil), fmt.Sprint("node-", r.n%r.cluster.Nodes())
+	r.cluster.Place(victim, node)
+	pod := storedPod(2*r.n+1, nil)
+	started := make(Starts, 400) // of some eighty pods
+	b := budget(fmt.Sprint("budget-", r.n%10), 0, map[string]string{"app": fmt.Sprint("app-", r.n)})
+	r.traces.add(Trace{
+		Namespace: "default", Name: pod.Object.Name, UID: pod.UID(), Digest: digest, Position: r.cluster.Seq(), Pod: pod, Outcome: Refused,
+		Message: "0/200 nodes are available: 200 Insufficient cpu.", Made: node,
+		Preemption: &Preemption{
+			Victims: []cycle.Victim{{Pod: victim, Breaks: []string{b.Name}}}, Budgets: []*cycle.Budget{cycle.NewBudget(b)}, Started: started,
+		},
+	})
+	r.cluster.Remove(victim.UID())
+	r.traces.gone(pod)
+	r.trim()
+	r.n++
+}
+
 func (r *logRig) node() {
 	name := fmt.Sprint("node-", r.n%r.cluster.Nodes())
 	r.cluster.UpsertNode(policytest.Node(name, "64", "512Gi", 110, func(n *v1.Node) { n.Labels["v"] = fmt.Sprint(r.n) }))
@@ -105,6 +126,7 @@ func TestTheLogTakesWhatItSays(t *testing.T) {
 		{"binds of pods that stay", func(r *logRig) { r.bind(1<<30, digest) }},
 		{"binds of pods that go after a while", func(r *logRig) { r.bind(200, digest) }},
 		{"pods that are refused again and again", func(r *logRig) { r.refuse(digest) }},
+		{"pods that preempt", func(r *logRig) { r.preempt(digest) }},
 		{"nodes that change", func(r *logRig) { r.node() }},
 	}
 	for _, tt := range tests {

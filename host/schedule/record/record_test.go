@@ -15,8 +15,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/record"
@@ -96,6 +100,69 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 	}
 	if _, _, err := record.Read(dir, 1<<40); !errors.Is(err, record.ErrNone) {
 		t.Errorf("a decision that never was: %v", err)
+	}
+}
+
+// TestAPreemptionIsReadAgain records one with all that it reckoned with.
+func TestAPreemptionIsReadAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w, err := record.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	c := snapshot.New(0)
+	c.UpsertNode(policytest.Node("a", "1", "4Gi", 9, nil))
+	low, high := int32(1), int32(9)
+	victim := snapshot.NewPod(policytest.Pod("low", "1", "1Gi", func(p *v1.Pod) {
+		p.Spec.Priority, p.Labels = &low, map[string]string{"app": "low"}
+	}))
+	c.Place(victim, "a")
+	pod := snapshot.NewPod(policytest.Pod("high", "1", "1Gi", func(p *v1.Pod) { p.Spec.Priority = &high }))
+	guard := cycle.NewBudget(&policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guard"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: victim.Object.Labels}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptedPods: map[string]metav1.Time{"other": {}}},
+	})
+	w.Record(ctx, c, nil)
+	want := &schedule.Preemption{
+		Victims: []cycle.Victim{{Pod: victim, Breaks: []string{"guard"}}}, Budgets: []*cycle.Budget{guard}, Started: schedule.Starts{2, 0, 1, 0, 7},
+	}
+	trace := schedule.Trace{
+		Position: c.Seq(), Pod: pod, Digest: &profile.Digest{}, Outcome: schedule.Refused, Nodes: 1,
+		Message: "0/1 nodes are available: 1 Insufficient cpu.", Made: "a", Preemption: want,
+	}
+	old := trace
+	old.Number, old.Preemption = 1, nil // as versions before this one wrote it
+	w.Record(ctx, c, []schedule.Trace{trace, old})
+	c.Remove(victim.UID())
+	w.Record(ctx, c, nil)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	got, view, err := record.Read(dir, 0)
+	if err != nil || got.Preemption == nil {
+		t.Fatalf("it is read as %+v, %v", got, err)
+	}
+	of := got.Preemption
+	if len(of.Victims) != 1 || of.Victims[0].Pod.UID() != victim.UID() || of.Victims[0].Breaks[0] != "guard" || of.Budgets[0].Name != "guard" || !bytes.Equal(of.Started, want.Started) {
+		t.Errorf("the preemption is read as %+v", of)
+	}
+	reasons := profile.NewReasons(0)
+	is, err := schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &got)
+	if differs := schedule.Differences(&got, &is); err != nil || len(differs) > 0 {
+		t.Errorf("made again it is %+v, %v: %q", is, err, differs)
+	}
+	if got, view, err = record.Read(dir, 1); err != nil || got.Made != "a" || got.Preemption != nil {
+		t.Fatalf("that of a former version is read as %+v, %v", got, err)
+	}
+	is, err = schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &got)
+	if differs := schedule.Differences(&got, &is); err != nil || len(differs) > 0 {
+		t.Errorf("that of a former version is made again as %+v, %v: %q", is, err, differs)
 	}
 }
 
