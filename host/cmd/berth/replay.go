@@ -19,9 +19,8 @@ func newReplay() *cobra.Command {
 		Long: "Derives the decision with that number again, by policies opened for it, from the state as it\n" +
 			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or before\n" +
 			"a restart, can be derived if the host records (--record).\n" +
-			"Of a decision that preempted, the room that it made and the pods that had to go must come out\n" +
-			"again, too: AGAIN stands below what was.\n" +
-			"Exit code 0: the same came out. 2: something else did, and the note says why if that is known.",
+			"Of a decision that preempted, where it made room and who had to go must come out again, too.\n" +
+			"Exit code 0: the same came out. 2: something else did, and it is said what, and why if that is known.",
 		Args: cobra.ExactArgs(1),
 	}
 	format := addOutputFlag(cmd)

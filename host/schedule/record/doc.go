@@ -11,6 +11,9 @@
 // and at a file's end: a crash of the machine may cost the last second. A line
 // that was cut is the end of its file; all before it can be read.
 //
+// A decision's line tells also what preemption reckoned with; recordings of
+// versions that did not keep that are read nevertheless, and replayed without it.
+//
 // A disk that is full holds nothing up: what is decided until there is room again
 // is not recorded, and the log and the metrics say so.
 package record
