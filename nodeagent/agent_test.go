@@ -91,7 +91,7 @@ func (m *machine) start() {
 			if err != nil {
 				m.t.Errorf("Run: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			m.t.Errorf("Run does not return")
 		}
 	}
@@ -519,7 +519,7 @@ func TestDeletionInterruptsAPull(t *testing.T) {
 	m := newMachine(t)
 	m.images.Delay = time.Hour
 	m.create(newPod("pulling", "sleep 600"))
-	for range 500 {
+	for range 6000 {
 		if len(m.images.Pulls()) > 0 {
 			break
 		}

@@ -209,7 +209,7 @@ func TestALeaderIsElectedAndFollowedByAnother(t *testing.T) {
 		if id != "two" {
 			t.Errorf("%s leads, want two", id)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("nobody followed the first leader")
 	}
 	stopSecond()

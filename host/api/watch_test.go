@@ -34,7 +34,7 @@ func events(t *testing.T, w watch.Interface, n int) []string {
 				t.Fatalf("the watch ended after %v", got)
 			}
 			got = append(got, eventText(e))
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("no more events after %v", got)
 		}
 	}

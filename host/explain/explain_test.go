@@ -146,7 +146,7 @@ func serve(t testing.TB, s *schedule.Scheduler) {
 // decided waits for a decision about a pod.
 func decided(t testing.TB, s *schedule.Scheduler, pod string, outcome schedule.Outcome) schedule.Trace {
 	t.Helper()
-	for range 5000 {
+	for range 60_000 {
 		if trace, ok := s.Traces().Of("default", pod); ok && trace.Outcome == outcome {
 			return trace
 		}

@@ -218,7 +218,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	for h.times() < 2 && ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 	}
-	for range 100 {
+	for range 6000 {
 		if now, _ := id.Certificate(); now != first {
 			break
 		}

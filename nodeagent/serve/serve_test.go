@@ -218,7 +218,7 @@ func TestOnlyTheHostIsServed(t *testing.T) {
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "echo one; echo two; echo three; sleep 600", false)
-	for range 200 {
+	for range 6000 {
 		if _, body := b.get("/containerLogs/default/web/app"); strings.Count(body, "\n") == 3 {
 			break
 		}

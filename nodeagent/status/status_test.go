@@ -99,7 +99,7 @@ func TestStatusIsTriedAgainTillTheAPITakesIt(t *testing.T) {
 		return false, nil, nil
 	})
 	start(t, api).Set(p, running())
-	for range 500 {
+	for range 6000 {
 		got, err := api.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 		if err == nil && got.Status.Phase == v1.PodRunning {
 			return

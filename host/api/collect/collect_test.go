@@ -79,7 +79,7 @@ func (w *world) remove(resource, ns, name string, policy metav1.DeletionPropagat
 // eventually waits for a state of the world.
 func (w *world) eventually(what string, holds func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.Fatalf("not in time: %s", what)
 		}

@@ -124,7 +124,7 @@ func (h *host) pod(name string) *v1.Pod {
 // eventually waits until a pod is as wanted.
 func (h *host) eventually(name, what string, is func(*v1.Pod) bool) *v1.Pod {
 	h.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		if p := h.pod(name); p != nil && is(p) {
 			return p
@@ -314,7 +314,7 @@ func TestBindsVolumesTogetherWithThePod(t *testing.T) {
 // shows itself resource by resource: the claim may come a moment after its pod.
 func (h *host) boundClaim(name string) *v1.PersistentVolumeClaim {
 	h.t.Helper()
-	for range 1000 {
+	for range 60_000 {
 		o, _ := h.store.Get(store.Key{Resource: "persistentvolumeclaims", Namespace: "default", Name: name})
 		if c := o.(*v1.PersistentVolumeClaim); c.Spec.VolumeName != "" {
 			return c

@@ -80,7 +80,7 @@ func shortState(t *testing.T) string {
 // pid waits for a containerd that is not the one named.
 func pid(t *testing.T, state string, not int) int {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		b, _ := os.ReadFile(filepath.Join(state, pidFile)) // not there yet
 		if n, err := strconv.Atoi(string(b)); err == nil && n != not {
 			return n
@@ -93,7 +93,7 @@ func pid(t *testing.T, state string, not int) int {
 
 // gone waits for a process to end; a zombie has.
 func gone(pid int) bool {
-	for range 1000 {
+	for range 6000 {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(b), ") Z ") {
 			return true
