@@ -93,7 +93,7 @@ func (c *cluster) Evict(_ context.Context, list []schedule.Eviction) []error {
 // letGo ends the victims, of which there must be so many by now.
 func (c *cluster) letGo(t testing.TB, n int) {
 	t.Helper()
-	for range 5000 {
+	for range 60_000 {
 		c.mu.Lock()
 		victims := c.victims
 		if len(victims) == n {

@@ -211,7 +211,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, _ := id.Certificate()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- id.Run(ctx) }()
