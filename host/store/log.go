@@ -180,7 +180,11 @@ func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wak
 // collect copies whole revisions. Called with mu held.
 func (l *log) collect(rev int64, namespace string) (events []Event, seen int64) {
 	seen = rev
-	for pos := l.after(rev); pos < l.next; pos++ {
+	first := l.after(rev)
+	if namespace == "" && first < l.next {
+		events = make([]Event, 0, min(l.next-first, maxRead))
+	}
+	for pos := first; pos < l.next; pos++ {
 		ev := l.at(pos)
 		if len(events) >= maxRead && ev.Revision != seen {
 			break

@@ -9,16 +9,20 @@ func (s *Store) publish(b *batch, now time.Time) {
 	if len(b.changes) == 0 {
 		return
 	}
-	events := map[*resource][]Event{}
+	var changed []*resource
 	for i := range b.changes {
 		c := &b.changes[i]
 		r := s.resource(c.key.Resource)
 		r.replace(c.prev, c.next)
-		events[r] = append(events[r], c.event())
+		if len(r.coming) == 0 {
+			changed = append(changed, r)
+		}
+		r.coming = append(r.coming, c.event())
 	}
 	var wakes []chan struct{}
-	for r, evs := range events {
-		wakes = append(wakes, r.publish(evs[len(evs)-1].Revision, evs, now)...)
+	for _, r := range changed {
+		wakes = append(wakes, r.publish(r.coming[len(r.coming)-1].Revision, r.coming, now)...)
+		r.come()
 	}
 	s.revision.Store(b.revision)
 	s.wakes.add(wakes)

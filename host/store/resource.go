@@ -42,8 +42,10 @@ type resource struct {
 	name    string
 	tree    *tree
 	indexes []*index
-	// replaced are the changes that readers do not see yet.
+	// replaced are the changes that readers do not see yet, coming the events of
+	// them. The log takes copies, so the memory serves the next batch too.
 	replaced []replacement
+	coming   []Event
 	current  atomic.Pointer[snapshot]
 
 	mu sync.RWMutex
@@ -166,6 +168,14 @@ func (r *resource) show(s *snapshot) {
 	}
 	r.replaced = r.replaced[:0]
 	r.current.Store(s)
+}
+
+// come forgets the events that have come into the log.
+func (r *resource) come() {
+	if clear(r.coming); cap(r.coming) > 4*maxRead {
+		r.coming = nil
+	}
+	r.coming = r.coming[:0]
 }
 
 // get returns the newest state of an object, nil if there is none.

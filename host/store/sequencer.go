@@ -35,7 +35,7 @@ func (s *Store) sequence() {
 	defer close(s.ended)
 	var carried *request
 	for {
-		b := &batch{store: s, revision: s.Revision(), overlay: map[Key]*entry{}}
+		b := &batch{store: s, revision: s.Revision()}
 		if carried == nil {
 			select {
 			case carried = <-s.queue:
@@ -45,6 +45,7 @@ func (s *Store) sequence() {
 			}
 		}
 		carried = b.drain(carried)
+		b.overlay = make(map[Key]*entry, b.records)
 		s.commit(b)
 		if s.closed() {
 			s.refuse(carried)
