@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -53,8 +54,11 @@ type Writer struct {
 	queue   queue
 	dropped atomic.Int64
 
-	known map[same]string // name of the Event by what it says
-	last  int64           // newest number given out for a name
+	// known has the number in the Event's name by a hash of what it says: sixteen
+	// thousand texts would be looked through by each collection of garbage.
+	known map[uint64]int64
+	seed  maphash.Seed
+	last  int64 // newest number given out for a name
 }
 
 // told is one thing that happened.
@@ -72,7 +76,7 @@ type same struct {
 
 // NewWriter makes a writer. Run writes.
 func NewWriter(objects Objects, kindOf KindOf, now func() time.Time, log *slog.Logger) *Writer {
-	return &Writer{objects: objects, kindOf: kindOf, now: now, log: log, queue: newQueue(), known: map[same]string{}}
+	return &Writer{objects: objects, kindOf: kindOf, now: now, log: log, queue: newQueue(), known: map[uint64]int64{}, seed: maphash.MakeSeed()}
 }
 
 // Dropped is how many events were not written.
@@ -149,10 +153,11 @@ func (w *Writer) op(s same, t *told) store.Op {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	if name, ok := w.known[s]; ok {
-		key := store.Key{Resource: resource, Namespace: namespace, Name: name}
+	hash := maphash.Comparable(w.seed, s)
+	if number, ok := w.known[hash]; ok {
+		key := store.Key{Resource: resource, Namespace: namespace, Name: nameOf(t.about, number)}
 		if o, ok := w.objects.Get(key); ok {
-			if old, ok := o.(*v1.Event); ok {
+			if old, ok := o.(*v1.Event); ok && s == saidBy(old) {
 				next := old.DeepCopy()
 				repeat(next, t.at)
 				return store.Op{Kind: store.Update, Key: key, Object: next}
@@ -163,8 +168,19 @@ func (w *Writer) op(s same, t *told) store.Op {
 	if len(w.known) >= remembered {
 		clear(w.known)
 	}
-	w.known[s] = event.Name
+	w.known[hash] = w.last
 	return store.Op{Kind: store.Create, Key: store.Key{Resource: resource, Namespace: namespace, Name: event.Name}, Object: event}
+}
+
+// nameOf is the name of an Event about an object. Numbers grow, so that two of
+// the same moment differ.
+func nameOf(about store.Object, number int64) string {
+	return fmt.Sprintf("%s.%x", about.GetName(), number)
+}
+
+// saidBy is what an Event says.
+func saidBy(e *v1.Event) same {
+	return same{e.InvolvedObject.UID, e.Source.Component, e.Type, e.Reason, e.Message}
 }
 
 func repeat(e *v1.Event, at time.Time) {
@@ -175,11 +191,10 @@ func repeat(e *v1.Event, at time.Time) {
 func (w *Writer) event(namespace string, t *told) *v1.Event {
 	at := metav1.NewTime(t.at).Rfc3339Copy()
 	apiVersion, kind := w.kindOf(t.about)
-	// Names grow, so that two of the same moment differ.
 	w.last = max(w.last+1, t.at.UnixNano())
 	return &v1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s.%x", t.about.GetName(), w.last),
+			Namespace: namespace, Name: nameOf(t.about, w.last),
 			UID: types.UID(uuid.NewUUID()), CreationTimestamp: at,
 		},
 		InvolvedObject: v1.ObjectReference{
