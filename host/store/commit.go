@@ -155,8 +155,9 @@ func (s *Store) shared(op Op) bool {
 	if op.Object.GetResourceVersion() == "" {
 		return false
 	}
-	cur, ok := s.Get(op.Key)
-	return ok && cur == op.Object
+	cur, err := s.entry(op.Key)
+	// What was packed meanwhile may have been lent to others before.
+	return err == nil && (cur.packed != nil || cur.obj == op.Object)
 }
 
 // deleted is the object as a deletion shows it.

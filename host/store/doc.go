@@ -15,7 +15,8 @@
 //   - A revision is used once, also across restarts and also when the last
 //     write was a deletion. Revisions of commits grow by one.
 //   - Objects are immutable. Readers share them with the store and with each
-//     other, and never wait for a writer or the disk.
+//     other, and never wait for a writer or the disk. Of Options.Packed, what
+//     history has passed is decoded for each reader.
 //   - A list shows exactly one revision, and a watch from that revision shows
 //     exactly what came after it, in order, or answers ErrCompacted.
 //   - An update that leaves the encoded bytes as they were keeps the revision

@@ -111,8 +111,8 @@ func (l *List) fill(snap *snapshot, namespace string, opts ListOptions) {
 			l.Remaining++
 			return opts.Match == nil
 		}
-		if opts.Match == nil || opts.Match(e.obj) {
-			l.Items = append(l.Items, e.obj)
+		if obj := e.object(); opts.Match == nil || opts.Match(obj) {
+			l.Items = append(l.Items, obj)
 			l.entries = append(l.entries, e)
 		}
 		return true

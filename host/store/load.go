@@ -174,15 +174,19 @@ func (s *Store) decode(rec Record) (loaded, error) {
 	}
 	obj.SetResourceVersion(strconv.FormatInt(rec.Revision, 10))
 	s.fields.share(obj)
-	return loaded{k.Resource, &entry{
+	e := &entry{
 		namespace: obj.GetNamespace(),
 		name:      obj.GetName(),
-		obj:       obj,
 		rev:       rec.Revision,
 		sum:       checksum(rec.Value),
 		size:      len(rec.Value),
 		shelf:     s.shelf,
-	}}, nil
+		packed:    s.pack(k.Resource, nil, rec.Value),
+	}
+	if e.packed == nil {
+		e.obj = obj
+	}
+	return loaded{k.Resource, e}, nil
 }
 
 // seed makes the checksums differ from process to process, so that nobody can

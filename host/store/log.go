@@ -116,8 +116,10 @@ func (l *log) forget(rev int64) {
 
 // drop forgets the oldest event. Called with mu held.
 func (l *log) drop() {
-	l.bytes -= l.at(l.first).superseded()
-	*l.at(l.first) = logged{}
+	gone := l.at(l.first)
+	l.bytes -= gone.superseded()
+	gone.state.settle()
+	*gone = logged{}
 	l.first++
 }
 

@@ -38,9 +38,9 @@ func (c *change) event() Event {
 	default:
 		ev.Type = Modified
 	}
-	ev.Object = ev.state.obj
+	ev.Object = ev.state.object()
 	if c.prev != nil {
-		ev.Prev = c.prev.obj
+		ev.Prev = c.prev.object()
 	}
 	return ev
 }

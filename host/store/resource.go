@@ -23,6 +23,7 @@ type entry struct {
 	size            int
 	memo            memo
 	shelf           *shelf
+	packed          *packed // instead of obj, for some resources
 }
 
 func (e *entry) compare(namespace, name string) int {
@@ -121,10 +122,10 @@ func (r *resource) replace(prev, next *entry) {
 func (ix *index) replace(prev, next *entry) {
 	var values []string
 	if next != nil {
-		values = ix.fn(next.obj)
+		values = ix.fn(next.object())
 	}
 	if prev != nil {
-		for _, value := range ix.fn(prev.obj) {
+		for _, value := range ix.fn(prev.object()) {
 			if !slices.Contains(values, value) {
 				ix.tree.Delete(indexed{value, prev})
 			}

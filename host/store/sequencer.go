@@ -180,22 +180,25 @@ func (w *write) idle(have *entry) bool {
 
 func (b *batch) apply(w write, have *entry) Object {
 	if w.idle(have) {
-		return have.obj
+		return have.object()
 	}
 	c := change{key: w.Key, engineKey: w.engineKey, data: w.data, rev: b.revision, prev: have}
 	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, shelf: b.store.shelf}
 	if w.Kind == Delete {
-		shown.obj, shown.size = deleted(have.obj, b.revision), have.size
+		shown.obj, shown.size = deleted(have.object(), b.revision), have.size
 		c.last = shown
 	} else {
 		w.Object.SetResourceVersion(strconv.FormatInt(b.revision, 10))
 		shown.obj, shown.sum, shown.size = w.Object, w.sum, len(w.data)
+		if shown.packed = b.store.pack(w.Key.Resource, w.Object, w.data); shown.packed != nil {
+			shown.obj = nil
+		}
 		shown.keepStored(w.data)
 		c.next = shown
 	}
 	b.overlay[w.Key] = c.next
 	b.changes = append(b.changes, c)
-	return shown.obj
+	return shown.object()
 }
 
 // engineBatch holds the last state of each key that the batch touched.

@@ -30,6 +30,10 @@ type Options struct {
 	// Indexes are the functions by resource and name of the index; those of
 	// AllResources hold for every resource.
 	Indexes map[string]map[string]IndexFunc
+	// Packed are the resources whose objects are kept as bytes once history has
+	// passed: those that are many and hardly read. Each reader of such an object
+	// then gets its own.
+	Packed []string
 	// Logger hears of what the store repairs or gives up; silent if nil.
 	Logger *slog.Logger
 }
@@ -64,6 +68,7 @@ type Store struct {
 
 	revision atomic.Int64
 	shelf    *shelf
+	packings map[string]*packing
 	fields   fieldSets
 	interner Interner // the codec, if it is one
 	stats    counters
@@ -94,12 +99,16 @@ func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store
 		opts:      opts,
 		limits:    engine.Limits(),
 		shelf:     &shelf{capacity: opts.SharedBytes},
+		packings:  map[string]*packing{},
 		resources: map[string]*resource{},
 		queue:     make(chan *request, 1024),
 		wakes:     wakes{some: make(chan struct{}, 1)},
 		stop:      make(chan struct{}),
 		ended:     make(chan struct{}),
 		failed:    make(chan struct{}),
+	}
+	for _, resource := range opts.Packed {
+		s.packings[resource] = &packing{s, resource}
 	}
 	s.shelf.sharer, _ = codec.(Sharer)
 	s.interner, _ = codec.(Interner)
@@ -193,14 +202,14 @@ func (s *Store) Get(k Key) (Object, bool) {
 	if e == nil {
 		return nil, false
 	}
-	return e.obj, true
+	return e.object(), true
 }
 
 // Shared is Event.Shared for an object that Get or Commit gave, as long as it is
 // the newest state; else the object is encoded for this caller.
 func (s *Store) Shared(k Key, obj Object, format string, encode func(Object) ([]byte, error)) ([]byte, error) {
 	if r := s.lookup(k.Resource); r != nil {
-		if e := r.get(k.Namespace, k.Name); e != nil && e.obj == obj {
+		if e := r.get(k.Namespace, k.Name); e != nil && e.is(obj) {
 			return e.shared(format, obj, encode)
 		}
 	}
@@ -222,7 +231,7 @@ func (s *Store) Indexed(resourceName, indexName, value string) []Object {
 		if it.value != value {
 			return false
 		}
-		found = append(found, it.entry.obj)
+		found = append(found, it.entry.object())
 		return true
 	})
 	return found
@@ -246,12 +255,13 @@ func (s *Store) Update(ctx context.Context, k Key, change func(Object) (Object, 
 		if err != nil {
 			return nil, err
 		}
-		next, err := change(e.obj)
+		have := e.object()
+		next, err := change(have)
 		if err != nil {
 			return nil, err
 		}
-		if next == e.obj {
-			return e.obj, nil
+		if next == have {
+			return have, nil
 		}
 		_, objs, err := s.Commit(ctx, Op{Kind: Update, Key: k, Object: next, Expect: e.rev})
 		if err == nil {
