@@ -100,7 +100,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	if err != nil {
 		return close, err
 	}
-	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Logger: h.Log}); err != nil {
+	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Packed: packed, Logger: h.Log}); err != nil {
 		return close, errors.Join(err, disk.Close())
 	}
 	closers = append(closers, h.store)

@@ -12,6 +12,10 @@ import (
 // adoptable are the kinds of children that controllers look for by label.
 var adoptable = []string{"pods", "replicasets.apps", "controllerrevisions.apps", "jobs.batch"}
 
+// packed are the resources of which there are many, and which hardly anybody
+// reads once they are old.
+var packed = []string{"events"}
+
 // indexes are all that the parts of a host look up in the store.
 func indexes() map[string]map[string]store.IndexFunc {
 	all := registry.Indexes()

@@ -26,11 +26,12 @@ import (
 const Life = time.Hour
 
 const (
-	resource    = "events"
-	batch       = 512
-	queued      = 1 << 15
-	remembered  = 1 << 14
-	expireEvery = time.Minute
+	resource   = "events"
+	batch      = 512
+	queued     = 1 << 15
+	remembered = 1 << 14
+	// expireEvery is longer than it need be: all Events are looked at.
+	expireEvery = 5 * time.Minute
 	maxMessage  = 1024
 )
 
