@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -57,9 +58,12 @@ func ReadPublicKey(file string) (ed25519.PublicKey, error) {
 	if block == nil {
 		return nil, errors.New("not a PEM file: write one by `openssl pkey -in KEY -pubout`")
 	}
+	if block.Type != "PUBLIC KEY" {
+		return nil, fmt.Errorf("it holds a %s: write the public key by `openssl pkey -in KEY -pubout`", strings.ToLower(block.Type))
+	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no public key can be read in it (%w): write one by `openssl pkey -in KEY -pubout`", err)
 	}
 	key, ok := parsed.(ed25519.PublicKey)
 	if !ok {

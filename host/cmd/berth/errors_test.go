@@ -19,6 +19,8 @@ func TestErrorsTeach(t *testing.T) {
 	write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\n")
 	large := filepath.Join(t.TempDir(), "large.wasm")
 	write(t, large, "\x00asm\x01\x00\x00\x00"+strings.Repeat("\x00", 16<<20))
+	private := filepath.Join(t.TempDir(), "key.pem")
+	write(t, private, "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n")
 	for _, tt := range []struct {
 		name, args string
 		want       []string
@@ -32,6 +34,7 @@ func TestErrorsTeach(t *testing.T) {
 		{"a file in the place of a new folder", "policy new errors_test.go", []string{"name \"errors_test.go\": want small letters"}},
 		{"measures of none", "policy bench " + empty, []string{"belongs to no Go module"}},
 		{"a module that is too large", "policy inspect " + large, []string{"has 16385 KB, and a host takes modules of 16384 KB at most"}},
+		{"a private key in the place of a public one", "policy verify " + private + " x.wasm x", []string{"holds a private key", "openssl pkey -in KEY -pubout"}},
 		{"a kind that is none", "policy new a --kind gat", []string{"want one of predicate, priority, gate, controller"}},
 		{"no host", "policy list --kubeconfig " + kubeconfig, []string{"no host answers at https://127.0.0.1:1 (connection refused)", "`berth up`", "--kubeconfig"}},
 		{"a folder without a policy", "policy build " + empty, []string{"belongs to no Go module: `berth policy new` makes a folder that does"}},

@@ -24,6 +24,7 @@ func addOutputFlag(cmd *cobra.Command) *string {
 type table struct {
 	head []string
 	rows [][]string
+	foot string // a line below all
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -39,7 +40,11 @@ func (t *table) write(w io.Writer) error {
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil || t.foot == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, t.foot)
+	return err
 }
 
 // printAs writes value as JSON or YAML, or the table that asTable makes.

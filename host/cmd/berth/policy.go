@@ -155,9 +155,20 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 			orPolicy(p.Status.Kind), p.Name, shortDigest(c.Module), p.Spec.Canary.Share, took(began), p.Name)
 		return nil
 	}
-	fmt.Fprintf(out, "%s %s is live: module %s, set %d, after %s\n",
-		orPolicy(p.Status.Kind), p.Name, shortDigest(p.Status.Live), p.Status.Set, took(began))
+	fmt.Fprintf(out, "%s %s is %s: module %s, set %d, after %s\n",
+		orPolicy(p.Status.Kind), p.Name, standing(p), shortDigest(p.Status.Live), p.Status.Set, took(began))
 	return nil
+}
+
+// standing is what became of a policy by its mode.
+func standing(p *v1alpha1.Policy) string {
+	switch p.Spec.Mode {
+	case v1alpha1.Shadow:
+		return fmt.Sprintf("a shadow, which decides nothing (`berth policy diff %s`)", p.Name)
+	case v1alpha1.Off:
+		return "off, and asked about nothing"
+	}
+	return "live"
 }
 
 func took(began time.Time) time.Duration { return time.Since(began).Round(time.Millisecond) }

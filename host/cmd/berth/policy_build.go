@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +14,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
 
@@ -99,16 +106,24 @@ func folderName(path string) string {
 func newPolicyBuild() *cobra.Command {
 	var from source
 	var out string
+	var asYAML bool
 	cmd := &cobra.Command{
-		Use:     "build [DIR]",
-		Short:   "Build a policy as wasm, by TinyGo if there is one, else by Go",
-		Example: "  berth policy build ./examples/gpu-only -o gpu-only.wasm",
-		Args:    cobra.MaximumNArgs(1),
+		Use:   "build [DIR]",
+		Short: "Build a policy as wasm, by TinyGo if there is one, else by Go",
+		Long: "Builds the policy in DIR and writes the module. With --yaml it prints the Module, with the bytes\n" +
+			"in it, and the Policy of DIR's policy.yaml, as kubectl takes them. A new predicate or priority\n" +
+			"takes part once a Profile names it.",
+		Example: "  berth policy build ./examples/gpu-only -o gpu-only.wasm\n" +
+			"  berth policy build --yaml | kubectl apply --server-side -f -",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := first(args, ".")
 			wasm, err := from.module(cmd.Context(), cmd.ErrOrStderr(), dir)
 			if err != nil {
 				return err
+			}
+			if asYAML {
+				return writeObjects(cmd.OutOrStdout(), dir, wasm)
 			}
 			if out == "" {
 				out = folderName(dir) + ".wasm"
@@ -121,8 +136,46 @@ func newPolicyBuild() *cobra.Command {
 		},
 	}
 	from.addFlags(cmd)
+	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print Module and Policy for `kubectl apply --server-side` instead")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write; by default the folder's name with .wasm, here")
 	return cmd
+}
+
+// writeObjects prints what kubectl needs to make the policy of dir live.
+func writeObjects(out io.Writer, dir string, wasm []byte) error {
+	p, err := readOwn(dir)
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		return fmt.Errorf("%s has no %s that names a policy", folderName(dir), ownFile)
+	}
+	digest := sha256.Sum256(wasm)
+	group := v1alpha1.GroupVersion.String()
+	m := v1alpha1.Module{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: "Module"}, Spec: v1alpha1.ModuleSpec{Wasm: wasm}}
+	m.Name = "sha256-" + hex.EncodeToString(digest[:])
+	p.APIVersion, p.Kind, p.Spec.Module = group, "Policy", m.Name
+	for _, o := range []any{&m, p} {
+		text, err := manifest(o)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manifest is an object without what only a host writes into it.
+func manifest(o any) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	delete(fields, "status")
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	return yaml.Marshal(fields)
 }
 
 // first is the first argument, or else what is taken where there is none.

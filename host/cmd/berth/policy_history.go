@@ -91,6 +91,9 @@ func newPolicyDiff() *cobra.Command {
 	return newShown("diff NAME", "Show where a canary or shadow answers otherwise than what is live",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
 			d := p.Status.Differences
+			if c := p.Status.Canary; d == nil && c != nil && c.Phase != policy.PhaseRunning {
+				return nil, nil, fmt.Errorf("the canary of policy %s was rolled back before it was compared with anything: %s: %s", p.Name, c.Reason, c.Message)
+			}
 			if d == nil {
 				return nil, nil, fmt.Errorf("policy %s has been compared with nothing yet: only a canary or a shadow is, and once it has seen a pod", p.Name)
 			}
@@ -103,8 +106,7 @@ func diffTable(d *v1alpha1.Differences) *table {
 	for _, e := range d.Examples {
 		t.add(e.Pod, e.Node, e.Live, e.Trial)
 	}
-	t.add("", "", "", "")
-	t.add(fmt.Sprintf("%d pods compared", d.Pods), fmt.Sprintf("%d refused to %d pods", d.Refused, d.RefusedPods),
-		fmt.Sprintf("%d admitted", d.Admitted), fmt.Sprintf("another is best for %d pods", d.Scored))
+	t.foot = fmt.Sprintf("\n%s compared: nodes refused %d times, to %s; admitted %d times; another node is best for %s",
+		plural(int(d.Pods), "pod"), d.Refused, plural(int(d.RefusedPods), "pod"), d.Admitted, plural(int(d.Scored), "pod"))
 	return t
 }

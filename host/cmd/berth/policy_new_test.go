@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -26,10 +27,16 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	if out := mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--kubeconfig", kubeconfig); !strings.Contains(out, "predicate my-team is live") {
 		t.Errorf("push says %s", out)
 	}
+	if out := mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--mode", "Off", "--kubeconfig", kubeconfig); !strings.Contains(out, "which is live already") || !strings.Contains(out, "predicate my-team is off, and asked about nothing") {
+		t.Errorf("push --mode Off says %s", out)
+	}
+	mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--mode", "Enforce", "--kubeconfig", kubeconfig)
 	applyOwn(t, kubeconfig, filepath.Join("my-team", ownFile))
 	if out := mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig); !strings.Contains(out, "profile default goes on without my-team\npredicate my-team is removed") {
 		t.Errorf("remove says %s", out)
 	}
+	applyBuilt(t, kubeconfig, "my-team")
+	mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig)
 	c, err := newClient(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +62,31 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	if out, err := berth(t, "policy", "test", "my-team", "--go"); err == nil {
 		t.Errorf("test of a policy whose test fails says %s", out)
 	}
+}
+
+// applyBuilt makes a policy live by what a build prints for kubectl.
+func applyBuilt(t *testing.T, kubeconfig, dir string) {
+	t.Helper()
+	c, err := newClient(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := mustBerth(t, "policy", "build", dir, "--go", "--yaml")
+	_, out, _ = strings.Cut(out, "---\n") // what it says of the build comes first
+	for text := range strings.SplitSeq(out, "---\n") {
+		var o metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+			t.Fatal(err)
+		}
+		path := policyAPI + strings.TrimSuffix(strings.ToLower(o.Kind), "y") + map[string]string{"Module": "s/", "Policy": "ies/"}[o.Kind] + o.Name
+		if err := c.send(t.Context(), "PATCH", path+"?fieldManager=test&force=true", "application/apply-patch+yaml", []byte(text), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the policy is live", func() bool {
+		p, err := c.policy(t.Context(), dir)
+		return err == nil && p.Status.Phase == "Live" && p.Status.Live != ""
+	})
 }
 
 // applyOwn changes a policy's settings by its own YAML, as kubectl does.
