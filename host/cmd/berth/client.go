@@ -6,16 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -51,6 +55,9 @@ func newClient(kubeconfig string) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
+	if err := expired(cfg); err != nil {
+		return nil, err
+	}
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	cfg.UserAgent = "berth/" + version
 	cfg.QPS, cfg.Burst = -1, 0
@@ -59,6 +66,19 @@ func newClient(kubeconfig string) (*client, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return &client{rest: c, namespace: namespace}, nil
+}
+
+// expired says so of a client certificate, upon which a host just hangs up.
+func expired(cfg *rest.Config) error {
+	data := cfg.CertData
+	if len(data) == 0 && cfg.CertFile != "" {
+		data, _ = os.ReadFile(cfg.CertFile) // who cannot read it learns that from the transport
+	}
+	certs, err := cert.ParseCertsPEM(data)
+	if err != nil || time.Now().Before(certs[0].NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("the certificate of this kubeconfig has expired on %s: take a new kubeconfig, or name another by --kubeconfig or $KUBECONFIG", certs[0].NotAfter.UTC().Format(time.DateOnly))
 }
 
 func exists(path string) bool {
@@ -126,12 +146,18 @@ func unreachable(err *url.Error) error {
 		at = u.Scheme + "://" + u.Host
 	}
 	var dial *net.OpError
-	if errors.As(err, &dial) {
+	if errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("no host answers at %s (%s): start one by `berth up`, or name another cluster by --kubeconfig or $KUBECONFIG",
 			at, strings.TrimPrefix(dial.Err.Error(), "connect: "))
 	}
 	if untrusted := new(tls.CertificateVerificationError); errors.As(err, &untrusted) {
 		return fmt.Errorf("the host at %s is not the one that this kubeconfig trusts (%w): take the kubeconfig of that cluster", at, untrusted.Err)
+	}
+	if dial != nil && dial.Op == "remote error" {
+		return fmt.Errorf("the host at %s refuses this kubeconfig's certificate (%w): name another by --kubeconfig or $KUBECONFIG", at, dial.Err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("the host at %s broke off in the midst of an answer (%w): it may have ended; try again once it is up", at, err.Err)
 	}
 	return fmt.Errorf("ask the host at %s: %w", at, err.Err)
 }

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -58,6 +64,32 @@ func TestErrorsTeach(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAnExpiredCertificateIsCalledSo(t *testing.T) {
+	t.Parallel()
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(24*3600, 0)}
+	der, err := x509.CreateCertificate(nil, old, old, public, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inPEM := func(kind string, der []byte) string {
+		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+		"users: [{name: u, user: {client-certificate-data: "+inPEM("CERTIFICATE", der)+", client-key-data: "+inPEM("PRIVATE KEY", secret)+"}}]\n")
+	if _, err := berth(t, "policy", "list", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), "has expired on 1970-01-02: take a new kubeconfig") {
+		t.Errorf("list = %v", err)
 	}
 }
 

@@ -55,6 +55,21 @@ func Write(dir string, p Policy) error {
 	if err != nil {
 		return err
 	}
+	return writeOrLeave(dir, files)
+}
+
+// writeOrLeave writes all files, or leaves no new folder behind: a part of one
+// would be in the way of the next try.
+func writeOrLeave(dir string, files map[string][]byte) error {
+	_, missing := os.Stat(dir)
+	err := writeAll(dir, files)
+	if err != nil && errors.Is(missing, fs.ErrNotExist) {
+		_ = os.RemoveAll(dir)
+	}
+	return err
+}
+
+func writeAll(dir string, files map[string][]byte) error {
 	for name, data := range files {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

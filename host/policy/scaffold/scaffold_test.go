@@ -14,6 +14,23 @@ import (
 	"github.com/berth-dev/berth/host/policy/vet"
 )
 
+// What could not be written whole is not left half.
+func TestAFolderThatCannotBeWrittenIsNotLeft(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	err := writeOrLeave(dir, map[string][]byte{"a": nil, "a/b": nil})
+	if _, left := os.Stat(dir); err == nil || left == nil {
+		t.Errorf("writing a file in the place of a folder = %v, and the folder is left: %v", err, left == nil)
+	}
+	mine := t.TempDir()
+	if err := writeOrLeave(mine, map[string][]byte{"a": nil, "a/b": nil}); err == nil {
+		t.Error("a file is written in the place of a folder")
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Errorf("a folder that was there before is gone: %v", err)
+	}
+}
+
 // A new policy is tested, built and vetted with nothing but what was written.
 func TestANewPolicyBuildsOffline(t *testing.T) {
 	t.Setenv("GOFLAGS", "-mod=vendor")
