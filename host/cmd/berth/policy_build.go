@@ -122,6 +122,12 @@ func newPolicyBuild() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asYAML && len(wasm) > mostInline && !from.strip && !from.debug {
+				from.strip = true
+				if wasm, err = from.module(cmd.Context(), cmd.ErrOrStderr(), dir); err != nil {
+					return err
+				}
+			}
 			if asYAML {
 				return writeObjects(cmd.OutOrStdout(), dir, wasm)
 			}
@@ -141,6 +147,9 @@ func newPolicyBuild() *cobra.Command {
 	return cmd
 }
 
+// mostInline is what an object can hold: an API's request has 3 MiB, in base64.
+const mostInline = 3<<20/4*3 - 16<<10
+
 // writeObjects prints what kubectl needs to make the policy of dir live.
 func writeObjects(out io.Writer, dir string, wasm []byte) error {
 	p, err := readOwn(dir)
@@ -149,6 +158,9 @@ func writeObjects(out io.Writer, dir string, wasm []byte) error {
 	}
 	if p == nil {
 		return fmt.Errorf("%s has no %s that names a policy", folderName(dir), ownFile)
+	}
+	if len(wasm) > mostInline {
+		return fmt.Errorf("the module has %d KB, and an object holds %d KB at most: build it by TinyGo or with --strip, or upload it by `berth policy push`", kilobytes(len(wasm)), kilobytes(mostInline))
 	}
 	digest := sha256.Sum256(wasm)
 	group := v1alpha1.GroupVersion.String()

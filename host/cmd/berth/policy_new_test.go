@@ -35,8 +35,6 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	if out := mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig); !strings.Contains(out, "profile default goes on without my-team\npredicate my-team is removed") {
 		t.Errorf("remove says %s", out)
 	}
-	applyBuilt(t, kubeconfig, "my-team")
-	mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig)
 	c, err := newClient(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -64,29 +62,35 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	}
 }
 
-// applyBuilt makes a policy live by what a build prints for kubectl.
-func applyBuilt(t *testing.T, kubeconfig, dir string) {
-	t.Helper()
-	c, err := newClient(kubeconfig)
+// What a build prints for kubectl makes a policy live.
+func TestPrintedObjectsGoLive(t *testing.T) {
+	t.Parallel()
+	c, err := newClient(runHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := mustBerth(t, "policy", "build", dir, "--go", "--yaml")
-	_, out, _ = strings.Cut(out, "---\n") // what it says of the build comes first
-	for text := range strings.SplitSeq(out, "---\n") {
+	const dir = "../../../examples/wat-predicate"
+	var out bytes.Buffer
+	if err := writeObjects(&out, dir, buildForeign(t, "wat-predicate")); err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.SplitSeq(strings.TrimPrefix(out.String(), "---\n"), "---\n") {
 		var o metav1.PartialObjectMetadata
 		if err := yaml.Unmarshal([]byte(text), &o); err != nil {
 			t.Fatal(err)
 		}
-		path := policyAPI + strings.TrimSuffix(strings.ToLower(o.Kind), "y") + map[string]string{"Module": "s/", "Policy": "ies/"}[o.Kind] + o.Name
+		path := policyAPI + map[string]string{"Module": "modules/", "Policy": "policies/"}[o.Kind] + o.Name
 		if err := c.send(t.Context(), "PATCH", path+"?fieldManager=test&force=true", "application/apply-patch+yaml", []byte(text), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the policy is live", func() bool {
-		p, err := c.policy(t.Context(), dir)
-		return err == nil && p.Status.Phase == "Live" && p.Status.Live != ""
+		p, err := c.policy(t.Context(), "headroom")
+		return err == nil && p.Status.Phase == "Live"
 	})
+	if err := writeObjects(&out, dir, make([]byte, mostInline+1)); err == nil || !strings.Contains(err.Error(), "an object holds 2288 KB at most") {
+		t.Errorf("what no object can hold is printed: %v", err)
+	}
 }
 
 // applyOwn changes a policy's settings by its own YAML, as kubectl does.
