@@ -92,6 +92,7 @@ func (g *Gate) ConditionTypes() []string { return g.box.entry.ConditionTypes }
 func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer g.rest()
 	return g.judge(ctx, now, pods)
 }
 
@@ -161,6 +162,7 @@ func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
 func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.Outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.rest()
 	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
 	r, err := c.ask(ctx, engine.FuncReconcile, asking{parent: parent}, input, 1+len(children)+len(related))
 	if err != nil {

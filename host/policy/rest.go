@@ -43,19 +43,32 @@ func (l *Loader) Rest(context.Context) (more bool) {
 	return untidy > 1
 }
 
-func (s *sandbox) untidy() bool {
-	return s.instance != nil && s.calls >= tidyAfter && s.module.Has(engine.FuncIdle)
+func (s *sandbox) untidy() bool { return s.calledSince(tidyAfter) }
+
+func (s *sandbox) calledSince(calls int) bool {
+	return s.instance != nil && s.calls >= calls && s.module.Has(engine.FuncIdle)
+}
+
+// askedTidyAfter is tidyAfter of a gate or a controller: each call brings whole
+// objects, which are garbage afterwards, and between two calls nobody waits.
+const askedTidyAfter = 16
+
+// rest lets a gate's or a controller's guest tidy up after a call.
+func (a *asked) rest() {
+	if a.box.calledSince(askedTidyAfter) {
+		a.box.tidy()
+	}
 }
 
 // tidy has the guest collect its garbage. One that says it would be smaller if
-// it were built anew, or that fails, is: the next cycle builds it.
+// it were built anew is: the next cycle builds it. So is one that fails, and
+// that counts as a failure, lest it costs each round a budget and a rebuild.
 func (s *sandbox) tidy() {
-	s.calls = 0
+	s.calls, s.about = 0, asking{}
 	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
 	switch {
 	case err != nil:
-		s.log.Warn("policy is built anew, since it failed to tidy up", "err", err.Error())
-		s.close()
+		_ = s.fail(err)
 	case r.Status == abi.IdleRebuild:
 		s.log.Debug("policy is built anew, to be smaller")
 		s.close()
