@@ -99,6 +99,17 @@ func (p *program) open(ctx context.Context) (*engine.Instance, error) {
 
 // say puts a guest's own words into the host's log.
 func (p *program) say(level slog.Level, message string) {
+	ok, lost := p.words.admit(time.Now())
+	if !ok {
+		return
+	}
+	if lost > 0 {
+		p.tell(slog.LevelWarn, fmt.Sprintf("%d lines dropped: the policy's guests say too much", lost))
+	}
+	p.tell(level, message)
+}
+
+func (p *program) tell(level slog.Level, message string) {
 	p.log.Log(context.Background(), level, "guest says", "message", message)
 	p.words.add(level, p.module.Digest(), message)
 }

@@ -20,12 +20,40 @@ type Line struct {
 	Message string `json:"message"`
 }
 
+// Limits of what all guests of a Policy may say together. An instance has its
+// own, but a guest may have itself built anew again and again.
+const (
+	wordsPerRate = 20 // a second, after a burst
+	wordsBurst   = 400
+)
+
 // words are the last lines of all guests that a Policy has and had.
 type words struct {
 	mu    sync.Mutex
 	lines []Line
 	next  int
 	total int64
+	// spent is how much of the burst was used when a line was last let through;
+	// lost are those that were not since.
+	spent float64
+	at    time.Time
+	lost  int
+}
+
+// admit says whether a guest may say one more line now, and how many lines were
+// lost before it.
+func (w *words) admit(now time.Time) (ok bool, lost int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spent = max(w.spent-wordsPerRate*now.Sub(w.at).Seconds(), 0)
+	w.at = now
+	if w.spent+1 > wordsBurst {
+		w.lost++
+		return false, 0
+	}
+	w.spent++
+	lost, w.lost = w.lost, 0
+	return true, lost
 }
 
 func (w *words) add(level slog.Level, digest, message string) {
