@@ -54,13 +54,13 @@ var sharedEngine = sync.OnceValues(func() (*engine.Engine, error) {
 	return engine.New(context.Background(), engine.Config{CacheDir: enginetest.Cache()})
 })
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB, opts ...store.Options) *rig {
 	t.Helper()
 	e, err := sharedEngine()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{store: storetest.Open(t), reasons: schedule.NewReasons(0), cluster: snapshot.New(0)}
+	r := &rig{store: storetest.Open(t, opts...), reasons: schedule.NewReasons(0), cluster: snapshot.New(0)}
 	r.decider = cycle.New(cycle.Options{Reasons: r.reasons})
 	r.Loader = policy.NewLoader(policy.Config{
 		Objects: r.store, Engine: e, Reasons: r.reasons, Now: time.Now, Log: slog.New(slog.DiscardHandler),
