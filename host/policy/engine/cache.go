@@ -58,39 +58,6 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// workPrefix begins the names of folders that live as long as one load.
-const workPrefix = "work-"
-
-// removeLeftovers removes the folders of loads that a crash cut short, but not
-// those of a process that shares the cache and is at work.
-func removeLeftovers(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		var pid int
-		if n, _ := fmt.Sscanf(e.Name(), workPrefix+"%d-", &pid); n != 1 {
-			continue
-		}
-		if pid != os.Getpid() && syscall.Kill(pid, 0) == nil {
-			continue
-		}
-		if pid == os.Getpid() {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// work makes an empty folder for one load.
-func (c cache) work() (string, error) {
-	return os.MkdirTemp(c.dir, fmt.Sprintf("%s%d-", workPrefix, os.Getpid()))
-}
-
 // get returns an entry, or nil where there is none; a broken one is deleted.
 func (c cache) get(name string) []byte {
 	path := filepath.Join(c.dir, name)

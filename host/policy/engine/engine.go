@@ -135,12 +135,12 @@ func (e *Engine) Holds() (modules, holds int) {
 // learn compiles a module of our own, to see how wazero names what it keeps.
 func (e *Engine) learn(ctx context.Context) error {
 	known := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b")
-	dir, err := e.cache.work()
+	at, err := e.cache.work()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	compiled, err := wazero.NewCompilationCacheWithDir(dir)
+	defer at.remove()
+	compiled, err := wazero.NewCompilationCacheWithDir(at.dir)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (e *Engine) learn(ctx context.Context) error {
 	if _, err := r.CompileModule(ctx, known); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	files, err := filepath.Glob(filepath.Join(at.dir, "*", "*"))
 	if err != nil || len(files) != 1 {
 		return fmt.Errorf("wazero keeps compiled code in another way than this host expects (%d files)", len(files))
 	}
@@ -320,13 +320,13 @@ func (e *Engine) entry(ctx context.Context, name string, wasm []byte, functions 
 }
 
 func (e *Engine) compile(ctx context.Context, name string, wasm []byte, functions int) ([]byte, error) {
-	dir, err := e.cache.work()
+	at, err := e.cache.work()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer at.remove()
 	e.compiled.Add(1)
-	path := filepath.Join(dir, name)
+	path := filepath.Join(at.dir, name)
 	if err := runChild(ctx, e.child, path, modeCompile, wasm); err != nil {
 		return nil, err
 	}
@@ -340,19 +340,19 @@ func (e *Engine) compile(ctx context.Context, name string, wasm []byte, function
 // link makes a runtime for one module out of its code, by way of a folder that
 // holds nothing else.
 func (e *Engine) link(ctx context.Context, name string, entry, wasm []byte) (*shared, error) {
-	dir, err := e.cache.work()
+	at, err := e.cache.work()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	sub := filepath.Join(dir, e.folder)
+	defer at.remove()
+	sub := filepath.Join(at.dir, e.folder)
 	if err := os.Mkdir(sub, privateFolder); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(sub, name), entry, privateFile); err != nil {
 		return nil, err
 	}
-	compiled, err := wazero.NewCompilationCacheWithDir(dir)
+	compiled, err := wazero.NewCompilationCacheWithDir(at.dir)
 	if err != nil {
 		return nil, err
 	}

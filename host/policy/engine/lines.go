@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -53,12 +52,12 @@ func (e *Engine) lines(ctx context.Context, wasm []byte) (*lineTable, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, linesTime)
 	defer cancel()
-	dir, err := e.cache.work()
+	at, err := e.cache.work()
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, linesFile)
+	defer at.remove()
+	path := filepath.Join(at.dir, linesFile)
 	if err := runChild(ctx, e.child, path, modeLines, wasm); err != nil {
 		return nil, err
 	}
