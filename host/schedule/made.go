@@ -29,7 +29,7 @@ type Preemption struct {
 type Failure struct {
 	Policy string
 	// Rows were left without a verdict by a predicate.
-	Rows []int32 `json:",omitempty"`
+	Rows Spans `json:",omitempty"`
 	// Foreseeing is which of its answers about what would be failed, from 1 on;
 	// 0 for one about what is.
 	Foreseeing int `json:",omitempty"`
@@ -41,7 +41,7 @@ func failuresOf(list []cycle.Failure) []Failure {
 	}
 	all := make([]Failure, len(list))
 	for i, f := range list {
-		all[i] = Failure{Policy: f.Policy, Rows: f.Rows, Foreseeing: f.Foreseeing}
+		all[i] = Failure{Policy: f.Policy, Rows: spansOf(f.Rows), Foreseeing: f.Foreseeing}
 	}
 	return all
 }

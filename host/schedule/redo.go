@@ -22,7 +22,7 @@ func Redo(ctx context.Context, p *Profile, reasons *Reasons, log snapshot.Log, w
 	}
 	d := cycle.New(cycle.Options{Reasons: reasons})
 	in := cycle.Input{
-		Profile: p, Log: log, Pod: was.Pod, Now: was.Now, Seed: was.Seed, Nominated: was.Nominated, Failed: failedThen(was.Failures),
+		Profile: p, Log: log, Pod: was.Pod, Now: was.Now, Seed: was.Seed, Nominated: was.Nominated, Failed: failedThen(was.Failures, log.Slots()),
 	}
 	t := *was
 	t.conclude(exclude(d, d.Decide(ctx, in), was.Excluded), log, reasons)
@@ -39,10 +39,10 @@ func Redo(ctx context.Context, p *Profile, reasons *Reasons, log snapshot.Log, w
 var errThen = errors.New("it failed then")
 
 // failedThen makes policies fail again where they did.
-func failedThen(list []Failure) []cycle.Failure {
+func failedThen(list []Failure, slots int32) []cycle.Failure {
 	all := make([]cycle.Failure, len(list))
 	for i, f := range list {
-		all[i] = cycle.Failure{Policy: f.Policy, Err: errThen, Rows: f.Rows, Foreseeing: f.Foreseeing}
+		all[i] = cycle.Failure{Policy: f.Policy, Err: errThen, Rows: f.Rows.within(slots), Foreseeing: f.Foreseeing}
 	}
 	return all
 }

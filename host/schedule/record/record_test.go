@@ -301,7 +301,7 @@ func FuzzRead(f *testing.F) {
 		`"Preemption":{"Budgets":[null],"Started":"AgABAA=="}}}`,
 		`"Preemption":{"Budgets":[{"Selector":{"matchExpressions":[{"operator":"?"}]}}],"Started":"AQD/////////////AQ=="}}}`,
 		`"Nominated":{"0":[null],"7":[{}],"-1":[{}]}}}`,
-		`"Nominated":{"0":[{}]},"Excluded":{"0":"","-3":""},"Failures":[{"Policy":"PodFitsResources","Rows":[0,-1,99]},{"Policy":"Apart","Foreseeing":1}]}}`,
+		`"Nominated":{"0":[{}]},"Excluded":{"0":"","-3":""},"Failures":[{"Policy":"PodFitsResources","Rows":[0,1,99,7,-1]},{"Policy":"Apart","Foreseeing":1}]}}`,
 	} {
 		f.Add([]byte(state + decision + rest + "\n"))
 	}
