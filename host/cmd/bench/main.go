@@ -60,7 +60,7 @@ var measurements = []measurement{
 	{"decisions", "what a decision costs in process, at 100 to 100,000 nodes; what a bind writes", 100 * time.Second, measureCycles},
 	{"explain", "why a pod waits, at 5,000 nodes", 25 * time.Second, measureExplain},
 	{"api", "creates, watches, lists, start and memory, beside etcd", 75 * time.Second, measureAPI},
-	{"swap", "a policy swapped and rolled back, idle and under load", 40 * time.Second, measureSwaps},
+	{"swap", "a policy swapped and rolled back, idle and under load", 10 * time.Second, measureSwaps},
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }

@@ -84,7 +84,7 @@ func (g *guest) charge(n uint64) {
 // turn is how long a guest has the processor before others get theirs. Slices may
 // be shorter: whoever gives way waits for all that is ready, which on a busy host
 // takes longer than the slice did.
-const turn = 500 * time.Microsecond
+const turn = 250 * time.Microsecond
 
 // yield is called by a guest whose slice has run out. It is where Go's collector
 // can stop the guest, grants the next slice, and gives way when it is time.
