@@ -87,15 +87,16 @@ func (a *accepted) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // giveUpReading makes reads fail after a time. A deadline that is set for each
 // request would cost HTTP/2 two more switches of goroutines, so it is set only
-// when the time is over.
+// when the time is over: on the writer as it is now, which what is laid around
+// it later does not change.
 func (k *call) giveUpReading(after time.Duration) *patience {
-	return newPatience(after, http.NewResponseController(k.w).SetReadDeadline)
+	return newPatience(after, http.NewResponseController(k.w.Writer).SetReadDeadline)
 }
 
 // giveUpWriting does the same for writes. Over HTTP/2 a deadline that passes
 // ends the stream even while nobody writes, so it must be stopped.
 func (k *call) giveUpWriting(after time.Duration) *patience {
-	return newPatience(after, http.NewResponseController(k.w).SetWriteDeadline)
+	return newPatience(after, http.NewResponseController(k.w.Writer).SetWriteDeadline)
 }
 
 // patience gives a client up once a time is over, but never after it was
