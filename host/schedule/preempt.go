@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,6 +32,10 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, 
 	room, noted := c.room(in, trace.Preemption)
 	found, ok := c.decider.Preempt(ctx, room)
 	trace.Preemption.Started = packStarts(c.cluster, noted)
+	// A victim names its budgets in the order in which they were reckoned with.
+	slices.SortFunc(trace.Preemption.Budgets, func(a, b *cycle.Budget) int {
+		return cmp.Compare(slices.Index(c.budgets, a), slices.Index(c.budgets, b))
+	})
 	if !ok {
 		return
 	}

@@ -171,7 +171,7 @@ func TestStartsArePackedAndUnpacked(t *testing.T) {
 func TestDifferencesAreTold(t *testing.T) {
 	t.Parallel()
 	w := newStand(t)
-	was := w.decide("urgent", 9)
+	was := w.decide("urgent", 9, "1")
 	if was.Made == "" || len(was.Preemption.Victims) != 1 {
 		t.Fatalf("the decision made no room: %+v", was)
 	}
@@ -197,6 +197,37 @@ func TestDifferencesAreTold(t *testing.T) {
 	}
 }
 
+// A pod that several budgets protect names them in one order, then and now,
+// whichever of them was met first.
+func TestBudgetsAreNamedInOneOrder(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	placed := func(name string, priority int32, labels map[string]string) Event {
+		return Event{Resource: "pods", Object: policytest.Pod(name, "1", "1Gi", func(p *v1.Pod) {
+			p.Spec.NodeName, p.Spec.Priority, p.Labels = "b", &priority, labels
+		})}
+	}
+	s.apply([]Event{
+		{Resource: "nodes", Object: policytest.Node("b", "2", "4Gi", 10, nil)},
+		{Resource: "nodes", Deleted: true, Object: policytest.Node("a", "1", "4Gi", 10, nil)},
+		placed("first", 5, map[string]string{"tier": "x"}),
+		placed("second", 4, map[string]string{"tier": "x", "app": "low"}),
+		{Resource: "poddisruptionbudgets.policy", Object: budget("tier", 0, map[string]string{"tier": "x"})},
+	}, 0)
+	was := s.decide("urgent", 9, "2")
+	if got, want := victims(was.Preemption), "default/first (against tier), default/second (against guard, tier)"; got != want {
+		t.Fatalf("preempted are %s, want %s", got, want)
+	}
+	view, ok := s.cluster.At(was.Position)
+	if !ok {
+		t.Fatal("the decision is forgotten")
+	}
+	is, err := Redo(t.Context(), policytest.Default(s.reasons), s.reasons, view, &was)
+	if differs := Differences(&was, &is); err != nil || len(differs) > 0 {
+		t.Errorf("made again: %q, %v", differs, err)
+	}
+}
+
 // stand is a core of a node with a pod on it that a budget protects.
 type stand struct {
 	*core
@@ -217,10 +248,10 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-// decide makes a decision about a pod of that priority.
-func (s *stand) decide(name string, priority int32) Trace {
+// decide makes a decision about a pod of that priority that asks for so many CPUs.
+func (s *stand) decide(name string, priority int32, cpus string) Trace {
 	s.t.Helper()
-	s.apply([]Event{{Resource: "pods", Object: policytest.Pod(name, "1", "1Gi", func(p *v1.Pod) { p.Spec.Priority = &priority })}}, 0)
+	s.apply([]Event{{Resource: "pods", Object: policytest.Pod(name, cpus, "1Gi", func(p *v1.Pod) { p.Spec.Priority = &priority })}}, 0)
 	if !s.step(s.t.Context()) {
 		s.t.Fatal("nothing is decided")
 	}
