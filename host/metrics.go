@@ -57,7 +57,7 @@ var (
 	queued      = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
 	logged      = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
 	recordFails = described("record_failing", "1 while the disk refuses the recording of decisions.")
-	recordLost  = described("record_lost_decisions_total", "Decisions that are not in the recording because the disk refused.")
+	recordLost  = described("record_lost_decisions_total", "Decisions that are not in the recording, because the disk refused or too much changed at once.")
 	remembered  = described("scheduler_remembered_bytes", "About what remembered answers take.")
 
 	revision    = described("store_revision", "The newest revision.")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // flood tells of nodes and pods once, and binds nothing.
@@ -68,5 +69,40 @@ func TestPoliciesTidyUpThoughThereIsMoreToDecide(t *testing.T) {
 	}
 	if longest > restAfter+stepsAtOnce {
 		t.Errorf("%d cycles passed without a rest, want at most %d", longest, restAfter+stepsAtOnce)
+	}
+}
+
+// What comes at once may be more than the log's newest end holds: it is recorded
+// bit by bit, lest the decisions with it cannot be.
+func TestWhatComesAtOnceIsRecordedBitByBit(t *testing.T) {
+	t.Parallel()
+	reasons := NewReasons(0)
+	set := policytest.Live(1, func() *profile.Profile { return policytest.Default(reasons) })
+	f := &flood{}
+	var seen uint64
+	missed := 0
+	s, err := New(Config{
+		Source: f, Binder: f, Reasons: reasons, Set: func() *LiveSet { return set }, LogBytes: 1 << 18,
+		Record: func(_ context.Context, log snapshot.Log, _ []Trace) {
+			if _, ok := log.Since(seen); !ok {
+				missed++
+			}
+			seen = log.Seq()
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cap(s.events) {
+		var events []Event
+		for j := range 8 {
+			events = append(events, Event{Resource: "nodes", Object: policytest.Node(fmt.Sprint("n", j), fmt.Sprint(i+1), "64Gi", 110, nil)})
+		}
+		s.events <- batch{events: events}
+	}
+	s.drain(t.Context())
+	s.record(t.Context())
+	if missed > 0 || seen != s.core.cluster.Seq() {
+		t.Errorf("of %d changes %d were recorded, and %d times some were missed", s.core.cluster.Seq(), seen, missed)
 	}
 }

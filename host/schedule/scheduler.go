@@ -229,7 +229,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	rested := uint64(0)
 	s.record(ctx)
 	for {
-		busy := s.drain()
+		busy := s.drain(ctx)
 		for range stepsAtOnce {
 			if len(s.core.assumed) >= maxAssumed || !s.core.step(ctx) {
 				break
@@ -297,12 +297,14 @@ func (s *Scheduler) sync(ctx context.Context) error {
 	}
 }
 
-// drain takes in what has come without waiting.
-func (s *Scheduler) drain() (any bool) {
+// drain takes in what has come without waiting. It is recorded bit by bit: all
+// of it may be more than the log's newest end holds.
+func (s *Scheduler) drain(ctx context.Context) (any bool) {
 	for range 64 {
 		select {
 		case b := <-s.events:
 			s.core.apply(b.events, s.now())
+			s.record(ctx)
 		case r := <-s.done:
 			s.finish(r)
 		case ask := <-s.asks:

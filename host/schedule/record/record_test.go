@@ -287,6 +287,58 @@ func TestAFullDiskHoldsNothingUp(t *testing.T) {
 	}
 }
 
+// Where more has changed at once than the log in memory holds, decisions cannot
+// be recorded: that is said, and what comes after them is recorded again.
+func TestDecisionsWhoseStateIsForgottenCountAsLost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w, err := record.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	w.Log = slog.New(slog.NewTextHandler(&said, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	c := snapshot.New(1 << 14)
+	decided := func(numbers ...uint64) {
+		var traces []schedule.Trace
+		for _, n := range numbers {
+			pod := snapshot.NewPod(policytest.Pod(fmt.Sprint("d", n), "1", "1Gi", nil))
+			traces = append(traces, schedule.Trace{Number: n, Position: c.Seq(), Pod: pod, Name: pod.Object.Name, Digest: &profile.Digest{}, Outcome: schedule.Refused})
+		}
+		w.Record(ctx, c, traces)
+	}
+	decided()
+	c.UpsertNode(policytest.Node("a", "1", "4Gi", 9, nil))
+	decided(0)
+	for i := range 1000 {
+		c.UpsertNode(policytest.Node("a", fmt.Sprint(2+i), "4Gi", 9, nil))
+	}
+	decided(1, 2)
+	decided(3)
+	decided(6) // the scheduler itself had forgotten two
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(7) {
+		trace, view, err := record.Read(dir, n)
+		if kept := n == 0 || n == 3 || n == 6; kept != (err == nil) || !kept && !errors.Is(err, record.ErrNone) {
+			t.Errorf("decision %d: %v", n, err)
+		} else if kept && (trace.Name != fmt.Sprint("d", n) || view.Row(0) == nil) {
+			t.Errorf("decision %d is read as %+v", n, trace)
+		}
+	}
+	if w.Lost() != 4 || w.Failing() {
+		t.Errorf("%d are said to be lost, want 4; failing %v", w.Lost(), w.Failing())
+	}
+	if text := said.String(); !strings.Contains(text, "decisions are not recorded") || !strings.Contains(text, "--log-memory") {
+		t.Errorf("the log says %q", text)
+	}
+}
+
 // FuzzRead reads what may have been cut or spoiled on disk, and makes of it what
 // it can.
 func FuzzRead(f *testing.F) {

@@ -65,6 +65,9 @@ type Writer struct {
 type batch struct {
 	deltas []snapshot.Delta
 	traces []schedule.Trace
+	// gap says that the log has forgotten changes: there is no state to replay
+	// these decisions from.
+	gap    bool
 	begins bool
 	whole  []snapshot.Delta
 }
@@ -87,7 +90,7 @@ func Open(dir string) (*Writer, error) {
 // It waits if the disk can't keep up: a recording that leaves something out is
 // none.
 func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule.Trace) {
-	var b batch
+	b := batch{traces: traces}
 	begins := !w.begun
 	select {
 	case <-w.anew:
@@ -97,9 +100,9 @@ func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule
 	if w.begun {
 		deltas, ok := log.Since(w.seen)
 		if ok {
-			b.deltas, b.traces = deltas.Whole(), traces
+			b.deltas = deltas.Whole()
 		}
-		begins = begins || !ok
+		b.gap, begins = !ok, begins || !ok
 	}
 	if b.begins = begins; begins {
 		log.Base(func(d snapshot.Delta) bool { b.whole = append(b.whole, d); return true })
@@ -116,7 +119,7 @@ func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule
 }
 
 // Failing says whether the disk refuses, and Lost how many decisions are not in
-// the recording because it did.
+// the recording, because it did or since the log had forgotten their state.
 func (w *Writer) Failing() bool { return w.failing.Load() }
 
 // Lost is told with Failing.
@@ -159,6 +162,7 @@ func (w *Writer) rest(ctx context.Context) {
 
 // take writes a batch, or notes that the disk refused it.
 func (w *Writer) take(ctx context.Context, b *batch) {
+	next := w.Next
 	err := w.write(ctx, b)
 	if err == nil {
 		if w.file != nil && !w.refused.IsZero() {
@@ -173,7 +177,8 @@ func (w *Writer) take(ctx context.Context, b *batch) {
 	}
 	w.refused = time.Now()
 	w.failing.Store(true)
-	w.lost.Add(uint64(len(b.traces)))
+	w.Next = next
+	w.lose(b.traces)
 	w.close()
 }
 
@@ -186,10 +191,15 @@ func (w *Writer) askAnew() {
 }
 
 func (w *Writer) write(ctx context.Context, b *batch) error {
-	if w.file == nil {
+	switch {
+	case w.file == nil:
 		w.miss(b)
-	} else if err := errors.Join(w.deltas(b.deltas), w.traces(ctx, b.traces)); err != nil {
-		return err
+	case b.gap:
+		w.forgotten(w.lose(b.traces))
+	default:
+		if err := errors.Join(w.deltas(b.deltas), w.traces(ctx, b.traces)); err != nil {
+			return err
+		}
 	}
 	if b.begins {
 		if err := errors.Join(w.begin(), w.deltas(b.whole)); err != nil {
@@ -208,12 +218,33 @@ func (w *Writer) write(ctx context.Context, b *batch) error {
 
 // miss passes over what cannot be written.
 func (w *Writer) miss(b *batch) {
-	if n := len(b.traces); n > 0 {
-		w.Next = b.traces[n-1].Number + 1
-		w.lost.Add(uint64(n))
-	}
+	w.lose(b.traces)
 	if !w.refused.IsZero() && time.Since(w.refused) >= w.RetryAfter {
 		w.askAnew()
+	}
+}
+
+// lose passes over decisions, and says how many.
+func (w *Writer) lose(traces []schedule.Trace) (n uint64) {
+	if len(traces) == 0 {
+		return 0
+	}
+	return w.skip(traces[len(traces)-1].Number + 1)
+}
+
+// skip counts all decisions up to the next as lost.
+func (w *Writer) skip(next uint64) (n uint64) {
+	n = next - min(next, w.Next)
+	w.lost.Add(n)
+	w.Next = next
+	return n
+}
+
+// forgotten says so of decisions whose state, or which themselves, the log had
+// forgotten before they could be recorded.
+func (w *Writer) forgotten(n uint64) {
+	if n > 0 {
+		w.Log.Warn("decisions are not recorded: more has changed at once than the log in memory holds; give it more by --log-memory", "decisions", n)
 	}
 }
 
@@ -247,6 +278,7 @@ func (w *Writer) deltas(all []snapshot.Delta) error {
 func (w *Writer) traces(ctx context.Context, traces []schedule.Trace) error {
 	for i := range traces {
 		t := &traces[i]
+		w.forgotten(w.skip(t.Number))
 		w.Next = t.Number + 1
 		if w.Deciding != nil && !w.digests[t.Digest] {
 			if err := w.Deciding(ctx, t.Digest); err != nil {
