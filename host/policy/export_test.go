@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"slices"
 
 	"github.com/berth-dev/berth/abi"
 )
@@ -30,25 +29,21 @@ func ReadObserves(config []byte) ([]abi.Observe, error) {
 	return g.Observes(), nil
 }
 
-// What may stay loaded after it was examined.
+// What may be kept ready.
 const (
-	MostExamined      = mostExamined
-	MostExaminedBytes = mostExaminedBytes
+	MostReady      = mostReady
+	MostReadyBytes = mostReadyBytes
 )
 
-// ExaminedBytes is what the modules take that were examined lately.
-func (l *Loader) ExaminedBytes() int64 {
-	l.examined.mu.Lock()
-	defer l.examined.mu.Unlock()
-	return l.examined.bytes
+// ReadyBytes is what the modules take that are kept ready.
+func (l *Loader) ReadyBytes() int64 {
+	l.ready.mu.Lock()
+	defer l.ready.mu.Unlock()
+	return l.ready.bytes
 }
 
-// IsExamined says whether a module stays loaded since it was examined.
-func (l *Loader) IsExamined(digest string) bool {
-	l.examined.mu.Lock()
-	defer l.examined.mu.Unlock()
-	return slices.ContainsFunc(l.examined.all, func(one examination) bool { return one.Digest() == digest })
-}
+// IsReady says whether a module is kept ready.
+func (l *Loader) IsReady(digest string) bool { return l.ready.has(digest) }
 
-// ForgetExamined lets go of them all.
-func (l *Loader) ForgetExamined() { l.examined.clear() }
+// ForgetReady lets go of them all.
+func (l *Loader) ForgetReady() { l.ready.clear() }

@@ -70,11 +70,11 @@ type Loader struct {
 	wake    chan struct{}
 	recipes recipes
 	// intake is what is being uploaded; examining has a token for each module that
-	// is examined. examined are modules that were uploaded just now, own the digests
+	// is examined. ready are modules that no policy runs yet, own the digests
 	// of those that come with the host.
 	intake    intake
 	examining chan struct{}
-	examined  examined
+	ready     ready
 	own       sync.Map
 	arrivals  arrivals
 	speech    speech
@@ -157,7 +157,6 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
-			l.examined.forget(l.Now().Add(-collectEvery))
 			l.collect(ctx)
 		case <-warm.C:
 			l.keepWarm(ctx)
@@ -181,7 +180,7 @@ func (l *Loader) follow(ctx context.Context, resource string) error {
 				signal(l.wake)
 			}
 			if resource == Modules {
-				l.examined.gone(events)
+				l.ready.gone(events)
 			}
 		}
 		if !errors.Is(err, store.ErrCompacted) {
@@ -562,6 +561,6 @@ func (l *Loader) Close() error {
 	}
 	clear(l.policies)
 	l.departures.end(l.departures.count())
-	l.examined.clear()
+	l.ready.clear()
 	return nil
 }

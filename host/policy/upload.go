@@ -62,7 +62,7 @@ func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 		module.Close()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	defer l.examined.keep(module, l.Now())
+	defer l.ready.keep(module)
 	digest := module.Digest()
 	m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: digest, Size: int64(len(wasm))}}
 	m.Name = ModuleName(digest)

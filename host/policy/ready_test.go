@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -30,7 +33,27 @@ func (r *reads) Blob(ctx context.Context, digest string) ([]byte, error) {
 // examining is a rig with an engine of its own, which holds nothing yet.
 func examining(t *testing.T) (*rig, *engine.Engine, *reads) {
 	t.Helper()
-	r := newRig(t)
+	return restarted(t, newRig(t))
+}
+
+// uploadedAt has a module look as if it had come then.
+func (r *rig) uploadedAt(t *testing.T, name string, at time.Time) {
+	t.Helper()
+	_, err := r.store.Update(t.Context(), store.Key{Resource: policy.Modules, Name: name}, func(o store.Object) (store.Object, error) {
+		m := o.(*v1alpha1.Module).DeepCopy()
+		m.CreationTimestamp = metav1.NewTime(at)
+		return m, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restarted is another host over the same store.
+func restarted(t *testing.T, before *rig) (*rig, *engine.Engine, *reads) {
+	t.Helper()
+	is := *before
+	r := &is
 	own, err := engine.New(t.Context(), engine.Config{CacheDir: enginetest.Cache()})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +96,67 @@ func TestASwapToAModuleThatCameLatelyDoesNotReadItAgain(t *testing.T) {
 	}
 }
 
-func TestTheOldestExaminedModulesMakeRoom(t *testing.T) {
+// After a start the engine holds nothing but what policies run.
+func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
+	t.Parallel()
+	before := newRig(t)
+	var names []string
+	for i := range policy.MostReady + 3 {
+		name := before.upload(t, made(i))
+		before.uploadedAt(t, name, time.Now().Add(time.Duration(i-60)*time.Minute))
+		names = append(names, name)
+	}
+	before.put(t, "made", module(names[0])) // the oldest, and so the last to be made ready
+	before.put(t, "made", module(names[1]))
+	before.put(t, "made", module(names[2]))
+
+	r, own, counted := restarted(t, before)
+	r.Load(t.Context())
+	running, _ := own.Holds()
+	if err := r.MakeReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := own.Holds(); n != running+policy.MostReady {
+		t.Errorf("%d modules are loaded beside the %d that policies run, want %d", n-running, running, policy.MostReady)
+	}
+	reads := counted.n.Load()
+	for _, name := range []string{names[0], names[len(names)-1], names[1]} {
+		if p := r.put(t, "made", module(name)); p.Status.Phase != policy.PhaseLive {
+			t.Errorf("the policy is %s: %s", p.Status.Phase, p.Status.Message)
+		}
+	}
+	if n := counted.n.Load() - reads; n != 0 {
+		t.Errorf("%d modules were read for swaps to those that came last and those that were live before, want none", n)
+	}
+}
+
+func TestWhatCameSinceTheStartIsNotPushedOutByWhatIsOlder(t *testing.T) {
+	t.Parallel()
+	before := newRig(t)
+	for i := range policy.MostReady {
+		before.upload(t, made(i))
+	}
+	r, _, _ := restarted(t, before)
+	r.Load(t.Context())
+	var digests []string
+	for i := range 3 {
+		m, err := r.Inspect(t.Context(), made(100+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests = append(digests, m.Spec.Digest)
+	}
+	if err := r.MakeReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, digest := range digests {
+		if !r.IsReady(digest) {
+			t.Errorf("%s is no longer ready", digest)
+		}
+	}
+}
+
+func TestTheOldestReadyModulesMakeRoom(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
@@ -82,8 +165,8 @@ func TestTheOldestExaminedModulesMakeRoom(t *testing.T) {
 		least int
 		most  int
 	}{
-		{"small ones, by their number", made, policy.MostExamined + 4, policy.MostExamined, policy.MostExamined},
-		{"large ones, by their bytes", large, 12, 2, policy.MostExaminedBytes / (2 * largeBytes)},
+		{"small ones, by their number", made, policy.MostReady + 4, policy.MostReady, policy.MostReady},
+		{"large ones, by their bytes", large, 12, 2, policy.MostReadyBytes / (2 * largeBytes)},
 		{"one again and again, once", func(int) []byte { return made(0) }, 5, 1, 1},
 	}
 	for _, test := range tests {
@@ -102,10 +185,10 @@ func TestTheOldestExaminedModulesMakeRoom(t *testing.T) {
 			if modules < test.least || modules > test.most || holds != modules {
 				t.Errorf("of %d modules %d are loaded, held by %d; want %d to %d, and each held once", test.n, modules, holds, test.least, test.most)
 			}
-			if have := r.ExaminedBytes(); have <= 0 || have > policy.MostExaminedBytes {
-				t.Errorf("they take %d bytes, want some, and %d at most", have, policy.MostExaminedBytes)
+			if have := r.ReadyBytes(); have <= 0 || have > policy.MostReadyBytes {
+				t.Errorf("they take %d bytes, want some, and %d at most", have, policy.MostReadyBytes)
 			}
-			if !r.IsExamined(last) {
+			if !r.IsReady(last) {
 				t.Error("the last of them is not there")
 			}
 		})
@@ -144,11 +227,11 @@ func TestModulesComeAndGoAtOnce(t *testing.T) {
 	for side := range 4 {
 		group.Go(func() {
 			for i := range 40 {
-				if _, err := r.Inspect(t.Context(), made(i*(side+1)%(policy.MostExamined+8))); err != nil {
+				if _, err := r.Inspect(t.Context(), made(i*(side+1)%(policy.MostReady+8))); err != nil {
 					t.Error(err)
 				}
 				if i%10 == side {
-					r.ForgetExamined()
+					r.ForgetReady()
 				}
 			}
 		})

@@ -1,0 +1,169 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// How many modules are kept ready, and how many bytes of memory they may take
+// together.
+const (
+	mostReady      = 16
+	mostReadyBytes = 48 << 20
+)
+
+// ready keeps modules loaded that a Policy will most likely name next, those
+// that were uploaded last: a swap to one of them neither vets nor links it again.
+type ready struct {
+	mu    sync.Mutex
+	all   []*engine.Module // oldest first
+	bytes int64
+}
+
+// keep takes a module over, and lets go of the oldest where there are too many.
+func (r *ready) keep(m *engine.Module) {
+	r.drop(m.Digest())
+	r.mu.Lock()
+	r.all, r.bytes = append(r.all, m), r.bytes+m.Bytes()
+	n, rest := 0, r.bytes
+	for len(r.all)-n > mostReady || rest > mostReadyBytes {
+		rest -= r.all[n].Bytes()
+		n++
+	}
+	leaving := slices.Clone(r.all[:n])
+	r.all, r.bytes = slices.Delete(r.all, 0, n), rest
+	r.mu.Unlock()
+	closeModules(leaving)
+}
+
+// keepOlder takes over a module that is older than all the others, if there is
+// room for it.
+func (r *ready) keepOlder(m *engine.Module) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all) == mostReady || r.bytes+m.Bytes() > mostReadyBytes {
+		return false
+	}
+	r.all, r.bytes = slices.Insert(r.all, 0, m), r.bytes+m.Bytes()
+	return true
+}
+
+// drop lets go of a module.
+func (r *ready) drop(digest string) {
+	r.mu.Lock()
+	var leaving []*engine.Module
+	r.all = slices.DeleteFunc(r.all, func(one *engine.Module) bool {
+		if one.Digest() != digest {
+			return false
+		}
+		leaving = append(leaving, one)
+		r.bytes -= one.Bytes()
+		return true
+	})
+	r.mu.Unlock()
+	closeModules(leaving)
+}
+
+func (r *ready) has(digest string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.all, func(one *engine.Module) bool { return one.Digest() == digest })
+}
+
+// clear lets go of all.
+func (r *ready) clear() {
+	r.mu.Lock()
+	leaving := r.all
+	r.all, r.bytes = nil, 0
+	r.mu.Unlock()
+	closeModules(leaving)
+}
+
+func closeModules(all []*engine.Module) {
+	for _, one := range all {
+		one.Close()
+	}
+}
+
+// gone lets go of modules that were deleted.
+func (r *ready) gone(events []store.Event) {
+	for _, ev := range events {
+		if digest, err := Digest(ev.Key.Name); err == nil && ev.Type == store.Deleted {
+			r.drop(digest)
+		}
+	}
+}
+
+// MakeReady loads the modules that were uploaded last or that policies may go
+// back to, the newest first, as if they had come since the host was started. It
+// comes after the first Load.
+func (l *Loader) MakeReady(ctx context.Context) error {
+	for _, digest := range l.newest() {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if l.ready.has(digest) {
+			continue
+		}
+		m, err := l.module(ctx, digest, vet.DefaultLimits())
+		if err != nil {
+			l.Log.Debug("module is not made ready", "digest", digest, "err", err)
+			continue
+		}
+		if !l.ready.keepOlder(m) {
+			m.Close()
+			return nil
+		}
+		if l.moduleOf(digest) == nil {
+			l.ready.drop(digest) // deleted meanwhile
+		}
+	}
+	return nil
+}
+
+// newest are the digests of the modules that no policy runs, those first that
+// were uploaded, or last live, most lately.
+func (l *Loader) newest() (digests []string) {
+	list, err := l.Objects.List(Modules, "", store.ListOptions{})
+	if err != nil {
+		l.Log.Debug("list modules", "err", err)
+		return nil
+	}
+	policies, _, _, err := l.read()
+	if err != nil {
+		l.Log.Debug("read policies", "err", err)
+		return nil
+	}
+	wanted := map[string]time.Time{}
+	for _, o := range list.Items {
+		if m, ok := o.(*v1alpha1.Module); ok {
+			wanted[m.Spec.Digest] = m.CreationTimestamp.Time
+		}
+	}
+	for _, p := range policies {
+		for _, r := range p.Status.History {
+			digest, err := Digest(r.Module)
+			if at, known := wanted[digest]; err == nil && known && r.Until != nil && r.Until.After(at) {
+				wanted[digest] = r.Until.Time
+			}
+		}
+	}
+	for _, p := range policies {
+		delete(wanted, p.Status.Live)
+	}
+	for digest := range wanted {
+		digests = append(digests, digest)
+	}
+	slices.SortFunc(digests, func(a, b string) int {
+		return cmp.Or(wanted[b].Compare(wanted[a]), cmp.Compare(a, b))
+	})
+	return digests
+}
