@@ -142,9 +142,6 @@ func ownFile(st os.FileInfo) bool {
 	return ok && int(owner.Uid) == os.Geteuid() && st.Mode().Perm()&^privateFile == 0
 }
 
-// anyFile is for files in a folder that was made for one load.
-func anyFile(os.FileInfo) bool { return true }
-
 // readPlain reads a plain file of bounded size that is acceptable, and follows
 // no link.
 func readPlain(path string, acceptable func(os.FileInfo) bool) ([]byte, error) {

@@ -70,7 +70,7 @@ func childRun(again bool) error {
 	if mode == modeLines {
 		return childLines(wasm)
 	}
-	compiled, err := handOver(os.Stdout)
+	compiled, err := handOver(&taken{code: os.Stdout})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,7 +42,6 @@ type Engine struct {
 	child     []string
 	log       *slog.Logger
 	features  uint64        // of this processor, as wazero counts them
-	folder    string        // wazero's name for its version and this machine
 	version   string        // wazero's version
 	compiling chan struct{} // one token for each compile child that may run
 	compiled  atomic.Int64
@@ -135,12 +135,9 @@ func (e *Engine) Holds() (modules, holds int) {
 // learn compiles a module of our own, to see how wazero names what it keeps.
 func (e *Engine) learn(ctx context.Context) error {
 	known := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x0a\x04\x01\x02\x00\x0b")
-	at, err := e.cache.work()
-	if err != nil {
-		return err
-	}
-	defer at.remove()
-	compiled, err := wazero.NewCompilationCacheWithDir(at.dir)
+	var entry bytes.Buffer
+	own := &taken{code: &entry}
+	compiled, err := handOver(own)
 	if err != nil {
 		return err
 	}
@@ -150,22 +147,17 @@ func (e *Engine) learn(ctx context.Context) error {
 	if _, err := r.CompileModule(ctx, known); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(at.dir, "*", "*"))
-	if err != nil || len(files) != 1 {
-		return fmt.Errorf("wazero keeps compiled code in another way than this host expects (%d files)", len(files))
-	}
-	e.folder = filepath.Base(filepath.Dir(files[0]))
 	var ok bool
-	if e.features, ok = findFeatures(known, filepath.Base(files[0])); !ok {
+	if e.features, ok = findFeatures(known, own.name); !ok {
 		return errors.New("wazero names compiled code in another way than this host expects")
 	}
-	entry, err := readPlain(files[0], anyFile)
-	if err != nil || len(entry) < len(entryMagic)+1 {
+	code := entry.Bytes()
+	if len(code) < len(entryMagic)+1 {
 		return errEntry
 	}
 	n := len(entryMagic) + 1
-	e.version = string(entry[n:min(len(entry), n+int(entry[n-1]))])
-	return checkEntry(entry, e.version, 1)
+	e.version = string(code[n:min(len(code), n+int(code[n-1]))])
+	return checkEntry(code, e.version, 1)
 }
 
 // Load vets a module, has it compiled unless its code is in the cache, and
@@ -337,22 +329,9 @@ func (e *Engine) compile(ctx context.Context, name string, wasm []byte, function
 	return entry, checkEntry(entry, e.version, functions)
 }
 
-// link makes a runtime for one module out of its code, by way of a folder that
-// holds nothing else.
+// link makes a runtime for one module out of its code.
 func (e *Engine) link(ctx context.Context, name string, entry, wasm []byte) (*shared, error) {
-	at, err := e.cache.work()
-	if err != nil {
-		return nil, err
-	}
-	defer at.remove()
-	sub := filepath.Join(at.dir, e.folder)
-	if err := os.Mkdir(sub, privateFolder); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(sub, name), entry, privateFile); err != nil {
-		return nil, err
-	}
-	compiled, err := wazero.NewCompilationCacheWithDir(at.dir)
+	compiled, err := handOver(given{name, entry})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 //
 // wazero compiles in the host, in silence and without limits, whenever it finds
 // no entry under the name that it expects, or one of another version. So both
-// are settled here first.
+// are settled here first, and what is given to it refuses anything else.
 var entryMagic = []byte("WAZEVO")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
