@@ -35,7 +35,7 @@ func Credentials(secret *v1.Secret, ref string) ([]Credential, error) {
 	}
 	keys := make([]string, 0, len(auths))
 	for k := range auths {
-		if fits(k, registry, repository) {
+		if placeOf(k).fits(registry, repository) {
 			keys = append(keys, k)
 		}
 	}
@@ -90,19 +90,27 @@ func (a dockerAuth) credential() (Credential, error) {
 	return c, nil
 }
 
-// fits says whether a key of a pull secret speaks of a registry's repository.
-func fits(key, registry, repository string) bool {
+// place is what a key of a pull secret speaks of.
+type place struct{ host, prefix string }
+
+func placeOf(key string) place {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	host, prefix, _ := strings.Cut(strings.TrimSuffix(key, "/"), "/")
-	prefix = strings.TrimPrefix(strings.TrimPrefix(prefix, "v1"), "v2")
-	prefix = strings.Trim(prefix, "/")
+	if version, rest, _ := strings.Cut(prefix, "/"); version == "v1" || version == "v2" {
+		prefix = rest
+	}
 	if host == "index.docker.io" || host == "registry-1.docker.io" {
 		host = "docker.io"
 	}
-	if !hostFits(host, registry) {
+	return place{host, strings.Trim(prefix, "/")}
+}
+
+// fits says whether it is a registry's repository, or one around it.
+func (p place) fits(registry, repository string) bool {
+	if !hostFits(p.host, registry) {
 		return false
 	}
-	return prefix == "" || repository == prefix || strings.HasPrefix(repository, prefix+"/")
+	return p.prefix == "" || repository == p.prefix || strings.HasPrefix(repository, p.prefix+"/")
 }
 
 func hostFits(pattern, host string) bool {
