@@ -41,6 +41,9 @@ func (s *Store) load(ctx context.Context) error {
 	}
 	for _, run := range runs {
 		for _, l := range run.loaded {
+			if l.entry.rev > s.Revision() { // which others will get once more
+				return fmt.Errorf("record %q of %s is of revision %d, the data is at %d: it is damaged, restore a backup", l.entry.name, l.resource, l.entry.rev, s.Revision())
+			}
 			s.resource(l.resource).replace(nil, l.entry)
 		}
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/berth-dev/berth/host/store"
@@ -26,6 +28,7 @@ func TestOpenRefusesWhatItCannotRead(t *testing.T) {
 		"a restore that broke":    {[]store.Record{{Key: "f/restore", Value: []byte("running")}}, "restore again"},
 		"a damaged object":        {[]store.Record{good, {Key: "o/configmaps\x00ns\x00x", Value: []byte("?")}}, `record "o/configmaps\x00ns\x00x"`},
 		"an object under no key":  {[]store.Record{good, {Key: "o/configmaps"}}, "not a key"},
+		"an object of the future": {[]store.Record{good, {Key: "o/configmaps\x00ns\x00x", Value: encoded(t, "x"), Revision: 6}}, "of revision 6, the data is at 5"},
 		"an object of other name": {[]store.Record{good, {Key: "o/configmaps\x00ns\x00x", Value: encoded(t, "y")}}, "holds ns/y"},
 	} {
 		engine := store.NewMemory()
@@ -147,23 +150,79 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzRecord opens a store over one foreign record.
+// FuzzRecord opens a store over one foreign record. What it takes it gives as it
+// was written, at that revision and under that key only, and again when it is
+// opened once more; an object that its key does not name is not taken.
 func FuzzRecord(f *testing.F) {
+	codec := storetest.Codec{Scheme: scheme.Scheme}
+	good, err := codec.Encode(object("x", "1"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("o/configmaps\x00ns\x00x", good, int64(7))
+	f.Add("o/configmaps\x00ns\x00x", good, int64(10))
+	f.Add("o/configmaps\x00\x00ns\x00x", good, int64(7))
 	f.Add("o/configmaps\x00ns\x00x", []byte("v1 ConfigMap\n{}"), int64(7))
 	f.Add("o/pods\x00\x00", []byte{}, int64(-1))
 	f.Add("b/m/x", []byte("{}"), int64(0))
 	f.Fuzz(func(t *testing.T, key string, value []byte, rev int64) {
+		const revision = 9
 		engine := store.NewMemory()
 		puts := []store.Record{{Key: "f/format", Value: []byte("1")}, {Key: key, Value: value, Revision: rev}}
 		if key == "f/format" {
 			puts = puts[1:]
 		}
-		if err := engine.Commit(t.Context(), store.Batch{Revision: 9, Puts: puts}); err != nil {
+		if err := engine.Commit(t.Context(), store.Batch{Revision: revision, Puts: puts}); err != nil {
 			return
 		}
-		s, err := store.Open(t.Context(), engine, storetest.Codec{Scheme: scheme.Scheme}, store.Options{})
-		if err == nil {
+		for range 2 { // the second time as the first has left it
+			s, err := store.Open(t.Context(), engine, codec, store.Options{})
+			if err != nil {
+				return
+			}
+			if s.Revision() != revision {
+				t.Errorf("the store opens at revision %d, want %d", s.Revision(), revision)
+			}
+			checkHolds(t, s, codec, key, value, rev)
 			closeStore(t, s)
 		}
 	})
+}
+
+// checkHolds holds that a store has the object of that record, or none if it is
+// not an object's.
+func checkHolds(t *testing.T, s *store.Store, codec storetest.Codec, key string, value []byte, rev int64) {
+	t.Helper()
+	name, is := strings.CutPrefix(key, "o/")
+	if !is {
+		return
+	}
+	parts := strings.Split(name, "\x00")
+	if len(parts) != 3 {
+		t.Fatalf("it takes a record under the key %q", key)
+	}
+	list, err := s.List(parts[0], "", store.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("List = %d objects, %v; want the one of the record", len(list.Items), err)
+	}
+	want, err := codec.Decode("", value)
+	if err != nil {
+		t.Fatalf("it takes %q, which is no object: %v", value, err)
+	}
+	if want.GetNamespace() != parts[1] || want.GetName() != parts[2] {
+		t.Fatalf("it takes an object %s/%s under the key %q", want.GetNamespace(), want.GetName(), key)
+	}
+	got, ok := s.Get(store.Key{Resource: parts[0], Namespace: parts[1], Name: parts[2]})
+	if !ok {
+		t.Fatalf("it lists an object that it does not get: %q", key)
+	}
+	if rev > s.Revision() {
+		t.Errorf("it takes an object of revision %d, and is at %d", rev, s.Revision())
+	}
+	want.SetResourceVersion(strconv.FormatInt(rev, 10))
+	for how, have := range map[string]store.Object{"gets": got, "lists": list.Items[0]} {
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("what it %s is not what was written (-want +got):\n%s", how, diff)
+		}
+	}
 }
