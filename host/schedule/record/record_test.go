@@ -3,6 +3,7 @@ package record_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -340,8 +341,13 @@ func TestDecisionsWhoseStateIsForgottenCountAsLost(t *testing.T) {
 }
 
 // FuzzRead reads what may have been cut or spoiled on disk, and makes of it what
-// it can.
+// it can: the nodes and pods that a plain reading of the lines finds, and the
+// same decision each time.
 func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"kind":"node","number":0,"seq":1,"slot":1,"object":{"metadata":{"name":"a"}}}` + "\n" +
+		`{"kind":"placed","number":0,"seq":2,"slot":1,"object":{"metadata":{"uid":"p"}}}` + "\n" + `{"kind":"placed","number":0,"seq":3,"slot":1,"object":{"metadata":{"uid":"q"}}}` + "\n" +
+		`{"kind":"removed","number":0,"seq":4,"slot":1,"uid":"p"}` + "\n" + `{"kind":"node-gone","number":0,"seq":5,"slot":1}` + "\n" +
+		`{"kind":"decision","number":0,"seq":4,"trace":{"Pod":{},"Digest":{}}}` + "\n" + `{"kind":"node-gone"`))
 	f.Add([]byte(`{"kind":"node","number":0,"seq":1,"object":{}}` + "\n" + `{"kind":"decision","number":0,"seq":1,"trace":{"Pod":{},"Digest":{}}}` + "\n"))
 	f.Add([]byte(`{"kind":"placed","number":0,"seq":1,"slot":-4,"object":{}}` + "\n" + `{"kind":"object","number":0,"seq":1,"version":"v1","type":"Status","object":{}}` + "\n"))
 	const state = `{"kind":"node","number":0,"seq":1,"object":{"metadata":{"name":"a"},"status":{"allocatable":{"cpu":"1","pods":"9"}}}}` + "\n" +
@@ -369,10 +375,77 @@ func FuzzRead(f *testing.F) {
 		if err != nil || view.Slots() > 1000 {
 			return
 		}
+		if trace.Number != 0 || trace.Position != view.Seq() {
+			t.Errorf("decision %d at %d, of a state at %d", trace.Number, trace.Position, view.Seq())
+		}
+		if diff := cmp.Diff(plainly(data, trace.Position), rowsOf(view)); diff != "" {
+			t.Errorf("the rows of the state (-want +got):\n%s", diff)
+		}
 		reasons := profile.NewReasons(0)
-		is, err := schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &trace)
-		if err == nil {
-			_ = schedule.Differences(&trace, &is)
+		var made [2]schedule.Trace
+		for n := range made {
+			if made[n], err = schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &trace); err != nil {
+				return
+			}
+			_ = schedule.Differences(&trace, &made[n])
+		}
+		if diff := schedule.Differences(&made[0], &made[1]); len(diff) > 0 {
+			t.Errorf("made twice, the decision differs: %s", diff)
 		}
 	})
+}
+
+// rowsOf are a state's nodes by slot, with the pods on each.
+func rowsOf(view *snapshot.View) map[int32][]string {
+	rows := map[int32][]string{}
+	for slot := range view.Slots() {
+		if row := view.Row(slot); row != nil {
+			rows[slot] = []string{row.Node.Name}
+			for _, p := range row.Pods {
+				rows[slot] = append(rows[slot], string(p.UID()))
+			}
+		}
+	}
+	return rows
+}
+
+// plainly reads the same out of a recording's lines.
+func plainly(data []byte, position uint64) map[int32][]string {
+	rows := map[int32][]string{}
+	lines := bytes.Split(data, []byte("\n"))
+	for _, text := range lines[:len(lines)-1] {
+		var l struct {
+			Kind   string
+			Seq    uint64
+			Slot   int32
+			UID    string
+			Object json.RawMessage
+		}
+		var object struct {
+			Metadata struct{ Name, UID string }
+		}
+		if bytes.HasPrefix(text, []byte(`{"kind":"decision",`)) {
+			continue
+		}
+		_ = json.Unmarshal(text, &l) // what Read has taken, but for what it does not look at
+		if l.Seq > position {
+			break
+		}
+		_ = json.Unmarshal(l.Object, &object)
+		row := rows[l.Slot]
+		switch {
+		case l.Kind == "node" && row == nil:
+			rows[l.Slot] = []string{object.Metadata.Name}
+		case l.Kind == "node":
+			row[0] = object.Metadata.Name
+		case row == nil:
+		case l.Kind == "node-gone":
+			delete(rows, l.Slot)
+		case l.Kind == "placed":
+			rows[l.Slot] = append(row, object.Metadata.UID)
+		case l.Kind == "removed" && slices.Contains(row[1:], l.UID):
+			rows[l.Slot] = append(row[:1:1], slices.DeleteFunc(row[1:], func(uid string) bool { return uid == l.UID })...)
+		}
+	}
+	return rows
 }
