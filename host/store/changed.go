@@ -8,5 +8,5 @@ func (s *Store) Changed(resource string) int64 {
 	if r == nil {
 		return 0
 	}
-	return r.current.Load().rev
+	return r.rev.Load()
 }

@@ -74,7 +74,7 @@ func (s *Store) at(resourceName string, rev int64) (*snapshot, int64, error) {
 		}
 		return nil, rev, nil
 	}
-	snap := r.current.Load()
+	snap := r.snapshot()
 	newest = max(newest, snap.rev)
 	switch {
 	case rev > newest:

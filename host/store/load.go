@@ -47,7 +47,10 @@ func (s *Store) load(ctx context.Context) error {
 			s.resource(l.resource).replace(nil, l.entry)
 		}
 	}
-	s.each(func(r *resource) { r.publish(s.Revision(), nil, time.Time{}) })
+	s.each(func(r *resource) {
+		r.publish(s.Revision(), nil, time.Time{})
+		r.tidy(1)
+	})
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,9 +8,6 @@ import (
 
 	"github.com/google/btree"
 )
-
-// degree of the trees: a write copies about three nodes of up to 63 pointers.
-const degree = 32
 
 // entry is one committed state of one object; only its memo changes.
 type entry struct {
@@ -33,26 +28,30 @@ func (e *entry) compare(namespace, name string) int {
 	return strings.Compare(e.name, name)
 }
 
-func lessEntry(a, b *entry) bool { return a.compare(b.namespace, b.name) < 0 }
-
-type tree = btree.BTreeG[*entry]
-
-// resource holds the objects of one kind. The sequencer alone changes tree and
-// indexes; readers take the current snapshot, which shares their nodes.
+// resource holds the objects of one kind. Readers of one object look into
+// latest. Those of many take a snapshot of tree and indexes, which are brought up
+// to date when somebody asks, or when much is left to do: an object that was
+// made and soon changed is put in order once, and nodes of the trees are copied
+// for readers alone that are there.
 type resource struct {
-	name    string
-	tree    *tree
-	indexes []*index
+	name string
 	// replaced are the changes that readers do not see yet, coming the events of
 	// them. The log takes copies, so the memory serves the next batch too.
 	replaced []replacement
 	coming   []Event
-	current  atomic.Pointer[snapshot]
+
+	order   sync.Mutex // taken before mu, after the log's
+	tree    *tree
+	indexes []*index
 
 	mu sync.RWMutex
-	// latest is what current holds, by name: most reads are of one object, and
-	// a way through the tree costs ten times a look here.
-	latest map[objectName]*entry
+	// latest is what readers see, by name: most reads are of one object, and a
+	// way through the tree costs ten times a look here.
+	latest  map[objectName]*entry
+	rev     atomic.Int64  // of the newest change in latest
+	pending []replacement // in latest, not yet in tree and indexes
+	// current is a snapshot of just that, nil while nobody has asked for one.
+	current atomic.Pointer[snapshot]
 
 	log  *log
 	pins pins
@@ -61,36 +60,6 @@ type resource struct {
 type objectName struct{ namespace, name string }
 
 type replacement struct{ prev, next *entry }
-
-// snapshot is the state of a resource from revision rev until its next event.
-type snapshot struct {
-	rev     int64
-	tree    *tree
-	indexes []*indexTree
-}
-
-// IndexFunc names the values under which an object is found again.
-type IndexFunc func(Object) []string
-
-type index struct {
-	name string
-	fn   IndexFunc
-	tree *indexTree
-}
-
-type indexTree = btree.BTreeG[indexed]
-
-type indexed struct {
-	value string
-	entry *entry
-}
-
-func lessIndexed(a, b indexed) bool {
-	if c := cmp.Compare(a.value, b.value); c != 0 {
-		return c < 0
-	}
-	return lessEntry(a.entry, b.entry)
-}
 
 func newResource(name string, floor int64, opts *Options) *resource {
 	r := &resource{name: name, tree: btree.NewG(degree, lessEntry), log: newLog(floor, opts), latest: map[objectName]*entry{}}
@@ -106,57 +75,29 @@ func newResource(name string, floor int64, opts *Options) *resource {
 
 // replace puts next in prev's place; either may be nil.
 func (r *resource) replace(prev, next *entry) {
-	if next != nil {
-		r.tree.ReplaceOrInsert(next)
-	} else {
-		r.tree.Delete(prev)
-	}
-	for _, ix := range r.indexes {
-		ix.replace(prev, next)
-	}
 	r.replaced = append(r.replaced, replacement{prev, next})
-}
-
-// replace takes prev out where next does not take its place: most writes leave
-// an object where it was.
-func (ix *index) replace(prev, next *entry) {
-	var values []string
-	if next != nil {
-		values = ix.fn(next.object())
-	}
-	if prev != nil {
-		for _, value := range ix.fn(prev.object()) {
-			if !slices.Contains(values, value) {
-				ix.tree.Delete(indexed{value, prev})
-			}
-		}
-	}
-	for _, value := range values {
-		ix.tree.ReplaceOrInsert(indexed{value, next})
-	}
 }
 
 // publish shows readers the state as of rev together with the events that led
 // to it: whoever holds the log's lock sees both or neither. It returns the
 // channels whose closing wakes the watchers.
 func (r *resource) publish(rev int64, events []Event, now time.Time) []chan struct{} {
-	s := &snapshot{rev: rev, tree: r.tree.Clone()}
-	for _, ix := range r.indexes {
-		s.indexes = append(s.indexes, ix.tree.Clone())
-	}
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
-	r.show(s)
+	r.show(rev)
 	first := r.log.next
 	wake := r.log.append(events, now)
 	return append(r.note(max(first, r.log.first)), wake)
 }
 
-// show makes s and the latest states visible at once: whoever has seen an
-// object's new state finds it in every list.
-func (r *resource) show(s *snapshot) {
+// show makes the latest states visible to all readers at once: whoever has seen
+// an object's new state finds it in every list.
+func (r *resource) show(rev int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.rev.Store(rev)
+	r.pending = append(r.pending, r.replaced...)
+	r.current.Store(nil)
 	for _, c := range r.replaced {
 		if c.next != nil {
 			r.latest[objectName{c.next.namespace, c.next.name}] = c.next
@@ -168,7 +109,13 @@ func (r *resource) show(s *snapshot) {
 		r.replaced = nil // it held all that was loaded
 	}
 	r.replaced = r.replaced[:0]
-	r.current.Store(s)
+}
+
+// count is how many objects there are.
+func (r *resource) count() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.latest)
 }
 
 // come forgets the events that have come into the log.
@@ -211,7 +158,7 @@ func (r *resource) since(rev int64) (*snapshot, []Event, bool) {
 	r.log.mu.RLock()
 	defer r.log.mu.RUnlock()
 	events, ok := r.log.since(rev)
-	return r.current.Load(), events, ok
+	return r.snapshot(), events, ok
 }
 
 // pins keeps the snapshots that lists in pages still need, by the revision that

@@ -82,7 +82,7 @@ func (s *Store) Stats() Stats {
 	}
 	s.each(func(r *resource) {
 		events, floor := r.log.extent()
-		stats.Resources[r.name] = ResourceStats{Objects: r.current.Load().tree.Len(), Events: events, Compacted: floor}
+		stats.Resources[r.name] = ResourceStats{Objects: r.count(), Events: events, Compacted: floor}
 	})
 	return stats
 }

@@ -227,7 +227,7 @@ func (s *Store) Indexed(resourceName, indexName, value string) []Object {
 		return nil
 	}
 	var found []Object
-	r.current.Load().indexes[i].AscendGreaterOrEqual(indexed{value, &entry{}}, func(it indexed) bool {
+	r.snapshot().indexes[i].AscendGreaterOrEqual(indexed{value, &entry{}}, func(it indexed) bool {
 		if it.value != value {
 			return false
 		}
@@ -352,6 +352,7 @@ func (s *Store) compact() {
 			s.each(func(r *resource) {
 				r.log.expire(now)
 				r.pins.expire(now)
+				r.tidy(1) // pending changes keep old states alive
 			})
 			s.shelf.expire(ticks)
 		}

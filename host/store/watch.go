@@ -70,7 +70,7 @@ func (s *Store) watchable(name string, from int64) (*resource, error) {
 	}
 	newest := s.Revision()
 	r := s.resource(name)
-	if from > max(newest, r.current.Load().rev) {
+	if from > max(newest, r.rev.Load()) {
 		return nil, ErrFuture
 	}
 	return r, nil
