@@ -31,20 +31,32 @@ var (
 	ErrOutside   = errors.New("the decision lies outside the recorded log")
 )
 
-// Pod explains a pod: one that is placed by the decision that placed it, as far
-// as the log reaches back, and one that waits by the present state.
+// Pod explains a pod: one that is placed, or gone, by the decision that placed
+// it, as far as the log reaches back, and one that waits by the present state.
 func Pod(ctx context.Context, s *schedule.Scheduler, namespace, name string, o Options) (*Report, error) {
 	trace, traced := s.Traces().Of(namespace, name)
-	if traced && trace.Outcome == schedule.Placed {
-		r, err := fromTrace(ctx, s, trace, o)
-		if err == nil || !errors.Is(err, ErrOutside) {
+	if !traced || trace.Outcome != schedule.Placed {
+		r, err := fromPresent(ctx, s, namespace, name, "", o)
+		if err == nil && !traced && r.Node != "" && s.Traces().Lost(math.MaxInt) > 0 {
+			r.Note = outsideNote
+		}
+		return r, err
+	}
+	placed, err := s.Counts(ctx, trace.UID)
+	if err != nil {
+		return nil, fmt.Errorf("explain %s/%s: %w", namespace, name, err)
+	}
+	state := "bound"
+	if !placed {
+		// It waits again, since it could not be bound; or another has its name.
+		if r, err := fromPresent(ctx, s, namespace, name, "", o); !errors.Is(err, ErrNoPod) {
 			return r, err
 		}
-		return fromPresent(ctx, s, namespace, name, outsideNote, o)
+		state = "gone"
 	}
-	r, err := fromPresent(ctx, s, namespace, name, "", o)
-	if err == nil && !traced && r.Node != "" && s.Traces().Lost(math.MaxInt) > 0 {
-		r.Note = outsideNote
+	r, err := fromTrace(ctx, s, trace, state, o)
+	if errors.Is(err, ErrOutside) {
+		return fromPresent(ctx, s, namespace, name, outsideNote, o)
 	}
 	return r, err
 }
@@ -67,7 +79,7 @@ func fromPresent(ctx context.Context, s *schedule.Scheduler, namespace, name, no
 	}
 	r.Namespace, r.Pod, r.Note = namespace, name, note
 	r.preempting(s, uid)
-	if trace, ok := s.Traces().Of(namespace, name); ok && r.Node == "" {
+	if trace, ok := s.Traces().Of(namespace, name); ok && trace.UID == uid && r.Node == "" {
 		r.Message = trace.Message
 	}
 	return r, nil
@@ -123,7 +135,7 @@ func (r *Report) mustHave(o Options) error {
 }
 
 // fromTrace derives a past decision again, with policies opened for it.
-func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, o Options) (*Report, error) {
+func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, state string, o Options) (*Report, error) {
 	view, set, err := before(ctx, s, &trace)
 	if err != nil {
 		return nil, fmt.Errorf("explain %s/%s: %w", trace.Namespace, trace.Name, err)
@@ -133,7 +145,7 @@ func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace,
 		return nil, fmt.Errorf("explain %s/%s: %w", trace.Namespace, trace.Name, err)
 	}
 	r := &Report{
-		Namespace: trace.Namespace, Pod: trace.Name, State: "bound", Node: trace.Node, Message: trace.Message,
+		Namespace: trace.Namespace, Pod: trace.Name, State: state, Node: trace.Node, Message: trace.Message,
 		Profile: trace.Digest.Profile, Set: trace.Set, Derived: "decision", Note: d.note,
 		Decision: &Decision{
 			Number: trace.Number, At: time.Unix(0, trace.Now).UTC(), Took: trace.Took, Position: trace.Position,

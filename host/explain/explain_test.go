@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // cluster is source and binder at once: what is bound comes back as an event.
@@ -88,6 +89,14 @@ func (c *cluster) Evict(_ context.Context, list []schedule.Eviction) []error {
 		c.victims = append(c.victims, e.Victim)
 	}
 	return make([]error, len(list))
+}
+
+// gone tells that a pod was deleted.
+func (c *cluster) gone(name string) {
+	c.mu.Lock()
+	c.events = append(c.events, schedule.Event{Resource: "pods", Deleted: true, Object: c.pods[name]})
+	c.mu.Unlock()
+	c.put("pods")
 }
 
 // letGo ends the victims, of which there must be so many by now.
@@ -228,6 +237,57 @@ func TestExplainsWhyAPodWaits(t *testing.T) {
 	}
 	if _, err := explain.Pod(t.Context(), s, "default", "app", explain.Options{Node: "nowhere"}); err == nil {
 		t.Error("a node that is not there was explained")
+	}
+}
+
+// What is told is of the pod that has the name now, or else of the one that had
+// it last.
+func TestExplainsThePodThatHasTheNameNow(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 0)
+	c.put("nodes", policytest.Node("a", "8", "8Gi", 110, nil))
+	c.put("pods", policytest.Pod("web", "1", "1Gi", nil))
+	c.put("pods", policytest.Pod("big", "9", "1Gi", nil))
+	decided(t, s, "big", schedule.Refused)
+	decided(t, s, "web", schedule.Placed)
+	state := func(pod string) *explain.Report {
+		t.Helper()
+		r, err := explain.Pod(t.Context(), s, "default", pod, explain.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	turns := func(pod, want string) {
+		t.Helper()
+		for range 60_000 {
+			if state(pod).State == want {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Fatalf("%s stays %s, want %s", pod, state(pod).State, want)
+	}
+	turns("web", "bound")
+	for _, gone := range []string{"web", "big"} {
+		c.gone(gone)
+	}
+	turns("web", "gone")
+	if r := state("web"); r.Node != "a" || r.Derived != "decision" || !r.Decision.Same {
+		t.Errorf("the pod that is gone: %+v", r)
+	}
+	for _, name := range []string{"web", "big"} {
+		c.put("pods", policytest.Pod(name, "1", "1Gi", func(p *v1.Pod) {
+			p.UID, p.Spec.SchedulingGates = types.UID("another-"+name), []v1.PodSchedulingGate{{Name: "gate"}}
+		}))
+	}
+	turns("web", "gated")
+	turns("big", "gated")
+	for _, name := range []string{"web", "big"} {
+		if r := state(name); r.Node != "" || r.Message != "" || r.Decision != nil || r.Derived != "present" {
+			t.Errorf("%s, which nobody has decided about: %+v", name, r)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (r *Report) preempting(s *schedule.Scheduler, uid types.UID) {
 		return
 	}
 	r.PreemptedBy = roomOf(&t)
-	if r.State == "bound" {
+	if r.State == "bound" || r.State == "gone" {
 		r.State = "preempted"
 	}
 }

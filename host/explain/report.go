@@ -12,7 +12,8 @@ import (
 type Report struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
-	// State is where the pod is: active, backoff, waiting, gated, bound, ….
+	// State is where the pod is: active, backoff, waiting, gated, bound, preempted,
+	// gone.
 	State string `json:"state"`
 	// Node is where the pod is or was decided to go, empty for nowhere.
 	Node    string `json:"node,omitempty"`

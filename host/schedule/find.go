@@ -1,9 +1,12 @@
 package schedule
 
 import (
+	"context"
+
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // find looks a pod up by its name; that is rare, and takes no index.
@@ -32,4 +35,10 @@ func (c *core) find(namespace, name string, p *Present) {
 			return
 		}
 	}
+}
+
+// Counts says whether a pod counts on a node at present, bound or about to be.
+func (s *Scheduler) Counts(ctx context.Context, uid types.UID) (placed bool, err error) {
+	err = s.ask(ctx, func(c *core) { _, _, placed = c.cluster.Placed(uid) })
+	return placed, err
 }
