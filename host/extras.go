@@ -3,11 +3,13 @@ package host
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/explain"
@@ -26,14 +28,23 @@ func (h *Host) explain(w http.ResponseWriter, r *http.Request, c *api.Connection
 	}
 	report, err := explain.Pod(r.Context(), h.scheduler, c.Namespace, c.Name, options)
 	switch {
-	case errors.Is(err, explain.ErrNoPod), errors.Is(err, explain.ErrNoNode):
-		return apierrors.NewNotFound(c.Kind.GroupResource(), err.Error())
+	case errors.Is(err, explain.ErrNoPod):
+		return notFound(c.Kind.GroupResource(), c.Name, "no pod %s/%s is known to the scheduler, and the log holds no decision about one", c.Namespace, c.Name)
+	case errors.Is(err, explain.ErrNoNode):
+		return notFound(schema.GroupResource{Resource: "nodes"}, options.Node, "there is no node %s: `kubectl get nodes` shows those there are", options.Node)
 	case errors.Is(err, explain.ErrNoProfile):
 		return apierrors.NewBadRequest(err.Error())
 	case err != nil:
 		return err
 	}
 	return answerJSON(w, report)
+}
+
+// notFound is a 404 in words of its own.
+func notFound(resource schema.GroupResource, name, format string, args ...any) error {
+	err := apierrors.NewNotFound(resource, name)
+	err.ErrStatus.Message = fmt.Sprintf(format, args...)
+	return err
 }
 
 // makeToken answers POST /berth/v1/tokens?life=24h.

@@ -70,7 +70,12 @@ func (h *Host) archive(ctx context.Context, d *profile.Digest) error {
 	return nil
 }
 
+// keepFile writes a file that is named by what it holds: one that is there
+// already stays.
 func keepFile(path string, data []byte) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -100,12 +105,13 @@ func (h *Host) archived(identity [32]byte) (*v1alpha1.Policy, []byte, error) {
 // replayed derives a decision again, by the log in memory or by the recording.
 func (h *Host) replayed(ctx context.Context, number uint64) (*explain.Replayed, error) {
 	again, err := explain.Replay(ctx, h.scheduler, number)
-	if h.recorder == nil || !errors.Is(err, explain.ErrOutside) {
+	var outside *explain.OutsideError
+	if h.recorder == nil || !errors.As(err, &outside) || outside.Number >= outside.Next {
 		return again, err
 	}
 	trace, view, err := record.Read(h.Record, number)
 	if errors.Is(err, record.ErrNone) {
-		return nil, fmt.Errorf("%w, and in no recording in %s", explain.ErrOutside, h.Record)
+		return nil, fmt.Errorf("decision %d: %w, and in no recording in %s", number, explain.ErrOutside, h.Record)
 	}
 	if err != nil {
 		return nil, err

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,8 +148,48 @@ func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
 	if len(pods) != 4 {
 		t.Errorf("the decisions were about %v", pods)
 	}
-	if code, text := ask(t, serving, "GET", host.DecisionsPath+"/99/again", ""); code != http.StatusNotFound {
+	if code, text := ask(t, serving, "GET", host.DecisionsPath+"/99/again", ""); code != http.StatusNotFound || !strings.Contains(text, "the next will be 4") {
 		t.Errorf("replay of what never was = %d %s", code, text)
+	}
+	if err := os.Remove(filepath.Join(kept, "decisions", fmt.Sprintf("%020d.jsonl", 0))); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := ask(t, serving, "GET", host.DecisionsPath+"/1/again", ""); code != http.StatusNotFound || !strings.Contains(text, "in no recording in "+kept) {
+		t.Errorf("replay of what was recorded in a file that is gone = %d %s", code, text)
+	}
+}
+
+func TestAPodThatIsGoneIsExplained(t *testing.T) {
+	t.Parallel()
+	client, serving, _ := start(t, t.TempDir())
+	createNode(t, client, "n1")
+	create(t, client, plainPod("a"))
+	bound(t, client, "a")
+	now := int64(0)
+	if err := client.CoreV1().Pods("default").Delete(t.Context(), "a", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/api/v1/namespaces/default/pods/"
+	var report explain.Report
+	for range 6000 {
+		if askJSON(t, serving, "GET", path+"a/explain", "", &report); report.State == "gone" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if report.State != "gone" || report.Node != "n1" || report.Decision == nil {
+		t.Errorf("the pod that is gone is explained as %+v", report)
+	}
+	for what, want := range map[string]string{
+		"b/explain":              `no pod default/b is known to the scheduler`,
+		"a/explain?node=nowhere": `there is no node nowhere`,
+	} {
+		if code, text := ask(t, serving, "GET", path+what, ""); code != http.StatusNotFound || !strings.Contains(text, want) {
+			t.Errorf("GET %s = %d %s, want %q", what, code, text, want)
+		}
+	}
+	if code, text := ask(t, serving, "GET", path+"a/log", ""); code != http.StatusNotFound {
+		t.Errorf("the log of a pod that is gone = %d %s", code, text)
 	}
 }
 

@@ -6,9 +6,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
+
+// explainSub is asked about pods that are gone, too.
+const explainSub = "explain"
 
 // connect hands a stream or a proxied request to its connector.
 func (k *call) connect() error {
@@ -25,7 +29,7 @@ func (k *call) connect() error {
 		about.Name = name // of SCHEME:NAME:PORT
 	}
 	obj, err := k.server.Registry.Connect(k.r.Context(), &about, connectOptions(k.place.sub, k.query))
-	if err != nil {
+	if err != nil && !(k.place.sub == explainSub && apierrors.IsNotFound(err)) {
 		return err
 	}
 	path := ""

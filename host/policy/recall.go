@@ -9,6 +9,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/store"
 )
 
 // mostRecipes bounds how many programs are known by which decisions were made.
@@ -121,10 +122,10 @@ func (l *Loader) Recipe(ctx context.Context, identity [32]byte) (*v1alpha1.Polic
 		return nil, nil, err
 	}
 	wasm, err := l.Objects.Blob(ctx, digest)
-	if err != nil {
-		return nil, nil, fmt.Errorf("its module %s was collected", object.Spec.Module)
+	if errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("its module %s was collected", object.Spec.Module)
 	}
-	return object, wasm, nil
+	return object, wasm, err
 }
 
 // aside makes a program that never goes live.

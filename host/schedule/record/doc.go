@@ -2,7 +2,7 @@
 // a decision can be derived again after it has left the log in memory, and
 // after restarts.
 //
-//	DIR/decisions/0000000000000000.jsonl   the first decision in it names a file
+//	DIR/decisions/00000000000000000000.jsonl   the first decision in it names a file
 //	    a whole state, then each change and each decision, a line each
 //
 // A file begins anew at each start and after 256 MiB. What is written is handed

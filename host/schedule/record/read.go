@@ -43,8 +43,11 @@ func Read(dir string, number uint64) (schedule.Trace, *snapshot.View, error) {
 		found = new(line)
 		return false, json.Unmarshal(data, found)
 	})
-	if err != nil || found == nil {
-		return schedule.Trace{}, nil, errors.Join(fmt.Errorf("decision %d: %w", number, ErrNone), err)
+	if err != nil {
+		return schedule.Trace{}, nil, fmt.Errorf("decision %d: %w", number, err)
+	}
+	if found == nil {
+		return schedule.Trace{}, nil, fmt.Errorf("decision %d: %w", number, ErrNone)
 	}
 	t, err := found.decision()
 	if err != nil {

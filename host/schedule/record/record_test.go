@@ -340,6 +340,36 @@ func TestDecisionsWhoseStateIsForgottenCountAsLost(t *testing.T) {
 	}
 }
 
+// A host that ends lets what it has begun to keep of the policies be kept.
+func TestPoliciesAreKeptWhileTheHostEnds(t *testing.T) {
+	t.Parallel()
+	w, err := record.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, ends := make(chan struct{}), make(chan struct{})
+	var kept error
+	w.Deciding = func(ctx context.Context, _ *profile.Digest) error {
+		close(begun)
+		<-ends
+		kept = ctx.Err()
+		return nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	c := snapshot.New(0)
+	w.Record(ctx, c, nil)
+	pod := snapshot.NewPod(policytest.Pod("p", "1", "1Gi", nil))
+	w.Record(ctx, c, []schedule.Trace{{Pod: pod, Digest: &profile.Digest{}}})
+	<-begun
+	cancel()
+	close(ends)
+	if err := <-ended; err != nil || kept != nil {
+		t.Errorf("the writer ended with %v, and what keeps policies was told %v", err, kept)
+	}
+}
+
 // FuzzRead reads what may have been cut or spoiled on disk, and makes of it what
 // it can: the nodes and pods that a plain reading of the lines finds, and the
 // same decision each time.

@@ -134,16 +134,17 @@ func (w *Writer) Run(ctx context.Context) error {
 	if w.Log == nil {
 		w.Log = slog.New(slog.DiscardHandler)
 	}
+	keep := context.WithoutCancel(ctx) // what has come is written, also while the host ends
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case b := <-w.batches:
-			w.take(ctx, &b)
+			w.take(keep, &b)
 		case <-tick.C:
 			w.sync()
 		case <-ctx.Done():
-			w.rest(context.WithoutCancel(ctx))
+			w.rest(keep)
 			return nil
 		}
 	}
