@@ -19,9 +19,13 @@ import (
 )
 
 const (
-	policyAPI    = "/apis/policy.berth.dev/v1alpha1"
-	swapNodes    = 1_000
-	swaps        = 10
+	policyAPI = "/apis/policy.berth.dev/v1alpha1"
+	swapNodes = 1_000
+	swaps     = 10
+	// kept is how many modules a host makes ready after a start, and settled how
+	// long it has for that.
+	kept         = 16
+	settled      = 3 * time.Second
 	swapClients  = 8
 	swapped      = "PodFitsResources"
 	configured   = "LeastRequestedPriority"
@@ -32,8 +36,8 @@ const (
 
 // measureSwaps swaps a built-in policy's module for others and back, first on
 // an idle host, then while clients keep the scheduler busy: modules that were
-// uploaded lately, modules that the host has on disk alone, since it was started
-// after their upload, and other configs of the same module.
+// uploaded lately, before a start or after it, other configs of the same module,
+// and modules that the host has on disk alone.
 func measureSwaps(ctx context.Context, _ *options) ([]table, error) {
 	t := table{Name: "swap", Title: "Swapping a policy's module or config: from the request until the Policy's status says that it is live; modules compiled before"}
 	dir, err := os.MkdirTemp("", "berth-bench-")
@@ -52,16 +56,28 @@ func measureSwaps(ctx context.Context, _ *options) ([]table, error) {
 				if err != nil {
 					return err
 				}
-				versions = append(versions, pushed...)
+				versions = append(pushed, versions...)
 				if err := s.both("", clients, swapped, modulesOf(pushed)); err != nil {
 					return err
 				}
 			}
-			return s.both(" of the config alone", swapClients, configured, configs())
+			if err := s.both(" of the config alone", swapClients, configured, configs()); err != nil {
+				return err
+			}
+			older, err := pushVersions(s.ctx, s.web, len(versions), kept)
+			versions = append(older, versions...)
+			return err
 		},
 		func(s *swapping) error {
+			select {
+			case <-time.After(settled):
+			case <-s.ctx.Done():
+			}
 			for i, clients := range []int{0, swapClients} {
-				if err := s.both(" after a start", clients, swapped, modulesOf(versions[i*swaps:][:swaps])); err != nil {
+				if err := s.both(" after a start", clients, swapped, modulesOf(versions[:swaps])); err != nil {
+					return err
+				}
+				if err := s.both(" from disk", clients, swapped, modulesOf(versions[kept+i*swaps:][:swaps])); err != nil {
 					return err
 				}
 			}
