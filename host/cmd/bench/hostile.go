@@ -86,13 +86,7 @@ func (r *rig) hostile(ctx context.Context, corpus []string) (t table, err error)
 	}
 	before := held()
 	say("hostile: the API of an idle host")
-	idle, err := r.observe(ctx, func(ctx context.Context) error {
-		select {
-		case <-time.After(idleFor):
-		case <-ctx.Done():
-		}
-		return nil
-	})
+	idle, err := r.observe(ctx, func(ctx context.Context) error { return pause(ctx, idleFor) })
 	if err != nil {
 		return t, err
 	}
@@ -136,8 +130,12 @@ func (r *rig) settle(ctx context.Context) error {
 	if err := r.client.CoreV1().ConfigMaps(first).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return err
 	}
+	return pause(ctx, shortHistory*6/5)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(shortHistory * 6 / 5):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -283,11 +281,7 @@ func (r *rig) decideBy(ctx context.Context) error {
 		}
 		names = append(names, made.Name)
 	}
-	select {
-	case <-time.After(runFor):
-	case <-ctx.Done():
-	}
-	var errs []error
+	errs := []error{pause(ctx, runFor)}
 	for _, name := range slices.Backward(names) {
 		errs = append(errs, pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	}

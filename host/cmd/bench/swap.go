@@ -24,8 +24,11 @@ const (
 	swaps     = 10
 	// kept is how many modules a host makes ready after a start, and settled how
 	// long it has for that.
-	kept         = 16
-	settled      = 3 * time.Second
+	kept    = 16
+	settled = 3 * time.Second
+	// underWay is how long clients keep a scheduler busy before swaps are measured:
+	// its first cycle after a start has all guests take in the whole cluster.
+	underWay     = time.Second
 	swapClients  = 8
 	swapped      = "PodFitsResources"
 	configured   = "LeastRequestedPriority"
@@ -69,12 +72,11 @@ func measureSwaps(ctx context.Context, _ *options) ([]table, error) {
 			return err
 		},
 		func(s *swapping) error {
-			select {
-			case <-time.After(settled):
-			case <-s.ctx.Done():
+			if err := pause(s.ctx, settled); err != nil {
+				return err
 			}
 			for i, clients := range []int{0, swapClients} {
-				if err := s.both(" after a start", clients, swapped, modulesOf(versions[:swaps])); err != nil {
+				if err := s.both(" after a start", clients, swapped, modulesOf(versions[kept-swaps:kept])); err != nil {
 					return err
 				}
 				if err := s.both(" from disk", clients, swapped, modulesOf(versions[kept+i*swaps:][:swaps])); err != nil {
@@ -122,6 +124,9 @@ func (s *swapping) both(what string, clients int, policy string, specs []map[str
 	}
 	say("swap%s: %d swaps and roll-backs, %s", what, len(specs), load)
 	stop := s.churn(s.ctx, clients)
+	if err := pause(s.ctx, underWay); err != nil {
+		return errors.Join(err, stop())
+	}
 	forth, back, err := swapAll(s.ctx, s.web, policy, specs)
 	if err := errors.Join(err, stop()); err != nil {
 		return err
