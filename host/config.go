@@ -34,6 +34,9 @@ type Config struct {
 	MaxStreams int
 	// LogBytes is about what the log in memory may take; 0 is 256 MiB.
 	LogBytes int
+	// GuestMemory bounds what all policies' guests may have together, in bytes; 0
+	// is a quarter of the memory that this process may use.
+	GuestMemory int64
 	// History is how long watches and lists can go back, 5 minutes if 0.
 	History time.Duration
 	// Version is told by /metrics and in logs.

@@ -37,6 +37,31 @@ func spareCollections() (undo func()) {
 	}
 }
 
+// Of the machine's memory Go's heap may have half, the guests a quarter; the rest
+// is for compile children, the page cache and whoever else is on the machine. Less
+// than LeastGuestMemory is no bound to set: in a cluster of 5,000 nodes the built-in
+// policies take 47 MiB.
+const (
+	guestShare       = 4
+	LeastGuestMemory = 64 << 20
+	unknownMemory    = 4 << 30 // of a machine that does not tell
+)
+
+// guestMemory is how much memory all guests may have together.
+func (c *Config) guestMemory() int64 {
+	if c.GuestMemory > 0 {
+		return c.GuestMemory
+	}
+	return guestMemoryOf(memoryIn(os.DirFS("/")))
+}
+
+func guestMemoryOf(memory int64) int64 {
+	if memory == math.MaxInt64 {
+		memory = unknownMemory
+	}
+	return max(memory/guestShare, LeastGuestMemory)
+}
+
 // memoryIn reads what this process may use: the machine's memory, or less if a
 // cgroup above it says so; MaxInt64 if the system does not tell.
 func memoryIn(root fs.FS) int64 {

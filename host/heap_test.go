@@ -6,6 +6,15 @@ import (
 	"testing/fstest"
 )
 
+func TestGuestsMayHaveAQuarterOfTheMemory(t *testing.T) {
+	t.Parallel()
+	for memory, want := range map[int64]int64{8 << 30: 2 << 30, 128 << 20: LeastGuestMemory, math.MaxInt64: 1 << 30} {
+		if got := guestMemoryOf(memory); got != want {
+			t.Errorf("of %d bytes guests may have %d, want %d", memory, got, want)
+		}
+	}
+}
+
 func TestMemoryIsTheMachinesOrWhatACgroupLeavesOfIt(t *testing.T) {
 	t.Parallel()
 	const machine = "MemFree:  1 kB\nMemTotal:       8388608 kB\nSwapTotal: 9 kB\n"

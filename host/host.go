@@ -111,7 +111,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		return close, err
 	}
 	h.events = event.NewWriter(h.store, kindOf, h.Now, h.Log)
-	if h.engine, err = engine.New(ctx, engine.Config{CacheDir: h.Compiled, Log: h.Log}); err != nil {
+	if h.engine, err = engine.New(ctx, engine.Config{CacheDir: h.Compiled, GuestMemory: h.guestMemory(), Log: h.Log}); err != nil {
 		return close, err
 	}
 	closers = append(closers, h.engine)

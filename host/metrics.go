@@ -18,7 +18,7 @@ func (h *Host) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.Version},
+		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.engine.MemoryBound, h.Version},
 	)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
@@ -29,6 +29,7 @@ type figures struct {
 	scheduler func() schedule.Stats
 	store     func() store.Stats
 	recording func() (failing bool, lost uint64)
+	bound     func() int64
 	version   string
 }
 
@@ -49,6 +50,7 @@ var (
 	policySeconds     = described("policy_seconds_total", "Time spent in a policy's guests.", policyLabels...)
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
 	guestBytes        = described("guest_memory_bytes", "Memory of all policies' guests, and their stacks.")
+	guestBound        = described("guest_memory_bound_bytes", "What all policies' guests may have together, memory and stacks.")
 	policyCounter     = described("policy_counter_total", "What a policy's guests count themselves.", append(policyLabels[:3:3], "counter")...)
 
 	cycles      = described("scheduler_cycles_total", "Decisions about pods.")
@@ -80,6 +82,7 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 		s.policy(&p)
 	}
 	s.gauge(guestBytes, float64(engine.GuestBytes()))
+	s.gauge(guestBound, float64(f.bound()))
 	s.schedulerStats(f.scheduler())
 	s.storeStats(f.store())
 	failing, lost := f.recording()

@@ -94,6 +94,10 @@ func (s *sandbox) failAt(err error, place int32) error {
 		s.close()
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
+	if s.crowded(err) {
+		s.close()
+		return fmt.Errorf("policy %s: %w", s.name, errCrowded)
+	}
 	if about := s.about.at(place); about != "" {
 		err = fmt.Errorf("%s: %w", about, err)
 	}
@@ -159,5 +163,5 @@ func (s *sandbox) aside() *sandbox {
 	quiet := *s.program
 	quiet.health, quiet.words = newHealth(func() {}), new(words)
 	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
-	return newSandbox(&quiet)
+	return newSandbox(&quiet).spared()
 }

@@ -161,6 +161,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-warm.C:
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
+			l.tryCrowded()
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return nil
@@ -206,6 +207,7 @@ func (l *Loader) Load(ctx context.Context) {
 		if one == nil {
 			continue // it is being loaded
 		}
+		l.rank(one)
 		next[object.Name] = one
 		if fresh {
 			news = append(news, one)
@@ -292,7 +294,7 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 
 func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
 	key := old.keyOf(object)
-	if old != nil && old.key == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) {
+	if old != nil && old.key == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.roomFor(old) {
 		same := *old
 		same.object = object
 		return &same, old.mode() != same.mode() || old.failsOpen() != same.failsOpen()
@@ -302,6 +304,7 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 		return l.replace(old, old.canary.live, object), true
 	}
 	if warm := old.warm(key); warm != nil {
+		l.rank(warm)
 		l.follows(ctx, warm)
 		return l.replace(old, warm, object), true
 	}
@@ -326,7 +329,7 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 		l.Log.Warn("policy refused", "policy", object.Name, "err", err)
 	}
 	var w waiting
-	kept.waits = errors.As(err, &w)
+	kept.waits, kept.needs = errors.As(err, &w), needs(err)
 	kept.object, kept.key, kept.refused, kept.without = object, key, err.Error(), w.version
 	return kept, old == nil
 }
@@ -514,7 +517,7 @@ func (o *live) warm(key string) *live {
 // trial goes on.
 func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 	one := *next
-	one.object, one.refused, one.waits, one.former = object, "", false, nil
+	one.object, one.refused, one.waits, one.needs, one.former = object, "", false, 0, nil
 	if o == nil {
 		return &one
 	}

@@ -60,6 +60,11 @@ func newRig(t testing.TB, opts ...store.Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRigOn(t, e, opts...)
+}
+
+func newRigOn(t testing.TB, e *engine.Engine, opts ...store.Options) *rig {
+	t.Helper()
 	r := &rig{store: storetest.Open(t, opts...), reasons: schedule.NewReasons(0), cluster: snapshot.New(0)}
 	r.decider = cycle.New(cycle.Options{Reasons: r.reasons})
 	r.Loader = policy.NewLoader(policy.Config{

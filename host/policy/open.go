@@ -157,7 +157,8 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 	case p.info.Remembered():
 		one.twin = newSandbox(p)
 	}
-	i, err := p.open(ctx)
+	l.rank(one)
+	i, err := p.open(ctx, one.main.ranked())
 	if err != nil {
 		return nil, err
 	}

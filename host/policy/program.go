@@ -74,12 +74,12 @@ func identity(digest string, opening []byte) [32]byte {
 
 // open makes an instance with the policy chosen and configured, ErrClosed once
 // the program is given back.
-func (p *program) open(ctx context.Context) (*engine.Instance, error) {
+func (p *program) open(ctx context.Context, rank engine.Rank) (*engine.Instance, error) {
 	if !p.hold() {
 		return nil, engine.ErrClosed
 	}
 	defer p.release()
-	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count})
+	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count, Rank: rank})
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,9 @@ type sandbox struct {
 	// held is instance too, for retire, which any goroutine may call.
 	held    atomic.Pointer[engine.Instance]
 	retired atomic.Bool
+	rank    atomic.Int32 // an engine.Rank
+	// again is when one that nobody waits for may next ask for memory.
+	again time.Time
 
 	encoder *wire.Encoder
 	seen    uint64 // newest delta of the log that was looked at
@@ -61,6 +64,7 @@ var errQuarantined = errors.New("the policy is quarantined, since it kept failin
 // follow brings the guest up to the log's newest delta.
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
 	s.slots, s.about = int(log.Slots()), asking{rows: log}
+	s.notice()
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
@@ -85,10 +89,13 @@ func (s *sandbox) ready(ctx context.Context) error {
 		s.close()
 		return fmt.Errorf("policy %s: %w", s.name, errQuarantined)
 	}
-	if s.instance != nil {
+	if s.notice(); s.instance != nil {
 		return nil
 	}
-	i, err := s.open(ctx)
+	if !s.mayAsk() {
+		return fmt.Errorf("policy %s: %w", s.name, errCrowded)
+	}
+	i, err := s.open(ctx, s.ranked())
 	if errors.Is(err, engine.ErrClosed) {
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
@@ -96,6 +103,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 		return s.fail(err)
 	}
 	s.held.Store(i)
+	i.SetRank(s.ranked())
 	if s.retired.Load() {
 		i.Close()
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)

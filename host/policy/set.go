@@ -51,6 +51,8 @@ type live struct {
 	refused string
 	waits   bool
 	without string
+	// needs is how much memory the newest spec was refused for want of.
+	needs int64
 	// told is what the status was written of last.
 	told telling
 	// former are the programs before this one, newest first, kept warm.
@@ -225,7 +227,7 @@ func (f *fresh) open(l *live) (main, twin *sandbox) {
 		f.err = errors.Join(f.err, err)
 		return newSandbox(l.program), nil
 	}
-	box = newSandbox(p)
+	box = newSandbox(p).spared()
 	f.opened[l.program] = box
 	return box, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 )
@@ -130,7 +131,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	i, err := p.open(ctx)
+	i, err := p.open(ctx, engine.RankSpare)
 	if err != nil {
 		p.release()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)

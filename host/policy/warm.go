@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -135,7 +136,7 @@ func (o *live) follow(ctx context.Context, log snapshot.Log) error {
 	twin := make(chan error, 1)
 	go func() { twin <- o.twin.follow(ctx, log) }()
 	err := o.main.follow(ctx, log)
-	if other := <-twin; err == nil {
+	if other := <-twin; err == nil && !errors.Is(other, errCrowded) {
 		err = other
 	}
 	return err

@@ -139,6 +139,7 @@ type hostFlags struct {
 	trustedKeys     string
 	record          string
 	logMemory       int
+	guestMemory     int64
 	maxStreams      int
 	logLevel        string
 	nodeGrace       time.Duration
@@ -155,6 +156,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
 	flags.IntVar(&f.maxStreams, "max-streams", fair.MostStreams, "watches and streams that one client may have open")
 	flags.IntVar(&f.logMemory, "log-memory", 256, "MiB that the log of states and decisions may take in memory, as far back as berth replay and explain reach without --record")
+	flags.Int64Var(&f.guestMemory, "guest-memory", 0, "MiB that the guests of all policies may have together; 0 is a quarter of the memory of this machine or cgroup. The built-in policies come first")
 	flags.StringVar(&f.trustedKeys, "trusted-keys", "", "directory of ed25519 public keys; if given, modules must be signed by one of them")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -174,12 +176,15 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	if f.logMemory < 1 || f.logMemory > 1<<20 {
 		return host.Config{}, fmt.Errorf("--log-memory %d: want 1 to 1048576 MiB", f.logMemory)
 	}
+	if least := int64(host.LeastGuestMemory >> 20); f.guestMemory != 0 && (f.guestMemory < least || f.guestMemory > 1<<30) {
+		return host.Config{}, fmt.Errorf("--guest-memory %d: want %d MiB at least, which the built-in policies may need, or 0 for a quarter of the machine's", f.guestMemory, least)
+	}
 	if f.maxStreams < 1 {
 		return host.Config{}, fmt.Errorf("--max-streams %d: want one at least", f.maxStreams)
 	}
 	return host.Config{
 		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, NodeGrace: f.nodeGrace,
-		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
+		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, GuestMemory: f.guestMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
 	}, nil
 }
 

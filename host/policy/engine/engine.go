@@ -27,6 +27,9 @@ type Config struct {
 	// Child is the command of the compile child: by default ChildProgram, or
 	// else this binary, whose main calls ChildMain first.
 	Child []string
+	// GuestMemory bounds what all instances may have together, memories and
+	// stacks; 0 is no bound.
+	GuestMemory int64
 	// Log gets what an operator wants to know; by default nothing is said.
 	Log *slog.Logger
 }
@@ -45,6 +48,7 @@ type Engine struct {
 	version   string        // wazero's version
 	compiling chan struct{} // one token for each compile child that may run
 	compiled  atomic.Int64
+	room      room
 
 	mu      sync.Mutex
 	loaded  map[loadKey]*shared
@@ -75,6 +79,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), mostChildren)),
 		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
+	e.room.most, e.room.instances = c.GuestMemory, map[*Instance]struct{}{}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

@@ -66,6 +66,12 @@ func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	i.memory.room = &s.engine.room
+	i.memory.rank.Store(int32(c.Rank))
+	if err := i.memory.begin(vet.PageBytes*uint64(s.report.MemoryMin), vet.PageBytes*uint64(s.report.MemoryMax)); err != nil {
+		i.memory.Free()
+		return nil, &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, At: -1, Err: err}
+	}
 	module, err := s.runtime.InstantiateModule(
 		experimental.WithMemoryAllocator(i.ctx, &i.memory), s.module,
 		wazero.NewModuleConfig().WithName("").WithStartFunctions())
@@ -81,6 +87,7 @@ func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
 		i.Close()
 		return nil, err
 	}
+	i.memory.room.enter(i) // from now on it may be closed by others
 	return i, nil
 }
 
@@ -101,6 +108,7 @@ func (i *Instance) initialize(budget Fuel) error {
 }
 
 func (i *Instance) begin(budget Fuel, now time.Time) {
+	i.memory.refused = nil
 	i.guest.begin(budget, uint64(i.module.Memory().Size()), now)
 	if i.place != 0 {
 		i.module.Memory().WriteUint32Le(i.place, nowhere)
@@ -114,6 +122,12 @@ func (i *Instance) MemoryBytes() uint64 {
 	}
 	return uint64(i.module.Memory().Size())
 }
+
+// Closed says whether the instance has been closed, by whomever.
+func (i *Instance) Closed() bool { return i.state.Load() >= closing }
+
+// SetRank says for whom the instance gives its memory up from now on.
+func (i *Instance) SetRank(r Rank) { i.memory.rank.Store(int32(r)) }
 
 // Digest is the module's.
 func (i *Instance) Digest() string { return i.shared.digest }
@@ -272,6 +286,9 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 	case i.guest.panic != "":
 		what = errors.New(i.guest.panic)
 	}
+	if i.memory.refused != nil {
+		what = fmt.Errorf("%w: %w", what, i.memory.refused)
+	}
 	f := i.broken(export, kind, i.used(budget), start, what)
 	f.Stack = i.shared.lines.resolve(stack)
 	if i.guest.panic != "" {
@@ -307,9 +324,10 @@ func (i *Instance) Close() {
 
 func (i *Instance) free() {
 	i.state.Store(closed)
+	i.memory.room.leave(i)
 	_ = i.module.Close(i.ctx)
 	i.memory.Free()
-	guests.Add(-i.stacks)
+	i.memory.room.add(-i.stacks)
 	i.stacks = 0
 	if i.release != nil {
 		i.release()

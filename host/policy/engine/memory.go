@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"sync/atomic"
 	"syscall"
 
@@ -18,8 +19,25 @@ func GuestBytes() int64 { return guests.Load() }
 // it may ever have is set aside at once, so that growing moves nothing, and
 // freeing it gives it back to the kernel at once.
 type memory struct {
+	room      *room
+	rank      atomic.Int32
 	all       []byte
-	committed uint64
+	committed atomic.Uint64
+	refused   *NoRoom // what the call that runs was refused last
+}
+
+func (m *memory) ranked() Rank { return Rank(m.rank.Load()) }
+
+// begin makes what an instance begins with, since wazero takes no refusal there.
+func (m *memory) begin(least, most uint64) error {
+	m.Allocate(0, most)
+	switch {
+	case m.Reallocate(least) != nil || most == 0:
+		return nil
+	case m.refused != nil:
+		return m.refused
+	}
+	return fmt.Errorf("the machine has no memory of %s for it, which may grow to %s", mib(int64(least)), mib(int64(most)))
 }
 
 // Allocate implements experimental.MemoryAllocator.
@@ -34,17 +52,23 @@ func (m *memory) Allocate(_, most uint64) experimental.LinearMemory {
 	return m
 }
 
-// Reallocate implements experimental.LinearMemory.
+// Reallocate implements experimental.LinearMemory. It gives nil where there is
+// no room, which to the guest is a memory.grow of -1.
 func (m *memory) Reallocate(size uint64) []byte {
 	if size > uint64(len(m.all)) {
 		return nil
 	}
-	if size > m.committed {
-		if !commit(m.all[m.committed:size]) {
+	if had := m.committed.Load(); size > had {
+		more := int64(size - had)
+		if rank := m.ranked(); !m.room.take(more, rank) {
+			m.refused = &NoRoom{Needs: int64(size), Have: m.room.have.Load(), Most: m.room.mostFor(rank)}
 			return nil
 		}
-		guests.Add(int64(size - m.committed))
-		m.committed = size
+		if !commit(m.all[had:size]) {
+			m.room.add(-more)
+			return nil
+		}
+		m.committed.Store(size)
 	}
 	return m.all[:size:size]
 }
@@ -67,6 +91,6 @@ func (m *memory) Free() {
 		return
 	}
 	_ = syscall.Munmap(m.all)
-	guests.Add(-int64(m.committed))
-	m.all, m.committed = nil, 0
+	m.all = nil
+	m.room.add(-int64(m.committed.Swap(0)))
 }

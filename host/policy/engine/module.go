@@ -95,6 +95,8 @@ type OpenConfig struct {
 	Count func(index, n uint32)
 	// Budget of _initialize; StartBudget by default.
 	Budget Fuel
+	// Rank says for whom the instance gives its memory up.
+	Rank Rank
 }
 
 // Open makes an instance and has it initialise itself.

@@ -16,7 +16,8 @@ func (i *Instance) Watch(budget Fuel) error {
 		return err
 	}
 	at := uint32(r.Packed)
-	if _, ok := i.module.Memory().ReadUint32Le(at); !ok || at == 0 {
+	// Not by reading: once a call has ended, the memory may go at any time.
+	if at == 0 || uint64(at)+4 > uint64(i.module.Memory().Size()) {
 		return &Failure{Digest: i.shared.digest, Export: FuncAt.String(), Kind: Memory, At: -1, Err: fmt.Errorf(
 			"it keeps what it is at, at %d, which is outside of its %d bytes of memory", at, i.module.Memory().Size())}
 	}

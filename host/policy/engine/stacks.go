@@ -47,7 +47,7 @@ func (i *Instance) settle(last *handle) {
 		return
 	}
 	i.stacks += size - last.bytes
-	guests.Add(size - last.bytes)
+	i.memory.room.add(size - last.bytes)
 	last.bytes = size
 	if i.stacks-size <= mostStacks {
 		return
@@ -65,6 +65,6 @@ func (i *Instance) settle(last *handle) {
 // drop gives a handle up; it is looked up again when it is needed.
 func (i *Instance) drop(h *handle) {
 	i.stacks -= h.bytes
-	guests.Add(-h.bytes)
+	i.memory.room.add(-h.bytes)
 	*h = handle{}
 }
