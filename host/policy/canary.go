@@ -135,13 +135,13 @@ func comparing(shadows []*live, pairs []pair) after {
 	return func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen profile.Seen) {
 		about := subject{log: log, pod: pod, now: now, seen: seen}
 		for _, l := range shadows {
-			l.program.health.differences.shadow(ctx, l.main, &about)
+			l.counts.shadow(ctx, l.main, &about)
 		}
 		for _, p := range pairs {
 			if p.canary.trial.over() {
 				continue
 			}
-			p.canary.program.health.differences.canary(ctx, p.live.main, p.canary.main, &about)
+			p.canary.counts.canary(ctx, p.live.main, p.canary.main, &about)
 			p.canary.trial.judge()
 		}
 	}

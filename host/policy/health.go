@@ -22,7 +22,6 @@ type health struct {
 	breaker *breaker.Breaker
 	last    error
 
-	differences differences
 	// trial is told of each failure, where the program is a canary.
 	trial *trial
 	// changed is told when the policy is quarantined and when it is let out.

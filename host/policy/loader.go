@@ -297,7 +297,11 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 	if old != nil && old.key == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.roomFor(old) {
 		same := *old
 		same.object = object
-		return &same, old.mode() != same.mode() || old.failsOpen() != same.failsOpen()
+		turned := old.mode() != same.mode()
+		if turned {
+			same.counts, same.tried = new(differences), new(differences)
+		}
+		return &same, turned || old.failsOpen() != same.failsOpen()
 	}
 	if old != nil && old.canary != nil && old.canary.key == key {
 		old.canary.trial.end("", "")
@@ -361,7 +365,7 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 	one.settling = false
 	was := one.canary
 	if was != nil && was.live.main == one.main {
-		one.tried = &was.program.health.differences
+		one.tried = was.counts
 		one.canary, was = nil, nil // it was promoted
 	}
 	spec := one.object.Spec.Canary
@@ -397,10 +401,9 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 		return was != nil
 	}
 	t := newTrial(key, spec, func() { signal(l.wake) })
-	health := next.program.health
-	t.differences, health.trial = &health.differences, t
+	t.differences, next.program.health.trial = next.counts, t
 	if s := one.object.Status; s.Canary != nil && s.Canary.Trial == key && s.Canary.Phase == PhaseRunning {
-		health.differences.resume(s.Differences)
+		next.counts.resume(s.Differences)
 	}
 	one.canary = &canary{live: next, spec: *spec, trial: t}
 	return true
@@ -411,7 +414,7 @@ func (l *Loader) endTrial(o *live) {
 	if o.canary == nil {
 		return
 	}
-	o.tried = &o.canary.program.health.differences
+	o.tried = o.canary.counts
 	l.leave(o.canary.live)
 	o.canary = nil
 }
@@ -518,6 +521,7 @@ func (o *live) warm(key string) *live {
 func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 	one := *next
 	one.object, one.refused, one.waits, one.needs, one.former = object, "", false, 0, nil
+	one.counts = new(differences)
 	if o == nil {
 		return &one
 	}

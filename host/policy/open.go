@@ -146,7 +146,7 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 	if err != nil {
 		return nil, err
 	}
-	one := &live{object: object, program: p, main: newSandbox(p)}
+	one := &live{object: object, program: p, main: newSandbox(p), counts: new(differences)}
 	switch {
 	case p.entry.Kind == abi.KindGate:
 		if one.gate, err = newGate(one.main, rawConfig(object)); err != nil {

@@ -123,9 +123,9 @@ func (l *Loader) reportTrials(ctx context.Context) {
 func (o *live) counting() *differences {
 	switch {
 	case o.canary != nil:
-		return &o.canary.program.health.differences
+		return o.canary.counts
 	case o.program != nil && o.mode() == v1alpha1.Shadow:
-		return &o.program.health.differences
+		return o.counts
 	}
 	return o.tried
 }

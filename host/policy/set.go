@@ -41,6 +41,8 @@ type live struct {
 	canary *canary
 	// ended is how the canary that the spec names ended, nil while it runs.
 	ended *v1alpha1.CanaryStatus
+	// counts is how it differs as a shadow or canary, since it is one.
+	counts *differences
 	// tried is what the canary of the last trial counted, once that is over.
 	tried *differences
 	// settling says that the canary is being loaded.

@@ -65,3 +65,45 @@ func TestGoingForthAgainAfterARollBackIsAPush(t *testing.T) {
 		t.Errorf("going back to it is %s", p.Status.Current.Reason)
 	}
 }
+
+func TestCountsBeginAnewWithEachModeAndVersion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.withNodes(4)
+	made := func(version string, refuse int32) string {
+		return r.upload(t, guest{Name: "made", Version: version, Mask: 1, Refuse: refuse}.Bytes())
+	}
+	old, young := made("1", -1), made("2", -1)
+	r.put(t, "made", module(old))
+	r.join(t, "made", "predicate")
+	compared := func(pods int, change func(*v1alpha1.PolicySpec)) int64 {
+		r.put(t, "made", change)
+		r.placed(t, 0, pods)
+		r.Load(t.Context())
+		if d := r.policy(t, "made").Status.Differences; d != nil {
+			return d.Pods
+		}
+		return 0
+	}
+	mode := func(m v1alpha1.Mode) func(*v1alpha1.PolicySpec) {
+		return func(s *v1alpha1.PolicySpec) { s.Mode = m }
+	}
+	for _, step := range []struct {
+		name   string
+		pods   int
+		change func(*v1alpha1.PolicySpec)
+		want   int64
+	}{
+		{"a canary", 100, func(s *v1alpha1.PolicySpec) { s.Canary = &v1alpha1.Canary{Module: young, Share: 100} }, 100},
+		{"the canary is promoted", 1, func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = young, nil }, 100},
+		{"and becomes a shadow", 3, mode(v1alpha1.Shadow), 3},
+		{"decides again", 1, mode(v1alpha1.Enforce), 0},
+		{"a shadow once more", 2, mode(v1alpha1.Shadow), 2},
+		{"the former version as a shadow", 4, module(old), 4},
+		{"and back", 5, module(young), 5},
+	} {
+		if got := compared(step.pods, step.change); got != step.want {
+			t.Errorf("%s: %d pods are compared, want %d", step.name, got, step.want)
+		}
+	}
+}
