@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/berth-dev/berth/host/policy/vet"
 )
 
 // Kind says how a guest failed.
@@ -74,6 +76,9 @@ const (
 	maxFrameBytes = 200
 )
 
+// meter is where a budget ends, which is called by the guest's own function.
+const meter = vet.YieldModule + "." + vet.YieldName + "("
+
 // explain takes wazero's error apart: what happened, and the guest's stack.
 func explain(err error) (error, []frame) {
 	var exit *sys.ExitError
@@ -86,7 +91,7 @@ func explain(err error) (error, []frame) {
 	var stack []frame
 	for line := range strings.SplitSeq(trace, "\n") {
 		line = strings.TrimPrefix(strings.TrimSpace(line), ".")
-		if line == "" {
+		if line == "" || len(stack) == 0 && strings.HasPrefix(line, meter) {
 			continue
 		}
 		if at, ok := offsetOf(line); ok && len(stack) > 0 {

@@ -114,6 +114,25 @@ func TestAFailureSaysWhatPanicked(t *testing.T) {
 	}
 }
 
+// The meter is no function of the guest's.
+func TestABudgetsEndNamesTheGuestsFunction(t *testing.T) {
+	t.Parallel()
+	p := w.Policy()
+	spin := p.Func("main.spin", w.Sig(nil), nil, w.Forever())
+	p.Export("berth_filter", filterType, nil, w.Call(spin), w.I64Const(0))
+	_, err := openModule(t, load(t, newEngine(t), p.Bytes()), OpenConfig{}).Call(FuncFilter, nil, MostBudget)
+	var f *Failure
+	if !errors.As(err, &f) || f.Kind != FuelSpent {
+		t.Fatalf("Call = %v, want its fuel spent", err)
+	}
+	if len(f.Stack) != 2 || !strings.HasPrefix(f.Stack[0], "main.spin(") || !strings.HasPrefix(f.Stack[1], "berth_filter(") {
+		t.Errorf("its stack is %q, want its own functions", f.Stack)
+	}
+	if text := err.Error(); !strings.HasSuffix(text, "is spent in main.spin()") {
+		t.Errorf("the failure reads %s", text)
+	}
+}
+
 func TestOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	p := w.Policy(w.Import{From: "berth", Name: "log", Type: w.Sig([]byte{w.I32, w.I32, w.I32})})
