@@ -110,7 +110,7 @@ func newAgent() *cobra.Command {
 	f.addLocal(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&server, "server", "", "URL of the host's API")
-	flags.StringVar(&token, "token", "", "token made by `berth token create`; needed the first time only")
+	flags.StringVar(&token, "token", "", "token made by berth token create; needed the first time only")
 	flags.StringVar(&dataDir, "data-dir", defaultDataDir(), "where the agent keeps its state")
 	flags.StringVar(&f.clusterCIDR, "pod-cidr", defaultPodCIDR, "range of the whole cluster's pod network")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -45,6 +47,7 @@ func TestErrorsTeach(t *testing.T) {
 		{"no host", "policy list --kubeconfig " + kubeconfig, []string{"no host answers at https://127.0.0.1:1 (connection refused)", "`berth up`", "--kubeconfig"}},
 		{"a folder without a policy", "policy build " + empty, []string{"belongs to no Go module: `berth policy new` makes a folder that does"}},
 		{"tests of none", "policy test " + empty, []string{"`berth policy new`"}},
+		{"a decision that is no number", "replay --kubeconfig " + kubeconfig + " web", []string{`"web" is no decision: it is named by its number, which ` + "`berth explain pod` shows"}},
 		{"a file that is not there", "policy inspect ./none.wasm", []string{"./none.wasm is neither a file nor a folder"}},
 		{"a file that is no module", "policy build " + filepath.Join(typo, ownFile), []string{"policy.yaml is no WebAssembly module: name one (.wasm), or the folder"}},
 		{"a folder in the place of a name", "policy push --kubeconfig " + kubeconfig + " " + empty, []string{"has no policy.yaml that names a policy: use `berth policy push NAME " + empty + "`"}},
@@ -151,5 +154,33 @@ func TestAPushThatCannotGoLiveChangesNothing(t *testing.T) {
 	}
 	if out := mustBerth(t, "policy", "push", "HostName", handMade(t, policytest.Guest{Name: "any", Version: "1", Refuse: -1}), "--kubeconfig", kubeconfig); !strings.Contains(out, "HostName is a built-in one") {
 		t.Errorf("a push in the place of a built-in policy says:\n%s", out)
+	}
+}
+
+// What stands between backquotes in a flag's text is shown as its type.
+func TestHelpShowsWhatFlagsTake(t *testing.T) {
+	t.Parallel()
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.LocalFlags().FlagUsages()) {
+			_, flag, _ := strings.Cut(line, "--")
+			if takes, _, _ := strings.Cut(flag, "   "); len(strings.Fields(takes)) > 2 {
+				t.Errorf("%s --help shows --%s", cmd.CommandPath(), takes)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot())
+}
+
+func TestACellStaysInItsRow(t *testing.T) {
+	t.Parallel()
+	table := &table{head: []string{"A", "B"}}
+	table.add("one\ttwo\nthree", "")
+	var out strings.Builder
+	if err := table.write(&out); err != nil || out.String() != "A               B\none two three   <none>\n" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -29,12 +29,15 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
+// oneLine keeps a cell in its row and column.
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+
 func (t *table) write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(t.head, "\t"))
 	for _, row := range t.rows {
 		for i, cell := range row {
-			if cell == "" {
+			if row[i] = oneLine.Replace(cell); cell == "" {
 				row[i] = "<none>"
 			}
 		}

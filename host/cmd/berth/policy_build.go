@@ -142,7 +142,7 @@ func newPolicyBuild() *cobra.Command {
 		},
 	}
 	from.addFlags(cmd)
-	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print Module and Policy for `kubectl apply --server-side` instead")
+	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print Module and Policy for kubectl apply --server-side instead")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write; by default the folder's name with .wasm, here")
 	return cmd
 }

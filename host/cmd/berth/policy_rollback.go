@@ -21,7 +21,7 @@ func newPolicyRollback() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the module to go back to, as `berth policy history` shows it")
+	cmd.Flags().StringVar(&to, "to", "", "the `module` to go back to, as berth policy history shows it")
 	return cmd
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -43,6 +45,9 @@ func newPolicyVerify() *cobra.Command {
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := policy.ReadPublicKey(args[0])
+			if errors.Is(err, fs.ErrNotExist) {
+				return err // which names the file
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}

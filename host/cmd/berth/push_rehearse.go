@@ -46,7 +46,7 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	if isBadRequest(err) {
 		return fmt.Errorf("the host would refuse it, and nothing has changed: %w", err)
 	}
-	if err != nil && f.dryRun {
+	if err != nil && (f.dryRun || cmd.Context().Err() != nil) {
 		return fmt.Errorf("rehearse: %w", err)
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
 		fmt.Fprintf(out, "nothing to rehearse: %s\n", r.Note)
 		return nil
 	}
-	fmt.Fprintf(out, "made the last decisions about %d pods again: %s\n", r.Decisions, elsewhere(r.Changed))
+	fmt.Fprintf(out, "made the last decisions about %s again%s: %s\n", plural(r.Decisions, "pod"), andRoom(r.Preempting), elsewhere(r.Changed))
 	if r.Remade > 0 && r.Changed == 0 {
 		fmt.Fprintf(out, "%d of them were made by other policies than those that are live\n", r.Remade)
 	}
@@ -94,6 +94,14 @@ func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
 		fmt.Fprintf(out, "and %d more\n", more)
 	}
 	return nil
+}
+
+// andRoom tells of the decisions that made room for pods which are placed by now.
+func andRoom(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %s that made room by preemption", plural(n, "decision"))
 }
 
 func elsewhere(n int) string {

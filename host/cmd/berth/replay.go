@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,20 +17,24 @@ func newReplay() *cobra.Command {
 		Use:   "replay NUMBER",
 		Short: "Derive a past decision again, from its trace and the recorded changes",
 		Long: "Derives the decision with that number again, by policies opened for it, from the state as it\n" +
-			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or before\n" +
-			"a restart, can be derived if the host records (--record).\n" +
+			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or\n" +
+			"before a restart, can be derived if the host records (--record).\n" +
 			"Of a decision that preempted, where it made room and who had to go must come out again, too.\n" +
 			"Exit code 0: the same came out. 2: something else did, and it is said what, and why if that is known.",
 		Args: cobra.ExactArgs(1),
 	}
 	format := addOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		number, err := strconv.ParseUint(args[0], 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no decision: it is named by its number, which `berth explain pod` shows", args[0])
+		}
 		c, err := clientFor(cmd)
 		if err != nil {
 			return err
 		}
 		var r host.Replay
-		if err := c.get(cmd.Context(), host.DecisionsPath+"/"+url.PathEscape(args[0])+"/again", &r); err != nil {
+		if err := c.get(cmd.Context(), fmt.Sprintf("%s/%d/again", host.DecisionsPath, number), &r); err != nil {
 			return err
 		}
 		if err := writeReplay(cmd.OutOrStdout(), *format, &r); err != nil {
