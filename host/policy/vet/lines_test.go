@@ -64,6 +64,67 @@ func TestLinesLeadBackToTheUploadedCode(t *testing.T) {
 	}
 }
 
+// Each instruction at which a guest may end has a line, and that is of its
+// place: also of one that begins what is charged for.
+func TestWhatMayTrapHasALine(t *testing.T) {
+	t.Parallel()
+	var plain []byte
+	for _, span := range [][2]int{{0x28, 0x3e}, {0x6d, 0x70}, {0x7f, 0x82}, {0xa8, 0xab}, {0xae, 0xb1}} {
+		for op := span[0]; op <= span[1]; op++ {
+			if plain = append(plain, byte(op)); op <= 0x3e {
+				plain = append(plain, 0, 0)
+			}
+		}
+	}
+	for name, code := range map[string][]byte{
+		"memory and numbers": plain,
+		"tables":             {0x25, 0, 0x26, 0, 0x11, 1, 0},
+		"a call of a long":   {0x10, 7},
+		"a call of a short":  {0x10, 1},
+		"unreachable":        {0x00},
+		"growth":             {0x40, 0},
+		"bulk":               {0xfc, 11, 0},
+		"a conversion":       {0xfc, 1},
+		"a vector":           {0xfd, 0, 0, 0},
+		"a loop's first":     {opLoop, wasmtest.Void, 0x3f, 0, 0x0b},
+	} {
+		m := rich()
+		m.Func("long", nothing, nil, wasmtest.Times(200, wasmtest.Op(0x01)))
+		m.Func("f", nothing, nil, wasmtest.Op(0x01), code, wasmtest.Op(0x01, 0x01, 0x01))
+		wasm := append(m.Bytes(), wasmtest.Section(secCustom, append(wasmtest.Name(debugSection), 1))...)
+		out, _, err := Rewrite(wasm, Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		before, after := sectionsOf(t, wasm), sectionsOf(t, out)
+		places := map[int]int{} // in what was written, by the place in what was uploaded
+		for _, e := range lineEntries(t, after) {
+			if places[e.Line-1] = int(e.Address); e.File.Name != LineFile {
+				t.Fatalf("%s: a line of file %q", name, e.File.Name)
+			}
+		}
+		at := bytes.LastIndex(before["code"], code)
+		for i := 0; i < len(code); i++ {
+			op := code[i]
+			switch {
+			case op == opLoop:
+				i++
+				continue
+			case op == opEnd:
+				continue
+			}
+			place, ok := places[at+i]
+			if !ok || place >= len(after["code"]) || op != opMemoryGrow && op != 0xfc && after["code"][place] != op {
+				t.Errorf("%s: opcode %#x has a line: %v, at %d", name, op, ok, place)
+			}
+			i += map[byte]int{0x10: 1, 0x11: 2, 0x25: 1, 0x26: 1, 0x3f: 1, 0x40: 1, 0xfc: len(code), 0xfd: len(code)}[op]
+			if op >= 0x28 && op <= 0x3e {
+				i += 2
+			}
+		}
+	}
+}
+
 func lineEntries(t *testing.T, s map[string][]byte) (all []dwarf.LineEntry) {
 	t.Helper()
 	d, err := dwarf.New(s[".debug_abbrev"], nil, nil, s[".debug_info"], s[debugSection], nil, nil, nil)

@@ -86,6 +86,11 @@ func TestWhatLiesBetweenTwoLooksIsBounded(t *testing.T) {
 			m.Sizes, m.Elem = []uint32{1}, []uint32{small}
 			m.Export("run", Sig(nil), nil, Times(8000, I32Const(0), Op(0x11), U32(m.Type(Sig(nil))), Op(0)))
 		},
+		"as many as make a function no longer heavy but for what they call": func(m *Module) {
+			small := m.Func("small", Sig(nil), nil, F64Const(2), Times(5, Op(0x9f)), Op(0x1a), Times(12, Op(0x01)))
+			m.Sizes, m.Elem = []uint32{1}, []uint32{small}
+			m.Export("run", Sig(nil), nil, Times(7600, I32Const(0), Op(0x11), U32(m.Type(Sig(nil))), Op(0)))
+		},
 		"tails of small functions' calls": func(m *Module) {
 			small := m.Func("small", Sig(nil), nil, F64Const(2), Times(5, Op(0x9f)), Op(0x1a))
 			self := m.Func("first", Sig(nil), nil) + 1

@@ -68,6 +68,9 @@ func TestRefusals(t *testing.T) {
 		{"deep nesting", Limits{Nesting: 1024}, func(m *wasmtest.Module) {
 			m.Func("deep", nothing, nil, wasmtest.Times(2000, wasmtest.Op(0x02, 0x40)), wasmtest.Times(2000, wasmtest.Op(0x0b)))
 		}, RuleSize, "nested blocks: 1025, the limit is 1024"},
+		{"deep nesting by the meter's own blocks", Limits{}, func(m *wasmtest.Module) {
+			m.Func("deep", nothing, nil, wasmtest.Times(600, wasmtest.Op(0x03, 0x40)), wasmtest.Times(600, wasmtest.Op(0x0b)))
+		}, RuleSize, "nested blocks: 2049, the limit is 2048"},
 		{"many locals", Limits{}, func(m *wasmtest.Module) {
 			m.FuncRaw("wide", nothing, wasmtest.Seq(wasmtest.U32(1), wasmtest.U32(1<<31), wasmtest.Op(0x7e, 0x0b)))
 		}, RuleSize, "locals: 2147483648"},
@@ -118,6 +121,32 @@ func FuzzRewrite(f *testing.F) {
 			t.Errorf("a module was let through with no charge: %+v", report)
 		}
 	})
+}
+
+// TestTheSameModuleIsWrittenTheSame holds of one with many names, lest its code
+// is compiled again each time.
+func TestTheSameModuleIsWrittenTheSame(t *testing.T) {
+	t.Parallel()
+	m := wasmtest.Policy()
+	for range 50 {
+		m.Func("f", nothing, nil)
+	}
+	m.Raw = [][]byte{
+		wasmtest.Section(secCustom, append(wasmtest.Name("another"), wasmtest.Section(1, append([]byte{1, 0}, wasmtest.Name("not its name")...))...)),
+	}
+	wasm := m.Bytes()
+	twice := wasmtest.Section(secCustom, append(wasmtest.Name("name"), wasmtest.Section(1, append([]byte{1, 0}, wasmtest.Name("a later name")...))...))
+	first, _, err := Rewrite(wasm, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := Rewrite(append(wasm, twice...), Limits{})
+	if err != nil || string(again) != string(first) {
+		t.Errorf("written again, a module is another (%v)", err)
+	}
+	if !strings.Contains(string(first), "berth_manifest") || strings.Contains(string(first), "not its name") {
+		t.Error("it has names of another section than that of names")
+	}
 }
 
 // TestForeignNamesAreSafeToPrint holds that no name which a module chooses moves
