@@ -168,7 +168,8 @@ func (h *Host) openScheduler() (err error) {
 	// Each decision makes writes: numbers of former runs are not given again.
 	config.FirstDecision = uint64(h.store.Revision())
 	if h.recorder != nil {
-		config.Record, config.FirstDecision = h.recorder.Record, h.recorder.Next
+		config.FirstDecision = max(config.FirstDecision, h.recorder.Next) // runs between may not have been recorded
+		config.Record, h.recorder.Next = h.recorder.Record, config.FirstDecision
 	}
 	h.scheduler, err = schedule.New(config)
 	return err

@@ -125,19 +125,23 @@ func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir, kept := t.TempDir(), t.TempDir()
 	recording := func(c *host.Config) { c.Record = kept }
-	client, _, stop := start(t, dir, recording)
+	client, serving, stop := start(t, dir, recording)
 	createNode(t, client, "n1")
 	createNode(t, client, "n2")
 	for _, name := range []string{"a", "b", "c"} {
 		create(t, client, plainPod(name))
 		bound(t, client, name)
 	}
+	var first explain.Report
+	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/a/explain", "", &first)
 	stop()
-	client, serving, _ := start(t, dir, recording)
+	client, serving, _ = start(t, dir, recording)
 	create(t, client, plainPod("d"))
 	bound(t, client, "d")
+	var last explain.Report
+	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/d/explain", "", &last)
 	pods := map[string]bool{}
-	for number := range 4 {
+	for _, number := range []uint64{first.Decision.Number, first.Decision.Number + 1, first.Decision.Number + 2, last.Decision.Number} {
 		var again host.Replay
 		askJSON(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, number), "", &again)
 		if !again.Same || again.Node == "" || again.Note != "" {
@@ -148,13 +152,16 @@ func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
 	if len(pods) != 4 {
 		t.Errorf("the decisions were about %v", pods)
 	}
-	if code, text := ask(t, serving, "GET", host.DecisionsPath+"/99/again", ""); code != http.StatusNotFound || !strings.Contains(text, "the next will be 4") {
+	after := last.Decision.Number + 1
+	if code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, after), ""); code != http.StatusNotFound ||
+		!strings.Contains(text, fmt.Sprintf("the next will be %d", after)) {
 		t.Errorf("replay of what never was = %d %s", code, text)
 	}
-	if err := os.Remove(filepath.Join(kept, "decisions", fmt.Sprintf("%020d.jsonl", 0))); err != nil {
+	if err := os.Remove(filepath.Join(kept, "decisions", fmt.Sprintf("%020d.jsonl", first.Decision.Number))); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := ask(t, serving, "GET", host.DecisionsPath+"/1/again", ""); code != http.StatusNotFound || !strings.Contains(text, "in no recording in "+kept) {
+	if code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, first.Decision.Number), ""); code != http.StatusNotFound ||
+		!strings.Contains(text, "in no recording in "+kept) {
 		t.Errorf("replay of what was recorded in a file that is gone = %d %s", code, text)
 	}
 }
@@ -203,12 +210,18 @@ func TestADecisionOfAFormerRunIsNotTakenForAnother(t *testing.T) {
 	var report explain.Report
 	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/a/explain", "", &report)
 	stop()
-	client, serving, _ = start(t, dir)
+	client, serving, stop = start(t, dir)
 	create(t, client, plainPod("b"))
 	bound(t, client, "b")
-	code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, report.Decision.Number), "")
+	former := fmt.Sprintf("%s/%d/again", host.DecisionsPath, report.Decision.Number)
+	code, text := ask(t, serving, "GET", former, "")
 	if code != http.StatusNotFound || !strings.Contains(text, "lies outside the log") {
 		t.Errorf("replay of a decision of the former run = %d %s", code, text)
+	}
+	stop()
+	_, serving, _ = start(t, dir, func(c *host.Config) { c.Record = t.TempDir() })
+	if code, text := ask(t, serving, "GET", former, ""); code != http.StatusNotFound || !strings.Contains(text, "in no recording") {
+		t.Errorf("replay of it in a run that records = %d %s", code, text)
 	}
 }
 
