@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/profile"
@@ -70,6 +72,51 @@ func TestPoliciesTidyUpThoughThereIsMoreToDecide(t *testing.T) {
 	if longest > restAfter+stepsAtOnce {
 		t.Errorf("%d cycles passed without a rest, want at most %d", longest, restAfter+stepsAtOnce)
 	}
+}
+
+func TestPoliciesDoNotTidyUpInEachPauseForBreath(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		reasons := NewReasons(0)
+		set := policytest.Live(1, func() *profile.Profile { return policytest.Default(reasons) })
+		f := &flood{events: make(chan []Event, 1)}
+		rests := make(chan time.Time, 1000)
+		s, err := New(Config{
+			Source: f, Binder: f, Reasons: reasons, Set: func() *LiveSet { return set },
+			Rest: func(context.Context) bool {
+				rests <- time.Now()
+				return len(rests)%3 != 0
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		f.events <- []Event{{Resource: "nodes", Object: policytest.Node("n", "640", "640Gi", 10000, nil)}}
+		for i := range 100 {
+			f.events <- []Event{{Resource: "pods", Object: policytest.Pod(fmt.Sprint("p", i), "1m", "1Mi", nil)}}
+			time.Sleep(restQuiet / 5)
+		}
+		synctest.Wait()
+		if len(rests) > 0 {
+			t.Errorf("policies were let tidy up %d times between 100 pods that came one after the other", len(rests))
+		}
+		last := time.Now()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(rests) != 3 {
+			t.Fatalf("policies were let tidy up %d times after the last pod, want 3 times, until nothing was left", len(rests))
+		}
+		if first := <-rests; first.Sub(last) > restQuiet {
+			t.Errorf("policies were let tidy up %v after the last pod came, want %v at most", first.Sub(last), restQuiet)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What comes at once may be more than the log's newest end holds: it is recorded

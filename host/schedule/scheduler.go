@@ -35,8 +35,8 @@ type Config struct {
 	// those that failed. Both are called between policy calls and must be quick.
 	Impure func(Difference)
 	Failed func(policy string, err error)
-	// Rest is called, from the cycle's goroutine, when there is nothing to
-	// decide after some decisions, and now and then though there is: policies
+	// Rest is called, from the cycle's goroutine, when nothing has happened for
+	// a while after some decisions, and now and then though there is: policies
 	// tidy up there. It does a little at a time and says whether more is left.
 	// May be nil.
 	Rest func(ctx context.Context) (more bool)
@@ -215,6 +215,11 @@ const stepsAtOnce = 32
 // to decide: one that never may grows till its budget does not suffice.
 const restAfter = 512
 
+// restQuiet is how long nothing must have happened before they do so of
+// themselves. On a busy host nothing is ready for a moment after each batch that
+// comes, and to collect one guest's garbage costs as much as fifty decisions.
+const restQuiet = 50 * time.Millisecond
+
 // maxAssumed bounds the binds under way.
 const maxAssumed = 1 << 14
 
@@ -226,6 +231,7 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	worked := false // since the last rest
+	quiet := false  // nothing came for as long as the timer ran
 	rested := uint64(0)
 	s.record(ctx)
 	for {
@@ -244,25 +250,29 @@ func (s *Scheduler) loop(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if busy {
-			worked = true
+			worked, quiet = true, false
 			if n := s.stats.cycles.Load(); n-rested >= restAfter && s.config.Rest != nil {
 				rested = n
 				s.config.Rest(ctx)
 			}
 			continue
 		}
-		if worked && s.config.Rest != nil {
-			worked = s.config.Rest(ctx)
-			if worked {
+		worked = worked && s.config.Rest != nil
+		if worked && quiet {
+			if worked = s.config.Rest(ctx); worked {
 				continue
 			}
 		}
-		timer.Reset(s.untilNext())
-		asked, err := s.wait(ctx, timer.C)
+		until := s.untilNext()
+		if worked {
+			until = min(until, restQuiet)
+		}
+		timer.Reset(until)
+		woken, asked, err := s.wait(ctx, timer.C)
 		if err != nil {
 			return err
 		}
-		worked = worked || asked
+		worked, quiet = worked || asked, !woken
 	}
 }
 
@@ -317,9 +327,10 @@ func (s *Scheduler) drain(ctx context.Context) (any bool) {
 	return any
 }
 
-// wait sleeps until there is something to do. asked says that it was a
-// question, for which policies may have worked as they do for a decision.
-func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) (asked bool, err error) {
+// wait sleeps until there is something to do, or the timer ends. woken says that
+// it was not the timer; asked that it was a question, for which policies may
+// have worked as they do for a decision.
+func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) (woken, asked bool, err error) {
 	select {
 	case b := <-s.events:
 		s.core.apply(b.events, s.now())
@@ -327,13 +338,14 @@ func (s *Scheduler) wait(ctx context.Context, timer <-chan time.Time) (asked boo
 		s.finish(r)
 	case ask := <-s.asks:
 		ask(s.core)
-		return true, nil
+		return true, true, nil
 	case <-s.config.Swapped:
 	case <-timer:
+		return false, false, nil
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return false, false, ctx.Err()
 	}
-	return false, nil
+	return true, false, nil
 }
 
 func (s *Scheduler) now() int64 { return s.config.Clock().UnixNano() }
