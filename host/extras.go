@@ -26,6 +26,11 @@ func (h *Host) explain(w http.ResponseWriter, r *http.Request, c *api.Connection
 		}
 		options.Limit = n
 	}
+	release, ok := h.deriving.take(r.Context())
+	if !ok {
+		return r.Context().Err()
+	}
+	defer release()
 	report, err := explain.Pod(r.Context(), h.scheduler, c.Namespace, c.Name, options)
 	switch {
 	case errors.Is(err, explain.ErrNoPod):

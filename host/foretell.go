@@ -85,13 +85,12 @@ func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 	if !f.host.loader.Current().Named(p.Name) {
 		v.Profile = usualProfile
 	}
-	select {
-	case f.host.planning <- struct{}{}:
-		defer func() { <-f.host.planning }()
-	case <-ctx.Done():
+	release, ok := f.host.planning.take(ctx)
+	if !ok {
 		warn("not rehearsed: another rehearsal is under way")
 		return
 	}
+	defer release()
 	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: mostForetold})
 	switch {
 	case ctx.Err() != nil:

@@ -50,7 +50,8 @@ type Host struct {
 	recorder  *record.Writer // nil unless asked for
 	usage     *usage.Meter
 	podRange  netip.Prefix
-	planning  chan struct{} // held by who makes a plan or a rehearsal
+	planning  turns // of those who make a plan or a rehearsal
+	deriving  turns // and of those who derive a decision again
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -72,7 +73,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	}
 	defer listener.Close()
 	defer spareCollections()()
-	h := &Host{Config: cfg, planning: make(chan struct{}, 1)}
+	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, mostDeriving)}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)

@@ -23,7 +23,22 @@ const (
 	// given, MostRehearsed how many at most.
 	usualRehearsal = 200
 	MostRehearsed  = 5000
+	// mostDeriving is how many decisions are derived again at a time.
+	mostDeriving = 4
 )
+
+// turns bound how many do at once what takes much memory.
+type turns chan struct{}
+
+// take waits for a turn; ok is false where ctx ends first.
+func (t turns) take(ctx context.Context) (release func(), ok bool) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
 
 // PlanRequest asks where pods would go. A PodList as JSON is one too.
 type PlanRequest struct {
@@ -41,17 +56,12 @@ type RehearsalRequest struct {
 
 // take reads a request's body and waits for its turn: one plan or rehearsal
 // is made at a time. It answers what is wrong itself.
-func take(w http.ResponseWriter, r *http.Request, turn chan struct{}, into any) (release func(), ok bool) {
+func (h *Host) take(w http.ResponseWriter, r *http.Request, into any) (release func(), ok bool) {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostPlanBytes)).Decode(into); err != nil {
 		http.Error(w, "want JSON, see abi/SPEC.md: "+err.Error(), http.StatusBadRequest)
 		return nil, false
 	}
-	select {
-	case turn <- struct{}{}:
-		return func() { <-turn }, true
-	case <-r.Context().Done():
-		return nil, false
-	}
+	return h.planning.take(r.Context())
 }
 
 // refuse answers an error: the caller's fault, or the state's.
@@ -64,9 +74,9 @@ func refuse(w http.ResponseWriter, err error) {
 }
 
 // plan answers where pods would go.
-func (h *Host) plan(w http.ResponseWriter, r *http.Request, turn chan struct{}) {
+func (h *Host) plan(w http.ResponseWriter, r *http.Request) {
 	var request PlanRequest
-	release, ok := take(w, r, turn, &request)
+	release, ok := h.take(w, r, &request)
 	if !ok {
 		return
 	}
@@ -106,9 +116,9 @@ func (h *Host) planned(ctx context.Context, request *PlanRequest) ([]explain.Pla
 }
 
 // rehearse answers what policies would have made of past decisions.
-func (h *Host) rehearse(w http.ResponseWriter, r *http.Request, turn chan struct{}) {
+func (h *Host) rehearse(w http.ResponseWriter, r *http.Request) {
 	var request RehearsalRequest
-	release, ok := take(w, r, turn, &request)
+	release, ok := h.take(w, r, &request)
 	if !ok {
 		return
 	}

@@ -32,12 +32,8 @@ func (h *Host) tools() map[string]api.Route {
 		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(h.replay)},
 		"GET " + BackupPath:                       {Handler: http.HandlerFunc(h.backup)},
 		"GET /metrics":                            {Handler: h.metrics()},
-		"POST " + PlanPath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.plan(w, r, h.planning)
-		})},
-		"POST " + RehearsePath: {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.rehearse(w, r, h.planning)
-		})},
+		"POST " + PlanPath:                        {Handler: http.HandlerFunc(h.plan)},
+		"POST " + RehearsePath:                    {Handler: http.HandlerFunc(h.rehearse)},
 	}
 }
 
@@ -115,6 +111,11 @@ func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a decision is named by its number, which `berth explain pod` shows", http.StatusBadRequest)
 		return
 	}
+	release, ok := h.deriving.take(r.Context())
+	if !ok {
+		return
+	}
+	defer release()
 	again, err := h.replayed(r.Context(), number)
 	switch {
 	case errors.Is(err, explain.ErrOutside):

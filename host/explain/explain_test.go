@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -378,6 +379,25 @@ func TestPlansWithoutPlacing(t *testing.T) {
 	}
 	if after := s.Stats().Cycles; after != before {
 		t.Errorf("planning ran %d cycles of the live scheduler", after-before)
+	}
+}
+
+// A pod that is on its way out makes room in a plan as one does that must go.
+func TestAPlanReckonsWithWhoIsLeaving(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	s := run(t, c, 0)
+	c.put("nodes", policytest.Node("a", "1", "8Gi", 110, nil))
+	c.put("pods", policytest.Pod("low", "1", "1Gi", nil))
+	decided(t, s, "low", schedule.Placed)
+	c.put("pods", policytest.Pod("low", "1", "1Gi", func(p *v1.Pod) {
+		now := metav1.Now()
+		p.Spec.NodeName, p.DeletionTimestamp = "a", &now
+	}), policytest.Pod("last", "9", "1Gi", nil))
+	decided(t, s, "last", schedule.Refused)
+	plan, err := explain.Plan(t.Context(), s, whole(s), []*v1.Pod{policytest.Pod("urgent", "1", "1Gi", priority(9))})
+	if err != nil || len(plan) != 1 || plan[0].Node != "a" || len(plan[0].Preempts) != 1 || plan[0].Preempts[0] != "default/low" {
+		t.Errorf("plan = %+v, %v, want a after default/low", plan, err)
 	}
 }
 

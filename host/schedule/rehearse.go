@@ -62,12 +62,13 @@ func (c *core) rehearse(ctx context.Context, object *v1.Pod) (Trace, []string) {
 		trace = t
 	}
 	var victims []string
-	for _, e := range c.out.evictions {
-		victims = append(victims, e.Victim.Namespace+"/"+e.Victim.Name)
-		c.forgetPod(e.Victim.UID)
-	}
-	if len(victims) > 0 && trace.Outcome == Refused {
-		// With the victims gone it goes where room was made.
+	if trace.Made != "" {
+		// With the victims gone, of which some may be leaving already, it goes
+		// where room was made.
+		for _, v := range trace.Preemption.Victims {
+			victims = append(victims, v.Pod.Object.Namespace+"/"+v.Pod.Object.Name)
+			c.forgetPod(v.Pod.UID())
+		}
 		trace.Node = trace.Made
 		c.queue.Delete(object.UID)
 		c.cluster.Place(trace.Pod, trace.Made)
