@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"fmt"
 	"strings"
 
 	policyv1alpha1 "github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -39,13 +40,14 @@ var moduleColumns = columns(func(obj store.Object) []any {
 	for _, e := range m.Status.Entries {
 		entries = append(entries, e.Name)
 	}
-	return []any{m.Status.Phase, m.Status.Version, int64(len(m.Status.Entries)), m.Spec.Size, strings.Join(entries, ","), m.Status.Message}
+	return []any{m.Status.Phase, m.Status.Version, int64(len(entries)), firstOf(entries), m.Spec.Size, strings.Join(entries, ","), m.Status.Message}
 },
 	column("Phase", "Accepted or Refused."),
 	column("Version", "The module's own version, from its manifest."),
 	metav1.TableColumnDefinition{Name: "Policies", Type: "integer", Description: "How many policies the module implements."},
+	column("Entries", "The first of them, named as in spec.entry of a Policy."),
 	metav1.TableColumnDefinition{Name: "Size", Type: "integer", Description: "Length in bytes."},
-	wide("Entries", "The policies that the module implements."),
+	wide("All", "All policies that the module implements."),
 	wide("Message", "Why it was refused."),
 )
 
@@ -81,6 +83,15 @@ var profileColumns = columns(func(obj store.Object) []any {
 	metav1.TableColumnDefinition{Name: "Predicates", Type: "integer", Description: "How many predicates it asks."},
 	metav1.TableColumnDefinition{Name: "Priorities", Type: "integer", Description: "How many priorities it weighs."},
 )
+
+// firstOf shows as many names as fit beside a digest.
+func firstOf(names []string) string {
+	const shown = 3
+	if len(names) <= shown {
+		return strings.Join(names, ",")
+	}
+	return fmt.Sprintf("%s + %d more...", strings.Join(names[:shown], ","), len(names)-shown)
+}
 
 // shortDigest is enough of a digest to tell modules apart on a screen.
 func shortDigest(digest string) string {
