@@ -102,7 +102,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		return close, err
 	}
 	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Packed: packed, Logger: h.Log}); err != nil {
-		return close, errors.Join(err, disk.Close())
+		return close, err // the store has closed the disk
 	}
 	closers = append(closers, h.store)
 	h.auth, err = auth.Open(ctx, auth.Config{

@@ -2,9 +2,12 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +22,8 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
+	"github.com/berth-dev/berth/host/store"
+	"github.com/berth-dev/berth/host/store/badger"
 )
 
 func TestMain(m *testing.M) {
@@ -68,6 +73,26 @@ func start(t testing.TB, dir string, changes ...func(*host.Config)) (client kube
 		t.Fatal(err)
 	}
 	return client, serving, stop
+}
+
+// A start that fails says why, and not what else went wrong because of that.
+func TestAStartThatFailsSaysOnlyWhy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	disk, err := badger.Open(filepath.Join(dir, "store"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.Commit(t.Context(), store.Batch{Revision: 1, Puts: []store.Record{{Key: "strange", Revision: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = host.Run(t.Context(), host.Config{DataDir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}, func(host.Serving) {})
+	if !errors.Is(err, store.ErrFormat) || errors.Is(err, syscall.EBADF) {
+		t.Errorf("the start ended with %v, want the data's format alone", err)
+	}
 }
 
 type testLog struct{ t testing.TB }

@@ -56,7 +56,7 @@ func Open(dir string, logger *slog.Logger) (*Engine, error) {
 	}
 	db, err := badger.Open(configure(dir, logger))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open badger in %s: %w", dir, err), unlockDir(lock))
+		return nil, errors.Join(refusal(dir, err), unlockDir(lock))
 	}
 	e := &Engine{db: db, lock: lock, space: space{dir: dir, free: diskFree}}
 	if err := e.checkFormat(); err != nil {

@@ -11,6 +11,17 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
+func TestAFullDiskIsToldFromOtherRefusals(t *testing.T) {
+	t.Parallel()
+	full := refusal("d", errors.New("write d/KEYREGISTRY: no space left on device"))
+	if !errors.Is(full, store.ErrNoSpace) || !strings.HasSuffix(full.Error(), ": free some of the disk") {
+		t.Errorf("a full disk is %v", full)
+	}
+	if other := refusal("d", errors.New("manifest has bad magic")); errors.Is(other, store.ErrNoSpace) {
+		t.Errorf("a broken manifest is %v", other)
+	}
+}
+
 func TestFullDiskRefusesWrites(t *testing.T) {
 	t.Parallel()
 	e, err := Open(t.TempDir(), nil)
