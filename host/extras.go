@@ -38,7 +38,7 @@ func (h *Host) explain(w http.ResponseWriter, r *http.Request, c *api.Connection
 	case errors.Is(err, explain.ErrNoNode):
 		return notFound(schema.GroupResource{Resource: "nodes"}, options.Node, "there is no node %s: `kubectl get nodes` shows those there are", options.Node)
 	case errors.Is(err, explain.ErrNoProfile):
-		return apierrors.NewBadRequest(err.Error())
+		return apierrors.NewBadRequest(err.Error() + ": another scheduler may; `kubectl get profiles` shows those there are")
 	case err != nil:
 		return err
 	}
