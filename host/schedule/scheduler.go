@@ -217,7 +217,7 @@ const restAfter = 512
 
 // restQuiet is how long nothing must have happened before they do so of
 // themselves. On a busy host nothing is ready for a moment after each batch that
-// comes, and to collect one guest's garbage costs as much as fifty decisions.
+// comes, and to collect one guest's garbage burns the fuel of 200 decisions.
 const restQuiet = 50 * time.Millisecond
 
 // maxAssumed bounds the binds under way.
