@@ -79,7 +79,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), mostChildren)),
 		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
-	e.room.most, e.room.instances = c.GuestMemory, map[*Instance]struct{}{}
+	e.room.init(c.GuestMemory)
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

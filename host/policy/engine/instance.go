@@ -60,35 +60,52 @@ type Result struct {
 
 type guestKey struct{}
 
-func (s *shared) open(ctx context.Context, c OpenConfig) (*Instance, error) {
+// open makes an instance, which others may have closed as soon as it has entered
+// the room; release is called once it is.
+func (s *shared) open(ctx context.Context, c OpenConfig, release func()) (*Instance, error) {
 	i := &Instance{shared: s, guest: newGuest(c)}
 	i.ctx = context.WithValue(context.Background(), guestKey{}, i.guest)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	i.state.Store(busy)
 	i.memory.room = &s.engine.room
 	i.memory.rank.Store(int32(c.Rank))
+	i.memory.room.enter(i)
+	if err := i.start(c.Budget); err != nil {
+		i.free()
+		return nil, err
+	}
+	i.release = release
+	if !i.state.CompareAndSwap(busy, idle) {
+		i.release = nil
+		needs := int64(i.memory.committed.Load())
+		i.free()
+		return nil, s.refuse(s.engine.room.full(needs, c.Rank))
+	}
+	return i, nil
+}
+
+func (s *shared) refuse(err error) *Failure {
+	return &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, At: -1, Err: err}
+}
+
+func (i *Instance) start(budget Fuel) error {
+	s := i.shared
 	if err := i.memory.begin(vet.PageBytes*uint64(s.report.MemoryMin), vet.PageBytes*uint64(s.report.MemoryMax)); err != nil {
-		i.memory.Free()
-		return nil, &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, At: -1, Err: err}
+		return s.refuse(err)
 	}
 	module, err := s.runtime.InstantiateModule(
 		experimental.WithMemoryAllocator(i.ctx, &i.memory), s.module,
 		wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
-		i.memory.Free()
 		what, _ := explain(err)
-		return nil, &Failure{Digest: s.digest, Export: "instantiation", Kind: Refused, At: -1, Err: what}
+		return s.refuse(what)
 	}
 	i.module = module
 	i.guest.fuel = module.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
 	i.depth = module.ExportedGlobal(vet.StackExport)
-	if err := i.initialize(c.Budget); err != nil {
-		i.Close()
-		return nil, err
-	}
-	i.memory.room.enter(i) // from now on it may be closed by others
-	return i, nil
+	return i.initialize(budget)
 }
 
 func (i *Instance) initialize(budget Fuel) error {
@@ -324,11 +341,13 @@ func (i *Instance) Close() {
 
 func (i *Instance) free() {
 	i.state.Store(closed)
-	i.memory.room.leave(i)
-	_ = i.module.Close(i.ctx)
+	if i.module != nil {
+		_ = i.module.Close(i.ctx)
+	}
 	i.memory.Free()
 	i.memory.room.add(-i.stacks)
 	i.stacks = 0
+	i.memory.room.leave(i)
 	if i.release != nil {
 		i.release()
 	}

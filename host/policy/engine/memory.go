@@ -61,7 +61,7 @@ func (m *memory) Reallocate(size uint64) []byte {
 	if had := m.committed.Load(); size > had {
 		more := int64(size - had)
 		if rank := m.ranked(); !m.room.take(more, rank) {
-			m.refused = &NoRoom{Needs: int64(size), Have: m.room.have.Load(), Most: m.room.mostFor(rank)}
+			m.refused = m.room.full(int64(size), rank)
 			return nil
 		}
 		if !commit(m.all[had:size]) {

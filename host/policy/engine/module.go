@@ -35,7 +35,7 @@ func (s *shared) free() {
 // readManifest asks a throw-away instance, so that a module which cannot start
 // or say what it is never becomes a Module.
 func (s *shared) readManifest(ctx context.Context) ([]byte, error) {
-	i, err := s.open(ctx, OpenConfig{})
+	i, err := s.open(ctx, OpenConfig{}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +102,10 @@ type OpenConfig struct {
 // Open makes an instance and has it initialise itself.
 func (m *Module) Open(ctx context.Context, c OpenConfig) (*Instance, error) {
 	m.shared.engine.hold(m.shared)
-	i, err := m.shared.open(ctx, c)
+	i, err := m.shared.open(ctx, c, func() { m.shared.engine.release(m.shared) })
 	if err != nil {
 		m.shared.engine.release(m.shared)
 		return nil, err
 	}
-	i.release = func() { m.shared.engine.release(m.shared) }
 	return i, nil
 }

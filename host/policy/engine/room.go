@@ -31,6 +31,11 @@ type room struct {
 
 	mu        sync.Mutex
 	instances map[*Instance]struct{}
+	left      *sync.Cond // told of each that has given its memory back
+}
+
+func (r *room) init(most int64) {
+	r.most, r.instances, r.left = most, map[*Instance]struct{}{}, sync.NewCond(&r.mu)
 }
 
 // NoRoom says that all guests together have what memory they may have.
@@ -63,14 +68,33 @@ func (r *room) add(n int64) {
 }
 
 // take counts n bytes of memory, for which those of lower rank are closed, the
-// lowest and largest first. It is false where that does not suffice.
+// lowest and largest first. It is false where that does not suffice. Who is in a
+// call gives way when that ends, and is waited for: fuel bounds the call, and who
+// waits there itself waits for lower ranks still.
 func (r *room) take(n int64, rank Rank) bool {
 	if r.fit(n, rank) {
 		return true
 	}
 	for _, one := range r.below(rank) {
-		one.Close()
-		if r.fit(n, rank) {
+		if one.Close(); r.fit(n, rank) {
+			return true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.fit(n, rank) {
+		if !r.leaving(rank) {
+			return false
+		}
+		r.left.Wait()
+	}
+	return true
+}
+
+// leaving says whether somebody of lower rank is about to give way. r.mu is held.
+func (r *room) leaving(rank Rank) bool {
+	for one := range r.instances {
+		if one.memory.ranked() < rank && one.Closed() {
 			return true
 		}
 	}
@@ -119,6 +143,11 @@ func (r *room) leave(i *Instance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.instances, i)
+	r.left.Broadcast()
+}
+
+func (r *room) full(needs int64, rank Rank) *NoRoom {
+	return &NoRoom{Needs: needs, Have: r.have.Load(), Most: r.mostFor(rank)}
 }
 
 // MemoryBound is how much memory this engine's instances may have together; 0
