@@ -105,6 +105,7 @@ func TestWhatWaitsIsReckoned(t *testing.T) {
 		"a look at the fuel":         {Seq(Op(0x03, Void), Op(0x0b)), 2},
 		"the memory, after a call":   {Seq(Call(none), Get(0), Load32(0), Op(0x1a)), 3},
 		"a global, after a call":     {Seq(Call(none), GlobalGet(0), Op(0x1a)), 2},
+		"one, after a look":          {Seq(Get(0), Get(0), Get(0), Op(0xfc, 11, 0), GlobalGet(0), Op(0x1a)), 4},
 		"one, after a table's call":  {Seq(I32Const(0), Op(0x11, 1, 0), GlobalGet(0), Op(0x1a)), 2},
 	} {
 		if got, want := frame(2*n, c.code)-frame(n, c.code), int64(n*slot)*c.kept; got < want {
