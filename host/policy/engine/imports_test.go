@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -93,7 +94,11 @@ func TestImportsAnswerAndArePaid(t *testing.T) {
 		"a line to standard input":           {"fd_write", []uint64{0, 256, 1, 512}, errnoBadf, 0},
 		"a line to a file":                   {"fd_write", []uint64{3, 256, 1, 512}, errnoBadf, 0},
 		"no line":                            {"fd_write", []uint64{1, 256, 0, 512}, ok, 0},
-		"a line in too many parts":           {"fd_write", []uint64{1, 1024, 65, 512}, errnoInval, 0},
+		"a line in as many parts as may be":  {"fd_write", []uint64{1, 3072, 64, 512}, ok, 64 * priceImport},
+		"a line in too many parts":           {"fd_write", []uint64{1, 3072, 65, 512}, errnoInval, 0},
+		"arguments":                          {"args_get", []uint64{9, 9}, ok, 0},
+		"an environment":                     {"environ_get", []uint64{9, 9}, ok, 0},
+		"a turn for others":                  {"sched_yield", []uint64{9}, ok, 0},
 		"parts out of memory":                {"fd_write", []uint64{1, page - 4, 1, 512}, errnoFault, 0},
 		"a line out of memory":               {"fd_write", []uint64{1, 272, 1, 512}, errnoFault, priceImport + 8*priceByte},
 		"how much was written out of memory": {"fd_write", []uint64{1, 256, 1, page - 3}, errnoFault, priceImport + 5*priceByte},
@@ -107,6 +112,7 @@ func TestImportsAnswerAndArePaid(t *testing.T) {
 	} {
 		a := newAsked(t)
 		a.put(256, 300, 5, 305, 7, page-7, 8)
+		a.memory.Write(3072, make([]byte, 1024))
 		gave, took, spent := a.call(vet.ModuleWASI, c.call, c.with...)
 		if gave != c.gave || took != c.took || spent {
 			t.Errorf("%s: %s%d = %d for %d of fuel (spent: %v), want %d for %d", name, c.call, c.with, gave, took, spent, c.gave, c.took)
@@ -201,5 +207,87 @@ func TestWhatImportsWrite(t *testing.T) {
 	a.call(vet.ModuleWASI, "poll_oneoff", 2048, 4096, 1, 512)
 	if a.clock != 1<<62 {
 		t.Errorf("after a sleep until long ago the clock stands at %d", a.clock)
+	}
+}
+
+// TestAGuestThatEndsItselfIsEnded holds that it does not run on.
+func TestAGuestThatEndsItselfIsEnded(t *testing.T) {
+	t.Parallel()
+	a := newAsked(t)
+	defer func() {
+		if err, _ := recover().(error); !errors.As(err, new(exitError)) || !a.exited {
+			t.Errorf("proc_exit = %v, exited %v", err, a.exited)
+		}
+	}()
+	importOf(vet.ModuleWASI, "proc_exit")(a.guest, a.memory, []uint64{3})
+}
+
+func TestRandomBytesAreTheSameAndDiffer(t *testing.T) {
+	t.Parallel()
+	var all [2][]byte
+	for n := range all {
+		a := newAsked(t)
+		a.call(vet.ModuleWASI, "random_get", 0, 1000)
+		b, _ := a.memory.Read(0, 1000)
+		all[n] = bytes.Clone(b)
+	}
+	kinds := map[byte]bool{}
+	for _, c := range all[0] {
+		kinds[c] = true
+	}
+	if !bytes.Equal(all[0], all[1]) || len(kinds) < 200 {
+		t.Errorf("of 1000 random bytes %d differ; the same in two guests: %v", len(kinds), bytes.Equal(all[0], all[1]))
+	}
+}
+
+// TestAGuestThatSaysTooMuchIsCut holds over calls, and lets it speak again later.
+func TestAGuestThatSaysTooMuchIsCut(t *testing.T) {
+	t.Parallel()
+	a := newAsked(t)
+	const calls = 1000
+	for range calls {
+		a.begin(askedFuel, 0, time.Now())
+		a.call(vet.ModuleBerth, "log", 1, 0, 1)
+	}
+	if len(a.lines) < linesBurst || len(a.lines) > calls/2 {
+		t.Errorf("of %d lines %d were passed on, want about %d", calls, len(a.lines), linesBurst)
+	}
+	before := len(a.lines)
+	a.tokens, a.filled = 0, time.Now().Add(-time.Second)
+	a.begin(askedFuel, 0, time.Now())
+	a.call(vet.ModuleBerth, "log", 1, 0, 1)
+	if len(a.lines) != before+2 { // with that of those that were dropped
+		t.Errorf("after a second, %d lines were passed on, want 2", len(a.lines)-before)
+	}
+	var index, more uint32
+	a.count = func(i, n uint32) { index, more = i, n }
+	a.call(vet.ModuleBerth, "count", 3, 4)
+	a.count = nil
+	a.call(vet.ModuleBerth, "count", 5, 6)
+	if index != 3 || more != 4 {
+		t.Errorf("counter %d was counted by %d, want counter 3 by 4", index, more)
+	}
+}
+
+func TestBudgetsGrowWithWhatIsAsked(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	least := ApplyBudget(1, 100, mib, 0)
+	for what, c := range map[string]struct{ got, more Fuel }{
+		"rows":    {ApplyBudget(11, 100, mib, 0), 10 * rowBudget},
+		"bytes":   {ApplyBudget(1, 1100, mib, 0), 1000 * byteBudget},
+		"a bulk":  {ApplyBudget(bulkRows+1, 100, mib, 0), bulkRows*rowBudget + bulkBudget - MostBudget},
+		"no bulk": {ApplyBudget(bulkRows, 100, mib, 0), (bulkRows - 1) * rowBudget},
+		"objects": {AskBudget(3, 100, mib), 3*objectBudget + ApplyBudget(3, 100, mib, 0) - least},
+	} {
+		if c.got != least+c.more {
+			t.Errorf("for more %s there is %d of fuel more, want %d", what, c.got-least, c.more)
+		}
+	}
+	if got := grown(MostBudget, 128*mib); got >= MostBudget || got <= 0 {
+		t.Errorf("a call of a guest that has grown to 128 MiB may burn %d of %d", got, MostBudget)
+	}
+	if got := grown(MostBudget+1, 128*mib); got != MostBudget+1 {
+		t.Errorf("a call whose budget reckons with growth may burn %d of %d", got, MostBudget+1)
 	}
 }
