@@ -27,7 +27,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	engine.ChildMain()
 	engine.ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }

@@ -28,7 +28,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	engine.ChildMain()
 	engine.ChildProgram = enginetest.Compiler()
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		panic(err)

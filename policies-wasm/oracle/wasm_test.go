@@ -18,9 +18,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// TestMain lets the engine start this binary as its compile child.
 func TestMain(m *testing.M) {
-	engine.ChildMain()
 	engine.ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }

@@ -18,12 +18,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/berth-dev/berth/host/policy/engine"
 )
 
 func main() {
-	engine.ChildMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := bench(ctx, os.Args[1:], os.Stdout)

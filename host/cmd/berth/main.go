@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/nodeagent/machine"
 )
 
@@ -25,9 +24,7 @@ import (
 var version = "devel"
 
 func main() {
-	// A child that compiles a foreign module, or keeps containers' streams, never
-	// gets to the commands.
-	engine.ChildMain()
+	// A child that keeps containers' streams never gets to the commands.
 	machine.Main()
 
 	// Libraries of Kubernetes complain there of each client that leaves.

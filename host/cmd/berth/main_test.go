@@ -15,7 +15,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	engine.ChildMain()
 	if os.Getenv(asBerth) != "" {
 		main()
 		os.Exit(0)

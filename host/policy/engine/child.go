@@ -36,9 +36,10 @@ const (
 	modeLines   byte = 'L' // read its debug information
 )
 
-// ChildMain turns this process into a compile child if it was started as one,
-// and then does not return. Otherwise it does nothing.
-func ChildMain() {
+// init turns this process into a compile child if it was started as one. It does
+// so before the other packages of a large binary begin theirs, which take longer
+// than to compile a small module does.
+func init() {
 	if len(os.Args) < 2 || os.Args[1] != childName {
 		return
 	}

@@ -16,6 +16,6 @@
 //   - A guest's clock, randomness, files and arguments never differ from one
 //     instance to the next.
 //
-// A program that uses this package calls ChildMain first thing in main, and in
-// TestMain of its tests.
+// A program that uses this package serves as its compile child, too: it becomes
+// one when it is started so, before its main begins.
 package engine

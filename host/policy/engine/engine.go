@@ -25,7 +25,7 @@ type Config struct {
 	// one a temporary folder serves, which Close removes.
 	CacheDir string
 	// Child is the command of the compile child: by default ChildProgram, or
-	// else this binary, whose main calls ChildMain first.
+	// else this binary.
 	Child []string
 	// GuestMemory bounds what all instances may have together, memories and
 	// stacks; 0 is no bound.

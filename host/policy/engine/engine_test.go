@@ -16,7 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	ChildMain()
 	ChildProgram = enginetest.Compiler()
 	os.Exit(m.Run())
 }

@@ -1,7 +1,7 @@
 // Package builtintest opens the built-in policies as a host does, for tests
 // that want the real guests behind the real loader: bundles that the binary
 // carries, Policy and Profile objects in a store in memory, sandboxes with the
-// fuel that a host gives them. The test's TestMain must call engine.ChildMain.
+// fuel that a host gives them.
 package builtintest
 
 import (

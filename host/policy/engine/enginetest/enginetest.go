@@ -3,7 +3,6 @@
 // package. It imports nothing of the engine, whose own tests use it.
 //
 //	func TestMain(m *testing.M) {
-//		engine.ChildMain()
 //		engine.ChildProgram = enginetest.Compiler()
 //		os.Exit(m.Run())
 //	}

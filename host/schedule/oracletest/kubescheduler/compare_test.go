@@ -12,11 +12,6 @@ import (
 	"github.com/berth-dev/berth/host/schedule/oracletest/kubescheduler"
 )
 
-func TestMain(m *testing.M) {
-	engine.ChildMain()
-	os.Exit(m.Run())
-}
-
 // seeds are how many cases are made up: hundreds, or very many in a campaign.
 func seeds() uint64 {
 	if os.Getenv("BERTH_CAMPAIGN") != "" {
