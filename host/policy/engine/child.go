@@ -30,6 +30,11 @@ const childTime = 12 * 30 * time.Second
 
 const maxChildInput = 64 << 20
 
+// childEnv is all that a child finds in its environment. The compiler works on
+// one processor, and the others are the host's; a child that ends at once need
+// not collect its garbage often, while it stays far below its limit of memory.
+var childEnv = []string{"GOMAXPROCS=1", "GOGC=400", "GOMEMLIMIT=1GiB"}
+
 // What a child is told by the first byte of its input.
 const (
 	modeCompile byte = 'C' // compile what follows
@@ -102,7 +107,7 @@ func runChild(ctx context.Context, command []string, path string, mode byte, was
 	var said limited
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = filepath.Dir(path)
-	cmd.Env = []string{}
+	cmd.Env = childEnv
 	cmd.Stdin = io.MultiReader(bytes.NewReader([]byte{mode}), bytes.NewReader(wasm))
 	cmd.Stdout, cmd.Stderr = out, &said
 	cmd.WaitDelay = time.Second

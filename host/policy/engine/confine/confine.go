@@ -152,7 +152,7 @@ func (l Limits) byExec(arguments []string) error {
 		}
 		syscall.CloseOnExec(rules)
 	}
-	return syscall.Exec(self, append([]string{self}, arguments...), []string{})
+	return syscall.Exec(self, append([]string{self}, arguments...), os.Environ())
 }
 
 func (l Limits) resources() error {
