@@ -23,7 +23,7 @@ func (h *Host) admission() *admission.Chain {
 // the audit log if one is wanted. end ends the log after its last line.
 func (h *Host) guard(c *api.Config) (end func(), err error) {
 	c.Authenticator, c.Authorizer, c.Reviewer = h.auth, h.auth.Access, h.auth
-	c.Fairness = fair.New(h.MaxStreams)
+	c.Fairness = fair.New(fair.Defaults(processors), h.MaxStreams)
 	discovery := api.Route{Handler: h.auth.Accounts.Discovery("https://" + h.Listen)}
 	c.Routes = map[string]api.Route{
 		"POST " + join.Path:                {Handler: h.auth.Join, Public: true},

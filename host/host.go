@@ -73,6 +73,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	}
 	defer listener.Close()
 	defer spareCollections()()
+	spareProcessor()
 	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, mostDeriving)}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {

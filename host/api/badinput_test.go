@@ -394,7 +394,7 @@ func TestSlowReadersKeepNobodyOut(t *testing.T) {
 		l.Seats = seats
 		limits[name] = l
 	}
-	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.NewWith(limits, 0) }))
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.New(limits, 0) }))
 	for i := range 70 { // lists of more than a few are written as they are made
 		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i)}, Data: map[string]string{"a": strings.Repeat("x", 900<<10)}}
 		if _, err := s.Registry.Create(t.Context(), registry.On("configmaps", "default", ""), big); err != nil {

@@ -97,7 +97,7 @@ func TestIdleWatchesCostLittle(t *testing.T) {
 
 func TestAClientMayHaveSoManyWatchesOpen(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.New(2) }))
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.New(fair.Defaults(2), 2) }))
 	c := httpClient(t, s)
 	open := func() *http.Response { return watchOf(t, c, s.URL+"/api/v1/pods") }
 	first := open()

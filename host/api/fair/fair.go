@@ -2,7 +2,6 @@ package fair
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -55,12 +54,9 @@ type Fair struct {
 	holds  holds
 }
 
-// New makes a gate with the default limits for this machine, where a user may
-// have so many watches and streams open; MostStreams if that is 0.
-func New(streams int) *Fair { return NewWith(Defaults(runtime.GOMAXPROCS(0)), streams) }
-
-// NewWith makes a gate with limits of its own; all levels must be given.
-func NewWith(limits map[string]Limits, streams int) *Fair {
+// New makes a gate with limits, of which all levels must be given; a user may
+// have so many watches and streams open, MostStreams if that is 0.
+func New(limits map[string]Limits, streams int) *Fair {
 	if streams <= 0 {
 		streams = MostStreams
 	}

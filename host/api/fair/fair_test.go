@@ -28,7 +28,7 @@ func small(seats, flowQueue, queue int) *Fair {
 	for name := range Defaults(1) {
 		limits[name] = Limits{Seats: seats, FlowQueue: flowQueue, Queue: queue, Wait: 10 * time.Second}
 	}
-	return NewWith(limits, 3)
+	return New(limits, 3)
 }
 
 func TestLevels(t *testing.T) {
@@ -243,7 +243,7 @@ func TestEveryLevelHasLimits(t *testing.T) {
 }
 
 func BenchmarkEnter(b *testing.B) {
-	f := New(0)
+	f := New(Defaults(2), 0)
 	by := who("system:node:n1", "system:nodes")
 	about := verb("get")
 	b.ReportAllocs()
