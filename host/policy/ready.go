@@ -106,7 +106,15 @@ func (r *ready) gone(events []store.Event) {
 // back to, the newest first, as if they had come since the host was started. It
 // comes after the first Load.
 func (l *Loader) MakeReady(ctx context.Context) error {
-	for _, digest := range l.newest() {
+	policies, _, _, err := l.read()
+	if err != nil {
+		l.Log.Warn("read policies", "err", err)
+		return nil
+	}
+	for _, p := range policies {
+		l.ready.drop(p.Status.Live) // the policy itself has it loaded
+	}
+	for _, digest := range l.newest(policies) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -131,15 +139,10 @@ func (l *Loader) MakeReady(ctx context.Context) error {
 
 // newest are the digests of the modules that no policy runs, those first that
 // were uploaded, or last live, most lately.
-func (l *Loader) newest() (digests []string) {
+func (l *Loader) newest(policies []*v1alpha1.Policy) (digests []string) {
 	list, err := l.Objects.List(Modules, "", store.ListOptions{})
 	if err != nil {
-		l.Log.Debug("list modules", "err", err)
-		return nil
-	}
-	policies, _, _, err := l.read()
-	if err != nil {
-		l.Log.Debug("read policies", "err", err)
+		l.Log.Warn("list modules", "err", err)
 		return nil
 	}
 	wanted := map[string]time.Time{}

@@ -113,6 +113,10 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 	r, own, counted := restarted(t, before)
 	r.Load(t.Context())
 	running, _ := own.Holds()
+	// As a host does with those that come with it.
+	if _, err := r.Inspect(t.Context(), made(2)); err != nil {
+		t.Fatal(err)
+	}
 	if err := r.MakeReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
