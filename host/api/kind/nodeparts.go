@@ -24,7 +24,7 @@ func shareAmounts(node *v1.Node, data []byte) {
 		rest = rest[n:]
 	}
 	var capacity, allocatable span
-	whole := spans(status, func(number int) *span {
+	whole := spans(status, mapsOfStatus, func(number int) *span {
 		switch number {
 		case statusCapacity:
 			return &capacity

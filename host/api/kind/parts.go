@@ -37,10 +37,18 @@ var (
 // Numbers of fields in v1's messages.
 const (
 	metaOfPod, specOfPod, statusOfPod = 1, 2, 3
-	metaLabels                        = 11
-	specContainers                    = 2
-	specTolerations                   = 22
+	metaLabels, metaAnnotations       = 11, 12
+	specContainers, specNodeSelector  = 2, 7
+	specTolerations, specOverhead     = 22, 32
 	containerResources                = 8
+)
+
+// Maps in messages out of which parts are taken, of which our encoder makes well
+// formed ones; see entryWhole.
+var (
+	mapsOfMeta   = []int{metaLabels, metaAnnotations}
+	mapsOfSpec   = []int{specNodeSelector, specOverhead}
+	mapsOfStatus = []int{statusCapacity, statusAllocated}
 )
 
 // get finds a part by its encoding, nil if it is not known.
@@ -100,10 +108,10 @@ func outlineOf(data []byte) (o outline, ok bool) {
 		return o, false
 	}
 	o.meta, o.spec = found[metaOfPod], found[specOfPod]
-	if !spans(o.meta, map1(metaLabels, &o.labels)) {
+	if !spans(o.meta, mapsOfMeta, map1(metaLabels, &o.labels)) {
 		return o, false
 	}
-	return o, spans(o.spec, func(number int) *span {
+	return o, spans(o.spec, mapsOfSpec, func(number int) *span {
 		switch number {
 		case specContainers:
 			return &o.containers
@@ -125,10 +133,10 @@ func map1(number int, s *span) func(int) *span {
 
 // spans notes where the fields lie for which of gives a span; false where one of
 // them lies in several places, or the message is not whole.
-func spans(message []byte, of func(number int) *span) bool {
+func spans(message []byte, maps []int, of func(number int) *span) bool {
 	for at := 0; at < len(message); {
-		number, _, n := fieldAt(message[at:])
-		if n == 0 {
+		number, body, n := fieldAt(message[at:])
+		if n == 0 || slices.Contains(maps, number) && !entryWhole(body) {
 			return false
 		}
 		if s := of(number); s != nil {
@@ -142,6 +150,19 @@ func spans(message []byte, of func(number int) *span) bool {
 			}
 		}
 		at += n
+	}
+	return true
+}
+
+// entryWhole tells whether a map's entry keeps to itself: Unmarshal lets a key or
+// a value run on into what follows the entry, so that the map would depend on it.
+func entryWhole(entry []byte) bool {
+	for len(entry) > 0 {
+		_, body, n := fieldAt(entry)
+		if n == 0 || body == nil {
+			return false
+		}
+		entry = entry[n:]
 	}
 	return true
 }
@@ -243,7 +264,7 @@ func (o *outline) share(pod *v1.Pod) {
 		}
 		data = data[n:]
 		var at span
-		if spans(body, map1(containerResources, &at)) {
+		if spans(body, nil, map1(containerResources, &at)) {
 			sameResources.share(at.in(body), &own[i].Resources)
 		}
 	}

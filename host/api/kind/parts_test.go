@@ -1,7 +1,9 @@
 package kind_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,6 +101,51 @@ func TestReplicasWithTokensShareWhatTheyAskFor(t *testing.T) {
 		t.Error("a list was written to that others may read")
 	}
 }
+
+// A map's entry that says to be shorter than its key and value are: Unmarshal
+// reads on. Stored objects have none; a copy of a part must not come from one.
+func TestAnEntryThatRunsOnIsNoKnownPart(t *testing.T) {
+	t.Parallel()
+	message := func(number uint64, parts ...string) string {
+		body := strings.Join(parts, "")
+		return string(binary.AppendUvarint(nil, number<<3|2)) + string([]byte{byte(len(body))}) + body
+	}
+	const (
+		runsOn = "\x0a\x08"             // a key of 8 bytes, of which the entry has none
+		number = "\x08\x08"             // the same, said to be a number
+		after  = "\x1a\x06\x0a\x04tail" // what follows: some other field
+	)
+	known, containers := message(metaLabels, message(1, "app"), message(2, "web")), message(2, message(1, "c"))
+	for what, of := range map[string]func(entry, rest string) string{
+		"labels": func(entry, rest string) string {
+			return message(1, message(metaLabels, entry), rest) + message(2, containers)
+		},
+		"annotations": func(entry, rest string) string {
+			return message(1, message(metaAnnotations, entry), known, rest) + message(2, containers)
+		},
+		"selector": func(entry, rest string) string {
+			return message(1, known) + message(2, message(7, entry), containers, rest)
+		},
+		"overhead": func(entry, rest string) string {
+			return message(1, known) + message(2, message(32, entry), containers, rest)
+		},
+		"capacity":    func(entry, rest string) string { return message(3, message(1, entry), rest) },
+		"allocatable": func(entry, rest string) string { return message(3, message(2, entry), rest) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			for _, entry := range []string{runsOn, number} {
+				for _, tail := range []string{"one!", "two!"} {
+					data := []byte(of(entry, strings.Replace(after, "tail", tail, 1)))
+					holdDecoder(t, "pods", new(v1.Pod), data)
+					holdDecoder(t, "nodes", new(v1.Node), data)
+				}
+			}
+		})
+	}
+}
+
+const metaLabels, metaAnnotations = 11, 12
 
 // FuzzDecodePod holds the decoders that leave known parts out, or share them,
 // against the plain ones.
