@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"debug/dwarf"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -25,10 +24,49 @@ func childLines(wasm []byte) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(t)
+	_, err = os.Stdout.Write(t.table())
+	return err
 }
 
-func decodeLines(wasm []byte) (*lineTable, error) {
+// foundLines is what the debug information says, on its way to a lineTable.
+type foundLines struct {
+	strings []string
+	rows    []foundRow // by at
+}
+
+type foundRow struct {
+	at     int
+	places []place
+}
+
+// place is a function, a file, and a line of it; the first two by number.
+type place struct{ name, file, line int }
+
+// table writes them down.
+func (l *foundLines) table() []byte {
+	var rows, places, ends, strings []byte
+	add := func(to *[]byte, n int) { *to = binary.LittleEndian.AppendUint32(*to, uint32(n)) }
+	for _, r := range l.rows {
+		add(&rows, r.at)
+		add(&rows, len(places)/linePlace)
+		for _, p := range r.places {
+			add(&places, p.name)
+			add(&places, p.file)
+			add(&places, max(p.line, 0))
+		}
+	}
+	for _, s := range l.strings {
+		strings = append(strings, s...)
+		add(&ends, len(strings))
+	}
+	var head []byte
+	add(&head, len(l.rows))
+	add(&head, len(places)/linePlace)
+	add(&head, len(l.strings))
+	return slices.Concat(head, rows, places, ends, strings)
+}
+
+func decodeLines(wasm []byte) (*foundLines, error) {
 	s, err := debugSections(wasm)
 	if err != nil {
 		return nil, err
@@ -44,12 +82,13 @@ func decodeLines(wasm []byte) (*lineTable, error) {
 			}
 		}
 	}
-	r := &dwarfReader{d: d, t: &lineTable{}, files: map[string]int{}, names: map[string]int{}}
+	r := &dwarfReader{d: d, found: &foundLines{}, known: map[string]int{}}
+	r.intern("") // what is not told is number 0
 	if err := r.units(); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(r.t.Rows, func(a, b lineRow) int { return cmp.Compare(a.At, b.At) })
-	return r.t, nil
+	slices.SortStableFunc(r.found.rows, func(a, b foundRow) int { return cmp.Compare(a.at, b.at) })
+	return r.found, nil
 }
 
 // debugSections takes the sections of debug information out of a module.
@@ -78,9 +117,9 @@ func debugSections(wasm []byte) (map[string][]byte, error) {
 
 // dwarfReader turns debug information into a table.
 type dwarfReader struct {
-	d            *dwarf.Data
-	t            *lineTable
-	files, names map[string]int
+	d     *dwarf.Data
+	found *foundLines
+	known map[string]int // strings
 }
 
 // scope is a function, or one that was inlined into it.
@@ -205,15 +244,15 @@ func (r *dwarfReader) rows(lines *dwarf.LineReader, root *scope) error {
 		if e.EndSequence || e.File == nil || e.Line == 0 || e.Address == 0 || e.Address > 1<<31 {
 			continue
 		}
-		if len(r.t.Rows) == maxRows {
+		if len(r.found.rows) == maxRows {
 			return nil
 		}
-		r.t.Rows = append(r.t.Rows, lineRow{int(e.Address), r.places(root, e.Address, r.file(e.File.Name), e.Line)})
+		r.found.rows = append(r.found.rows, foundRow{int(e.Address), r.places(root, e.Address, r.file(e.File.Name), e.Line)})
 	}
 }
 
 // places lists the functions around an address, the innermost first.
-func (r *dwarfReader) places(root *scope, at uint64, file, line int) []linePlace {
+func (r *dwarfReader) places(root *scope, at uint64, file, line int) []place {
 	var around []*scope
 	for s := root; s != nil; {
 		i := slices.IndexFunc(s.inner, func(s *scope) bool { return s.holds(at) })
@@ -224,12 +263,12 @@ func (r *dwarfReader) places(root *scope, at uint64, file, line int) []linePlace
 		around = append(around, s)
 	}
 	if len(around) == 0 {
-		return []linePlace{{r.intern(r.names, &r.t.Names, ""), file, line}}
+		return []place{{r.intern(""), file, line}}
 	}
-	var places []linePlace
+	var places []place
 	for i := len(around) - 1; i >= 0 && len(places) < maxInlined; i-- {
 		s := around[i]
-		places = append(places, linePlace{r.intern(r.names, &r.t.Names, s.name), file, line})
+		places = append(places, place{r.intern(s.name), file, line})
 		file, line = s.file, s.line
 	}
 	return places
@@ -238,15 +277,15 @@ func (r *dwarfReader) places(root *scope, at uint64, file, line int) []linePlace
 // file keeps of a path what an author knows it by.
 func (r *dwarfReader) file(name string) int {
 	dir, base := path.Split(name)
-	return r.intern(r.files, &r.t.Files, path.Join(path.Base(dir), base))
+	return r.intern(path.Join(path.Base(dir), base))
 }
 
-func (r *dwarfReader) intern(known map[string]int, list *[]string, s string) int {
-	i, ok := known[s]
+func (r *dwarfReader) intern(s string) int {
+	i, ok := r.known[s]
 	if !ok {
-		i = len(*list)
-		known[s] = i
-		*list = append(*list, s)
+		i = len(r.found.strings)
+		r.known[s] = i
+		r.found.strings = append(r.found.strings, s)
 	}
 	return i
 }

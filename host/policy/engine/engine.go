@@ -259,25 +259,25 @@ func (e *Engine) release(s *shared) {
 
 func (e *Engine) load(ctx context.Context, uploaded []byte, key loadKey) (*shared, error) {
 	digest := "sha256:" + hex.EncodeToString(key.sum[:])
-	wasm, report, err := vet.Rewrite(uploaded, key.limits)
+	v, err := e.vetted(ctx, uploaded, key)
 	if err != nil {
 		return nil, err
 	}
-	name := entryName(wasm, e.features)
-	entry, err := e.entry(ctx, name, wasm, report.Functions)
+	name := entryName(v.Wasm, e.features)
+	entry, err := e.entry(ctx, name, v.Wasm, v.Report.Functions)
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", short(digest), err)
 	}
-	s, err := e.link(ctx, name, entry, wasm)
+	s, err := e.link(ctx, name, entry, v.Wasm)
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", short(digest), err)
 	}
-	s.engine, s.digest, s.report = e, digest, report
-	s.bytes = loadedBytes(wasm, entry)
-	if report.Debug {
-		// Without them traps still name functions.
-		if s.lines, err = e.lines(ctx, uploaded); err != nil {
-			e.log.Warn("traps will show no source lines", "digest", digest, "err", err)
+	s.engine, s.digest, s.report = e, digest, v.Report
+	s.bytes = loadedBytes(v.Wasm, entry) + int64(len(v.Lines))
+	if len(v.Lines) > 0 {
+		if s.lines, err = readLines(v.Lines); err != nil {
+			s.free()
+			return nil, err
 		}
 	}
 	if s.manifest, err = s.readManifest(ctx); err != nil {

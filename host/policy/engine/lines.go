@@ -2,11 +2,12 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -24,26 +25,69 @@ const (
 	linesTime     = 5 * time.Second
 )
 
-// lineTable says what stands where in a module's source. A child makes it from
-// the debug information of the module that was uploaded.
+// lineTable says what stands where in a module's source. A child writes it from
+// the debug information of the module that was uploaded, so that a look needs
+// nothing read beforehand:
+//
+//	rows u32 | places u32 | strings u32
+//	| rows (at u32, first place u32) …, by at | places (name u32, file u32, line u32) …
+//	| end of each string u32 … | strings
+//
+// A row is the place of the code from an offset of the uploaded code section on,
+// up to the next one: the innermost function first, then those that it was
+// inlined into. It may say anything, and no look goes beyond it.
 type lineTable struct {
-	Files []string  `json:"files"`
-	Names []string  `json:"names"`
-	Rows  []lineRow `json:"rows"` // by At
+	rows, places, ends, strings []byte
 }
 
-// lineRow is the place of the code from an offset of the uploaded code section
-// on: the innermost function first, then those that it was inlined into.
-type lineRow struct {
-	At     int         `json:"a"`
-	Places []linePlace `json:"p"`
+const (
+	lineHead  = 3 * 4
+	rowBytes  = 2 * 4
+	linePlace = 3 * 4
+	endBytes  = 4
+)
+
+var errLines = errors.New("source lines: they are not as long as they say")
+
+// readLines takes what a child left.
+func readLines(b []byte) (*lineTable, error) {
+	if len(b) < lineHead {
+		return nil, errLines
+	}
+	rows, places, ends := rowBytes*int(u32(b, 0)), linePlace*int(u32(b, 1)), endBytes*int(u32(b, 2))
+	if b = b[lineHead:]; rows+places+ends > len(b) {
+		return nil, errLines
+	}
+	return &lineTable{b[:rows], b[rows:][:places], b[rows+places:][:ends], b[rows+places+ends:]}, nil
 }
 
-// linePlace is a function, a file and a line; Names and Files hold the first two.
-type linePlace [3]int
+func u32(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+
+// of returns the places of a row.
+func (t *lineTable) of(row int) []byte {
+	from, to := int(u32(t.rows, 2*row+1))*linePlace, len(t.places)
+	if rowBytes*(row+1) < len(t.rows) {
+		to = int(u32(t.rows, 2*row+3)) * linePlace
+	}
+	to = min(to, len(t.places), from+maxInlined*linePlace)
+	return t.places[min(from, to):to]
+}
+
+// string returns a string by its number, "" if there is none.
+func (t *lineTable) string(n uint32) string {
+	i := int(n)
+	if i >= len(t.ends)/endBytes {
+		return ""
+	}
+	from, to := 0, min(int(u32(t.ends, i)), len(t.strings))
+	if i > 0 {
+		from = int(u32(t.ends, i-1))
+	}
+	return string(t.strings[min(from, to):to])
+}
 
 // lines has a child read the debug information of a module.
-func (e *Engine) lines(ctx context.Context, wasm []byte) (*lineTable, error) {
+func (e *Engine) lines(ctx context.Context, wasm []byte) ([]byte, error) {
 	select {
 	case e.compiling <- struct{}{}:
 		defer func() { <-e.compiling }()
@@ -65,26 +109,10 @@ func (e *Engine) lines(ctx context.Context, wasm []byte) (*lineTable, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the child left no source lines: %w", err)
 	}
-	return readLines(data)
-}
-
-// readLines reads what a child left, which may be anything.
-func readLines(data []byte) (*lineTable, error) {
-	t := new(lineTable)
-	if err := json.Unmarshal(data, t); err != nil {
-		return nil, fmt.Errorf("source lines: %w", err)
+	if _, err := readLines(data); err != nil {
+		return nil, err
 	}
-	for i, r := range t.Rows {
-		if i > 0 && r.At < t.Rows[i-1].At || len(r.Places) > maxInlined {
-			return nil, errors.New("source lines: a row out of order, or too long")
-		}
-		for _, p := range r.Places {
-			if p[0] < 0 || p[0] >= len(t.Names) || p[1] < 0 || p[1] >= len(t.Files) {
-				return nil, errors.New("source lines: a row names what is not there")
-			}
-		}
-	}
-	return t, nil
+	return data, nil
 }
 
 // at describes the code at an offset, the innermost function first; nothing if
@@ -93,19 +121,17 @@ func (t *lineTable) at(offset int) (frames []string) {
 	if t == nil {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(t.Rows, offset, func(r lineRow, at int) int { return r.At - at })
-	if !found {
-		i--
-	}
-	if i < 0 {
+	row := sort.Search(len(t.rows)/rowBytes, func(i int) bool { return int(u32(t.rows, 2*i)) > offset }) - 1
+	if row < 0 {
 		return nil
 	}
-	for _, p := range t.Rows[i].Places {
-		if p[2] == 0 {
+	for p := t.of(row); len(p) > 0; p = p[linePlace:] {
+		line := u32(p, 2)
+		if line == 0 {
 			continue // a compiler's own, such as the way through an interface
 		}
-		place := t.Files[p[1]] + ":" + strconv.Itoa(p[2])
-		if name := t.Names[p[0]]; name != "" {
+		place := t.string(u32(p, 1)) + ":" + strconv.Itoa(int(line))
+		if name := t.string(u32(p, 0)); name != "" {
 			place = name + " (" + place + ")"
 		}
 		frames = append(frames, clipFrame(place))

@@ -7,8 +7,16 @@ import (
 
 func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 	t.Parallel()
-	table, err := readLines([]byte(`{"files":["p/main.go"],"names":["inner","outer",""],
-		"rows":[{"a":10,"p":[[0,0,3],[1,0,7]]},{"a":20,"p":[[2,0,9],[1,0,0]]}]}`))
+	found := foundLines{
+		strings: []string{"", "p/main.go", "inner", "outer"},
+		rows: []foundRow{
+			{10, []place{{2, 1, 3}, {3, 1, 7}}},
+			{20, []place{{0, 1, 9}, {3, 0, 0}}},
+			{30, nil},
+			{40, slices.Repeat([]place{{3, 1, 1}}, maxInlined+1)},
+		},
+	}
+	table, err := readLines(found.table())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,6 +26,7 @@ func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 	}{
 		{9, nil}, {10, []string{"inner (p/main.go:3)", "outer (p/main.go:7)"}},
 		{19, []string{"inner (p/main.go:3)", "outer (p/main.go:7)"}}, {25, []string{"p/main.go:9"}},
+		{30, nil}, {1 << 30, slices.Repeat([]string{"outer (p/main.go:1)"}, maxInlined)},
 	} {
 		if got := table.at(tt.at); !slices.Equal(got, tt.want) {
 			t.Errorf("at(%d) = %q, want %q", tt.at, got, tt.want)
@@ -31,13 +40,17 @@ func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 
 // FuzzReadLines reads what a child left, which a hostile module may have made.
 func FuzzReadLines(f *testing.F) {
-	f.Add([]byte(`{"files":["a"],"names":["b"],"rows":[{"a":1,"p":[[0,0,3]]}]}`))
-	f.Add([]byte(`{"rows":[{"a":2,"p":[[0,1,3]]},{"a":1}]}`))
-	f.Add([]byte(`{"files":[""],"names":[""],"rows":[{"a":-1,"p":[[0,0,-3]]}]}`))
+	f.Add((&foundLines{}).table())
+	f.Add((&foundLines{strings: []string{"a", "b"}, rows: []foundRow{{1, []place{{0, 1, 3}}}, {2, nil}}}).table())
+	f.Add((&foundLines{rows: []foundRow{{2, []place{{0, 1, 3}}}, {-1, slices.Repeat([]place{{-1, 7, 1}}, 20)}}}).table())
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		table, err := readLines(data)
 		if err != nil {
 			return
+		}
+		if len(table.rows)+len(table.places)+len(table.ends)+len(table.strings) != len(data)-lineHead {
+			t.Error("the table is another than what was left")
 		}
 		for at := -1; at < 4; at++ {
 			if n := len(table.at(at)); n > maxInlined {
@@ -52,9 +65,30 @@ func FuzzDecodeLines(f *testing.F) {
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x00\x0d\x0b.debug_line\x00"))
 	f.Add([]byte("\x00asm\x01\x00\x00\x00\x00\x7f"))
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		table, err := decodeLines(wasm)
-		if err == nil && len(table.Rows) > maxRows {
-			t.Errorf("%d rows", len(table.Rows))
+		found, err := decodeLines(wasm)
+		if err != nil {
+			return
+		}
+		if len(found.rows) > maxRows {
+			t.Errorf("%d rows", len(found.rows))
+		}
+		table, err := readLines(found.table())
+		if err != nil {
+			t.Fatalf("the host does not read what its child writes: %v", err)
+		}
+		for i, r := range found.rows {
+			if i+1 < len(found.rows) && found.rows[i+1].at == r.at {
+				continue // the later one is found
+			}
+			want := 0
+			for _, p := range r.places {
+				if p.line > 0 {
+					want++
+				}
+			}
+			if n := len(table.at(r.at)); n != want {
+				t.Errorf("%d places at %d, want %d", n, r.at, want)
+			}
 		}
 	})
 }
