@@ -2,10 +2,12 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
@@ -27,6 +29,7 @@ func (o *Observer) attempt(ctx context.Context, pod *v1.Pod, w *abi.Observe, out
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout(w))
 	defer cancel()
+	ctx = context.WithValue(ctx, deadline{}, ctx)
 	if w.Kind == abi.ObserveTCP {
 		o.connect(ctx, address, out)
 		return
@@ -90,11 +93,36 @@ func named(c *v1.Container, port abi.Port) (int, bool) {
 	return 0, false
 }
 
-func (o *Observer) connect(ctx context.Context, address string, out *wire.Observation) {
+// deadline is the key by which an attempt's context reaches its dial: net/http
+// lets go of a request that is over and not of what it began for it, which with
+// an endpoint that never shakes hands lasts for ever.
+type deadline struct{}
+
+// dial connects for an attempt, and gives the connection no more time than that
+// has.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if attempt, ok := ctx.Value(deadline{}).(context.Context); ok {
+		ctx = attempt
+	}
 	var dialer net.Dialer
-	connection, err := dialer.DialContext(ctx, "tcp", address)
+	connection, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
-		out.Detail = err.Error()
+		return nil, err
+	}
+	if until, ok := ctx.Deadline(); ok {
+		err = connection.SetDeadline(until)
+	}
+	if err != nil {
+		_ = connection.Close()
+		return nil, err
+	}
+	return connection, nil
+}
+
+func (o *Observer) connect(ctx context.Context, address string, out *wire.Observation) {
+	connection, err := dial(ctx, "tcp", address)
+	if err != nil {
+		out.Detail = why(ctx, err)
 		return
 	}
 	_ = connection.Close()
@@ -109,12 +137,25 @@ func (o *Observer) get(ctx context.Context, address string, w *abi.Observe, out 
 	}
 	answer, err := o.client.Do(r)
 	if err != nil {
-		out.Detail = err.Error()
+		out.Detail = why(ctx, err)
 		return
 	}
 	defer answer.Body.Close()
 	out.Code, out.Detail = int32(answer.StatusCode), answer.Status
 	out.OK = answer.StatusCode >= 200 && answer.StatusCode < 400
+}
+
+// why says what an attempt failed of, in the same words each time: the port at
+// this end, and which of two clocks ran out first, are left out.
+func why(ctx context.Context, err error) string {
+	if ctx.Err() != nil || os.IsTimeout(err) {
+		return "no answer in time"
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return (&net.OpError{Op: op.Op, Net: op.Net, Addr: op.Addr, Err: op.Err}).Error()
+	}
+	return err.Error()
 }
 
 // request asks as a kubelet's probe asks. Whatever the path says, it goes to

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -135,5 +136,74 @@ func TestPortsAreFoundByName(t *testing.T) {
 				t.Errorf("portOf(%s) = %d, %v; want %d", tt.port, got, err, tt.want)
 			}
 		})
+	}
+}
+
+// What a pod does not answer may cost the host no socket beyond the attempt:
+// else a pod could take them all.
+func TestAnAttemptLeavesNoConnectionBehind(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range []string{abi.SchemeHTTP, abi.SchemeHTTPS} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		closed := make(chan error, 1)
+		go func() {
+			c, err := listener.Accept()
+			if err != nil {
+				closed <- err
+				return
+			}
+			defer c.Close()
+			_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+			_, err = io.Copy(io.Discard, c)
+			closed <- err
+		}()
+		_, port, _ := net.SplitHostPort(listener.Addr().String())
+		got := special(t).Observe(t.Context(), here(), []abi.Observe{{Name: "silent", Kind: "http", Port: abi.Port(port), Scheme: scheme}})[0]
+		if got.OK || got.Detail == "" {
+			t.Errorf("%s: an endpoint that says nothing is seen as %+v", scheme, got)
+		}
+		if err := <-closed; err != nil {
+			t.Errorf("%s: the attempt is over, its connection is not: %v", scheme, err)
+		}
+	}
+}
+
+// A guest tells in its message what an endpoint did. That differs from one
+// attempt to the next only if the endpoint does: each difference is written.
+func TestAnAttemptThatFailsAlikeIsToldAlike(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	o, seen := special(t), map[string]int{}
+	for range 5 {
+		got := o.Observe(t.Context(), here(), []abi.Observe{{Name: "rude", Kind: "http", Port: abi.Port(port)}})[0]
+		seen[got.Detail]++
+	}
+	if len(seen) != 1 {
+		t.Errorf("one failure is told as %v", seen)
+	}
+	for detail := range seen {
+		if !strings.Contains(detail, "connection reset") {
+			t.Errorf("it is told as %q", detail)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func NewObserver(objects Objects, now func() time.Time) *Observer {
 			Transport: &http.Transport{
 				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a pod's own certificate, as probes take it
 				ForceAttemptHTTP2: true, DisableKeepAlives: true, DisableCompression: true,
-				Proxy: nil, MaxResponseHeaderBytes: mostHeader,
+				Proxy: nil, MaxResponseHeaderBytes: mostHeader, DialContext: dial,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
