@@ -70,7 +70,7 @@ type Loader struct {
 	wake    chan struct{}
 	recipes recipes
 	// intake is what is being uploaded; examining has a token for each module that
-	// is examined. ready are modules that no policy runs yet, own the digests
+	// is examined. ready are modules that policies may name next, own the digests
 	// of those that come with the host.
 	intake    intake
 	examining chan struct{}

@@ -106,6 +106,7 @@ func runChild(ctx context.Context, command []string, path string, mode byte, was
 	defer cancel()
 	var said limited
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Args[0] = os.Args[0] // which is what ps shows
 	cmd.Dir = filepath.Dir(path)
 	cmd.Env = childEnv
 	cmd.Stdin = io.MultiReader(bytes.NewReader([]byte{mode}), bytes.NewReader(wasm))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,14 +19,46 @@ import (
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
 
+// program is what serves as compile child, by its path.
+func program(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	check(t, err)
+	return cmp.Or(ChildProgram, self)
+}
+
+// replaced, in the environment of a copy of this binary, has it be a host whose
+// file is another's by now.
+const replaced = "BERTH_TEST_REPLACED"
+
+func TestAHostWhoseBinaryWasReplacedCompiles(t *testing.T) {
+	self, err := os.Executable()
+	check(t, err)
+	if os.Getenv(replaced) == "" {
+		program, err := os.ReadFile(self)
+		check(t, err)
+		path := filepath.Join(t.TempDir(), "host")
+		check(t, os.WriteFile(path, program, 0o700))
+		cmd := exec.Command(path, "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), replaced+"=1")
+		if said, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(said), "--- PASS: "+t.Name()) {
+			t.Errorf("%v: %s", err, said)
+		}
+		return
+	}
+	check(t, os.Remove(self))
+	check(t, os.WriteFile(self, []byte("#!/bin/sh\nexit 3\n"), 0o700))
+	ChildProgram = ""
+	load(t, newEngine(t), wasmtest.Policy().Bytes())
+}
+
 // TestAChildIsLimited looks at a compile child that waits for its module: at one
 // whose threads are all Go's, and at this binary, which may hold C.
 func TestAChildIsLimited(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	check(t, err)
-	program, err := childProgram()
-	check(t, err)
+	program := program(t)
 	for _, path := range []string{program, self} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
@@ -89,8 +122,7 @@ func TestAChildThatLeavesRubbishIsRunAgain(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
 	wasm := wasmtest.Policy().Bytes()
-	program, err := childProgram()
-	check(t, err)
+	program := program(t)
 	e.child = script(t, strings.NewReplacer("ONCE", filepath.Join(t.TempDir(), "once"), "PROGRAM", program, "CHILD", childName).Replace(`
 PATH=/usr/bin:/bin
 [ -e ONCE ] && exec PROGRAM CHILD
@@ -191,10 +223,9 @@ func TestTheCompilerItselfRunsIntoItsLimit(t *testing.T) {
 	m := wasmtest.Empty()
 	m.Func("bomb", wasmtest.Sig([]byte{wasmtest.I32}), []byte{wasmtest.I32}, wasmtest.Times(40_000,
 		wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.Void), wasmtest.Get(0), wasmtest.Set(1), wasmtest.Op(0x05), wasmtest.I32Const(1), wasmtest.Set(1), wasmtest.Op(0x0b)))
-	program, err := childProgram()
-	check(t, err)
+	program := program(t)
 	child := script(t, "ulimit -t 1\nexec "+program+" "+childName)
-	err = runChild(t.Context(), child, filepath.Join(t.TempDir(), "code"), modeCompile, m.Bytes())
+	err := runChild(t.Context(), child, filepath.Join(t.TempDir(), "code"), modeCompile, m.Bytes())
 	if !errors.Is(err, ErrCompile) || !strings.Contains(err.Error(), "CPU time or") {
 		t.Errorf("runChild = %v, want it to say that the module takes too much", err)
 	}

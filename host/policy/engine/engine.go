@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/berth-dev/berth/host/policy/engine/confine"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
 
@@ -84,11 +86,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	if len(e.child) == 0 {
-		self, err := childProgram()
-		if err != nil {
-			return nil, fmt.Errorf("find this binary: %w", err)
-		}
-		e.child = []string{self, childName}
+		e.child = []string{cmp.Or(ChildProgram, confine.ThisBinary), childName}
 	}
 	dir := c.CacheDir
 	if e.temporary {
@@ -105,13 +103,6 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
-}
-
-func childProgram() (string, error) {
-	if ChildProgram != "" {
-		return ChildProgram, nil
-	}
-	return os.Executable()
 }
 
 // Close removes a temporary cache. Modules and instances are closed by those

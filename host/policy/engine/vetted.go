@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/berth-dev/berth/host/policy/engine/confine"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
 
@@ -33,7 +34,7 @@ func vettedName(key loadKey) string {
 
 // build names this very binary, "" if it was linked without a name.
 var build = sync.OnceValue(func() string {
-	f, err := elf.Open("/proc/self/exe")
+	f, err := elf.Open(confine.ThisBinary)
 	if err != nil {
 		return ""
 	}

@@ -126,6 +126,10 @@ func (l Limits) behind() int {
 	return l.Nice
 }
 
+// ThisBinary is the program of this process, whatever lies in its place by now:
+// an upgrade replaces the file of a host that goes on.
+const ThisBinary = "/proc/self/exe"
+
 // byExec serves binaries with cgo, whose threads cannot all be reached: what one
 // thread gives up, the program that it becomes lacks in all threads.
 func (l Limits) byExec(arguments []string) error {
@@ -152,7 +156,7 @@ func (l Limits) byExec(arguments []string) error {
 		}
 		syscall.CloseOnExec(rules)
 	}
-	return syscall.Exec(self, append([]string{self}, arguments...), os.Environ())
+	return syscall.Exec(ThisBinary, append([]string{self}, arguments...), os.Environ())
 }
 
 func (l Limits) resources() error {
