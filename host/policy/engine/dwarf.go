@@ -281,6 +281,7 @@ func (r *dwarfReader) file(name string) int {
 }
 
 func (r *dwarfReader) intern(s string) int {
+	s = s[:min(len(s), maxFrameBytes)] // no more is ever shown
 	i, ok := r.known[s]
 	if !ok {
 		i = len(r.found.strings)

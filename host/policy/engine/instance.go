@@ -307,7 +307,7 @@ func (i *Instance) fail(export string, budget Fuel, start time.Time, err error) 
 		what = fmt.Errorf("%w: %w", what, i.memory.refused)
 	}
 	f := i.broken(export, kind, i.used(budget), start, what)
-	f.Stack = i.shared.lines.resolve(stack)
+	f.Stack = i.shared.lines.resolve(stack, i.shared.report.Origins)
 	if i.guest.panic != "" {
 		f.Stack = withoutRuntime(f.Stack)
 	}

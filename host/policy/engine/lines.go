@@ -73,7 +73,7 @@ func (t *lineTable) of(row int) []byte {
 	return t.places[min(from, to):to]
 }
 
-// string returns a string by its number, "" if there is none.
+// string returns the beginning of a string by its number, "" if there is none.
 func (t *lineTable) string(n uint32) string {
 	i := int(n)
 	if i >= len(t.ends)/endBytes {
@@ -83,7 +83,7 @@ func (t *lineTable) string(n uint32) string {
 	if i > 0 {
 		from = int(u32(t.ends, i-1))
 	}
-	return string(t.strings[min(from, to):to])
+	return string(t.strings[min(from, to):min(to, from+maxFrameBytes)])
 }
 
 // lines has a child read the debug information of a module.
@@ -141,12 +141,11 @@ func (t *lineTable) at(offset int) (frames []string) {
 
 func clipFrame(s string) string { return plain(s[:min(maxFrameBytes, len(s))]) }
 
-// resolve puts source lines in the place of the offsets that vet's line table
-// gave to frames.
-func (t *lineTable) resolve(frames []frame) (stack []string) {
+// resolve puts source lines in the place of frames whose origins are known.
+func (t *lineTable) resolve(frames []frame, origins vet.Origins) (stack []string) {
 	for _, f := range frames {
-		if f.offset >= 0 {
-			if places := t.at(f.offset); len(places) > 0 {
+		if at := origins.Of(f.offset); at >= 0 {
+			if places := t.at(at); len(places) > 0 {
 				stack = append(stack, places...)
 				continue
 			}
@@ -163,19 +162,19 @@ func withoutRuntime(stack []string) []string {
 	return stack[max(first, 0):]
 }
 
-// frame is a function of a guest's stack; offset is where it stood in the
-// uploaded code, -1 if that is not known.
+// frame is a function of a guest's stack; offset is where it stood in the code
+// that vet wrote, -1 if that is not known.
 type frame struct {
 	function string
 	offset   int
 }
 
-// offsetOf reads a line of wazero's trace that tells of a source: "0x1f: w:32".
+// offsetOf reads a line of wazero's trace that tells of a source: "0x1f: w:1".
 func offsetOf(line string) (int, bool) {
-	_, at, ok := strings.Cut(line, ": "+vet.LineFile+":")
-	if !ok || !strings.HasPrefix(line, "0x") {
+	hex, _, ok := strings.Cut(line, ": "+vet.LineFile+":")
+	if !ok || !strings.HasPrefix(hex, "0x") {
 		return 0, false
 	}
-	n, err := strconv.Atoi(at)
-	return n - 1, err == nil && n > 0
+	n, err := strconv.ParseUint(hex[2:], 16, 31)
+	return int(n), err == nil
 }

@@ -1,8 +1,14 @@
 package engine
 
 import (
+	"errors"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
 
 func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
@@ -32,9 +38,64 @@ func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 			t.Errorf("at(%d) = %q, want %q", tt.at, got, tt.want)
 		}
 	}
-	stack := table.resolve([]frame{{"a()", 20}, {"b()", -1}, {"c()", 1}})
+	origins := vet.Origins("\x64\x00\x00\x00\x15\x00\x00\x00\xc8\x00\x00\x00\x02\x00\x00\x00") // 100 was 20, 200 was 1
+	stack := table.resolve([]frame{{"a()", 100}, {"b()", -1}, {"c()", 200}}, origins)
 	if want := []string{"p/main.go:9", "b()", "c()"}; !slices.Equal(stack, want) {
 		t.Errorf("resolve = %q, want %q", stack, want)
+	}
+}
+
+// TestALongNameIsNotCopied has names of 8 MiB in each frame of a stack: whoever
+// traps must not have the host copy them a thousand times.
+func TestALongNameIsNotCopied(t *testing.T) {
+	long := strings.Repeat("x", 8<<20)
+	found := foundLines{
+		strings: []string{long, long},
+		rows:    []foundRow{{1, slices.Repeat([]place{{0, 1, 1}}, maxInlined)}},
+	}
+	table, err := readLines(found.table())
+	check(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	stack := table.resolve(slices.Repeat([]frame{{"f()", 5}}, maxFrames), vet.Origins("\x05\x00\x00\x00\x03\x00\x00\x00"))
+	runtime.ReadMemStats(&after)
+	if len(stack) != maxFrames || len(stack[0]) != maxFrameBytes {
+		t.Errorf("the stack is of %d frames, the first of %d bytes", len(stack), len(stack[0]))
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+		t.Errorf("it took %d bytes of memory", took)
+	}
+	r := dwarfReader{found: &foundLines{}, known: map[string]int{}}
+	if r.intern(long); len(r.found.strings[0]) != maxFrameBytes {
+		t.Errorf("the child keeps a name of %d bytes", len(r.found.strings[0]))
+	}
+}
+
+// TestAFirstTrapReadsNoLineTable has a module of 100,000 instructions that may
+// trap: what the compiler's library knows of them it would come to know in the
+// midst of the first call that does, and keep.
+func TestAFirstTrapReadsNoLineTable(t *testing.T) {
+	m := wasmtest.Policy()
+	m.Func("much", wasmtest.Sig(nil), nil, wasmtest.Times(100_000, wasmtest.Op(0x3f, 0, 0x1a)))
+	m.Export("berth_idle", wasmtest.Sig(nil, wasmtest.I32), nil, wasmtest.Op(0))
+	m.Raw = [][]byte{wasmtest.Section(0, append(wasmtest.Name(".debug_line"), 0))}
+	e := newEngine(t)
+	mod, err := e.Load(t.Context(), m.Bytes(), vet.Limits{})
+	check(t, err)
+	defer mod.Close()
+	i, err := mod.Open(t.Context(), OpenConfig{})
+	check(t, err)
+	defer i.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = i.Call(FuncIdle, nil, MostBudget)
+	runtime.ReadMemStats(&after)
+	var failure *Failure
+	if !errors.As(err, &failure) || failure.Kind != Trap {
+		t.Fatalf("it ends with %v", err)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("the first trap took %d bytes of memory", took)
 	}
 }
 

@@ -71,8 +71,8 @@ func (b *body) refuse(r *Refusal) {
 // run copies the instructions up to the function's end.
 func (b *body) run() {
 	b.outer = append(b.outer, dead)
-	b.mark()
 	b.begin(true)
+	b.mark()
 	if b.plan != nil {
 		b.noteCheck()
 		b.nodes[b.now].checks = b.plan.entry
@@ -237,7 +237,7 @@ func (b *body) instruction() {
 	if b.m.exact {
 		b.begin(true)
 	}
-	if b.m.debug && b.r.left() > 0 && mayTrap(b.r.b[b.r.pos]) {
+	if b.r.left() > 0 && mayTrap(b.r.b[b.r.pos]) {
 		b.mark()
 	}
 	op := b.r.byte()

@@ -1,20 +1,57 @@
 package vet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sort"
+)
 
-// A module with debug information gets a line table of vet's own in its place:
-// one that names, for each instruction that can trap or call, the offset in the
-// uploaded module's code where it stood. What the guest's own debug information
-// says of that offset is for the compile child to find out: it is never read here.
+// A module with debug information gets debug information of vet's own in its
+// place: one line for all of its code, which has the compiler tell where in what
+// vet wrote a trap was. Origins say where that stood in what was uploaded. They are
+// not in the line table themselves, since the compiler's library would take fifteen
+// times their memory for it, in the midst of the first call that traps. What the
+// guest's own debug information says of the place is for the compile child to find
+// out: it is never read here.
 
-// LineFile is the one file that vet's line table names; its line numbers are
-// offsets in the uploaded code section, plus one.
+// LineFile is the one file that vet's line table names.
 const LineFile = "w"
+
+// Origins say of each instruction that can trap or call where it stood in the
+// uploaded code section: pairs of u32, the place in the code section that vet
+// wrote, by which they are sorted, and the former one plus one, or 0 where nothing
+// more is known.
+type Origins []byte
+
+const originBytes = 2 * 4
+
+// maxMarks bounds the origins of a module, at seventeen times what TinyGo's largest
+// have that come with Berth. Functions beyond are not told of.
+const maxMarks = 1 << 18
+
+// Of is where the instruction at a place stood, -1 if that is not known.
+func (o Origins) Of(at int) int {
+	word := func(i int) int { return int(binary.LittleEndian.Uint32(o[4*i:])) }
+	i := sort.Search(len(o)/originBytes, func(i int) bool { return word(2*i) > at }) - 1
+	if i < 0 {
+		return -1
+	}
+	return word(2*i+1) - 1
+}
+
+// origins writes the marks down.
+func (m *module) origins() Origins {
+	out := make(Origins, 0, originBytes*len(m.marks))
+	for _, k := range m.marks {
+		out = le32(le32(out, uint32(k.at)), uint32(k.old+1))
+	}
+	return out
+}
 
 // debugSection is how a module is known to have debug information.
 const debugSection = ".debug_line"
 
-// mark says where an instruction stood in the uploaded code section.
+// mark says where an instruction stood in the uploaded code section; old is -1
+// where nothing more is marked.
 type mark struct{ at, old int }
 
 // mayTrap says of which instructions a stack trace can tell.
@@ -32,15 +69,19 @@ func mayTrap(op byte) bool {
 	return op == 0xfc || op == 0xfd
 }
 
+// marking says whether the instruction here is marked: nothing traps in code that
+// is not reached.
+func (b *body) marking() bool { return b.m.debug && b.now != dead }
+
 func (b *body) mark() {
-	if b.m.debug {
+	if b.marking() {
 		b.marks = append(b.marks, mark{len(b.out), b.r.base + b.r.pos - b.m.code.base})
 	}
 }
 
 // later moves the last mark to here: vet put something before the instruction.
 func (b *body) later() {
-	if b.m.debug {
+	if b.marking() {
 		b.marks[len(b.marks)-1].at = len(b.out)
 	}
 }
@@ -56,6 +97,9 @@ func (b *body) shift(upTo, by int) {
 // placed records a function's marks, whose code begins at an offset of the code
 // section that is being written.
 func (m *module) placed(marks []mark, code int) {
+	if m.debug && len(m.marks)+len(marks) >= maxMarks {
+		m.debug, marks = false, []mark{{0, -1}}
+	}
 	for _, k := range marks {
 		m.marks = append(m.marks, mark{k.at + code, k.old})
 	}
@@ -65,7 +109,7 @@ func (m *module) placed(marks []mark, code int) {
 const (
 	tagCompileUnit, atLowPC, atHighPC, atStmtList = 0x11, 0x11, 0x12, 0x10
 	formAddr, formData4, formSecOffset            = 0x01, 0x06, 0x17
-	lineCopy, lineAdvancePC, lineAdvanceLine      = 1, 2, 3
+	lineCopy, lineAdvancePC                       = 1, 2
 	lineSetAddress, lineEnd                       = 2, 1
 )
 
@@ -89,16 +133,10 @@ func (m *module) lineProgram() []byte {
 	head := []byte{1, 1, 0, 1, 10, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0} // of a program of version 2
 	head = append(append(head, LineFile...), 0, 0, 0, 0, 0)
 	out := append(le32([]byte{2, 0}, uint32(len(head))), head...)
-	at, line := m.marks[0].at, 1
-	out = le32(append(out, 0, 5, lineSetAddress), uint32(at))
-	for _, k := range m.marks {
-		if k.at > at {
-			out = appendU32(append(out, lineAdvancePC), uint32(k.at-at))
-		}
-		out = append(appendS64(append(out, lineAdvanceLine), int64(k.old+1-line)), lineCopy)
-		at, line = k.at, k.old+1
-	}
-	out = append(append(out, lineAdvancePC, 1), 0, 1, lineEnd)
+	first, last := m.marks[0].at, m.marks[len(m.marks)-1].at
+	out = append(le32(append(out, 0, 5, lineSetAddress), uint32(first)), lineCopy)
+	out = appendU32(append(out, lineAdvancePC), uint32(last+1-first))
+	out = append(out, 0, 1, lineEnd)
 	return append(le32(nil, uint32(len(out))), out...)
 }
 

@@ -30,7 +30,63 @@ func sectionsOf(t *testing.T, wasm []byte) map[string][]byte {
 	return sections
 }
 
-// What vet's line table says of an instruction is where it stood: the same
+// placesOf is where instructions stood, by where they stand.
+func placesOf(o Origins) map[int]int {
+	places := map[int]int{}
+	for ; len(o) > 0; o = o[originBytes:] {
+		places[int(binary.LittleEndian.Uint32(o))] = int(binary.LittleEndian.Uint32(o[4:])) - 1
+	}
+	return places
+}
+
+func TestAnOriginIsThatOfTheInstructionBefore(t *testing.T) {
+	t.Parallel()
+	m := &module{marks: []mark{{10, 3}, {10, 4}, {20, 9}, {30, -1}}}
+	for at, want := range map[int]int{-1: -1, 9: -1, 10: 4, 19: 4, 20: 9, 29: 9, 30: -1, 1 << 30: -1} {
+		if got := m.origins().Of(at); got != want {
+			t.Errorf("at %d it is %d, want %d", at, got, want)
+		}
+	}
+	if got := Origins(nil).Of(5); got != -1 {
+		t.Errorf("without any it is %d", got)
+	}
+}
+
+// A module chooses how much of it can trap.
+func TestOriginsAreBounded(t *testing.T) {
+	t.Parallel()
+	convert := wasmtest.Times(200_000, wasmtest.Op(0xac, 0xa7)) // one of them may trap, as far as vet knows
+	for name, c := range map[string]struct {
+		code []byte
+		most int
+		lost bool // those of the last function
+	}{
+		"what is never reached": {wasmtest.Seq(wasmtest.Op(opUnreachable), convert), 100, false},
+		"too many":              {convert, maxMarks, true},
+	} {
+		m := rich()
+		for range 4 {
+			m.Func("f", nothing, nil, c.code)
+		}
+		wasm := append(m.Bytes(), wasmtest.Section(secCustom, append(wasmtest.Name(debugSection), 1))...)
+		out, report, err := Rewrite(wasm, Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if n := len(report.Origins) / originBytes; n > c.most || n == 0 {
+			t.Errorf("%s: %d instructions have origins, want %d at most", name, n, c.most)
+		}
+		code := sectionsOf(t, out)["code"]
+		if got := report.Origins.Of(len(code)) < 0; got != c.lost {
+			t.Errorf("%s: where the last instruction stood is unknown: %v, want %v", name, got, c.lost)
+		}
+		if report.Origins.Of(len(code)/8) < 0 {
+			t.Errorf("%s: where an early instruction stood is unknown", name)
+		}
+	}
+}
+
+// What vet's origins say of an instruction is where it stood: the same
 // opcode stands in both places.
 func TestLinesLeadBackToTheUploadedCode(t *testing.T) {
 	t.Parallel()
@@ -47,15 +103,14 @@ func TestLinesLeadBackToTheUploadedCode(t *testing.T) {
 		if err != nil || !bytes.Equal(sectionsOf(t, without)["code"], after["code"]) {
 			t.Fatalf("seed %d: debug information changes the code (%v)", seed, err)
 		}
-		for _, e := range lineEntries(t, after) {
-			old := e.Line - 1
+		for at, old := range placesOf(report.Origins) {
 			op := before["code"][old]
 			if !mayTrap(op) || op == opMemoryGrow || op == 0xfc {
 				continue // a function's beginning, or what is charged for before it
 			}
 			found++
-			if got := after["code"][e.Address]; got != op && !(op == 0xfd) {
-				t.Fatalf("seed %d: opcode %#x at %d comes from %#x at %d", seed, got, e.Address, op, old)
+			if got := after["code"][at]; got != op && !(op == 0xfd) {
+				t.Fatalf("seed %d: opcode %#x at %d comes from %#x at %d", seed, got, at, op, old)
 			}
 		}
 	}
@@ -92,16 +147,20 @@ func TestWhatMayTrapHasALine(t *testing.T) {
 		m.Func("long", nothing, nil, wasmtest.Times(200, wasmtest.Op(0x01)))
 		m.Func("f", nothing, nil, wasmtest.Op(0x01), code, wasmtest.Op(0x01, 0x01, 0x01))
 		wasm := append(m.Bytes(), wasmtest.Section(secCustom, append(wasmtest.Name(debugSection), 1))...)
-		out, _, err := Rewrite(wasm, Limits{})
+		out, report, err := Rewrite(wasm, Limits{})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		before, after := sectionsOf(t, wasm), sectionsOf(t, out)
 		places := map[int]int{} // in what was written, by the place in what was uploaded
-		for _, e := range lineEntries(t, after) {
-			if places[e.Line-1] = int(e.Address); e.File.Name != LineFile {
-				t.Fatalf("%s: a line of file %q", name, e.File.Name)
-			}
+		first, last := 1<<30, 0
+		for at, old := range placesOf(report.Origins) {
+			places[old] = at
+			first, last = min(first, at), max(last, at)
+		}
+		lines := lineEntries(t, after)
+		if len(lines) != 2 || lines[0].File.Name != LineFile || lines[0].Line != 1 || int(lines[0].Address) != first || int(lines[1].Address) != last+1 {
+			t.Errorf("%s: the lines are %v, want one from %d to %d", name, lines, first, last)
 		}
 		at := bytes.LastIndex(before["code"], code)
 		for i := 0; i < len(code); i++ {
@@ -148,8 +207,6 @@ func lineEntries(t *testing.T, s map[string][]byte) (all []dwarf.LineEntry) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !e.EndSequence {
-			all = append(all, e)
-		}
+		all = append(all, e)
 	}
 }

@@ -146,9 +146,10 @@ type Report struct {
 	Blocks      int
 	Flow        int // locals times blocks, over all functions
 	BranchTable int
-	BranchAll   int  // targets of all br_tables of one function
-	Largest     int  // the dearest single charge
-	Debug       bool // it has debug information
+	BranchAll   int     // targets of all br_tables of one function
+	Largest     int     // the dearest single charge
+	Debug       bool    // it has debug information
+	Origins     Origins `json:"-"` // if so
 }
 
 var header = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}
@@ -167,7 +168,9 @@ func Rewrite(wasm []byte, limits Limits) ([]byte, Report, error) {
 		}
 		return nil, Report{}, err
 	}
-	m.report.Debug = len(m.marks) > 0
+	if m.report.Debug = len(m.marks) > 0; m.report.Debug {
+		m.report.Origins = m.origins()
+	}
 	m.report.BytesIn, m.report.BytesOut = len(wasm), len(out)
 	return out, m.report, nil
 }
