@@ -349,6 +349,40 @@ func TestEventsTellOfATrial(t *testing.T) {
 	}
 }
 
+func TestWhatWasRefusedOnceIsRefusedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	good := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
+	bad := r.upload(t, guest{Name: "made", Version: "2", BadOpen: true}.Bytes())
+	first := r.put(t, "made", module(good))
+	for i := range 3 {
+		if p := r.put(t, "made", module(bad)); p.Status.Phase != policy.PhaseRefused || p.Status.Live != first.Status.Live {
+			t.Fatalf("round %d: a module that refuses its config is %s, live is %s", i, p.Status.Phase, p.Status.Live)
+		}
+		if p := r.put(t, "made", module(good)); p.Status.Phase != policy.PhaseLive || len(p.Status.History) != 0 {
+			t.Fatalf("round %d: when it is withdrawn the policy is %s, history %v", i, p.Status.Phase, history(p))
+		}
+	}
+}
+
+// The mode is of the Policy, not of a module: it holds whatever is refused.
+func TestAModeHoldsAtOnceThoughTheModuleIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.withNodes(2)
+	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1"}.Bytes()))) // refuses all
+	r.join(t, "made", "predicate")
+	if refused := r.placed(t, 0, 3); refused != 3 {
+		t.Fatalf("%d of 3 pods were refused", refused)
+	}
+	r.put(t, "made", func(s *v1alpha1.PolicySpec) {
+		s.Module, s.Mode = "sha256-"+strings.Repeat("0", 64), v1alpha1.Off
+	})
+	if refused := r.placed(t, 3, 3); refused != 0 {
+		t.Errorf("a policy that is Off refused %d of 3 pods", refused)
+	}
+}
+
 func TestAConfigThatItsSchemaRefusesSaysWhere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

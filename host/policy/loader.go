@@ -294,14 +294,13 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 
 func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
 	key := old.keyOf(object)
-	if old != nil && old.key == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.roomFor(old) {
-		same := *old
-		same.object = object
-		turned := old.mode() != same.mode()
-		if turned {
-			same.counts, same.tried = new(differences), new(differences)
-		}
-		return &same, turned || old.failsOpen() != same.failsOpen()
+	if old != nil && old.asked == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.roomFor(old) {
+		return old.with(object)
+	}
+	if old != nil && old.key == key && old.object.UID == object.UID { // what was refused is withdrawn
+		one, fresh := old.with(object)
+		one.settled()
+		return one, fresh
 	}
 	if old != nil && old.canary != nil && old.canary.key == key {
 		old.canary.trial.end("", "")
@@ -323,9 +322,9 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
 		return l.replace(old, next, object), true
 	}
-	kept := &live{}
+	kept, fresh := &live{}, true
 	if old != nil {
-		*kept = *old
+		kept, fresh = old.with(object)
 	} else if good := l.lastGood(ctx, object); good != nil {
 		kept = good
 	}
@@ -334,8 +333,25 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 	}
 	var w waiting
 	kept.waits, kept.needs = errors.As(err, &w), needs(err)
-	kept.object, kept.key, kept.refused, kept.without = object, key, err.Error(), w.version
-	return kept, old == nil
+	kept.object, kept.asked, kept.refused, kept.without = object, key, err.Error(), w.version
+	return kept, fresh
+}
+
+// with is the same program under a Policy that differs in other things; fresh
+// tells that the set changes.
+func (o *live) with(object *v1alpha1.Policy) (one *live, fresh bool) {
+	same := *o
+	same.object = object
+	turned := o.mode() != same.mode()
+	if turned {
+		same.counts, same.tried = new(differences), new(differences)
+	}
+	return &same, turned || o.failsOpen() != same.failsOpen()
+}
+
+// settled notes that what the Policy asks for is what is live.
+func (o *live) settled() {
+	o.asked, o.refused, o.waits, o.without, o.needs = o.key, "", false, "", 0
 }
 
 // lastGood is the revision that decided when the host ended, for a Policy whose
@@ -481,7 +497,7 @@ func keyOf(p *v1alpha1.Policy, module string) string {
 // it was.
 func (o *live) keyOf(p *v1alpha1.Policy) string {
 	if o != nil && o.object == p {
-		return o.key
+		return o.asked
 	}
 	return keyOf(p, p.Spec.Module)
 }
@@ -520,8 +536,8 @@ func (o *live) warm(key string) *live {
 // trial goes on.
 func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 	one := *next
-	one.object, one.refused, one.waits, one.needs, one.former = object, "", false, 0, nil
-	one.counts = new(differences)
+	one.object, one.former, one.counts = object, nil, new(differences)
+	one.settled()
 	if o == nil {
 		return &one
 	}

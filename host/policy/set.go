@@ -34,9 +34,10 @@ type live struct {
 	// gate and controller ask main, where it is one.
 	gate       *Gate
 	controller *Controller
-	// key covers what the program was made from, revision names it.
-	key      string
-	revision v1alpha1.PolicyRevision
+	// key covers what the program was made from, revision names it; asked covers
+	// what the Policy asks for, which is another one where that was refused.
+	key, asked string
+	revision   v1alpha1.PolicyRevision
 	// canary decides a share of the pods; nil without one.
 	canary *canary
 	// ended is how the canary that the spec names ended, nil while it runs.
