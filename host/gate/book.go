@@ -76,21 +76,29 @@ func (b *Book) Changed(pod *v1.Pod, now time.Time) {
 	}
 	// The gates of a pod never change; one of the same name is another pod,
 	// whose predecessor may have left unseen.
-	if !slices.EqualFunc(pod.Spec.ReadinessGates, b.byPod[name], sameGate) {
+	gates := gatesOf(pod)
+	if !slices.Equal(gates, b.byPod[name]) {
 		b.Forget(name)
+		b.byPod[name] = gates
 	}
-	for _, g := range pod.Spec.ReadinessGates {
-		k := key{name, g.ConditionType}
+	for _, condition := range gates {
+		k := key{name, condition}
 		if b.entries[k] == nil {
 			b.entries[k] = &entry{key: k, index: -1}
-			b.byPod[name] = append(b.byPod[name], g.ConditionType)
 		}
-		b.Again(name, g.ConditionType, now)
+		b.Again(name, condition, now)
 	}
 }
 
-func sameGate(g v1.PodReadinessGate, condition v1.PodConditionType) bool {
-	return g.ConditionType == condition
+// gatesOf are the condition types that a pod waits for, each once: it may name
+// one twice.
+func gatesOf(pod *v1.Pod) []v1.PodConditionType {
+	gates := make([]v1.PodConditionType, len(pod.Spec.ReadinessGates))
+	for i, g := range pod.Spec.ReadinessGates {
+		gates[i] = g.ConditionType
+	}
+	slices.Sort(gates)
+	return slices.Compact(gates)
 }
 
 // gated says whether the pod's gates are worth asking about.

@@ -291,3 +291,20 @@ func TestAnUnchangedAnswerRenewsItsProbeTimeInTime(t *testing.T) {
 		t.Errorf("condition = %+v, want it probed at %v, and turned at %v", c, later, start)
 	}
 }
+
+// Kubernetes lets a pod name a gate twice. That may not free it from the bound
+// on how often it is asked.
+func TestAGateThatAPodNamesTwiceIsAskedNoMoreOften(t *testing.T) {
+	t.Parallel()
+	c := &checker{judge: func(asked int32, _ *wire.GatePod) (abi.Readiness, error) {
+		return abi.Readiness{Status: "False", Message: strconv.Itoa(int(min(asked, 1000)))}, nil
+	}}
+	pod := gatedPod("web", madeGate)
+	pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, pod.Spec.ReadinessGates...)
+	run(t, []*v1.Pod{pod}, func(cfg *Config) {
+		cfg.Checkers = claimed(map[v1.PodConditionType]Checker{madeGate: c})
+	}, func(*store.Store) { time.Sleep(10 * time.Second) })
+	if n := c.asked.Load(); n > 30 {
+		t.Errorf("it was asked %d times in ten seconds, want ten and once a second", n)
+	}
+}
