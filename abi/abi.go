@@ -148,6 +148,8 @@ const (
 	MaxPath        = 2 << 10
 	MaxHeaders     = 16
 	MaxHeaderBytes = 4 << 10
+	// MaxTimeoutSeconds is how long an attempt may take.
+	MaxTimeoutSeconds = 10
 )
 
 // ImportModule and ImportLog name the one function that a guest may import

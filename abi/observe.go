@@ -67,6 +67,11 @@ func CheckObserves(list []Observe) error {
 		if !validName(o.Name) {
 			return fmt.Errorf("observe: the name must be 1 to %d letters, digits, '-', '.' or '_'", MaxName)
 		}
+		for j := range i {
+			if list[j].Name == o.Name {
+				return fmt.Errorf("observe: two have the name %s", o.Name)
+			}
+		}
 		if err := o.check(); err != nil {
 			return fmt.Errorf("observe %s: %w", o.Name, err)
 		}
@@ -76,11 +81,14 @@ func CheckObserves(list []Observe) error {
 
 // check says what is wrong with an observation before it is ever made.
 func (o *Observe) check() error {
-	if o.Kind != ObserveHTTP && (o.Scheme != "" || len(o.Headers) > 0) {
-		return fmt.Errorf("scheme and httpHeaders are for the kind http")
-	}
 	if o.Host != "" {
 		return fmt.Errorf("host: only the pod's own address is looked at; which site is meant says a Host among httpHeaders")
+	}
+	if member := o.stray(); member != "" {
+		return fmt.Errorf("%s is not for the kind %.64s", member, o.Kind)
+	}
+	if o.TimeoutSeconds < 0 || o.TimeoutSeconds > MaxTimeoutSeconds {
+		return fmt.Errorf("timeoutSeconds is %d: it must be 1 to %d", o.TimeoutSeconds, MaxTimeoutSeconds)
 	}
 	switch o.Kind {
 	case ObserveHTTP:
@@ -100,6 +108,45 @@ func (o *Observe) check() error {
 		return fmt.Errorf("unknown kind %.64q: use http, tcp, pods, objects or node", o.Kind)
 	}
 	return nil
+}
+
+// stray names a member that says nothing for its kind, where it would be passed
+// over; of an unknown kind nothing is known.
+func (o *Observe) stray() string {
+	var http, network, objects, resource, node bool
+	switch o.Kind {
+	case ObserveHTTP:
+		http, network = true, true
+	case ObserveTCP:
+		network = true
+	case ObservePods:
+		objects = true
+	case ObserveObjects:
+		objects, resource = true, true
+	case ObserveNode:
+		node = true
+	default:
+		return ""
+	}
+	for _, m := range []struct {
+		name        string
+		given, fits bool
+	}{
+		{"scheme", o.Scheme != "", http},
+		{"path", o.Path != "", http},
+		{"httpHeaders", len(o.Headers) > 0, http},
+		{"port", o.Port != "", network},
+		{"timeoutSeconds", o.TimeoutSeconds != 0, network},
+		{"selector", o.Selector != "", objects},
+		{"namespace", o.Namespace != "", objects},
+		{"resource", o.Resource != "", resource},
+		{"condition", o.Condition != "", node},
+	} {
+		if m.given && !m.fits {
+			return m.name
+		}
+	}
+	return ""
 }
 
 func (o *Observe) checkHTTP() error {

@@ -34,8 +34,8 @@ func TestObservesAreChecked(t *testing.T) {
 		{"a port too long", `{"name":"a","kind":"tcp","port":"sixteen-letters-"}`, "1 to 15"},
 		{"a port that is another host", `{"name":"a","kind":"http","port":"80@evil"}`, "or a port's name"},
 		{"a scheme in small letters", `{"name":"a","kind":"http","port":80,"scheme":"https"}`, "use HTTP or HTTPS"},
-		{"a scheme for a connection", `{"name":"a","kind":"tcp","port":80,"scheme":"HTTPS"}`, "for the kind http"},
-		{"headers for pods", `{"name":"a","kind":"pods","httpHeaders":[{"name":"A","value":"b"}]}`, "for the kind http"},
+		{"a scheme for a connection", `{"name":"a","kind":"tcp","port":80,"scheme":"HTTPS"}`, "is not for the kind"},
+		{"headers for pods", `{"name":"a","kind":"pods","httpHeaders":[{"name":"A","value":"b"}]}`, "is not for the kind"},
 		{"another host", `{"name":"a","kind":"http","port":80,"host":"metadata.internal"}`, "a Host among httpHeaders"},
 		{"a path with a space", `{"name":"a","kind":"http","port":80,"path":"/a b"}`, "write it as %20"},
 		{"a path that would be a second request", `{"name":"a","kind":"http","port":80,"path":"/ HTTP/1.1\r\n\r\nDELETE /"}`, "control character at 1"},
@@ -50,6 +50,15 @@ func TestObservesAreChecked(t *testing.T) {
 		{"many headers", `{"name":"a","kind":"http","port":80,"httpHeaders":[` + strings.Repeat(`{"name":"A","value":"b"},`, abi.MaxHeaders) + `{"name":"A","value":"b"}]}`, "17 httpHeaders, at most 16"},
 		{"no resource", `{"name":"a","kind":"objects"}`, "names no resource"},
 		{"no condition", `{"name":"a","kind":"node"}`, "names no condition"},
+		{"more patience than there is", `{"name":"a","kind":"tcp","port":80,"timeoutSeconds":11}`, "timeoutSeconds is 11: it must be 1 to 10"},
+		{"less than none", `{"name":"a","kind":"http","port":80,"timeoutSeconds":-1}`, "it must be 1 to 10"},
+		{"a path for a connection", `{"name":"a","kind":"tcp","port":80,"path":"/healthz"}`, "path is not for the kind tcp"},
+		{"a selector for a page", `{"name":"a","kind":"http","port":80,"selector":"app=db"}`, "selector is not for the kind http"},
+		{"a resource for pods", `{"name":"a","kind":"pods","resource":"services"}`, "resource is not for the kind pods"},
+		{"a port for pods", `{"name":"a","kind":"pods","port":80}`, "port is not for the kind pods"},
+		{"a namespace for a node", `{"name":"a","kind":"node","condition":"Ready","namespace":"a"}`, "namespace is not for the kind node"},
+		{"a condition for objects", `{"name":"a","kind":"objects","resource":"services","condition":"Ready"}`, "condition is not for the kind objects"},
+		{"patience with objects", `{"name":"a","kind":"objects","resource":"services","timeoutSeconds":3}`, "timeoutSeconds is not for the kind objects"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -71,6 +80,13 @@ func TestObservesAreChecked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A guest tells observations apart by their names.
+func TestTwoObservesOfOneNameAreRefused(t *testing.T) {
+	t.Parallel()
+	a := abi.Observe{Name: "a", Kind: "tcp", Port: "80"}
+	check(t, abi.CheckObserves([]abi.Observe{a, {Name: "b", Kind: "tcp", Port: "80"}, a}), "two have the name a")
 }
 
 func TestAPortIsANumberOrAName(t *testing.T) {

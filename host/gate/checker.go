@@ -23,5 +23,5 @@ func timeout(w *abi.Observe) time.Duration {
 	if w.TimeoutSeconds <= 0 {
 		return time.Second
 	}
-	return min(time.Duration(w.TimeoutSeconds)*time.Second, 10*time.Second)
+	return min(time.Duration(w.TimeoutSeconds)*time.Second, abi.MaxTimeoutSeconds*time.Second)
 }

@@ -22,7 +22,12 @@ func (l *Loader) Collect(ctx context.Context) { l.collect(ctx) }
 
 // ReadObserves is what a checker with that config wants observed.
 func ReadObserves(config []byte) ([]abi.Observe, error) {
-	g, err := newGate(newSandbox(&program{entry: &abi.Policy{}}), config)
+	return ObservesInstead(nil, config)
+}
+
+// ObservesInstead is ReadObserves of a checker whose manifest wants some.
+func ObservesInstead(manifest []abi.Observe, config []byte) ([]abi.Observe, error) {
+	g, err := newGate(newSandbox(&program{entry: &abi.Policy{Observe: manifest}}), config)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func newGate(box *sandbox, config []byte) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	if len(own) > 0 {
+	if own != nil { // an empty list wants nothing observed
 		g.observes = own
 	}
 	for i := range g.observes {

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -86,5 +87,17 @@ func TestAConfigWithASlipInWhatToObserveIsRefused(t *testing.T) {
 	}
 	if wants, err := policy.ReadObserves([]byte(`{"after":"5s"}`)); err != nil || len(wants) != 0 {
 		t.Errorf("a config that wants nothing observed: %v, %v", wants, err)
+	}
+}
+
+// The SPEC says that the config's member takes the manifest's place: an empty
+// one too.
+func TestAConfigMayWantNothingObserved(t *testing.T) {
+	t.Parallel()
+	manifest := []abi.Observe{{Name: "health", Kind: abi.ObserveHTTP, Port: "8080"}}
+	for config, want := range map[string]int{``: 1, `{}`: 1, `{"observe":null}`: 1, `{"observe":[]}`: 0} {
+		if wants, err := policy.ObservesInstead(manifest, []byte(config)); err != nil || len(wants) != want {
+			t.Errorf("with the config %s it observes %v, %v; want %d", config, wants, err, want)
+		}
 	}
 }
