@@ -251,6 +251,16 @@ func hungry() []hostile {
 		{"a loop of table.fill", tables(I32Const(0), Op(0xd0, 0x70), I32Const(65536), Op(0xfc, 17, 0)), 1, ends(engine.FuelSpent)},
 		{"a loop of table.copy", tables(I32Const(0), I32Const(1), I32Const(65535), Op(0xfc, 14, 0, 0)), 1, ends(engine.FuelSpent)},
 		{"a loop of table.set", tables(Times(50, I32Const(1), Op(0xd2, 0, 0x26, 0))), 1, byCompilerOr(ends(engine.FuelSpent))},
+		{"a loop of ref.func", policy(func(m *Module) {
+			m.Export("berth_filter", givesI64, nil, Forever(Times(50, Op(0xd2, 0, 0x1a))), I64Const(0))
+		}), 1, ends(engine.FuelSpent)},
+		{"two million references in element segments", policy(func(m *Module) {
+			m.Sizes = []uint32{1}
+			m.Elements = make([][]uint32, 40)
+			for i := range m.Elements {
+				m.Elements[i] = make([]uint32, 50_000)
+			}
+		}), 1, byVet},
 		{"table.grow", policy(func(m *Module) {
 			m.Sizes = []uint32{1}
 			m.Export("berth_filter", givesI64, nil, Op(0xd0, 0x70), I32Const(1<<30), Op(0xfc, 15, 0, 0x1a), I64Const(0))

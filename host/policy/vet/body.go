@@ -278,7 +278,7 @@ func (b *body) instruction() {
 
 func (b *body) function(op byte) {
 	if op == opRefFunc {
-		b.out = appendU32(b.out, b.m.moved(b.m.take(b.r)))
+		b.reference()
 		return
 	}
 	f := b.m.funcIndex(b.r)
@@ -299,6 +299,21 @@ func (b *body) function(op byte) {
 	if b.call(call, s.free); s.short {
 		b.look()
 	}
+}
+
+// reference reads a reference from a global in which it is made once. wazero makes
+// a new one at each ref.func, by a call of the host, and keeps them all as long as
+// the instance lives.
+func (b *body) reference() {
+	f := b.m.take(b.r)
+	n, ok := b.m.references[f]
+	if !ok {
+		n = uint32(len(b.m.references))
+		if b.m.references[f] = n; int(n) >= b.m.limits.Globals {
+			b.refuse(tooMany("functions to which code makes references", uint64(n)+1, b.m.limits.Globals, "take them from a table"))
+		}
+	}
+	b.out = appendU32(append(b.out[:len(b.out)-1], opGlobalGet), b.m.stackLeft()+1+n)
 }
 
 // call writes a call, in whose place its opcode stands. One that is free leaves

@@ -255,17 +255,30 @@ func (m *module) localGroups(r *reader, params int) ([]localGroup, uint32) {
 	return groups, uint32(total)
 }
 
-// write puts the module together again, with the counter as its last global but
-// one and as an export, and with the import by which it asks for more.
+// appendReferences writes a global for each function that code refers to.
+func (m *module) appendReferences(out []byte) []byte {
+	functions := make([]uint32, len(m.references))
+	for f, n := range m.references {
+		functions[n] = f
+	}
+	for _, f := range functions {
+		out = append(appendU32(append(out, typeFuncref, 0, opRefFunc), m.moved(f)), opEnd)
+	}
+	return out
+}
+
+// write puts the module together again, with the counter and what is left of the
+// stack as globals after its own and as exports, and with the import by which it asks for more.
 func (m *module) write() ([]byte, *Refusal) {
 	yield := uint32(m.typeOf(funcType{}))
 	code, err := m.codeSection()
 	if err != nil {
 		return nil, err
 	}
-	globals := append(appendU32(nil, uint32(m.globals)+2), m.sections[secGlobal]...)
+	globals := append(appendU32(nil, uint32(m.globals+2+len(m.references))), m.sections[secGlobal]...)
 	globals = append(globals, typeI64, 1, opI64Const, 0, opEnd)
 	globals = append(appendS64(append(globals, typeI64, 1, opI64Const), stackBytes), opEnd)
+	globals = m.appendReferences(globals)
 	exports := append(appendU32(nil, uint32(len(m.exports))+2), m.sections[secExport]...)
 	exports = appendU32(append(appendName(exports, FuelExport), kindGlobal), m.counter())
 	exports = appendU32(append(appendName(exports, StackExport), kindGlobal), m.stackLeft())

@@ -81,6 +81,14 @@ func TestEachLimitIsExact(t *testing.T) {
 	if r := refusalOf(t, m.Bytes(), only("TableEntries", entries)); r.Got != entries+1 {
 		t.Errorf("a segment of more entries than a table may have: %v", r)
 	}
+	m = rich()
+	m.Func("f", nothing, nil, Op(0xd2, 1, 0xd2, 2, 0xd2, 3, 0xd2, 4, 0xd2, 3))
+	if r := refusalOf(t, m.Bytes(), only("Globals", 3)); r.Rule != RuleSize || r.Got != 4 {
+		t.Errorf("references to more functions than there may be globals: %v", r)
+	}
+	if _, _, err := Rewrite(m.Bytes(), only("Globals", 4)); err != nil {
+		t.Errorf("references to as many functions as there may be globals: %v", err)
+	}
 	m.Elem, m.Memory = nil, &[2]uint32{3, 9}
 	_, report, err = Rewrite(m.Bytes(), Limits{MemoryBytes: 4*PageBytes - 1})
 	if err != nil || report.MemoryMin != 3 || report.MemoryMax != 3 {

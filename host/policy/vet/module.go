@@ -79,25 +79,27 @@ func typeName(t byte) string {
 
 // module is what has been read so far, and the sections as they will be written.
 type module struct {
-	limits    Limits
-	types     []funcType
-	imports   int      // imported functions
-	functions []uint32 // type index of every function, imported first
-	tables    int
-	memories  int
-	globals   int
-	data      int      // by the data count section, or -1
-	taken     []uint32 // functions that tables or references may hold
-	names     map[uint32]string
-	exports   map[string]export
-	sections  [13][]byte
-	code      *reader
-	debug     bool   // it has debug information
-	marks     []mark // where instructions came from, if so
-	report    Report
-	wide      bool // it has vectors
-	live      liveness
-	last      body // whose memory the next function takes over
+	limits     Limits
+	types      []funcType
+	imports    int      // imported functions
+	functions  []uint32 // type index of every function, imported first
+	tables     int
+	entries    int // of element segments
+	memories   int
+	globals    int
+	data       int               // by the data count section, or -1
+	taken      []uint32          // functions that tables or references may hold
+	references map[uint32]uint32 // functions that code refers to: their places among vet's globals
+	names      map[uint32]string
+	exports    map[string]export
+	sections   [13][]byte
+	code       *reader
+	debug      bool   // it has debug information
+	marks      []mark // where instructions came from, if so
+	report     Report
+	wide       bool // it has vectors
+	live       liveness
+	last       body // whose memory the next function takes over
 	// For tests: what a charge itself costs, and to charge each instruction.
 	chargePrice int
 	exact       bool
@@ -106,7 +108,7 @@ type module struct {
 }
 
 func newModule(l Limits) *module {
-	return &module{limits: l.withDefaults(), data: -1, exports: map[string]export{}, chargePrice: priceCharge}
+	return &module{limits: l.withDefaults(), data: -1, exports: map[string]export{}, references: map[uint32]uint32{}, chargePrice: priceCharge}
 }
 
 type export struct {

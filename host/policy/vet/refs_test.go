@@ -51,6 +51,26 @@ func TestAReferenceInCodeIsToTheSameFunction(t *testing.T) {
 	}
 }
 
+// TestAReferenceIsToEachFunctionItNames has references in code to an import, to
+// functions before and behind, and to one of them twice.
+func TestAReferenceIsToEachFunctionItNames(t *testing.T) {
+	t.Parallel()
+	m := Policy()
+	m.Sizes = []uint32{1}
+	m.Global(1)
+	var own []uint32
+	for n := range int64(3) {
+		own = append(own, m.Export(string('a'+rune(n)), oneI64, nil, I64Const(1+n)))
+	}
+	call := func(f uint32) []byte { return Seq(I64Const(10), Op(0x7e), keepRef(f), callRef(m, oneI64), Op(0x7c)) }
+	m.Export("run", oneI64, nil, I64Const(0), call(own[2]), call(own[0]), call(own[1]), call(own[2]))
+	got, err := rewritten(t, m).ExportedFunction("run").Call(context.Background())
+	check(t, err)
+	if got[0] != 3123 {
+		t.Errorf("the functions answer %d, want 3123", got[0])
+	}
+}
+
 func TestRecursionByAReferenceInCodeTakesStack(t *testing.T) {
 	t.Parallel()
 	m := Policy()

@@ -315,6 +315,10 @@ func (m *module) element(r *reader, out []byte) []byte {
 		out = append(out, kind)
 	}
 	n := r.count("entries of an element segment", m.limits.TableEntries, "")
+	if m.entries += n; r.err == nil && m.entries > m.limits.TableEntries {
+		r.err = at(tooMany("entries of all element segments", uint64(m.entries), m.limits.TableEntries, "split the module"), r.base+r.pos)
+		return out
+	}
 	out = appendU32(out, uint32(n))
 	for range n {
 		if flags&4 != 0 {

@@ -20,20 +20,22 @@ const (
 // that imports come before functions.
 type Module struct {
 	// Memory is the least and the greatest number of pages; none if nil.
-	Memory  *[2]uint32
-	Start   *uint32
-	Sizes   []uint32 // tables of functions
-	Raw     [][]byte // sections put at the end as they are
-	Elem    []uint32 // functions at the start of the first table
-	imports [][]byte
-	types   [][]byte
-	funcs   [][]byte
-	exports [][]byte
-	globals [][]byte
-	data    [][]byte
-	bodies  [][]byte
-	names   []string
-	byName  map[string]uint32
+	Memory *[2]uint32
+	Start  *uint32
+	Sizes  []uint32 // tables of functions
+	Raw    [][]byte // sections put at the end as they are
+	Elem   []uint32 // functions at the start of the first table
+	// Elements are passive segments of functions, behind that of Elem.
+	Elements [][]uint32
+	imports  [][]byte
+	types    [][]byte
+	funcs    [][]byte
+	exports  [][]byte
+	globals  [][]byte
+	data     [][]byte
+	bodies   [][]byte
+	names    []string
+	byName   map[string]uint32
 }
 
 // Empty returns a module with a memory of one page that may grow to 1,024.
@@ -207,13 +209,7 @@ func (m *Module) Bytes() []byte {
 	if m.Start != nil {
 		out = append(out, Section(8, U32(*m.Start))...)
 	}
-	if len(m.Elem) > 0 {
-		body := Seq(U32(1), U32(0), I32Const(0), Op(0x0b), U32(uint32(len(m.Elem))))
-		for _, f := range m.Elem {
-			body = append(body, U32(f)...)
-		}
-		out = append(out, Section(9, body)...)
-	}
+	out = append(out, section(9, m.elements())...)
 	if len(m.data) > 0 {
 		out = append(out, Section(12, U32(uint32(len(m.data))))...)
 	}
@@ -223,6 +219,23 @@ func (m *Module) Bytes() []byte {
 		out = append(out, raw...)
 	}
 	return append(out, m.nameSection()...)
+}
+
+func (m *Module) elements() (all [][]byte) {
+	add := func(head []byte, functions []uint32) {
+		segment := append(head, U32(uint32(len(functions)))...)
+		for _, f := range functions {
+			segment = append(segment, U32(f)...)
+		}
+		all = append(all, segment)
+	}
+	if len(m.Elem) > 0 {
+		add(Seq(U32(0), I32Const(0), Op(0x0b)), m.Elem)
+	}
+	for _, functions := range m.Elements {
+		add(Seq(U32(1), Op(0)), functions)
+	}
+	return all
 }
 
 func (m *Module) nameSection() []byte {
