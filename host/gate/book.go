@@ -30,6 +30,8 @@ type entry struct {
 	// told is what its checker was last told and said; nil if that is to be
 	// forgotten.
 	told *told
+	// late says that the last look at its pod took long.
+	late bool
 }
 
 // A gate may be asked often in a row, as its pod starts, and once a pause in
@@ -177,6 +179,18 @@ func (b *Book) told(k key) *told {
 func (b *Book) tell(k key, t *told) {
 	if e := b.entries[k]; e != nil {
 		e.told = t
+	}
+}
+
+// late says whether the last look for a gate took long.
+func (b *Book) late(k key) bool {
+	e := b.entries[k]
+	return e != nil && e.late
+}
+
+func (b *Book) setLate(k key, late bool) {
+	if e := b.entries[k]; e != nil {
+		e.late = late
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,18 +37,20 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Driver asks checkers and writes conditions. Its goroutine keeps the book;
-// each checker has one round of its own under way at most, so that one which
-// waits for what it observes holds up no other.
+// Driver asks checkers and writes conditions. Its goroutine keeps the book; each
+// checker has a desk of its own, so that one which waits for what it observes
+// holds up no other.
 type Driver struct {
 	Config
 	book *Book
-	// state says where a gate is that was due and is not answered yet; queued
-	// are those that no round has taken.
-	state    map[key]state
-	queued   []key
-	rounds   map[Checker]bool
-	finished chan round
+	// state says where a gate is that was due and is not answered yet; lanes
+	// are those that no desk has taken.
+	state map[key]state
+	lanes map[v1.PodConditionType]*lanes
+	desks map[Checker]*desk
+	// looked and judged bring what was begun for a desk back to it.
+	looked chan look
+	judged chan round
 }
 
 // state of a gate that is due.
@@ -84,8 +85,9 @@ func (d *Driver) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.book, d.state, d.queued = NewBook(), map[key]state{}, nil
-	d.rounds, d.finished = map[Checker]bool{}, make(chan round)
+	d.book, d.state = NewBook(), map[key]state{}
+	d.lanes, d.desks = map[v1.PodConditionType]*lanes{}, map[Checker]*desk{}
+	d.looked, d.judged = make(chan look, mostLooking), make(chan round)
 	for _, o := range pods.Items {
 		if pod, ok := o.(*v1.Pod); ok {
 			d.book.Changed(pod, d.Now())
@@ -110,14 +112,20 @@ func (d *Driver) follow(ctx context.Context) error {
 			d.take(batch)
 		case <-d.Swapped:
 			d.book.All(d.Now())
-		case r := <-d.finished:
+		case l := <-d.looked:
+			d.seen(&l)
+			for range len(d.looked) {
+				l = <-d.looked
+				d.seen(&l)
+			}
+		case r := <-d.judged:
 			d.finish(&r)
 		case <-timer.C:
 		case err := <-ended:
 			return err
 		}
 		d.pass(ctx, &working)
-		if at, ok := d.book.Next(); ok {
+		if at, ok := d.next(); ok {
 			timer.Reset(max(at.Sub(d.Now()), 0))
 		}
 	}
@@ -151,7 +159,7 @@ func (d *Driver) take(events []store.Event) {
 	}
 }
 
-// pass queues what is due, and begins a round for each checker that has none.
+// pass queues what is due, and has each desk work on.
 func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
 	for {
 		due := d.book.Due(d.Now(), batch)
@@ -159,49 +167,125 @@ func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
 			break
 		}
 		for _, k := range due {
-			switch d.state[k] {
-			case 0:
-				d.state[k] = queued
-				d.queued = append(d.queued, k)
-			case asking:
-				d.state[k] = askingOld
-			}
+			d.queue(k)
 		}
 	}
-	if len(d.queued) == 0 {
-		return
-	}
-	for checker, subjects := range d.sort(d.Checkers()) {
-		d.rounds[checker] = true
-		working.Go(func() {
-			r := d.ask(ctx, checker, subjects)
-			select {
-			case d.finished <- r:
-			case <-ctx.Done():
-			}
-		})
+	d.fill(ctx, working)
+	for checker, at := range d.desks {
+		if at.ripe(d.Now()) {
+			d.begin(ctx, working, at)
+		}
+		if at.idle() {
+			delete(d.desks, checker)
+		}
 	}
 }
 
-// sort takes the next batch for each checker out of the queue. What nobody
+func (d *Driver) queue(k key) {
+	switch d.state[k] {
+	case 0:
+		d.state[k] = queued
+		if d.lanes[k.condition] == nil {
+			d.lanes[k.condition] = &lanes{}
+		}
+		d.lanes[k.condition].add(k, d.book.late(k))
+	case asking:
+		d.state[k] = askingOld
+	}
+}
+
+// fill gives each desk of what is queued for it as much as it takes. What nobody
 // claims is left to others.
-func (d *Driver) sort(checkers map[v1.PodConditionType]Checker) map[Checker][]subject {
-	sorted := map[Checker][]subject{}
-	d.queued = slices.DeleteFunc(d.queued, func(k key) bool {
-		checker := checkers[k.condition]
-		if checker != nil && (d.rounds[checker] || len(sorted[checker]) >= batchOf(checker.Observes())) {
-			return false
+func (d *Driver) fill(ctx context.Context, working *sync.WaitGroup) {
+	if len(d.lanes) == 0 {
+		return
+	}
+	checkers := d.Checkers()
+	for condition, waiting := range d.lanes {
+		checker := checkers[condition]
+		if checker != nil && d.desks[checker] == nil {
+			d.desks[checker] = newDesk(checker, d.Observe != nil)
 		}
-		pod := d.pod(k)
-		if checker == nil || pod == nil {
+		for {
+			k, late, ok := waiting.next(d.desks[checker])
+			if !ok {
+				break
+			}
+			if pod := d.pod(k); checker != nil && pod != nil {
+				s := subject{key: k, late: late, told: d.book.told(k), GatePod: wire.GatePod{Pod: pod, Condition: string(condition)}}
+				d.put(ctx, working, d.desks[checker], s)
+				continue
+			}
 			delete(d.state, k)
-			return true
 		}
-		d.state[k] = asking
-		sorted[checker] = append(sorted[checker], subject{key: k, told: d.book.told(k), GatePod: wire.GatePod{Pod: pod, Condition: string(k.condition)}})
-		return true
+		if waiting.empty() {
+			delete(d.lanes, condition)
+		}
+	}
+}
+
+// put begins to look at a subject, or has it judged if there is nothing to see.
+func (d *Driver) put(ctx context.Context, working *sync.WaitGroup, at *desk, s subject) {
+	d.state[s.key] = asking
+	if len(at.wants) == 0 {
+		d.keep(at, s)
+		return
+	}
+	at.take(s.late)
+	working.Go(func() {
+		l := look{at: at, was: s.late, subject: s}
+		began := d.Now()
+		l.Observed = d.Observe(ctx, s.Pod, at.wants)
+		l.late = d.Now().Sub(began) >= lateAfter
+		select {
+		case d.looked <- l:
+		case <-ctx.Done():
+		}
 	})
-	return sorted
+}
+
+// seen takes in what a look has seen.
+func (d *Driver) seen(l *look) {
+	l.at.leave(l.was)
+	d.book.setLate(l.key, l.late)
+	d.keep(l.at, l.subject)
+}
+
+// keep has a subject judged with others, unless there is nothing new to judge.
+func (d *Driver) keep(at *desk, s subject) {
+	now := d.Now()
+	if s.news(at.checker, now) {
+		at.keep(s, now)
+		return
+	}
+	a := answer{key: s.key, told: s.told, again: s.told.again}
+	if len(at.wants) > 0 {
+		a.again = earlier(s.told.until, now.Add(lookEvery))
+	}
+	d.answered(&a)
+}
+
+// begin has a checker judge what its desk has.
+func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *desk) {
+	subjects := at.gather()
+	working.Go(func() {
+		r := round{at: at, answers: d.ask(ctx, at.checker, subjects)}
+		select {
+		case d.judged <- r:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// next is when there is something to do, if nothing happens before.
+func (d *Driver) next() (time.Time, bool) {
+	at, ok := d.book.Next()
+	for _, one := range d.desks {
+		if ripe, waits := one.ripens(); waits && (!ok || ripe.Before(at)) {
+			at, ok = ripe, true
+		}
+	}
+	return at, ok
 }
 
 // pod is the pod of a gate, nil if there is nothing to ask about it any more.
@@ -218,16 +302,19 @@ func (d *Driver) pod(k key) *v1.Pod {
 
 // finish notes when the gates of a round are due again.
 func (d *Driver) finish(r *round) {
-	delete(d.rounds, r.checker)
+	r.at.judging = false
 	for i := range r.answers {
-		a := &r.answers[i]
-		if d.state[a.key] == askingOld {
-			a.again = d.Now()
-		}
-		delete(d.state, a.key)
-		d.book.tell(a.key, a.told)
-		if !a.again.IsZero() {
-			d.book.Again(a.key.pod, a.key.condition, a.again)
-		}
+		d.answered(&r.answers[i])
+	}
+}
+
+func (d *Driver) answered(a *answer) {
+	if d.state[a.key] == askingOld {
+		a.again = d.Now()
+	}
+	delete(d.state, a.key)
+	d.book.tell(a.key, a.told)
+	if !a.again.IsZero() {
+		d.book.Again(a.key.pod, a.key.condition, a.again)
 	}
 }

@@ -308,3 +308,81 @@ func TestAGateThatAPodNamesTwiceIsAskedNoMoreOften(t *testing.T) {
 		t.Errorf("it was asked %d times in ten seconds, want ten and once a second", n)
 	}
 }
+
+// A thousand pods whose endpoints answer do not wait for those whose do not,
+// though one checker has them all.
+func TestEndpointsThatHangHoldUpNoOthersOfTheirChecker(t *testing.T) {
+	t.Parallel()
+	c := &checker{wants: []abi.Observe{{Name: "page", Kind: "http", Port: "80"}}, judge: func(_ int32, p *wire.GatePod) (abi.Readiness, error) {
+		return abi.Readiness{Status: map[bool]string{true: "True", false: "False"}[p.Observed[0].OK], AskAgainNanos: int64(time.Second)}, nil
+	}}
+	var pods []*v1.Pod
+	for i := range 200 {
+		pods = append(pods, gatedPod("hangs-"+strconv.Itoa(i), madeGate))
+	}
+	run(t, pods, func(cfg *Config) {
+		cfg.Checkers = claimed(map[v1.PodConditionType]Checker{madeGate: c})
+		cfg.Observe = func(_ context.Context, pod *v1.Pod, _ []abi.Observe) []wire.Observation {
+			if strings.HasPrefix(pod.Name, "hangs") {
+				time.Sleep(10 * time.Second)
+				return []wire.Observation{{Name: "page"}}
+			}
+			time.Sleep(time.Millisecond)
+			return []wire.Observation{{Name: "page", OK: true}}
+		}
+	}, func(s *store.Store) {
+		time.Sleep(time.Minute) // by now it is known which hang
+		for round := range 5 {
+			name := "web-" + strconv.Itoa(round)
+			for i := range 1000 {
+				put(t, s, gatedPod(name+"-"+strconv.Itoa(i), madeGate))
+			}
+			time.Sleep(2 * time.Second)
+			for i := range 1000 {
+				if got := conditionOf(s, name+"-"+strconv.Itoa(i), madeGate); got.Status != v1.ConditionTrue {
+					t.Fatalf("two seconds after it began, %s-%d is %q", name, i, got.Status)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := conditionOf(s, "hangs-199", madeGate); got.Status != v1.ConditionFalse {
+			t.Errorf("one that hangs is %q", got.Status)
+		}
+	})
+}
+
+// What the driver writes itself is no news to a checker.
+func TestACheckerIsNotAskedAboutItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, wants := range [][]abi.Observe{nil, {{Name: "page", Kind: "http", Port: "80"}}} {
+		c := &checker{judge: answering("True"), wants: wants}
+		run(t, []*v1.Pod{gatedPod("web", madeGate)}, func(cfg *Config) {
+			cfg.Checkers = claimed(map[v1.PodConditionType]Checker{madeGate: c})
+			cfg.Observe = func(context.Context, *v1.Pod, []abi.Observe) []wire.Observation {
+				return []wire.Observation{{Name: "page", OK: true}}
+			}
+		}, func(s *store.Store) {
+			time.Sleep(30 * time.Second)
+			if n := c.asked.Load(); n != 1 {
+				t.Errorf("observing %d things, it was asked %d times about a pod that nobody changed", len(wants), n)
+			}
+			label(t, s, "web")
+			time.Sleep(time.Second)
+			if n := c.asked.Load(); n != 2 {
+				t.Errorf("observing %d things, it was asked %d times about a pod that somebody changed once", len(wants), n)
+			}
+		})
+	}
+}
+
+func label(t *testing.T, s *store.Store, pod string) {
+	t.Helper()
+	_, err := s.Update(context.Background(), store.Key{Resource: "pods", Namespace: "default", Name: pod}, func(o store.Object) (store.Object, error) {
+		next := o.(*v1.Pod).DeepCopy()
+		next.Labels = map[string]string{"changed": "yes"}
+		return next, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

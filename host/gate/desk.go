@@ -1,0 +1,162 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/berth-dev/berth/abi"
+)
+
+const (
+	// mostLooking is how many network attempts a checker has under way.
+	mostLooking = 64
+	// lateAfter is how long a look takes that is late: the next one at that pod
+	// waits behind those at others, and may not take the last places.
+	lateAfter = 500 * time.Millisecond
+	// gathering is how long what was seen waits to be judged together with what
+	// is being looked at.
+	gathering = 100 * time.Millisecond
+)
+
+// desk is where one checker's gates are worked on: several are looked at at
+// once, and what was seen is judged by the batch, one batch at a time. So an
+// endpoint that does not answer takes a place, and holds up nobody.
+type desk struct {
+	checker Checker
+	wants   []abi.Observe
+	// looking is how many pods are looked at; late are those of them whose last
+	// look was late.
+	looking, late int
+	// ready are those to be judged, since then.
+	ready   []subject
+	since   time.Time
+	judging bool
+}
+
+// newDesk makes a checker's desk; where nobody can look, there is nothing to see.
+func newDesk(checker Checker, sees bool) *desk {
+	at := &desk{checker: checker}
+	if sees {
+		at.wants = checker.Observes()
+	}
+	return at
+}
+
+// places is how many pods are looked at at once: a pod has as many attempts
+// under way as things are wanted of it.
+func (at *desk) places() int { return max(mostLooking/max(len(at.wants), 1), 1) }
+
+// room says whether the desk takes one more.
+func (at *desk) room(late bool) bool {
+	switch {
+	case len(at.ready) >= batch:
+		return false
+	case len(at.wants) == 0:
+		return true
+	case late && at.late >= max(at.places()*3/4, 1):
+		return false
+	}
+	return at.looking < at.places()
+}
+
+func (at *desk) take(late bool) {
+	at.looking++
+	if late {
+		at.late++
+	}
+}
+
+func (at *desk) leave(late bool) {
+	at.looking--
+	if late {
+		at.late--
+	}
+}
+
+func (at *desk) keep(s subject, now time.Time) {
+	if len(at.ready) == 0 {
+		at.since = now
+	}
+	at.ready = append(at.ready, s)
+}
+
+// ripe says whether to judge now: a full batch, or one that others would not
+// join soon.
+func (at *desk) ripe(now time.Time) bool {
+	if at.judging || len(at.ready) == 0 {
+		return false
+	}
+	return len(at.ready) >= batch || at.looking == at.late || !now.Before(at.since.Add(gathering))
+}
+
+// ripens is when what the desk has will be judged, if it waits for that.
+func (at *desk) ripens() (time.Time, bool) {
+	return at.since.Add(gathering), !at.judging && len(at.ready) > 0
+}
+
+// gather takes a batch off the desk.
+func (at *desk) gather() []subject {
+	n := min(len(at.ready), batch)
+	taken := at.ready[:n:n]
+	at.ready = append([]subject(nil), at.ready[n:]...)
+	at.judging = true
+	return taken
+}
+
+func (at *desk) idle() bool { return at.looking == 0 && len(at.ready) == 0 && !at.judging }
+
+// look is a look at a subject; was says whether it was expected to be late.
+type look struct {
+	at  *desk
+	was bool
+	subject
+}
+
+// lanes are gates that wait for a place: those whose last look was late wait
+// apart.
+type lanes struct{ quick, late line }
+
+func (l *lanes) add(k key, late bool) {
+	if late {
+		l.late.add(k)
+		return
+	}
+	l.quick.add(k)
+}
+
+// next takes the next gate for which the desk has room; nobody's desk takes all.
+func (l *lanes) next(at *desk) (k key, late, ok bool) {
+	if at == nil || at.room(false) {
+		if k, ok = l.quick.take(); ok {
+			return k, false, true
+		}
+	}
+	if at == nil || at.room(true) {
+		k, ok = l.late.take()
+	}
+	return k, true, ok
+}
+
+func (l *lanes) empty() bool { return l.quick.len() == 0 && l.late.len() == 0 }
+
+// line is first come, first served.
+type line struct {
+	keys []key
+	from int
+}
+
+func (l *line) len() int { return len(l.keys) - l.from }
+
+func (l *line) add(k key) {
+	if l.from > len(l.keys)/2 {
+		l.keys, l.from = append(l.keys[:0], l.keys[l.from:]...), 0
+	}
+	l.keys = append(l.keys, k)
+}
+
+func (l *line) take() (k key, ok bool) {
+	if l.len() == 0 {
+		return k, false
+	}
+	l.from++
+	return l.keys[l.from-1], true
+}
