@@ -275,6 +275,7 @@ func (e *Engine) load(ctx context.Context, uploaded []byte, key loadKey) (*share
 		s.free()
 		return nil, err
 	}
+	e.keep(key, v)
 	return s, nil
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"testing"
 
@@ -29,4 +31,53 @@ func TestAReferenceInCodeIsMadeOnce(t *testing.T) {
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("it took %d bytes of the host's memory", took)
 	}
+}
+
+// TestWhatTheHostKeepsForAnInstanceIsCounted has tables, segments and globals that
+// come to ten times the instance's memory.
+func TestWhatTheHostKeepsForAnInstanceIsCounted(t *testing.T) {
+	m := wasmtest.Policy()
+	m.Sizes, m.Elem = []uint32{65536, 65536}, make([]uint32, 60_000)
+	for range 60_000 {
+		m.Passive([]byte("x"))
+	}
+	for range 4000 {
+		m.Global(1)
+	}
+	e := boundEngine(t, 400)
+	mod := load(t, e, m.Bytes())
+	var held []*Instance
+	var full *NoRoom
+	before := heapBytes()
+	for !errors.As(oneMore(mod, &held), &full) {
+		if len(held) > 100 {
+			t.Fatal("there is room for 100 instances")
+		}
+	}
+	took := heapBytes() - before
+	counted := e.room.have.Load() - int64(len(held))<<16
+	if took > counted*5/4 || took < counted*3/4 {
+		t.Errorf("%d instances took %d bytes of the host's memory, and %d were counted", len(held), took, counted)
+	}
+	for _, i := range held {
+		i.Close()
+	}
+	if have := e.room.have.Load(); have != 0 {
+		t.Errorf("when all are closed, %d bytes are counted", have)
+	}
+}
+
+func oneMore(m *Module, held *[]*Instance) error {
+	i, err := m.Open(context.Background(), OpenConfig{})
+	if err == nil {
+		*held = append(*held, i)
+	}
+	return err
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
 }

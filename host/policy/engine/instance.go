@@ -92,7 +92,7 @@ func (s *shared) refuse(err error) *Failure {
 
 func (i *Instance) start(budget Fuel) error {
 	s := i.shared
-	if err := i.memory.begin(vet.PageBytes*uint64(s.report.MemoryMin), vet.PageBytes*uint64(s.report.MemoryMax)); err != nil {
+	if err := i.memory.begin(vet.PageBytes*uint64(s.report.MemoryMin), vet.PageBytes*uint64(s.report.MemoryMax), int64(s.report.HostBytes)); err != nil {
 		return s.refuse(err)
 	}
 	module, err := s.runtime.InstantiateModule(

@@ -9,11 +9,11 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// guests is what the memories and the stacks of all guests take.
+// guests is what the memories, the stacks and the tables of all guests take.
 var guests atomic.Int64
 
 // GuestBytes is how much memory all guests of this process have now, and how
-// much stack. The stacks are on Go's heap.
+// much stack and tables. Those two are on Go's heap.
 func GuestBytes() int64 { return guests.Load() }
 
 // memory is a guest's memory outside of Go's heap: address space for all that
@@ -24,13 +24,24 @@ type memory struct {
 	rank      atomic.Int32
 	all       []byte
 	committed atomic.Uint64
+	beside    int64   // what the host keeps for the instance beside it
 	refused   *NoRoom // what the call that runs was refused last
 }
 
 func (m *memory) ranked() Rank { return Rank(m.rank.Load()) }
 
+// small is what the host keeps for an instance that is not counted.
+const small = 32 << 10
+
 // begin makes what an instance begins with, since wazero takes no refusal there.
-func (m *memory) begin(least, most uint64) error {
+// beside is what the host keeps for it: tables, references, segments, globals.
+func (m *memory) begin(least, most uint64, beside int64) error {
+	if beside > small {
+		if rank := m.ranked(); !m.room.take(beside, rank) {
+			return m.room.full(beside+int64(least), rank)
+		}
+		m.beside = beside
+	}
 	m.Allocate(0, most)
 	switch {
 	case m.Reallocate(least) != nil || most == 0:
@@ -101,6 +112,8 @@ func commit(pages []byte) bool {
 
 // Free implements experimental.LinearMemory.
 func (m *memory) Free() {
+	m.room.add(-m.beside)
+	m.beside = 0
 	if m.all == nil {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"debug/elf"
 	"encoding/gob"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -22,6 +23,8 @@ type vetted struct {
 	Report vet.Report
 	Wasm   []byte
 	Lines  []byte // a lineTable, if the module has debug information
+
+	anew bool // it is to be kept
 }
 
 // vettedPrefix begins their names in the cache.
@@ -49,34 +52,36 @@ var build = sync.OnceValue(func() string {
 
 // vetted vets an upload, or finds what this binary's vet made of it before.
 func (e *Engine) vetted(ctx context.Context, uploaded []byte, key loadKey) (*vetted, error) {
-	name := vettedName(key)
 	v := new(vetted)
-	if err := gob.NewDecoder(bytes.NewReader(e.cache.get(name))).Decode(v); err == nil && v.Build == build() && v.Build != "" {
+	if err := gob.NewDecoder(bytes.NewReader(e.cache.get(vettedName(key)))).Decode(v); err == nil && v.Build == build() && v.Build != "" {
 		return v, nil
 	}
-	v = &vetted{Build: build()}
+	v = &vetted{Build: build(), anew: build() != ""}
 	var err error
 	if v.Wasm, v.Report, err = vet.Rewrite(uploaded, key.limits); err != nil {
 		return nil, err
 	}
 	if v.Report.Debug {
 		if v.Lines, err = e.lines(ctx, uploaded); err != nil {
-			// Without them traps still name functions. The next load tries again.
+			// Without them traps still name functions. The next load tries again,
+			// unless it is the debug information that is at fault.
 			e.log.Warn("traps will show no source lines", "digest", "sha256:"+hex.EncodeToString(key.sum[:]), "err", err)
-			return v, nil
+			v.anew = v.anew && errors.Is(err, ErrCompile)
 		}
-	}
-	if v.Build != "" {
-		e.keep(name, v)
 	}
 	return v, nil
 }
 
-func (e *Engine) keep(name string, v *vetted) {
+// keep keeps what was vetted anew, once the module has turned out to be loadable:
+// whoever uploads what is not must not push others' code out.
+func (e *Engine) keep(key loadKey, v *vetted) {
+	if !v.anew {
+		return
+	}
 	var b bytes.Buffer
 	err := gob.NewEncoder(&b).Encode(v)
 	if err == nil {
-		err = e.cache.put(name, b.Bytes())
+		err = e.cache.put(vettedName(key), b.Bytes())
 	}
 	if err != nil {
 		e.log.Warn("a vetted module is not kept", "err", err)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/gob"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,6 +62,7 @@ func TestWhatVetMadeIsKeptOrMadeAnew(t *testing.T) {
 			e := newEngine(t)
 			first, err := e.vetted(t.Context(), wasm, key)
 			check(t, err)
+			e.keep(key, first)
 			path := filepath.Join(e.cache.dir, vettedName(key))
 			if _, err := os.Stat(path); err != nil {
 				t.Fatalf("nothing is kept: %v", err)
@@ -67,6 +70,7 @@ func TestWhatVetMadeIsKeptOrMadeAnew(t *testing.T) {
 			tt.spoil(t, path, *first)
 			got, err := e.vetted(t.Context(), wasm, key)
 			check(t, err)
+			e.keep(key, got)
 			if !bytes.Equal(got.Wasm, tt.want) {
 				t.Error("it is another module than it should be")
 			}
@@ -88,6 +92,28 @@ func leave(t *testing.T, path string, v vetted) {
 	var b bytes.Buffer
 	check(t, gob.NewEncoder(&b).Encode(v))
 	check(t, cache{dir: filepath.Dir(path), most: maxCacheBytes}.put(filepath.Base(path), b.Bytes()))
+}
+
+// TestBrokenDebugInformationIsReadOnce holds that a module whose debug information
+// nobody can read does not take a child at each load.
+func TestBrokenDebugInformationIsReadOnce(t *testing.T) {
+	t.Parallel()
+	m := wasmtest.Policy()
+	for _, name := range []string{".debug_abbrev", ".debug_info", ".debug_line"} {
+		m.Raw = append(m.Raw, wasmtest.Section(0, append(wasmtest.Name(name), bytes.Repeat([]byte{0xff}, 64)...)))
+	}
+	wasm := m.Bytes()
+	var said bytes.Buffer
+	e, err := New(t.Context(), Config{CacheDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&said, nil))})
+	check(t, err)
+	for range 2 {
+		m, err := e.Load(t.Context(), wasm, vet.Limits{})
+		check(t, err)
+		m.Close()
+	}
+	if n := strings.Count(said.String(), "no source lines"); n != 1 {
+		t.Errorf("it was tried %d times:\n%s", n, &said)
+	}
 }
 
 func TestOtherLimitsAreVettedForThemselves(t *testing.T) {
@@ -112,9 +138,13 @@ func TestOtherLimitsAreVettedForThemselves(t *testing.T) {
 func TestARefusedModuleLeavesNothing(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t)
+	crooked := wasmtest.Policy()
+	crooked.Func("f", wasmtest.Sig(nil, wasmtest.I64), nil)
 	for range 2 {
-		if _, err := e.Load(context.Background(), []byte("no module"), vet.Limits{}); err == nil {
-			t.Fatal("it is loaded")
+		for _, wasm := range [][]byte{[]byte("no module"), crooked.Bytes()} {
+			if _, err := e.Load(context.Background(), wasm, vet.Limits{}); err == nil {
+				t.Fatal("it is loaded")
+			}
 		}
 	}
 	left, err := os.ReadDir(e.cache.dir)

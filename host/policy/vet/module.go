@@ -84,6 +84,7 @@ type module struct {
 	imports    int      // imported functions
 	functions  []uint32 // type index of every function, imported first
 	tables     int
+	places     int // of all tables
 	entries    int // of element segments
 	memories   int
 	globals    int
@@ -150,6 +151,7 @@ type Report struct {
 	BranchTable int
 	BranchAll   int     // targets of all br_tables of one function
 	Largest     int     // the dearest single charge
+	HostBytes   int     // what an instance takes beside its memory, about
 	Debug       bool    // it has debug information
 	Origins     Origins `json:"-"` // if so
 }
@@ -173,8 +175,16 @@ func Rewrite(wasm []byte, limits Limits) ([]byte, Report, error) {
 	if m.report.Debug = len(m.marks) > 0; m.report.Debug {
 		m.report.Origins = m.origins()
 	}
+	m.report.HostBytes = m.hostBytes()
 	m.report.BytesIn, m.report.BytesOut = len(wasm), len(out)
 	return out, m.report, nil
+}
+
+// hostBytes is about what wazero keeps for each instance, in Go's heap.
+func (m *module) hostBytes() int {
+	const place, reference, segment, global = 8, 40, 24, 88
+	references := m.entries + len(m.references)
+	return place*m.places + reference*references + segment*m.report.Data + global*(m.globals+len(m.references))
 }
 
 // read returns error, not *Refusal, lest a nil one become a non-nil error.

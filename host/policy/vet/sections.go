@@ -146,6 +146,7 @@ func (m *module) tableSection(r *reader) *Refusal {
 		}
 		// Nothing can make it grow, so its greatest size is its least.
 		out = appendU32(appendU32(append(out, typeFuncref, 1), least), least)
+		m.places += int(least)
 		m.report.TableSize = max(m.report.TableSize, int(least))
 	}
 	m.tables = n
