@@ -132,12 +132,15 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 		input.Related(&o, i)
 		r.Related = append(r.Related, in.controlObject(&o))
 	}
-	out, err := in.control.Reconcile(r)
+	out, err := withinReconcile(in.control, r)
 	if err != nil {
 		return nil, err
 	}
 	return out.json(), nil
 }
+
+//go:noinline
+func withinReconcile(c Reconciler, r *Reconciliation) (Outcome, error) { return c.Reconcile(r) }
 
 // controlObject copies its texts, since no symbol should outlive the call for
 // what changes as often as a status does.

@@ -2,38 +2,57 @@ package sdk
 
 // Node is one node, as the simple faces see it: a view of one row. It is valid
 // during the call that gives it.
+//
+// Its methods stay functions of their own, so that the compiler makes no panic of
+// theirs one with a like one of the author's, see simpleFilter.
 type Node struct {
 	rows *Rows
 	slot int32
 }
 
 // Name of the node.
+//
+//go:noinline
 func (n *Node) Name() string { return n.rows.Symbols.String(n.rows.Name[n.slot]) }
 
 // Slot is the row's number.
 func (n *Node) Slot() int32 { return n.slot }
 
 // Label returns the value of a label, "" if there is none.
+//
+//go:noinline
 func (n *Node) Label(key string) string { v, _ := n.Labels().Get(key); return v }
 
 // HasLabel says whether the node has the label.
+//
+//go:noinline
 func (n *Node) HasLabel(key string) bool { _, ok := n.Labels().Get(key); return ok }
 
 // Labels of the node.
+//
+//go:noinline
 func (n *Node) Labels() Labels { return n.rows.Labels(n.slot) }
 
 // Annotation returns the value of an annotation, "" if there is none.
+//
+//go:noinline
 func (n *Node) Annotation(key string) string { v, _ := n.rows.Annotations(n.slot).Get(key); return v }
 
 // Taints of the node.
+//
+//go:noinline
 func (n *Node) Taints() []Taint { return n.rows.Taints(n.slot) }
 
 // Unschedulable says whether the node is cordoned.
+//
+//go:noinline
 func (n *Node) Unschedulable() bool {
 	return n.rows.Unschedulable != nil && n.rows.Unschedulable[n.slot]
 }
 
 // Condition returns the status of a condition, Absent if there is none.
+//
+//go:noinline
 func (n *Node) Condition(name string) ConditionStatus {
 	if n.rows.Conditions == nil {
 		return Absent
@@ -53,6 +72,8 @@ func ConditionOf(conditions []Condition, name Symbol) ConditionStatus {
 
 // Allocatable is what the node has of a resource: milli-CPU for cpu, else
 // bytes or a count.
+//
+//go:noinline
 func (n *Node) Allocatable(resource string) int64 {
 	if n.rows.AllocatableScalars == nil {
 		return 0
@@ -62,6 +83,8 @@ func (n *Node) Allocatable(resource string) int64 {
 }
 
 // Requested is what the node's pods ask of a resource.
+//
+//go:noinline
 func (n *Node) Requested(resource string) int64 {
 	if n.rows.RequestedScalars == nil {
 		return 0
@@ -71,9 +94,13 @@ func (n *Node) Requested(resource string) int64 {
 }
 
 // Free is what is left of a resource; negative where the node is overcommitted.
+//
+//go:noinline
 func (n *Node) Free(resource string) int64 { return n.Allocatable(resource) - n.Requested(resource) }
 
 // Ports that the node's pods hold.
+//
+//go:noinline
 func (n *Node) Ports() []HostPort {
 	if n.rows.Ports == nil {
 		return nil
@@ -82,6 +109,8 @@ func (n *Node) Ports() []HostPort {
 }
 
 // Volumes that the node's pods hold.
+//
+//go:noinline
 func (n *Node) Volumes() []Volume {
 	if n.rows.Volumes == nil {
 		return nil
@@ -90,6 +119,8 @@ func (n *Node) Volumes() []Volume {
 }
 
 // Images that the node has.
+//
+//go:noinline
 func (n *Node) Images() []Image {
 	if n.rows.Images == nil {
 		return nil
@@ -98,6 +129,8 @@ func (n *Node) Images() []Image {
 }
 
 // ImageSize is the size in bytes of an image that the node has, 0 if it has not.
+//
+//go:noinline
 func (n *Node) ImageSize(name string) int64 {
 	sym := n.rows.Symbols.Lookup(name)
 	for _, i := range n.Images() {
@@ -109,4 +142,6 @@ func (n *Node) ImageSize(name string) int64 {
 }
 
 // Text is the string that a symbol of this node stands for.
+//
+//go:noinline
 func (n *Node) Text(s Symbol) string { return n.rows.Symbols.String(s) }

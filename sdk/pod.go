@@ -62,13 +62,19 @@ func (p *Pod) Label(key string) string { v, _ := p.Labels.Get(key); return v }
 func (p *Pod) Annotation(key string) string { v, _ := p.Annotations.Get(key); return v }
 
 // NamespaceName is the pod's namespace.
+//
+//go:noinline
 func (p *Pod) NamespaceName() string { return p.syms.String(p.Namespace) }
 
 // Text is the string that a symbol of this pod stands for.
+//
+//go:noinline
 func (p *Pod) Text(s Symbol) string { return p.syms.String(s) }
 
 // Request is what the pod asks of a resource: milli-CPU for cpu, else bytes or
 // a count.
+//
+//go:noinline
 func (p *Pod) Request(resource string) int64 {
 	return amount(p.syms, &p.Requests, p.Scalars, resource)
 }
@@ -98,6 +104,8 @@ func ScalarValue(scalars []Scalar, name Symbol) int64 {
 }
 
 // Tolerates says whether one of the pod's tolerations tolerates the taint.
+//
+//go:noinline
 func (p *Pod) Tolerates(t Taint) bool { return Tolerated(p.syms, p.Tolerations, t) }
 
 // Tolerated says whether one of tolerations tolerates the taint.

@@ -72,6 +72,7 @@ func registerSimple(name string, kind Kind, opts []Option, open func(*Setup) (an
 	Register(p)
 }
 
+//go:noinline
 func configure(impl any, c Config) error {
 	if s, ok := impl.(Configurer); ok {
 		return s.Configure(c)
@@ -99,9 +100,16 @@ func (s *simpleFilter) FilterRows(slots []int32, verdicts []ReasonID) {
 	for i, slot := range slots {
 		At(slot)
 		s.node.slot = slot
-		verdicts[i] = s.reasons.ID(s.impl.Filter(s.pod, &s.node))
+		verdicts[i] = s.reasons.ID(withinFilter(s.impl, s.pod, &s.node))
 	}
 }
+
+// withinFilter stays a function of its own, as do all that call an author's code
+// and those that an author calls: a compiler makes one of like panics in a function
+// and what it inlined there, and a trap would tell of this package's loops instead.
+//
+//go:noinline
+func withinFilter(f Filterer, pod *Pod, node *Node) Verdict { return f.Filter(pod, node) }
 
 type simpleScore struct {
 	impl Scorer
@@ -118,9 +126,12 @@ func (s *simpleScore) ScoreRows(slots []int32, scores []int64) {
 	for i, slot := range slots {
 		At(slot)
 		s.node.slot = slot
-		scores[i] = s.impl.Score(s.pod, &s.node)
+		scores[i] = withinScore(s.impl, s.pod, &s.node)
 	}
 }
+
+//go:noinline
+func withinScore(f Scorer, pod *Pod, node *Node) int64 { return f.Score(pod, node) }
 
 // MaxNodeScore is the most that a score is worth after normalisation.
 const MaxNodeScore = 100

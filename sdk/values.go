@@ -31,6 +31,8 @@ func (l Labels) Value(key Symbol) Symbol {
 }
 
 // Get returns what stands under key, and whether anything does.
+//
+//go:noinline
 func (l Labels) Get(key string) (string, bool) {
 	if len(l.Pairs) == 0 {
 		return "", false
@@ -46,6 +48,8 @@ func (l Labels) Get(key string) (string, bool) {
 func (l Labels) Len() int { return len(l.Pairs) }
 
 // At returns the i-th, in the order of the keys.
+//
+//go:noinline
 func (l Labels) At(i int) (key, value string) {
 	return l.syms.String(l.Pairs[i].Key), l.syms.String(l.Pairs[i].Value)
 }

@@ -127,6 +127,7 @@ type scope struct {
 	name       string
 	ranges     [][2]uint64
 	file, line int // from where it was inlined
+	declared   int // the file that it is of
 	inner      []*scope
 }
 
@@ -197,7 +198,7 @@ func (r *dwarfReader) children(entries *dwarf.Reader, into *scope, files []*dwar
 }
 
 func (r *dwarfReader) scope(e *dwarf.Entry, files []*dwarf.LineFile) *scope {
-	s := &scope{name: r.nameOf(e, 0)}
+	s := &scope{name: r.nameOf(e)}
 	s.ranges, _ = r.d.Ranges(e)
 	if file, ok := e.Val(dwarf.AttrCallFile).(int64); ok && file >= 0 && file < int64(len(files)) && files[file] != nil {
 		s.file = r.file(files[file].Name)
@@ -205,29 +206,40 @@ func (r *dwarfReader) scope(e *dwarf.Entry, files []*dwarf.LineFile) *scope {
 	if line, ok := e.Val(dwarf.AttrCallLine).(int64); ok {
 		s.line = int(line)
 	}
+	if file, ok := r.declared(e, dwarf.AttrDeclFile, 0).(int64); ok && file >= 0 && file < int64(len(files)) && files[file] != nil {
+		s.declared = r.file(files[file].Name)
+	}
 	return s
 }
 
-// nameOf is a function's name, which may stand where it was declared.
-func (r *dwarfReader) nameOf(e *dwarf.Entry, deep int) string {
-	const most = 4
+// nameOf is a function's name.
+func (r *dwarfReader) nameOf(e *dwarf.Entry) string {
 	for _, attr := range []dwarf.Attr{dwarf.AttrName, dwarf.AttrLinkageName} {
-		if name, ok := e.Val(attr).(string); ok {
+		if name, ok := r.declared(e, attr, 0).(string); ok {
 			return name
 		}
 	}
-	for _, attr := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
-		at, ok := e.Val(attr).(dwarf.Offset)
-		if !ok || deep == most {
+	return ""
+}
+
+// declared is what is said of a function, be it where it was declared.
+func (r *dwarfReader) declared(e *dwarf.Entry, attr dwarf.Attr, deep int) any {
+	const most = 4
+	if value := e.Val(attr); value != nil || deep == most {
+		return value
+	}
+	for _, attrOf := range []dwarf.Attr{dwarf.AttrAbstractOrigin, dwarf.AttrSpecification} {
+		at, ok := e.Val(attrOf).(dwarf.Offset)
+		if !ok {
 			continue
 		}
 		other := r.d.Reader()
 		other.Seek(at)
 		if origin, err := other.Next(); err == nil && origin != nil {
-			return r.nameOf(origin, deep+1)
+			return r.declared(origin, attr, deep+1)
 		}
 	}
-	return ""
+	return nil
 }
 
 // rows reads a unit's line program.
@@ -241,7 +253,7 @@ func (r *dwarfReader) rows(lines *dwarf.LineReader, root *scope) error {
 		if err != nil {
 			return err
 		}
-		if e.EndSequence || e.File == nil || e.Line == 0 || e.Address == 0 || e.Address > 1<<31 {
+		if e.EndSequence || e.File == nil || e.Address == 0 || e.Address > 1<<31 {
 			continue
 		}
 		if len(r.found.rows) == maxRows {
@@ -251,7 +263,8 @@ func (r *dwarfReader) rows(lines *dwarf.LineReader, root *scope) error {
 	}
 }
 
-// places lists the functions around an address, the innermost first.
+// places lists the functions around an address, the innermost first. The line is
+// 0 where the compiler made one code of several lines.
 func (r *dwarfReader) places(root *scope, at uint64, file, line int) []place {
 	var around []*scope
 	for s := root; s != nil; {
@@ -266,6 +279,9 @@ func (r *dwarfReader) places(root *scope, at uint64, file, line int) []place {
 		return []place{{r.intern(""), file, line}}
 	}
 	var places []place
+	if line == 0 {
+		file = around[len(around)-1].declared
+	}
 	for i := len(around) - 1; i >= 0 && len(places) < maxInlined; i-- {
 		s := around[i]
 		places = append(places, place{r.intern(s.name), file, line})

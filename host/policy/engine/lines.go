@@ -126,17 +126,28 @@ func (t *lineTable) at(offset int) (frames []string) {
 		return nil
 	}
 	for p := t.of(row); len(p) > 0; p = p[linePlace:] {
-		line := u32(p, 2)
-		if line == 0 {
-			continue // a compiler's own, such as the way through an interface
+		if place := t.place(p, len(frames) == 0); place != "" {
+			frames = append(frames, clipFrame(place))
 		}
-		place := t.string(u32(p, 1)) + ":" + strconv.Itoa(int(line))
-		if name := t.string(u32(p, 0)); name != "" {
-			place = name + " (" + place + ")"
-		}
-		frames = append(frames, clipFrame(place))
 	}
 	return frames
+}
+
+// place is one as people read it. Without a line it tells nothing but of the
+// innermost function, of which several lines became one code: others are a
+// compiler's own, such as the way through an interface.
+func (t *lineTable) place(p []byte, innermost bool) string {
+	name, file, line := t.string(u32(p, 0)), t.string(u32(p, 1)), u32(p, 2)
+	switch {
+	case line == 0 && (!innermost || file == "" || name == ""):
+		return ""
+	case line != 0:
+		file += ":" + strconv.Itoa(int(line))
+	}
+	if name == "" {
+		return file
+	}
+	return name + " (" + file + ")"
 }
 
 func clipFrame(s string) string { return plain(s[:min(maxFrameBytes, len(s))]) }
@@ -150,9 +161,19 @@ func (t *lineTable) resolve(frames []frame, origins vet.Origins) (stack []string
 				continue
 			}
 		}
-		stack = append(stack, f.function)
+		stack = append(stack, throughInterface(f.function))
 	}
 	return stack[:min(len(stack), maxFrames)]
+}
+
+// throughInterface leaves of the function by which TinyGo gets through an
+// interface, "interface:{A:func:{…}}.A$invoke(i32)", the method.
+func throughInterface(function string) string {
+	before, _, ok := strings.Cut(function, "$invoke")
+	if !ok || !strings.HasPrefix(function, "interface:") {
+		return function
+	}
+	return before[strings.LastIndexByte(before, '.')+1:]
 }
 
 // withoutRuntime leaves out how a compiler's runtime came from a panic to its

@@ -19,6 +19,8 @@ func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 			{10, []place{{2, 1, 3}, {3, 1, 7}}},
 			{20, []place{{0, 1, 9}, {3, 0, 0}}},
 			{30, nil},
+			{35, []place{{2, 1, 0}, {3, 1, 7}}},
+			{37, []place{{2, 0, 0}, {0, 1, 0}, {3, 1, 0}}},
 			{40, slices.Repeat([]place{{3, 1, 1}}, maxInlined+1)},
 		},
 	}
@@ -32,7 +34,7 @@ func TestLinesAreLookedUpByTheCodeBefore(t *testing.T) {
 	}{
 		{9, nil}, {10, []string{"inner (p/main.go:3)", "outer (p/main.go:7)"}},
 		{19, []string{"inner (p/main.go:3)", "outer (p/main.go:7)"}}, {25, []string{"p/main.go:9"}},
-		{30, nil}, {1 << 30, slices.Repeat([]string{"outer (p/main.go:1)"}, maxInlined)},
+		{30, nil}, {35, []string{"inner (p/main.go)", "outer (p/main.go:7)"}}, {37, []string{"outer (p/main.go)"}}, {1 << 30, slices.Repeat([]string{"outer (p/main.go:1)"}, maxInlined)},
 	} {
 		if got := table.at(tt.at); !slices.Equal(got, tt.want) {
 			t.Errorf("at(%d) = %q, want %q", tt.at, got, tt.want)
@@ -143,7 +145,7 @@ func FuzzDecodeLines(f *testing.F) {
 			}
 			want := 0
 			for _, p := range r.places {
-				if p.line > 0 {
+				if p.line > 0 || want == 0 && p.name != 0 && p.file != 0 {
 					want++
 				}
 			}
