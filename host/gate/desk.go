@@ -15,6 +15,9 @@ const (
 	// gathering is how long what was seen waits to be judged together with what
 	// is being looked at.
 	gathering = 100 * time.Millisecond
+	// breath is how far apart calls about less than a full batch are: who is
+	// idle is asked at once, who is busy about several pods together.
+	breath = 20 * time.Millisecond
 )
 
 // desk is where one checker's gates are worked on: several are looked at at
@@ -30,6 +33,8 @@ type desk struct {
 	ready   []subject
 	since   time.Time
 	judging bool
+	// last is when the last batch was begun.
+	last time.Time
 }
 
 // newDesk makes a checker's desk; where nobody can look, there is nothing to see.
@@ -79,30 +84,38 @@ func (at *desk) keep(s subject, now time.Time) {
 	at.ready = append(at.ready, s)
 }
 
-// ripe says whether to judge now: a full batch, or one that others would not
-// join soon.
-func (at *desk) ripe(now time.Time) bool {
+// ripens is when to judge what the desk has: a full batch now, and less when
+// others would not join soon.
+func (at *desk) ripens() (when time.Time, waits bool) {
 	if at.judging || len(at.ready) == 0 {
-		return false
+		return when, false
 	}
-	return len(at.ready) >= batch || at.looking == at.late || !now.Before(at.since.Add(gathering))
-}
-
-// ripens is when what the desk has will be judged, if it waits for that.
-func (at *desk) ripens() (time.Time, bool) {
-	return at.since.Add(gathering), !at.judging && len(at.ready) > 0
+	when = at.since
+	if len(at.ready) >= batch {
+		return when, true
+	}
+	if at.looking > at.late {
+		when = when.Add(gathering)
+	}
+	if next := at.last.Add(breath); when.Before(next) {
+		when = next
+	}
+	return when, true
 }
 
 // gather takes a batch off the desk.
-func (at *desk) gather() []subject {
+func (at *desk) gather(now time.Time) []subject {
 	n := min(len(at.ready), batch)
 	taken := at.ready[:n:n]
 	at.ready = append([]subject(nil), at.ready[n:]...)
-	at.judging = true
+	at.judging, at.last = true, now
 	return taken
 }
 
-func (at *desk) idle() bool { return at.looking == 0 && len(at.ready) == 0 && !at.judging }
+// over says whether nothing is left of a desk that another began.
+func (at *desk) over(now time.Time) bool {
+	return at.looking == 0 && len(at.ready) == 0 && !at.judging && !now.Before(at.last.Add(breath))
+}
 
 // look is a look at a subject; was says whether it was expected to be late.
 type look struct {

@@ -172,10 +172,11 @@ func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
 	}
 	d.fill(ctx, working)
 	for checker, at := range d.desks {
-		if at.ripe(d.Now()) {
-			d.begin(ctx, working, at)
+		now := d.Now()
+		if when, waits := at.ripens(); waits && !now.Before(when) {
+			d.begin(ctx, working, at, now)
 		}
-		if at.idle() {
+		if at.over(now) {
 			delete(d.desks, checker)
 		}
 	}
@@ -266,8 +267,8 @@ func (d *Driver) keep(at *desk, s subject) {
 }
 
 // begin has a checker judge what its desk has.
-func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *desk) {
-	subjects := at.gather()
+func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *desk, now time.Time) {
+	subjects := at.gather(now)
 	working.Go(func() {
 		r := round{at: at, answers: d.ask(ctx, at.checker, subjects)}
 		select {

@@ -386,3 +386,26 @@ func label(t *testing.T, s *store.Store, pod string) {
 		t.Error(err)
 	}
 }
+
+// Pods that come one by one are no call each, if there are many.
+func TestPodsThatTrickleAreJudgedTogether(t *testing.T) {
+	t.Parallel()
+	c := &checker{judge: answering("True")}
+	run(t, nil, func(cfg *Config) {
+		cfg.Checkers = claimed(map[v1.PodConditionType]Checker{madeGate: c})
+	}, func(s *store.Store) {
+		for i := range 2000 {
+			put(t, s, gatedPod("web-"+strconv.Itoa(i), madeGate))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		for i := range 2000 {
+			if got := conditionOf(s, "web-"+strconv.Itoa(i), madeGate); got.Status != v1.ConditionTrue {
+				t.Fatalf("web-%d is %q", i, got.Status)
+			}
+		}
+	})
+	if n := c.asked.Load(); n > 200 {
+		t.Errorf("2,000 pods in two seconds cost %d calls", n)
+	}
+}
