@@ -44,17 +44,17 @@ func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
 
 // missing warns of what the Policy names and is not there.
 func (f foretold) missing(p *v1alpha1.Policy, warn func(string)) {
-	digest, err := policy.Digest(p.Spec.Module)
-	if err != nil {
-		warn("spec.module: " + err.Error())
+	if c := p.Spec.Canary; c != nil {
+		if _, why := f.module(c.Module); why != "" {
+			warn("spec.canary.module: " + why)
+		}
+	}
+	m, why := f.module(p.Spec.Module)
+	if m == nil {
+		warn("spec.module: " + why)
 		return
 	}
-	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
-	if !ok {
-		warn(fmt.Sprintf("spec.module: %s is not there: the policy waits until it is uploaded", p.Spec.Module))
-		return
-	}
-	entries := o.(*v1alpha1.Module).Status.Entries
+	entries := m.Status.Entries
 	for _, e := range entries {
 		if p.Spec.Entry == e.Name || p.Spec.Entry == "" && (e.Name == p.Name || len(entries) == 1) {
 			f.unnamed(p, e.Kind, warn)
@@ -62,6 +62,19 @@ func (f foretold) missing(p *v1alpha1.Policy, warn func(string)) {
 		}
 	}
 	warn(fmt.Sprintf("spec.entry: the module has no policy %q: name one that `kubectl get module -o wide` shows", p.Spec.Entry))
+}
+
+// module is the Module of a name, or why there is none.
+func (f foretold) module(name string) (m *v1alpha1.Module, why string) {
+	digest, err := policy.Digest(name)
+	if err != nil {
+		return nil, err.Error()
+	}
+	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
+	if !ok {
+		return nil, name + " is not there: the policy waits until it is uploaded"
+	}
+	return o.(*v1alpha1.Module), ""
 }
 
 // unnamed warns of a policy that decides nothing, since no profile names it.

@@ -50,6 +50,9 @@ func (h *Host) moduleFile(name string) string {
 func (h *Host) archive(ctx context.Context, d *profile.Digest) error {
 	for i := range d.Policies {
 		identity := d.Policies[i].Identity
+		if identity == [32]byte{} {
+			continue // it could not be loaded, and answered nothing
+		}
 		if _, err := os.Stat(h.policyFile(identity)); err == nil {
 			continue
 		}

@@ -80,6 +80,9 @@ func (l *Loader) usedModules() (map[string]bool, error) {
 // references are all the modules that a Policy may need.
 func references(p *v1alpha1.Policy) []string {
 	names := []string{p.Spec.Module, p.Status.Live}
+	if p.Status.Current != nil {
+		names = append(names, p.Status.Current.Module)
+	}
 	if p.Spec.Canary != nil {
 		names = append(names, p.Spec.Canary.Module)
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,8 +25,13 @@ const (
 	LeftAutoRolledBack = "AutoRolledBack"
 )
 
-// mostHistory is how many former revisions a status lists.
-const mostHistory = 10
+// mostHistory is how many former revisions a status lists, mostTried how many
+// of them may be canaries that never were more, lest these push out all that
+// one can go back to.
+const (
+	mostHistory = 10
+	mostTried   = 5
+)
 
 // revisionOf names what a Policy's program is made of.
 func revisionOf(p *v1alpha1.Policy, digest string) v1alpha1.PolicyRevision {
@@ -52,7 +58,7 @@ func chronicle(one *live, was *v1alpha1.PolicyStatus, trial *v1alpha1.CanaryStat
 	history := was.History
 	record := func(r v1alpha1.PolicyRevision) {
 		r.Until = &now
-		history = append([]v1alpha1.PolicyRevision{r}, history[:min(len(history), mostHistory-1)]...)
+		history = bounded(append([]v1alpha1.PolicyRevision{r}, history...))
 	}
 	is := one.revision
 	promoted := false
@@ -62,10 +68,12 @@ func chronicle(one *live, was *v1alpha1.PolicyStatus, trial *v1alpha1.CanaryStat
 		if trial != nil && trial.Trial == c.Trial {
 			tried.Left, tried.Message = LeftAutoRolledBack, trial.Reason+": "+trial.Message
 		}
-		if !promoted {
+		// One whose share or config is changed goes on.
+		goesOn := trial != nil && trial.Phase == PhaseRunning && sameModule(c.Module, trial.Module)
+		if !promoted && !goesOn {
 			record(tried)
 		}
-	} else if trial != nil && trial.Phase == PhaseRolledBack && (c == nil || c.Trial != trial.Trial) {
+	} else if trial != nil && trial.Phase == PhaseRolledBack && (c == nil || c.Trial != trial.Trial || c.Phase == PhaseWaiting) {
 		// It never ran.
 		record(v1alpha1.PolicyRevision{Module: trial.Module, Entry: is.Entry, Config: is.Config, Since: trial.Since, Reason: CameCanary, Left: LeftAutoRolledBack, Message: trial.Reason + ": " + trial.Message})
 	}
@@ -82,6 +90,19 @@ func chronicle(one *live, was *v1alpha1.PolicyStatus, trial *v1alpha1.CanaryStat
 		record(former)
 	}
 	return history, &is
+}
+
+// bounded leaves the newest of a history.
+func bounded(history []v1alpha1.PolicyRevision) []v1alpha1.PolicyRevision {
+	tried := 0
+	kept := slices.DeleteFunc(history, func(r v1alpha1.PolicyRevision) bool {
+		if r.Reason != CameCanary {
+			return false
+		}
+		tried++
+		return tried > mostTried
+	})
+	return kept[:min(len(kept), mostHistory)]
 }
 
 // came says how a revision came to be live.

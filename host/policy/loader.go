@@ -80,6 +80,8 @@ type Loader struct {
 	speech    speech
 	// departures are the programs that leave.
 	departures departures
+	// since is the revision of the first Load: what comes after it is news.
+	since atomic.Int64
 
 	subscribers sync.Mutex
 	swapped     []chan struct{}
@@ -172,8 +174,12 @@ func (l *Loader) Run(ctx context.Context) error {
 }
 
 func (l *Loader) follow(ctx context.Context, resource string) error {
-	for {
-		watch, err := l.Objects.Watch(resource, "", l.Objects.Revision())
+	from := l.since.Load()
+	if from == 0 {
+		from = l.Objects.Revision()
+	}
+	for ; ; from = l.Objects.Revision() {
+		watch, err := l.Objects.Watch(resource, "", from)
 		signal(l.wake)
 		for err == nil {
 			var events []store.Event
@@ -200,6 +206,7 @@ func (l *Loader) Load(ctx context.Context) {
 		l.Log.Error("read policies", "err", err)
 		return
 	}
+	l.since.CompareAndSwap(0, revision)
 	next := make(map[string]*live, len(policies))
 	var news, same []*live
 	for _, object := range policies {
@@ -312,15 +319,20 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 		return l.replace(old, warm, object), true
 	}
 	began := l.Now()
+	kind := l.kindOf(old, object)
 	next, err, done := l.fetch(ctx, object.Name+" "+key, func(ctx context.Context) (*live, error) {
-		return l.load(ctx, object, object.Spec.Module)
+		return l.load(ctx, object, object.Spec.Module, kind)
 	})
 	if !done {
 		return old, false
 	}
 	if err == nil {
 		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
-		return l.replace(old, next, object), true
+		one := l.replace(old, next, object)
+		if old == nil {
+			l.resume(one)
+		}
+		return one, true
 	}
 	kept, fresh := &live{}, true
 	if old != nil {
@@ -354,6 +366,29 @@ func (o *live) settled() {
 	o.asked, o.refused, o.waits, o.without, o.needs = o.key, "", false, "", 0
 }
 
+// kindOf is the kind that a Policy's modules must be of, empty for any: what a
+// profile asks as a predicate must not become something else unseen.
+func (l *Loader) kindOf(old *live, object *v1alpha1.Policy) string {
+	switch {
+	case old != nil && old.object.UID != object.UID:
+		return ""
+	case old != nil && old.program != nil:
+		return old.program.entry.Kind
+	case object.Status.Current != nil:
+		return object.Status.Kind
+	}
+	return ""
+}
+
+// resume has a shadow that was one when the host ended count on from there.
+func (l *Loader) resume(one *live) {
+	s := &one.object.Status
+	if l.Current().Number == 0 && one.mode() == v1alpha1.Shadow && s.ObservedGeneration == one.object.Generation &&
+		s.Current != nil && SameRevision(s.Current, &one.revision) {
+		one.counts.resume(s.Differences)
+	}
+}
+
 // lastGood is the revision that decided when the host ended, for a Policy whose
 // spec was refused then too; nil if there is none.
 func (l *Loader) lastGood(ctx context.Context, object *v1alpha1.Policy) *live {
@@ -363,10 +398,10 @@ func (l *Loader) lastGood(ctx context.Context, object *v1alpha1.Policy) *live {
 	}
 	former := object.DeepCopy()
 	former.Spec.Module, former.Spec.Entry, former.Spec.Config = last.Module, last.Entry, last.Config
-	good, err := l.load(ctx, former, last.Module)
+	good, err := l.load(ctx, former, last.Module, object.Status.Kind)
 	if err != nil && former.Spec.Limits != nil {
 		former.Spec.Limits = nil // they may be what was refused
-		good, err = l.load(ctx, former, last.Module)
+		good, err = l.load(ctx, former, last.Module, object.Status.Kind)
 	}
 	if err != nil {
 		l.Log.Warn("the policy's last good revision does not load either", "policy", object.Name, "module", last.Module, "err", err)
@@ -401,11 +436,12 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 		}
 		return false
 	}
-	if one.endedBefore(key) {
+	if one.endedBefore(key) && !(one.ended.Phase == PhaseWaiting && l.version(spec.Module) != one.lacks) {
 		return false
 	}
+	kind := one.program.entry.Kind
 	next, err, done := l.fetch(ctx, one.object.Name+" canary "+key, func(ctx context.Context) (*live, error) {
-		return l.loadCanary(ctx, one.object)
+		return l.loadCanary(ctx, one.object, kind)
 	})
 	if one.settling = !done; !done {
 		return false
@@ -414,6 +450,10 @@ func (l *Loader) takeCanary(ctx context.Context, one *live) (fresh bool) {
 	l.endTrial(one)
 	if err != nil {
 		one.ended, one.tried = l.endedBy(one.object, ReasonRefused, err.Error()), new(differences)
+		var w waiting
+		if errors.As(err, &w) {
+			one.ended.Phase, one.lacks = PhaseWaiting, w.version
+		}
 		return was != nil
 	}
 	t := newTrial(key, spec, func() { signal(l.wake) })
@@ -436,16 +476,11 @@ func (l *Loader) endTrial(o *live) {
 }
 
 // loadCanary loads the module on trial.
-func (l *Loader) loadCanary(ctx context.Context, object *v1alpha1.Policy) (*live, error) {
-	next, err := l.load(ctx, object, object.Spec.Canary.Module)
-	if err != nil {
-		return nil, err
-	}
-	if kind := next.program.entry.Kind; kind != abi.KindPredicate && kind != abi.KindPriority {
-		next.end()
+func (l *Loader) loadCanary(ctx context.Context, object *v1alpha1.Policy, kind string) (*live, error) {
+	if kind != abi.KindPredicate && kind != abi.KindPriority {
 		return nil, fmt.Errorf("a %s decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it", kind)
 	}
-	return next, nil
+	return l.load(ctx, object, object.Spec.Canary.Module, kind)
 }
 
 // endedBefore says whether the canary that the Policy names was rolled back
@@ -455,7 +490,7 @@ func (o *live) endedBefore(key string) bool {
 		return o.ended.Trial == key
 	}
 	s := o.object.Status.Canary
-	if s == nil || s.Trial != key || s.Phase != PhaseRolledBack {
+	if s == nil || s.Trial != key || s.Phase != PhaseRolledBack { // one that waits is looked for again
 		return false
 	}
 	o.ended = s.DeepCopy()
@@ -541,7 +576,7 @@ func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 	if o == nil {
 		return &one
 	}
-	one.canary, one.ended, one.tried = o.canary, o.ended, o.tried
+	one.canary, one.ended, one.lacks, one.tried = o.canary, o.ended, o.lacks, o.tried
 	if o.program == nil {
 		return &one
 	}

@@ -124,13 +124,13 @@ func sumOf(digest string) (sum [sha256.Size]byte) {
 
 // load makes a Policy's program of a module, and opens it once to see that it
 // does. A guest that decides about pods takes in the present state too, lest a
-// cycle has to wait for that.
-func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name string) (*live, error) {
+// cycle has to wait for that. kind is what it must be, empty for any.
+func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*live, error) {
 	module, err := l.module(ctx, name, limitsOf(object))
 	if err != nil {
 		return nil, err
 	}
-	one, err := l.open(ctx, object, module)
+	one, err := l.open(ctx, object, module, kind)
 	if err != nil {
 		module.Close()
 		return nil, err
@@ -141,10 +141,13 @@ func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name string)
 }
 
 // open makes a program of a module and tries it.
-func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engine.Module) (*live, error) {
+func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engine.Module, kind string) (*live, error) {
 	p, err := l.program(object, module)
 	if err != nil {
 		return nil, err
+	}
+	if kind != "" && p.entry.Kind != kind {
+		return nil, fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.entry.Name, p.entry.Kind, kind)
 	}
 	one := &live{object: object, program: p, main: newSandbox(p), counts: new(differences)}
 	switch {

@@ -61,6 +61,10 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 	p = &schedule.Profile{Name: d.Profile}
 	for i := range d.Policies {
 		one := &d.Policies[i]
+		if one.Identity == ([32]byte{}) {
+			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(one.Name), Group: one.Group, FailOpen: one.FailOpen})
+			continue
+		}
 		program := set.made(one.Name, one.Identity)
 		if program == nil || !program.hold() {
 			if program, err = l.remake(ctx, one.Name, one.Identity); err != nil {

@@ -26,6 +26,8 @@ const (
 const (
 	PhaseRunning    = "Running"
 	PhaseRolledBack = "RolledBack"
+	// PhaseWaiting is a canary whose module is not there, or not signed, yet.
+	PhaseWaiting = "Waiting"
 )
 
 // Conditions of a Policy.
@@ -101,8 +103,12 @@ func (l *Loader) tellUser(about store.Object, before, after v1alpha1.PolicyStatu
 	if is == nil || was != nil && was.Trial == is.Trial && was.Phase == is.Phase {
 		return
 	}
-	if is.Phase == PhaseRunning {
+	switch is.Phase {
+	case PhaseRunning:
 		l.Event(about, "Normal", "CanaryStarted", "module "+is.Module+" is on trial")
+		return
+	case PhaseWaiting:
+		l.Event(about, "Warning", "CanaryWaiting", is.Message)
 		return
 	}
 	l.Event(about, "Warning", "CanaryRolledBack", fmt.Sprintf("module %s: %s: %s", is.Module, is.Reason, is.Message))
@@ -139,7 +145,7 @@ func (l *Loader) status(one *live, was v1alpha1.PolicyStatus) v1alpha1.PolicySta
 	}
 	s.Canary = l.canaryStatus(one, was.Canary, now)
 	if one.program == nil {
-		s.Phase, s.Message, s.Live, s.Set, s.Current = PhaseRefused, one.refused, "", 0, nil
+		s.Phase, s.Message, s.Live, s.Set, s.Kind = PhaseRefused, one.refused, "", 0, was.Kind
 		setConditions(&s, now)
 		return s
 	}

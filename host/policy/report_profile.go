@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -55,20 +56,44 @@ func (l *Loader) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.Prof
 	return s
 }
 
-// missing tells which policies a profile names that decide nothing.
+// missing tells which policies a profile names that decide nothing, or refuse all.
 func (s *Set) missing(p *v1alpha1.Profile) string {
-	var none []string
+	var none, lost, other []string
 	for _, name := range names(p) {
-		l := s.policies[name]
-		if (l == nil || l.program == nil) && !slices.Contains(none, name) {
+		switch l := s.policies[name]; {
+		case l.lost() && !l.failsOpen():
+			lost = append(lost, name)
+		case l == nil || l.program == nil:
 			none = append(none, name)
+		case !s.fits(p, name, l.program.entry.Kind):
+			other = append(other, name+", a "+l.program.entry.Kind)
 		}
 	}
-	switch n := len(none) - mostMissing; {
-	case len(none) == 0:
-		return ""
-	case n > 0:
-		return fmt.Sprintf("without %s and %d more, which are not live", strings.Join(none[:mostMissing], ", "), n)
+	var texts []string
+	tell := func(list []string, before, after string) {
+		if len(list) > 0 {
+			texts = append(texts, before+some(list)+after)
+		}
 	}
-	return fmt.Sprintf("without %s: not live", strings.Join(none, ", "))
+	tell(none, "without ", ": not live")
+	tell(lost, "all pods are refused by ", ": no revision can be loaded")
+	tell(other, "in vain ", ": listed as what it is not")
+	return strings.Join(texts, "; ")
+}
+
+// fits says whether a profile lists a policy as what it is.
+func (s *Set) fits(p *v1alpha1.Profile, name, kind string) bool {
+	isPriority := slices.ContainsFunc(p.Spec.Priorities, func(q v1alpha1.ProfilePriority) bool { return q.Name == name })
+	isPredicate := slices.ContainsFunc(p.Spec.Predicates, func(q v1alpha1.ProfilePredicate) bool {
+		members, isGroup := group(p, q.Name)
+		return q.Name == name && !isGroup || slices.Contains(members, name)
+	})
+	return (!isPriority || kind == abi.KindPriority) && (!isPredicate || kind == abi.KindPredicate)
+}
+
+func some(list []string) string {
+	if n := len(list) - mostMissing; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostMissing], ", "), n)
+	}
+	return strings.Join(list, ", ")
 }

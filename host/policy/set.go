@@ -40,8 +40,10 @@ type live struct {
 	revision   v1alpha1.PolicyRevision
 	// canary decides a share of the pods; nil without one.
 	canary *canary
-	// ended is how the canary that the spec names ended, nil while it runs.
+	// ended is how the canary that the spec names ended, nil while it runs; where
+	// it waits for its Module, lacks is that one's version.
 	ended *v1alpha1.CanaryStatus
+	lacks string
 	// counts is how it differs as a shadow or canary, since it is one.
 	counts *differences
 	// tried is what the canary of the last trial counted, once that is over.
@@ -128,6 +130,10 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *sched
 	}
 	seen := map[string]bool{}
 	add := func(name, group string) {
+		if l := s.policies[name]; l.lost() && !seen[name] {
+			seen[name] = true
+			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(name), Group: group, FailOpen: l.failsOpen()})
+		}
 		l := s.enforced(name, abi.KindPredicate)
 		if l == nil || seen[name] {
 			return
@@ -179,7 +185,7 @@ func (s *Set) Named(policy string) bool {
 	return slices.ContainsFunc(s.profiles, func(p *v1alpha1.Profile) bool { return slices.Contains(names(p), policy) })
 }
 
-// names returns the policies that a profile mentions, groups resolved.
+// names returns the policies that a profile mentions, groups resolved, each once.
 func names(p *v1alpha1.Profile) []string {
 	var all []string
 	for _, predicate := range p.Spec.Predicates {
@@ -192,6 +198,7 @@ func names(p *v1alpha1.Profile) []string {
 	for _, priority := range p.Spec.Priorities {
 		all = append(all, priority.Name)
 	}
+	slices.Sort(all)
 	return slices.Compact(all)
 }
 

@@ -19,6 +19,9 @@ import (
 // MaxCallMilliseconds is the longest call that a Policy may ask for.
 const MaxCallMilliseconds = 1000
 
+// MaxSignatures is how many a Module may have.
+const MaxSignatures = 16
+
 // MaxPolicyMemory is the most memory that a Policy may ask for, in bytes.
 const MaxPolicyMemory = 1 << 30
 
@@ -59,6 +62,9 @@ var modules = typed(rules[*policyv1alpha1.Module]{
 		path := field.NewPath("spec")
 		errs = append(errs, validation.ValidateImmutableField(m.Spec.Digest, old.Spec.Digest, path.Child("digest"))...)
 		errs = append(errs, validation.ValidateImmutableField(m.Spec.Size, old.Spec.Size, path.Child("size"))...)
+		if n := len(m.Spec.Signatures); n > MaxSignatures {
+			errs = append(errs, field.TooMany(path.Child("signatures"), n, MaxSignatures))
+		}
 		if len(m.Spec.Wasm) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("wasm"), "a Module is what its digest says: create another one for other bytes"))
 		}
@@ -97,6 +103,9 @@ func validateModule(_ context.Context, m *policyv1alpha1.Module) field.ErrorList
 	path := field.NewPath("spec")
 	if !digestText.MatchString(m.Spec.Digest) {
 		errs = append(errs, field.Invalid(path.Child("digest"), m.Spec.Digest, `must be "sha256:" and 64 hexadecimal digits`))
+	}
+	if n := len(m.Spec.Signatures); n > MaxSignatures {
+		errs = append(errs, field.TooMany(path.Child("signatures"), n, MaxSignatures))
 	}
 	if m.Spec.Size < 0 {
 		errs = append(errs, field.Invalid(path.Child("size"), m.Spec.Size, "must not be negative"))
@@ -232,6 +241,12 @@ func validateProfileSpec(s *policyv1alpha1.ProfileSpec, path *field.Path) field.
 	clear(seen)
 	for i, g := range s.Groups {
 		unique(g.Name, path.Child("groups").Index(i).Child("name"))
+	}
+	for i, g := range s.Groups {
+		clear(seen)
+		for j, member := range g.Members {
+			unique(member, path.Child("groups").Index(i).Child("members").Index(j))
+		}
 	}
 	return errs
 }

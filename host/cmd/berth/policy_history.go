@@ -53,10 +53,13 @@ func newShown(use, short string, part func(*v1alpha1.Policy) (value any, asTable
 // left and why.
 func historyTable(p *v1alpha1.Policy) *table {
 	t := &table{head: []string{"MODULE", "SINCE", "CAME", "UNTIL", "LEFT", "WHY"}}
-	if c := p.Status.Canary; c != nil && c.Phase == policy.PhaseRunning {
+	if c := p.Status.Canary; c != nil && c.Phase == policy.PhaseRunning && p.Spec.Canary != nil {
 		t.add(shortDigest(c.Module), at(&c.Since), policy.CameCanary, "now", "on trial", trialSoFar(p))
 	}
-	if c := p.Status.Current; c != nil {
+	switch c := p.Status.Current; {
+	case c != nil && p.Status.Live == "":
+		t.add(shortDigest(c.Module), at(&c.Since), c.Reason, "now", "not live", p.Status.Message)
+	case c != nil:
 		t.add(shortDigest(c.Module), at(&c.Since), c.Reason, "now", "live", c.Message)
 	}
 	for i := range p.Status.History {
@@ -91,7 +94,7 @@ func newPolicyDiff() *cobra.Command {
 	return newShown("diff NAME", "Show where a canary or shadow answers otherwise than what is live",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
 			d := p.Status.Differences
-			if c := p.Status.Canary; d == nil && c != nil && c.Phase != policy.PhaseRunning {
+			if c := p.Status.Canary; d == nil && c != nil && c.Phase == policy.PhaseRolledBack {
 				return nil, nil, fmt.Errorf("the canary of policy %s was rolled back before it was compared with anything: %s: %s", p.Name, c.Reason, c.Message)
 			}
 			if d == nil {

@@ -19,7 +19,11 @@ func newPolicyPromote() *cobra.Command {
 			if p.Spec.Canary == nil {
 				return nil, fmt.Errorf("policy %s has no canary to promote", p.Name)
 			}
-			if s := p.Status.Canary; s != nil && s.Phase == policy.PhaseRolledBack {
+			s := p.Status.Canary
+			if s != nil && s.Phase == policy.PhaseWaiting {
+				return nil, fmt.Errorf("the canary of policy %s has decided nothing yet: %s", p.Name, s.Message)
+			}
+			if s != nil && s.Phase == policy.PhaseRolledBack {
 				return nil, fmt.Errorf("the canary of policy %s was rolled back: %s: %s; push the module without --canary if you want it nevertheless", p.Name, s.Reason, s.Message)
 			}
 			return map[string]any{"module": p.Spec.Canary.Module, "canary": nil}, nil

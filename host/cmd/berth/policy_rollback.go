@@ -27,7 +27,7 @@ func newPolicyRollback() *cobra.Command {
 
 // goingBack is the change of the spec.
 func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
-	if c := p.Status.Canary; to == "" && c != nil && c.Phase == policy.PhaseRunning {
+	if c := p.Status.Canary; to == "" && c != nil && c.Phase != policy.PhaseRolledBack {
 		return map[string]any{"canary": nil}, nil
 	}
 	if live := p.Status.Current; to == "" && live != nil && p.Status.Phase == policy.PhaseRefused {

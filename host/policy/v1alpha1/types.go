@@ -142,7 +142,8 @@ type PolicyStatus struct {
 	Set int64 `json:"set,omitempty"`
 	// ObservedGeneration is the spec's generation that this status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Current is the revision that decides now.
+	// Current is the revision that decides now, or did last where none can be
+	// loaded (Live is empty then).
 	Current *PolicyRevision `json:"current,omitempty"`
 	// History lists former revisions and canaries that failed, newest first.
 	History []PolicyRevision `json:"history,omitempty"`
@@ -175,9 +176,10 @@ type PolicyRevision struct {
 // CanaryStatus is what became of a canary.
 type CanaryStatus struct {
 	Module string `json:"module"`
-	// Phase is Running or RolledBack.
+	// Phase is Running, Waiting (for its Module) or RolledBack.
 	Phase string `json:"phase"`
-	// Reason is Trapped, FuelSpent, Failed or RefusesTooMuch once it is rolled back.
+	// Reason is Trapped, FuelSpent, Failed or RefusesTooMuch once it is rolled
+	// back, Refused if it does not load.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Since is when the phase began.
