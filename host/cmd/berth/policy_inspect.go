@@ -145,6 +145,7 @@ func limitTable(r *vet.Report) *table {
 		{"element segments", r.Elements, l.Elements},
 		{"bytes of the largest function", r.BodyBytes, l.BodyBytes},
 		{"locals of a function", r.Locals, l.Locals},
+		{"locals of all functions", r.AllLocals, l.AllLocals},
 		{"nesting of blocks", r.Nesting, l.Nesting},
 		{"blocks of a function", r.Blocks, l.Blocks},
 		{"flow", r.Flow, l.Flow},

@@ -50,6 +50,11 @@ func bombs() []hostile {
 			}
 			m.Export("berth_filter", givesI64, nil, I64Const(0))
 		}), 1, ""},
+		{"thirty thousand functions of 2,000 locals", policy(func(m *Module) {
+			for range 30_000 {
+				m.FuncRaw("wide", Sig(nil), Seq(U32(1), U32(2000), Op(I64, 0x0b)))
+			}
+		}), 1, byVet},
 		{"a function of 500 KB", body(Times(100_000, Get(1), I32Const(3), Op(0x6a), Set(1))), 1, byVet},
 		{"a straight function up to the limit", body(Times(70_000, Get(1), I32Const(3), Op(0x6a), Set(1))), 1, answers},
 		{"a deep operand stack", body(Times(100_000, I32Const(1)), Times(100_000, Op(0x1a))), 1, ""},

@@ -264,7 +264,7 @@ func (e *Engine) load(ctx context.Context, uploaded []byte, key loadKey) (*share
 		return nil, fmt.Errorf("module %s: %w", short(digest), err)
 	}
 	s.engine, s.digest, s.report = e, digest, v.Report
-	s.bytes = loadedBytes(v.Wasm, entry) + int64(len(v.Lines))
+	s.bytes = loadedBytes(v, entry)
 	if len(v.Lines) > 0 {
 		if s.lines, err = readLines(v.Lines); err != nil {
 			s.free()

@@ -81,3 +81,29 @@ func heapBytes() int64 {
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)
 }
+
+// TestAModuleTakesNoMoreThanIsReckoned loads modules of which wazero keeps many
+// times their own size: by what is reckoned the host decides how many it keeps.
+func TestAModuleTakesNoMoreThanIsReckoned(t *testing.T) {
+	many := func(n int, do func(m *wasmtest.Module)) []byte {
+		m := wasmtest.Policy()
+		for range n {
+			do(m)
+		}
+		return m.Bytes()
+	}
+	for name, wasm := range map[string][]byte{
+		"locals":    many(250, func(m *wasmtest.Module) { m.FuncRaw("f", wasmtest.Sig(nil), []byte{1, 0xd0, 0x0f, wasmtest.I64, 0x0b}) }),
+		"functions": many(20_000, func(m *wasmtest.Module) { m.Func("f", wasmtest.Sig(nil), nil) }),
+		"segments":  many(100_000, func(m *wasmtest.Module) { m.Passive(nil) }),
+	} {
+		e := newEngine(t)
+		before := heapBytes()
+		m, err := e.Load(t.Context(), wasm, vet.Limits{})
+		check(t, err)
+		if took := heapBytes() - before; took > m.Bytes()*5/4 {
+			t.Errorf("%s: a module of %d bytes takes %d of Go's heap, and %d are reckoned", name, len(wasm), took, m.Bytes())
+		}
+		m.Close()
+	}
+}

@@ -65,10 +65,13 @@ func (m *Module) Manifest() []byte { return m.shared.manifest }
 func (m *Module) Report() vet.Report { return m.shared.report }
 
 // loadedBytes is about what a module takes while it is loaded: its code, outside
-// of Go's heap, and in it what wazero keeps of the module and of its imports.
-func loadedBytes(wasm, entry []byte) int64 {
-	const imports = 128 << 10
-	return int64(len(entry)) + 2*int64(len(wasm)) + imports
+// of Go's heap, and in it what wazero keeps of the module and of its imports, and
+// what is known of its source.
+func loadedBytes(v *vetted, entry []byte) int64 {
+	const imports, function, local, segment = 128 << 10, 300, 8, 40
+	r := &v.Report
+	kept := function*r.Functions + local*r.AllLocals + segment*r.Data + r.HostBytes
+	return int64(len(entry)+2*len(v.Wasm)+kept+len(v.Lines)+len(r.Origins)) + imports
 }
 
 // Bytes is about how much memory its code takes; instances have their own.

@@ -120,6 +120,10 @@ func (m *module) survey(r *reader, t funcType) survey {
 	if r.err != nil {
 		return survey{}
 	}
+	if m.report.AllLocals += int(locals); m.report.AllLocals > m.limits.AllLocals {
+		r.err = at(tooMany("locals of all functions so far", uint64(m.report.AllLocals), m.limits.AllLocals, "split the module"), r.base+r.pos)
+		return survey{}
+	}
 	s := survey{code: r, start: r.pos, locals: locals, groups: groups}
 	b := m.body(r, locals, nil)
 	b.run()

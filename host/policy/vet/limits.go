@@ -14,6 +14,7 @@ type Limits struct {
 	Functions    int
 	BodyBytes    int // one function's code
 	Locals       int // of one function, parameters included
+	AllLocals    int // the same of all functions: wazero keeps 8 bytes of each
 	Nesting      int // blocks within blocks in one function
 	Blocks       int // blocks, branches and bulk operations of one function, those of the meter included
 	BodyFlow     int // locals times blocks of one function: what the compiler's time goes by
@@ -41,6 +42,7 @@ func DefaultLimits() Limits {
 		Functions:    32768,
 		BodyBytes:    512 << 10,
 		Locals:       2048,
+		AllLocals:    1 << 19,
 		Nesting:      2048,
 		Blocks:       16384,
 		BodyFlow:     3 << 20,
@@ -62,7 +64,7 @@ func (l Limits) withDefaults() Limits {
 	for _, f := range []struct{ have, otherwise *int }{
 		{&l.Bytes, &d.Bytes}, {&l.Types, &d.Types}, {&l.Params, &d.Params}, {&l.Results, &d.Results},
 		{&l.Imports, &d.Imports}, {&l.Functions, &d.Functions}, {&l.BodyBytes, &d.BodyBytes},
-		{&l.Locals, &d.Locals}, {&l.Nesting, &d.Nesting}, {&l.Blocks, &d.Blocks}, {&l.BodyFlow, &d.BodyFlow}, {&l.Flow, &d.Flow},
+		{&l.Locals, &d.Locals}, {&l.AllLocals, &d.AllLocals}, {&l.Nesting, &d.Nesting}, {&l.Blocks, &d.Blocks}, {&l.BodyFlow, &d.BodyFlow}, {&l.Flow, &d.Flow},
 		{&l.BranchTable, &d.BranchTable}, {&l.BranchTables, &d.BranchTables}, {&l.Tables, &d.Tables},
 		{&l.TableEntries, &d.TableEntries}, {&l.Globals, &d.Globals}, {&l.Exports, &d.Exports},
 		{&l.Elements, &d.Elements}, {&l.Data, &d.Data},

@@ -49,6 +49,7 @@ func TestEachLimitIsExact(t *testing.T) {
 		{"Functions", functions, report.Functions},
 		{"BodyBytes", int64(body), report.BodyBytes},
 		{"Locals", params + locals, report.Locals},
+		{"AllLocals", 2*(params+locals) + 5 + 4, report.AllLocals},
 		{"Nesting", deep, report.Nesting},
 		{"Blocks", blocks, report.Blocks},
 		{"BodyFlow", flow, flow},

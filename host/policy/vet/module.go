@@ -145,6 +145,7 @@ type Report struct {
 	Recursive   int // functions that may call themselves
 	BodyBytes   int // the largest function
 	Locals      int
+	AllLocals   int
 	Nesting     int
 	Blocks      int
 	Flow        int // locals times blocks, over all functions
