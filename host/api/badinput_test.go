@@ -424,3 +424,17 @@ func TestSlowReadersKeepNobodyOut(t *testing.T) {
 }
 
 var panicking = map[string]api.Route{"GET /boom": {Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a secret") })}}
+
+func TestALargeModuleIsToldAnotherWay(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	large := `{"spec":{"wasm":"` + strings.Repeat("A", api.MaxBody) + `"}}`
+	for path, want := range map[string]bool{
+		"/apis/policy.berth.dev/v1alpha1/modules": true, "/api/v1/namespaces/default/configmaps": false,
+	} {
+		code, said := send(t, httpClient(t, s), "POST", s.URL+path, "application/json", "", large)
+		if code != http.StatusRequestEntityTooLarge || strings.Contains(said, "`berth policy push`") != want {
+			t.Errorf("POST %s of a large body = %d %s", path, code, said)
+		}
+	}
+}

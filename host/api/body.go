@@ -14,13 +14,19 @@ import (
 // MaxBody is the largest body of a request, but for modules.
 const MaxBody = 3 << 20
 
-// bodyTime is how long a client may take to send it, or a module.
+// bodyTime is how long a client may take to send it, or each piece of a module,
+// whose whole may take uploadTime.
 var bodyTime = 30 * time.Second
+
+const (
+	pieceBytes = 64 << 10
+	uploadTime = 15 * time.Minute
+)
 
 // body reads the request's body whole.
 func (k *call) body() ([]byte, error) {
 	if k.r.ContentLength > MaxBody {
-		return nil, tooLarge()
+		return nil, k.tooLarge()
 	}
 	if k.r.Body == nil || k.r.ContentLength == 0 {
 		return nil, nil
@@ -30,10 +36,10 @@ func (k *call) body() ([]byte, error) {
 	if n := k.r.ContentLength; n > 0 {
 		data := make([]byte, n)
 		_, err := io.ReadFull(limited, data)
-		return data, bodyError(err)
+		return data, k.bodyError(err)
 	}
 	data, err := io.ReadAll(limited)
-	return data, bodyError(err)
+	return data, k.bodyError(err)
 }
 
 // awaitBody has whoever reads the body next read it within that time, too: it
@@ -43,20 +49,38 @@ func (k *call) awaitBody() (stop func()) {
 		return func() {}
 	}
 	p := k.giveUpReading(bodyTime)
-	k.r.Body = &awaited{k.r.Body, p}
+	k.r.Body = &awaited{ReadCloser: k.r.Body, patience: p}
 	return p.Stop
 }
 
-// awaited is a body whose client has only so much time.
+// awaitUpload is awaitBody for a module: a slow link is not given up as long as
+// it brings piece after piece.
+func (k *call) awaitUpload() (stop func()) {
+	stop = k.awaitBody()
+	if a, ok := k.r.Body.(*awaited); ok {
+		a.until = time.Now().Add(uploadTime)
+	}
+	return stop
+}
+
+// awaited is a body whose client has only so much time, for each piece of it if
+// there is an until.
 type awaited struct {
 	io.ReadCloser
 	patience *patience
+	until    time.Time
+	got      int // of the piece
 }
 
 func (a *awaited) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
-	if err != nil {
+	a.got += n
+	switch {
+	case err != nil:
 		a.patience.Stop() // what follows is not the client's time
+	case a.got >= pieceBytes && time.Now().Before(a.until):
+		a.got = 0
+		a.patience.Reset(bodyTime)
 	}
 	return n, err
 }
@@ -135,16 +159,24 @@ func (p *patience) Reset(after time.Duration) {
 	p.timer.Reset(after)
 }
 
-func bodyError(err error) error {
+func (k *call) bodyError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.As(err, new(*http.MaxBytesError)) {
-		return tooLarge()
+		return k.tooLarge()
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 }
 
-func tooLarge() error {
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", MaxBody))
+// tooLarge says of a module how a larger one gets here.
+func (k *call) tooLarge() error {
+	limit := fmt.Sprintf("limit is %d", MaxBody)
+	if k.place.kind != nil && k.place.kind.StoreName() == modules {
+		limit += ": a module that is larger in its object is uploaded by `berth policy push`, or by a POST of its bytes as application/wasm; a Policy then names it as `kubectl get modules` does"
+	}
+	return apierrors.NewRequestEntityTooLargeError(limit)
 }
+
+// modules are what can be uploaded as they are.
+const modules = "modules.policy.berth.dev"

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
@@ -59,16 +61,18 @@ func (k *call) create() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := k.context()
-	defer cancel()
 	if k.isUpload() {
-		defer k.awaitBody()()
+		ctx, cancel := context.WithTimeout(k.r.Context(), uploadTime+time.Minute)
+		defer cancel()
+		defer k.awaitUpload()()
 		obj, err := k.server.ModuleUpload(ctx, k.r, r)
 		if err != nil {
 			return err
 		}
 		return k.object(http.StatusCreated, &t, obj)
 	}
+	ctx, cancel := k.context()
+	defer cancel()
 	obj, err := k.sent(r)
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func (k *call) create() error {
 }
 
 func (k *call) isUpload() bool {
-	if k.server.ModuleUpload == nil || k.place.kind.StoreName() != "modules.policy.berth.dev" {
+	if k.server.ModuleUpload == nil || k.place.kind.StoreName() != modules {
 		return false
 	}
 	media, _, err := mime.ParseMediaType(k.r.Header.Get("Content-Type"))
