@@ -61,6 +61,7 @@ func newClient(kubeconfig string) (*client, error) {
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	cfg.UserAgent = "berth/" + version
 	cfg.QPS, cfg.Burst = -1, 0
+	cfg.Wrap(counting)
 	c, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

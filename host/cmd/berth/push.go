@@ -119,7 +119,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	began := time.Now()
-	module, err := c.upload(ctx, wasm, signatures, f.dryRun)
+	shown := showProgress(cmd.ErrOrStderr(), len(wasm))
+	module, err := c.upload(shown.counted(ctx), wasm, signatures, f.dryRun)
+	shown.stop()
 	if err != nil {
 		return err
 	}
