@@ -188,6 +188,36 @@ func TestAShadowCountsOnAfterARestart(t *testing.T) {
 	}
 }
 
+// What decided within large limits may fail within those that it had before.
+func TestADecisionIsDerivedAgainWithinTheLimitsThatItHad(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
+	r.put(t, "made", module(name))
+	r.join(t, "made", "predicate")
+	limits := func() *v1alpha1.PolicyLimits {
+		t.Helper()
+		for _, p := range r.Scheduling().Profiles["default-scheduler"].Digest().Policies {
+			if p.Name != "made" {
+				continue
+			}
+			object, _, err := r.Recipe(t.Context(), p.Identity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return object.Spec.Limits
+		}
+		t.Fatal("the policy is in no profile")
+		return nil
+	}
+	for _, want := range []*v1alpha1.PolicyLimits{nil, {CallMilliseconds: 50}, {MemoryBytes: 32 << 20}, nil} {
+		r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Limits = want })
+		if diff := cmp.Diff(want, limits()); diff != "" {
+			t.Errorf("limits that its decisions are derived again with (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestAShadowThatIsNamedTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -203,7 +202,7 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	}
 	spec := programSpec{name: object.Name, module: module, entry: entry, counters: manifest.Counters, config: rawConfig(object)}
 	if object.Spec.Limits != nil {
-		spec.call = time.Duration(object.Spec.Limits.CallMilliseconds) * time.Millisecond
+		spec.limits = *object.Spec.Limits
 	}
 	return newProgram(spec, l.Reasons, l.healthOf(object), l.speech.of(object.Name), l.Log)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 )
 
@@ -38,7 +39,7 @@ type programSpec struct {
 	entry    *abi.Policy
 	counters []abi.Counter
 	config   json.RawMessage
-	call     time.Duration
+	limits   v1alpha1.PolicyLimits
 }
 
 const defaultCall = 5 * time.Millisecond
@@ -48,27 +49,32 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words 
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	if s.call <= 0 {
-		s.call = defaultCall
+	call := defaultCall
+	if ms := s.limits.CallMilliseconds; ms > 0 {
+		call = time.Duration(ms) * time.Millisecond
 	}
 	entry := *s.entry // the rest of a manifest of many policies need not stay
 	p := &program{
 		name: s.name, module: s.module, entry: &entry, opening: opening,
-		counts: newCounts(s.counters), most: engine.ForTime(s.call), reasons: reasons, health: health, words: words,
+		counts: newCounts(s.counters), most: engine.ForTime(call), reasons: reasons, health: health, words: words,
 		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = schedule.Info{
 		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
-		SkipsBy: s.entry.Skips(), Identity: identity(s.module.Digest(), opening),
+		SkipsBy: s.entry.Skips(), Identity: identity(s.module.Digest(), opening, s.limits),
 	}
 	return p, nil
 }
 
-// identity covers all that answers depend on beside pod and rows.
-func identity(digest string, opening []byte) [32]byte {
+// identity covers all that answers depend on beside pod and rows. Limits are in
+// it where there are some: what decided within large ones may fail in others.
+func identity(digest string, opening []byte, limits v1alpha1.PolicyLimits) [32]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%d\n", digest, len(opening))
 	h.Write(opening)
+	if limits != (v1alpha1.PolicyLimits{}) {
+		fmt.Fprintf(h, "\n%d\n%d", limits.MemoryBytes, limits.CallMilliseconds)
+	}
 	return [32]byte(h.Sum(nil))
 }
 
