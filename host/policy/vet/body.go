@@ -407,7 +407,6 @@ func (b *body) branchTable() {
 	}
 	b.m.report.BranchTable = max(b.m.report.BranchTable, n)
 	b.out = appendU32(b.out, uint32(n))
-	b.note(stops, 0)
 	for range n + 1 {
 		depth := b.r.u32()
 		b.note(mayGo, depth)
@@ -417,6 +416,7 @@ func (b *body) branchTable() {
 			return
 		}
 	}
+	b.note(stops, 0) // behind the targets, since liveness goes backwards
 	b.now = dead
 }
 

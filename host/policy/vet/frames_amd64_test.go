@@ -57,6 +57,21 @@ func TestNoFrameIsLargerThanReckoned(t *testing.T) {
 	}
 }
 
+// TestNoOddFrameIsLargerThanReckoned holds the same of what needs no compiler of
+// another language: of functions that are made to have large frames.
+func TestNoOddFrameIsLargerThanReckoned(t *testing.T) {
+	t.Parallel()
+	for n, wasm := range single() {
+		out, reckoned, err := vet.Frames(wasm)
+		check(t, err)
+		for i, have := range realFrames(t, out) {
+			if have == 0 || have > reckoned[i] {
+				t.Errorf("module %d: function %d takes %d bytes of stack, more than the %d reckoned", n, i, have, reckoned[i])
+			}
+		}
+	}
+}
+
 // realFrames are the bytes of stack that each function of a module looks for on
 // entering: its frame, and what its calls need beside.
 func realFrames(t *testing.T, wasm []byte) []int64 {
@@ -265,9 +280,10 @@ func single() [][]byte {
 	set := func(i int) []byte {
 		return wasmtest.Seq(wasmtest.GlobalGet(0), wasmtest.I64Const(int64(i+1)), wasmtest.Op(0x7c), wasmtest.Set(uint32(i+1)))
 	}
-	var setAll, readAll []byte
+	var setAll, readAll, giveAll []byte
 	for i := range many {
 		setAll = append(setAll, set(i)...)
+		giveAll = append(giveAll, wasmtest.Seq(wasmtest.Get(uint32(i+1)), wasmtest.GlobalSet(0))...)
 		readAll = append(readAll, wasmtest.Seq(wasmtest.I32Const(8), wasmtest.GlobalGet(uint32(i)), wasmtest.Store64(0))...)
 	}
 	maybe := wasmtest.Seq(wasmtest.Get(0), wasmtest.If(wasmtest.Void, setAll))
@@ -276,6 +292,7 @@ func single() [][]byte {
 	for _, code := range [][]byte{
 		wasmtest.Seq(setAll, call, g.useAll()), // locals
 		wasmtest.Seq(setAll, call, wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.Void, 0x05), g.useAll(), wasmtest.Op(0x0b)), // that an else uses
+		wasmtest.Seq(setAll, call, wasmtest.Block(wasmtest.Void, wasmtest.Get(0), wasmtest.Op(0x0e, 1, 0, 0)), giveAll), // that a br_table leads to
 		wasmtest.Times(20, call, readAll), // globals
 		wasmtest.Seq(wasmtest.Times(20, wasmtest.Op(0x03, wasmtest.Void)), maybe, wasmtest.Times(20, call, again, wasmtest.Op(0x0b)), g.useAll()), // loops
 		wasmtest.Loop(wasmtest.Void, g.useAll(), wasmtest.Loop(wasmtest.Void, wasmtest.Times(20, maybe, call), again), again),                     // what a loop around uses

@@ -99,6 +99,20 @@ func TestWhatLiesBetweenTwoLooksIsBounded(t *testing.T) {
 				Get(0), If(Void, Times(900, Call(small))))
 			m.Export("run", Sig(nil), nil, I32Const(500), Call(self))
 		},
+		"heads of a recursion": func(m *Module) {
+			self := m.Func("first", Sig(nil), nil) + 1
+			m.Func("again", Sig([]byte{I32}), nil, F64Const(2), Times(60, Op(0x9f)), Op(0x1a),
+				Get(0), If(Void, Get(0), I32Const(1), Op(0x6b), Call(self)))
+			m.Export("run", Sig(nil), nil, I32Const(10_000), Call(self))
+		},
+		"turns of a loop that calls": func(m *Module) {
+			small := m.Func("small", Sig(nil), nil, F64Const(2), Times(5, Op(0x9f)), Op(0x1a))
+			m.Export("run", Sig(nil), []byte{I32}, Count(0, 20_000, Call(small)))
+		},
+		"turns of a loop that takes a value": func(m *Module) {
+			m.Export("run", Sig(nil), []byte{I32}, I32Const(200_000), Op(0x03), U32(m.Type(Sig([]byte{I32}))),
+				Tee(0), I32Const(1), Op(0x6b), Tee(0), Get(0), BrIf(0), Op(0x1a, 0x0b))
+		},
 		"a long straight line": func(m *Module) {
 			m.Export("run", Sig(nil), nil, F64Const(2), Times(20_000, Op(0x9f)), Op(0x1a))
 		},

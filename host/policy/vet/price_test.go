@@ -165,3 +165,35 @@ func TestWhatTakesLongIsDear(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFirstFunctionIsMeteredToo holds that a small function pays for itself where
+// the host or a table calls it, though it is the first of the module's own.
+func TestTheFirstFunctionIsMeteredToo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		do   func(m *Module)
+		want int64 // at least
+	}{
+		"an export": {func(m *Module) { m.ExportRaw("run", 0, 0) }, 80},
+		"what a table may hold": {func(m *Module) {
+			m.Sizes, m.Elem = []uint32{1}, []uint32{0}
+			m.Export("run", Sig(nil), nil, Times(10, I32Const(0), Op(0x11), U32(m.Type(Sig(nil))), Op(0)))
+		}, 800},
+	} {
+		m := Empty()
+		m.Func("first", Sig(nil), nil, Times(80, Op(0x01)))
+		m.Export("berth_abi_v1", Sig(nil), nil)
+		m.Export("berth_manifest", Sig(nil, I64), nil, I64Const(0))
+		m.Export("berth_input", Sig([]byte{I32}, I32), nil, Get(0))
+		m.Export("berth_open", Sig([]byte{I32}, I32), nil, Get(0))
+		c.do(m)
+		i := rewritten(t, m)
+		fuel := i.ExportedGlobal(vet.FuelExport).(api.MutableGlobal)
+		fuel.Set(1 << 30)
+		_, err := i.ExportedFunction("run").Call(context.Background())
+		check(t, err)
+		if took := 1<<30 - int64(fuel.Get()); took < c.want {
+			t.Errorf("%s: it takes %d of fuel, want %d at least", name, took, c.want)
+		}
+	}
+}
