@@ -60,6 +60,9 @@ func gather(below net.Conn) *conn {
 	return c
 }
 
+// NetConn is the connection below, as that of a tls.Conn.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // Write takes p in. It waits only while too much is waiting already.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()

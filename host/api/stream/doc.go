@@ -14,5 +14,6 @@
 // for the name of its node; the host accepts no other, so an address that
 // somebody else answers at gets nothing. Clients that speak WebSocket v5 or
 // tunnel port-forward through a WebSocket are translated here, so that an agent
-// needs to know SPDY only. What a client sent to prove who it is stays here.
+// needs to know SPDY only. A stream ends with its client, also where that is gone
+// behind input that no program reads. What a client sent to prove who it is stays here.
 package stream

@@ -61,9 +61,7 @@ func framesOf(kind byte, pieces ...string) (script []byte) {
 }
 
 // FuzzFrames begins a stream by each way and goes on with anything. The host
-// ends it when the client or the program ends, and serves the next. (It may take
-// both: who sends what nobody reads, as a size for what is no terminal, stalls
-// the stream, and the end of it is not seen behind that.)
+// ends it when the client or the program ends, and serves the next.
 func FuzzFrames(f *testing.F) {
 	c := newCluster(f)
 	synStream := "\x80\x03\x00\x01\x01\x00\x00\x0a\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00"
@@ -108,6 +106,39 @@ func TestAStreamEndsWithItsClient(t *testing.T) {
 			c.stream(t, w, nil, time.Hour)
 		})
 	}
+}
+
+// TestAStreamEndsWithItsClientThoughNobodyReadsIt: what a client sent and no
+// program reads does not hide that it is gone.
+func TestAStreamEndsWithItsClientThoughNobodyReadsIt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const silent = "/pods/p/exec?command=hang&command=PROGRAM&stdin=true&stdout=true"
+	v4 := way{"GET", silent, "websocket", "Sec-WebSocket-Protocol: v4.channel.k8s.io"}
+	v5 := way{"GET", silent, "websocket", "Sec-WebSocket-Protocol: v5.channel.k8s.io"}
+	terminal := way{"GET", silent + "&tty=true", "websocket", "Sec-WebSocket-Protocol: v5.channel.k8s.io"}
+	for name, tt := range map[string]struct {
+		way  way
+		sent []byte
+	}{
+		"a little input":           {v5, input(1)},
+		"much input":               {v5, input(64)},
+		"much input of a terminal": {terminal, input(64)},
+		"a close behind the input": {v5, append(input(16), frames(framesOf(0x88, "\x03\xe8bye"))...)},
+		"sizes for no terminal":    {v5, frames(framesOf(0x82, "\x04{\"Width\":80,\"Height\":24}", "\x04{\"Width\":81,\"Height\":24}", "\x04{\"Width\":82,\"Height\":24}"))},
+		"an older client":          {v4, input(64)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.stream(t, tt.way, tt.sent, time.Hour)
+		})
+	}
+}
+
+// input is frames of 8 KiB for the program.
+func input(n int) []byte {
+	frame := append([]byte{0x82, 0x80 | 126, 0x20, 0x00, 0, 0, 0, 0}, make([]byte, 8<<10)...)
+	return bytes.Repeat(frame, n)
 }
 
 // stream begins a stream, sends what is given, ends, and waits until the host

@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -61,14 +63,29 @@ func (s *Streams) terminal(w http.ResponseWriter, r *http.Request, t Target, opt
 	}
 	where.Path = "/" + t.Subresource + "/" + t.Namespace + "/" + t.Name + "/" + container
 	where.RawQuery = opts.query().Encode()
-	handler := s.upgrade(where, pod.Spec.NodeName)
+	var handler http.Handler
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 		handler = translator.NewStreamTranslatorHandler(where, s.agents, 0, translator.Options{
 			Stdin: opts.stdin, Stdout: opts.stdout, Stderr: opts.stderr, Tty: opts.tty,
 		})
 	}
-	handler.ServeHTTP(w, r)
+	s.hand(w, r, where, pod.Spec.NodeName, handler)
 	return nil
+}
+
+// hand has a stream go on until it or its client ends; through to the agent as
+// it is, unless it is translated.
+func (s *Streams) hand(w http.ResponseWriter, r *http.Request, where *url.URL, node string, translated http.Handler) {
+	ctx, leave := context.WithCancel(r.Context())
+	defer leave()
+	handler := translated
+	if handler == nil {
+		handler = s.upgrade(ctx, where, node)
+	}
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+		handler = translator.NewTunnelingHandler(handler)
+	}
+	handler.ServeHTTP(&leaving{ResponseWriter: w, patience: s.patience, ctx: ctx, left: leave}, r.WithContext(ctx))
 }
 
 // query is in the kubelet's names.
@@ -107,11 +124,7 @@ func (s *Streams) portForward(w http.ResponseWriter, r *http.Request, t Target) 
 	}
 	where.Path = "/portForward/" + t.Namespace + "/" + t.Name
 	where.RawQuery = portQuery(opts.Ports).Encode()
-	handler := s.upgrade(where, pod.Spec.NodeName)
-	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
-		handler = translator.NewTunnelingHandler(handler)
-	}
-	handler.ServeHTTP(w, r)
+	s.hand(w, r, where, pod.Spec.NodeName, nil)
 	return nil
 }
 
@@ -128,11 +141,24 @@ func portQuery(ports []int32) url.Values {
 	return query
 }
 
-// upgrade hands the connection through; a request that asks for no upgrade is
-// refused.
-func (s *Streams) upgrade(where *url.URL, node string) http.Handler {
-	handler := proxy.NewUpgradeAwareHandler(where, s.agents, false, true, responder{node})
+// upgrade hands the connection through until ctx ends; a request that asks for
+// no upgrade is refused.
+func (s *Streams) upgrade(ctx context.Context, where *url.URL, node string) http.Handler {
+	agents := &http.Transport{DialContext: s.dialUntil(ctx), TLSClientConfig: s.agents.TLSClientConfig, TLSHandshakeTimeout: s.agents.TLSHandshakeTimeout, DisableKeepAlives: true}
+	handler := proxy.NewUpgradeAwareHandler(where, agents, false, true, responder{node})
 	handler.UseLocationHost = true
 	handler.RejectForwardingRedirects = true
 	return handler
+}
+
+// dialUntil is dialNode of a connection that ends with ctx: what the proxy
+// copies to an agent that does not read, nothing else ends.
+func (s *Streams) dialUntil(ctx context.Context) func(context.Context, string, string) (net.Conn, error) {
+	return func(dialing context.Context, network, hostport string) (net.Conn, error) {
+		conn, err := s.dialNode(dialing, network, hostport)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
 }
