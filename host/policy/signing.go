@@ -24,6 +24,9 @@ func ReadPrivateKey(file string) (ed25519.PrivateKey, error) {
 	if block == nil {
 		return nil, fmt.Errorf("%s is not a PEM file: make a key by `openssl genpkey -algorithm ed25519 -out KEY.pem`", file)
 	}
+	if block.Type == "PUBLIC KEY" {
+		return nil, fmt.Errorf("%s holds a public key: modules are signed by the private one", file)
+	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

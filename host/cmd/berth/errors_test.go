@@ -29,6 +29,10 @@ func TestErrorsTeach(t *testing.T) {
 	write(t, large, "\x00asm\x01\x00\x00\x00"+strings.Repeat("\x00", 16<<20))
 	private := filepath.Join(t.TempDir(), "key.pem")
 	write(t, private, "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n")
+	secret, public := writeKeys(t, t.TempDir())
+	small, none := filepath.Join(t.TempDir(), "small.wasm"), filepath.Join(t.TempDir(), "none.sig")
+	write(t, small, "\x00asm\x01\x00\x00\x00")
+	write(t, none, "")
 	for _, tt := range []struct {
 		name, args string
 		want       []string
@@ -39,7 +43,19 @@ func TestErrorsTeach(t *testing.T) {
 		{"a command that is none", "policy pusch", []string{`unknown command "pusch" for "berth policy"`, "did you mean push?"}},
 		{"one like no other", "policy frobnicate", []string{"see `berth policy --help`"}},
 		{"a command that is none, at the root", "polcy list", []string{`unknown command "polcy" for "berth"`, "did you mean policy?"}},
-		{"a file in the place of a new folder", "policy new errors_test.go", []string{"name \"errors_test.go\": want small letters"}},
+		{"a file in the place of a new folder", "policy new errors_test.go", []string{"name \"errors_test.go\": want up to 63 small letters"}},
+		{"a name that is too long", "policy new " + strings.Repeat("a", 64), []string{"want up to 63 small letters"}},
+		{"a module to build", "policy build " + large, []string{"is a file: name the folder that holds the policy", "`berth policy inspect`"}},
+		{"no file", "policy inspect /dev/zero", []string{"/dev/zero is no file"}},
+		{"with and without debug information", "policy build --debug --strip " + empty, []string{"use one of them"}},
+		{"a public key to sign by", "policy sign " + public + " " + large, []string{"holds a public key: modules are signed by the private one"}},
+		{"no module to sign", "policy sign " + secret + " errors_test.go", []string{"errors_test.go is no WebAssembly module"}},
+		{"a signature file without its mark", "policy verify " + public + " " + small + " " + none, []string{none + " is a file: write @" + none}},
+		{"a file without signatures", "policy verify " + public + " " + small + " @" + none, []string{none + " holds no signature"}},
+		{"a signature that is none, of which a push learns first", "policy push --kubeconfig " + kubeconfig + " --signature x x " + empty, []string{"not a signature"}},
+		{"a config that is none, of which a push learns first", "policy push --kubeconfig " + kubeconfig + " --config " + empty + "/none x " + empty, []string{"none: no such file"}},
+		{"a folder to push that is not there", "policy push --kubeconfig " + kubeconfig + " none/x", []string{"none/x is neither a file nor a folder"}},
+		{"a weight below 0", "policy push --kubeconfig " + kubeconfig + " --weight -1 x " + empty, []string{"--weight is 0 or more"}},
 		{"measures of none", "policy bench " + empty, []string{"belongs to no Go module"}},
 		{"a module that is too large", "policy inspect " + large, []string{"has 16385 KB, and a host takes modules of 16384 KB at most"}},
 		{"a private key in the place of a public one", "policy verify " + private + " x.wasm x", []string{"holds a private key", "openssl pkey -in KEY -pubout"}},
@@ -49,7 +65,7 @@ func TestErrorsTeach(t *testing.T) {
 		{"tests of none", "policy test " + empty, []string{"`berth policy new`"}},
 		{"a decision that is no number", "replay --kubeconfig " + kubeconfig + " web", []string{`"web" is no decision: it is named by its number, which ` + "`berth explain pod` shows"}},
 		{"a file that is not there", "policy inspect ./none.wasm", []string{"./none.wasm is neither a file nor a folder"}},
-		{"a file that is no module", "policy build " + filepath.Join(typo, ownFile), []string{"policy.yaml is no WebAssembly module: name one (.wasm), or the folder"}},
+		{"a file that is no module", "policy inspect " + filepath.Join(typo, ownFile), []string{"policy.yaml is no WebAssembly module: name one (.wasm), or the folder"}},
 		{"a folder in the place of a name", "policy push --kubeconfig " + kubeconfig + " " + empty, []string{"has no policy.yaml that names a policy: use `berth policy push NAME " + empty + "`"}},
 		{"a push to no host, which builds nothing first", "policy push --kubeconfig " + kubeconfig + " x ../../../examples/gpu-only", []string{"no host answers at https://127.0.0.1:1"}},
 		{"a typo in policy.yaml", "policy push --kubeconfig " + kubeconfig + " " + typo, []string{`policy.yaml: unknown field "entri"`}},

@@ -22,15 +22,15 @@ func newPolicy() *cobra.Command {
 		Short: "Write, push and look after policies",
 	}
 	cmd.AddCommand(
-		newPolicyNew(), newPolicyTest(), newPolicyBench(), newPolicyBuild(), newPolicyInspect(), newPolicySign(), newPolicyVerify(),
-		newPolicyPush(), newPolicyList(), newPolicyHistory(), newPolicyDiff(), newPolicyRollback(),
-		newPolicyPromote(), newPolicyRemove(), newPolicyLogs(), newPolicyFigures(),
+		newPolicyNew(), newPolicyTest(), newPolicyBench(), newPolicyBuild(), byNameOrFile(newPolicyInspect()), newPolicySign(), newPolicyVerify(),
+		byNameOrFile(newPolicyPush()), newPolicyList(), byName(newPolicyHistory()), byName(newPolicyDiff()), byName(newPolicyRollback()),
+		byName(newPolicyPromote()), byName(newPolicyRemove()), byName(newPolicyLogs()), newPolicyFigures(),
 	)
 	return cmd
 }
 
 func newPolicyList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the policies and what is live of them", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the policies and what is live of them", Example: "  berth policy list\n  berth policy list -o json", Args: cobra.NoArgs}
 	format := addOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := clientFor(cmd)

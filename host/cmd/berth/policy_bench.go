@@ -35,7 +35,8 @@ func newPolicyBench() *cobra.Command {
 			"and again when its collector runs. BUDGET is the share of its fuel that the dearest call took.\n" +
 			"A gate is asked about the pods of its tables, 256 in a call as by a host; a controller about\n" +
 			"their parents, one in a call, for which NS/POD stands; both ALLOCS are those of a call.",
-		Args: cobra.MaximumNArgs(1),
+		Example: "  berth policy bench\n  berth policy bench ./examples/gpu-only --nodes 1000",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.bench(cmd.Context(), cmd.OutOrStdout(), first(args, "."), sizes)
 		},

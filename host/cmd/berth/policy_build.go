@@ -31,11 +31,21 @@ func (s *source) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.stock, "go", false, "build by stock Go even if there is TinyGo")
 	cmd.Flags().BoolVar(&s.debug, "debug", false, "keep debug information, so that traps show source lines, however large it is")
 	cmd.Flags().BoolVar(&s.strip, "strip", false, "leave debug information out; by default it stays if the module has 2 MiB at most with it")
-	cmd.MarkFlagsMutuallyExclusive("debug", "strip")
+}
+
+// check refuses flags that do not go together.
+func (s *source) check() error {
+	if s.debug && s.strip {
+		return errors.New("--debug keeps debug information, and --strip leaves it out: use one of them")
+	}
+	return nil
 }
 
 // module builds the folder at path, or reads the file.
 func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is neither a file nor a folder: name a module (.wasm), or the folder that holds the policy", path)
@@ -80,12 +90,17 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 
 // readModule reads a file that begins as modules do.
 func readModule(path string) ([]byte, error) {
+	most := vet.DefaultLimits().Bytes
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > int64(most) {
+		return nil, fmt.Errorf("%s has %d KB, and a host takes modules of %d KB at most: leave out debug information or data", path, kilobytes(int(info.Size())), kilobytes(most))
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file: name a module (.wasm), or the folder that holds the policy", path)
+	}
 	wasm, err := os.ReadFile(path)
 	if err == nil && !bytes.HasPrefix(wasm, []byte("\x00asm")) {
 		err = fmt.Errorf("%s is no WebAssembly module: name one (.wasm), or the folder that holds the policy", path)
-	}
-	if most := vet.DefaultLimits().Bytes; err == nil && len(wasm) > most {
-		err = fmt.Errorf("%s has %d KB, and a host takes modules of %d KB at most: leave out debug information or data", path, kilobytes(len(wasm)), kilobytes(most))
 	}
 	return wasm, err
 }
@@ -118,6 +133,9 @@ func newPolicyBuild() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := first(args, ".")
+			if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+				return fmt.Errorf("%s is a file: name the folder that holds the policy; `berth policy inspect` shows what a module is", dir)
+			}
 			wasm, err := from.module(cmd.Context(), cmd.ErrOrStderr(), dir)
 			if err != nil {
 				return err
@@ -129,7 +147,7 @@ func newPolicyBuild() *cobra.Command {
 				}
 			}
 			if asYAML {
-				return writeObjects(cmd.OutOrStdout(), dir, wasm)
+				return writeYAML(cmd.OutOrStdout(), out, dir, wasm)
 			}
 			if out == "" {
 				out = folderName(dir) + ".wasm"
@@ -143,8 +161,20 @@ func newPolicyBuild() *cobra.Command {
 	}
 	from.addFlags(cmd)
 	cmd.Flags().BoolVar(&asYAML, "yaml", false, "print Module and Policy for kubectl apply --server-side instead")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write; by default the folder's name with .wasm, here")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the file to write; by default the folder's name with .wasm here, and the screen for --yaml")
 	return cmd
+}
+
+// writeYAML prints the objects, or writes them into a file.
+func writeYAML(to io.Writer, file, dir string, wasm []byte) error {
+	if file == "" {
+		return writeObjects(to, dir, wasm)
+	}
+	var objects bytes.Buffer
+	if err := writeObjects(&objects, dir, wasm); err != nil {
+		return err
+	}
+	return os.WriteFile(file, objects.Bytes(), 0o644)
 }
 
 // mostInline is what an object can hold: an API's request has 3 MiB, in base64.
@@ -160,7 +190,7 @@ func writeObjects(out io.Writer, dir string, wasm []byte) error {
 		return fmt.Errorf("%s has no %s that names a policy", folderName(dir), ownFile)
 	}
 	if len(wasm) > mostInline {
-		return fmt.Errorf("the module has %d KB, and an object holds %d KB at most: build it by TinyGo or with --strip, or upload it by `berth policy push`", kilobytes(len(wasm)), kilobytes(mostInline))
+		return fmt.Errorf("the module has %d KB, and an object holds %d KB at most: build it by TinyGo, without --debug, or upload it by `berth policy push`", kilobytes(len(wasm)), kilobytes(mostInline))
 	}
 	digest := sha256.Sum256(wasm)
 	group := v1alpha1.GroupVersion.String()

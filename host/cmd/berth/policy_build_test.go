@@ -58,12 +58,12 @@ func TestASignatureIsVerified(t *testing.T) {
 	dir := t.TempDir()
 	private, public := writeKeys(t, dir)
 	wasm, signature := filepath.Join(dir, "a.wasm"), filepath.Join(dir, "a.sig")
-	write(t, wasm, "a module")
+	write(t, wasm, "\x00asm a module")
 	line := mustBerth(t, "policy", "sign", private, wasm)
 	write(t, signature, line)
 	mustBerth(t, "policy", "verify", public, wasm, "@"+signature)
 	mustBerth(t, "policy", "verify", public, wasm, line)
-	write(t, wasm, "another module")
+	write(t, wasm, "\x00asm another module")
 	if out, err := berth(t, "policy", "verify", public, wasm, line); err == nil {
 		t.Errorf("verify took another module: %s", out)
 	}

@@ -15,6 +15,7 @@ func newPolicyFigures() *cobra.Command {
 		Use:     "figures",
 		Aliases: []string{"top"},
 		Short:   "Show what each live policy has used: calls, failures, fuel, time",
+		Example: "  berth policy figures -o json",
 		Args:    cobra.NoArgs,
 	}
 	format := addOutputFlag(cmd)

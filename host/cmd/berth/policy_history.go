@@ -13,6 +13,7 @@ import (
 
 func newPolicyHistory() *cobra.Command {
 	return newShown("history NAME", "List the revisions that a policy had, the newest first: how each came and left",
+		"  berth policy history gpu-only",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
 			return revisions(p), func() *table { return historyTable(p) }, nil
 		})
@@ -28,8 +29,8 @@ func revisions(p *v1alpha1.Policy) []v1alpha1.PolicyRevision {
 }
 
 // newShown is a command that shows a part of a Policy.
-func newShown(use, short string, part func(*v1alpha1.Policy) (value any, asTable func() *table, err error)) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1)}
+func newShown(use, short, example string, part func(*v1alpha1.Policy) (value any, asTable func() *table, err error)) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: cobra.ExactArgs(1)}
 	format := addOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := clientFor(cmd)
@@ -92,6 +93,7 @@ func trialSoFar(p *v1alpha1.Policy) string {
 
 func newPolicyDiff() *cobra.Command {
 	return newShown("diff NAME", "Show where a canary or shadow answers otherwise than what is live",
+		"  berth policy push gpu-only ./examples/gpu-only --canary 10\n  berth policy diff gpu-only",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
 			d := p.Status.Differences
 			if c := p.Status.Canary; d == nil && c != nil && c.Phase == policy.PhaseRolledBack {

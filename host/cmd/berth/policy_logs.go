@@ -47,6 +47,7 @@ func newPolicyLogs() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted, or until the host ends")
 	cmd.Flags().StringVar(&level, "level", "debug", "the least level to show: debug, info, warn or error")
+	oneOf(cmd, "level", "debug", "info", "warn", "error")
 	return cmd
 }
 

@@ -40,5 +40,6 @@ func newPolicyNew() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&p.Kind, "kind", "predicate", "what it is: "+strings.Join(scaffold.Kinds, ", "))
+	oneOf(cmd, "kind", scaffold.Kinds...)
 	return cmd
 }

@@ -12,9 +12,10 @@ import (
 
 func newPolicyPromote() *cobra.Command {
 	return &cobra.Command{
-		Use:   "promote NAME",
-		Short: "Let a policy's canary decide all pods",
-		Args:  cobra.ExactArgs(1),
+		Use:     "promote NAME",
+		Short:   "Let a policy's canary decide all pods",
+		Example: "  berth policy push gpu-only ./examples/gpu-only --canary 10\n  berth policy promote gpu-only",
+		Args:    cobra.ExactArgs(1),
 		RunE: changing(func(p *v1alpha1.Policy) (map[string]any, error) {
 			if p.Spec.Canary == nil {
 				return nil, fmt.Errorf("policy %s has no canary to promote", p.Name)

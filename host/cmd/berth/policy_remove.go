@@ -22,7 +22,8 @@ func newPolicyRemove() *cobra.Command {
 		Long: "Takes a policy out of the profiles that name it and deletes the Policy, which `kubectl delete\n" +
 			"policy` alone leaves named in vain. Its modules are collected within minutes, an hour after they\n" +
 			"were uploaded at the earliest, if no other Policy uses them. A policy that comes with the host is not deleted: edit the profile to do without.",
-		Args: cobra.ExactArgs(1),
+		Example: "  berth policy remove gpu-only",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := clientFor(cmd)
 			if err != nil {

@@ -18,8 +18,9 @@ func newPolicyRollback() *cobra.Command {
 		Long: "While a canary is on trial, withdraws it; while the newest spec is refused, withdraws that.\n" +
 			"Else makes the newest revision of the history live again, module and config, that was not\n" +
 			"itself rolled back; --to names another one.",
-		Args: cobra.ExactArgs(1),
-		RunE: changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
+		Example: "  berth policy rollback gpu-only\n  berth policy rollback gpu-only --to 2c26f7026932    # as berth policy history shows it",
+		Args:    cobra.ExactArgs(1),
+		RunE:    changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `module` to go back to, as berth policy history shows it")
 	return cmd

@@ -27,7 +27,7 @@ func newPolicySign() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			wasm, err := os.ReadFile(args[1])
+			wasm, err := readModule(args[1])
 			if err != nil {
 				return err
 			}
@@ -51,13 +51,16 @@ func newPolicyVerify() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			wasm, err := os.ReadFile(args[1])
+			wasm, err := readModule(args[1])
 			if err != nil {
 				return err
 			}
 			signatures, err := readSignatures(args[2:])
 			if err != nil {
 				return err
+			}
+			if len(signatures) == 0 {
+				return fmt.Errorf("%s holds no signature: `berth policy sign` prints one", strings.TrimPrefix(args[2], "@"))
 			}
 			id := policy.KeyID(key)
 			if (policy.Keyring{id: key}).Verify(sha256.Sum256(wasm), signatures) != nil {
@@ -73,7 +76,8 @@ func newPolicyVerify() *cobra.Command {
 // hold one a line.
 func readSignatures(texts []string) ([]v1alpha1.Signature, error) {
 	var all []v1alpha1.Signature
-	for _, text := range texts {
+	for _, given := range texts {
+		text := given
 		if file, ok := strings.CutPrefix(text, "@"); ok {
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -83,6 +87,9 @@ func readSignatures(texts []string) ([]v1alpha1.Signature, error) {
 		}
 		for line := range strings.Lines(strings.TrimSpace(text)) {
 			s, err := policy.ParseSignature(line)
+			if err != nil && exists(given) {
+				err = fmt.Errorf("%s is a file: write @%[1]s to have its signatures read", given)
+			}
 			if err != nil {
 				return nil, err
 			}

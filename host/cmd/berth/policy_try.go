@@ -30,7 +30,8 @@ func newPolicyTest() *cobra.Command {
 		Short: "Run a policy's tests natively, and its tables once more as wasm",
 		Long: "Runs `go test` in DIR. Each table of sdk/policytest is written down while it runs; then the\n" +
 			"policy is built as wasm and asked the same in the sandbox. An answer that differs is an error.",
-		Args: cobra.MaximumNArgs(1),
+		Example: "  berth policy test                # the policy of this folder\n  berth policy test ./examples/gpu-only --go",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return from.test(cmd.Context(), cmd.OutOrStdout(), first(args, "."))
 		},

@@ -28,7 +28,7 @@ type pushFlags struct {
 	entry, config, profile, mode string
 	weight                       int32
 	signatures                   []string
-	own                          *runtime.RawExtension // the config of the folder's policy.yaml
+	own                          v1alpha1.PolicySpec // that of the folder's policy.yaml
 
 	dryRun      bool
 	rehearse    int
@@ -44,7 +44,8 @@ func newPolicyPush() *cobra.Command {
 		Long: "Builds the policy in DIR (by TinyGo if there is one, else by Go) or takes FILE.wasm as it is,\n" +
 			"uploads the module and makes it live under NAME. A name that no Policy has yet becomes a new\n" +
 			"Policy in the profile. If the host refuses the module, what was live stays live.\n" +
-			"A folder's own policy.yaml gives name, entry, config and mode where no flag does.\n\n" +
+			"A folder's own policy.yaml gives name, entry, config and mode where no flag does, and the\n" +
+			"failure mode and limits.\n\n" +
 			"Before it goes live, the last decisions are made again with it, each by itself, and those that\n" +
 			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind.\n" +
 			"With --canary it decides that share of the pods for now, is compared with what is live, and is\n" +
@@ -78,6 +79,7 @@ func newPolicyPush() *cobra.Command {
 	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
 	flags.StringVar(&f.maxRefusals, "max-refusals", "", "percentage of the canary's pods to which it may refuse nodes that the live module admits")
 	f.addFlags(cmd)
+	oneOf(cmd, "mode", string(v1alpha1.Enforce), string(v1alpha1.Shadow), string(v1alpha1.Off))
 	return cmd
 }
 
@@ -92,6 +94,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return errors.New("a canary runs with the config and mode of its policy: push --config or --mode by themselves")
 	case !slices.Contains([]v1alpha1.Mode{"", v1alpha1.Enforce, v1alpha1.Shadow, v1alpha1.Off}, v1alpha1.Mode(f.mode)):
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
+	case f.weight < 0:
+		return errors.New("--weight is 0 or more; 0 scores and does not count")
 	case f.rehearse < 0 || f.rehearse > host.MostRehearsed:
 		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", host.MostRehearsed)
 	}
@@ -102,6 +106,13 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return err
 	}
+	signatures, err := readSignatures(f.signatures)
+	if err != nil {
+		return err
+	}
+	if _, err := f.readConfig(); err != nil {
+		return err
+	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	was, err := c.known(ctx, name) // who cannot reach the host learns it before a build
 	if err != nil {
@@ -110,11 +121,10 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if bad := validation.IsDNS1123Subdomain(name); was == nil && len(bad) > 0 {
 		return fmt.Errorf("%q cannot name a policy: use small letters, digits, '-' and '.', with a letter or digit at both ends, such as gpu-only", name)
 	}
-	wasm, err := f.module(ctx, out, source)
-	if err != nil {
-		return err
+	if was != nil && (cmd.Flags().Changed("weight") || cmd.Flags().Changed("profile")) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "--profile and --weight are for a new policy, and %s is there: `kubectl edit profile` changes where it takes part\n", name)
 	}
-	signatures, err := readSignatures(f.signatures)
+	wasm, err := f.module(ctx, out, source)
 	if err != nil {
 		return err
 	}
@@ -144,6 +154,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	p, fresh, err := f.apply(ctx, c, name, module, entry)
 	if err != nil {
 		return err
+	}
+	if was != nil {
+		fmt.Fprintln(out, changes(&was.Spec, &p.Spec))
 	}
 	if fresh && f.profile != "" {
 		if err := c.join(ctx, f.profile, name, entry.Kind, f.weight); err != nil {
@@ -230,6 +243,12 @@ func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alph
 	if f.mode != "" {
 		spec["mode"] = f.mode
 	}
+	if f.own.FailureMode != "" {
+		spec["failureMode"] = f.own.FailureMode
+	}
+	if f.own.Limits != nil {
+		spec["limits"] = f.own.Limits
+	}
 	p, err = c.patchPolicy(ctx, name, spec)
 	if !isNotFound(err) {
 		return p, false, err
@@ -237,7 +256,10 @@ func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alph
 	p = &v1alpha1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Policy"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Config: config, Mode: v1alpha1.Mode(f.mode)},
+		Spec: v1alpha1.PolicySpec{
+			Module: m.Name, Entry: e.Name, Config: config, Mode: v1alpha1.Mode(f.mode),
+			FailureMode: f.own.FailureMode, Limits: f.own.Limits,
+		},
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -263,7 +285,7 @@ func (f *pushFlags) applyCanary(ctx context.Context, c *client, name string, m *
 
 func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
 	if f.config == "" {
-		return f.own, nil
+		return f.own.Config, nil
 	}
 	data, err := os.ReadFile(f.config)
 	if err != nil {

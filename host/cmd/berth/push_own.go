@@ -28,6 +28,8 @@ func (f *pushFlags) pushed(args []string) (name, source string, err error) {
 		source = args[0]
 	case len(args) == 1 && exists(args[0]) && (strings.Contains(args[0], "/") || build.Sources(source) != nil):
 		return "", "", fmt.Errorf("%s has no %s that names a policy: use `berth policy push NAME %[1]s`", args[0], ownFile)
+	case len(args) == 1 && strings.Contains(args[0], "/"):
+		return "", "", fmt.Errorf("%s is neither a file nor a folder: name the folder that holds the policy", args[0])
 	case len(args) == 1:
 		name = args[0]
 	}
@@ -72,11 +74,9 @@ func isFolder(path string) bool {
 }
 
 func (f *pushFlags) adopt(own *v1alpha1.Policy) {
+	f.own = own.Spec
 	if f.entry == "" {
 		f.entry = own.Spec.Entry
-	}
-	if f.config == "" {
-		f.own = own.Spec.Config
 	}
 	if f.mode == "" {
 		f.mode = string(own.Spec.Mode)

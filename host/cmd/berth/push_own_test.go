@@ -9,7 +9,7 @@ func TestAPushTakesNameAndSettingsOfTheFolder(t *testing.T) {
 	t.Parallel()
 	own, bare := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(own, ownFile), "apiVersion: policy.berth.dev/v1alpha1\nkind: Policy\nmetadata:\n  name: mine\n"+
-		"spec:\n  entry: Mine\n  mode: Shadow\n  config:\n    label: team\n")
+		"spec:\n  entry: Mine\n  mode: Shadow\n  failureMode: Open\n  limits: {memoryBytes: 1000000}\n  config:\n    label: team\n")
 	wasm := filepath.Join(bare, "a.wasm")
 	write(t, wasm, "x")
 	for _, tt := range []struct {
@@ -32,9 +32,12 @@ func TestAPushTakesNameAndSettingsOfTheFolder(t *testing.T) {
 			if err != nil || name != tt.want || source != tt.source || f.mode != tt.mode {
 				t.Errorf("pushed(%q) = %s, %s, mode %s, %v", tt.args, name, source, f.mode, err)
 			}
+			if whole := tt.source == own; (f.own.FailureMode == "Open") != whole || (f.own.Limits != nil) != whole {
+				t.Errorf("pushed(%q) has the failure mode %q and limits %v", tt.args, f.own.FailureMode, f.own.Limits)
+			}
 			config := ""
-			if f.own != nil {
-				config = string(f.own.Raw)
+			if c, err := f.readConfig(); err == nil && c != nil {
+				config = string(c.Raw)
 			}
 			if config != tt.config {
 				t.Errorf("pushed(%q) has the config %s, want %s", tt.args, config, tt.config)

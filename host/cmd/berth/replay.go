@@ -21,7 +21,8 @@ func newReplay() *cobra.Command {
 			"before a restart, can be derived if the host records (--record).\n" +
 			"Of a decision that preempted, where it made room and who had to go must come out again, too.\n" +
 			"Exit code 0: the same came out. 2: something else did, and it is said what, and why if that is known.",
-		Args: cobra.ExactArgs(1),
+		Example: "  berth explain pod web        # shows the decision's number\n  berth replay 93",
+		Args:    cobra.ExactArgs(1),
 	}
 	format := addOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

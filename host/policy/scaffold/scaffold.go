@@ -35,7 +35,7 @@ var validName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (p Policy) check() error {
 	if !validName.MatchString(p.Name) {
-		return fmt.Errorf("name %q: want small letters, digits and '-', beginning with a letter, such as gpu-only", p.Name)
+		return fmt.Errorf("name %q: want up to 63 small letters, digits and '-', beginning with a letter and not ending with '-', such as gpu-only", p.Name)
 	}
 	if !slices.Contains(Kinds, p.Kind) {
 		return fmt.Errorf("kind %q: want one of %s", p.Kind, strings.Join(Kinds, ", "))
