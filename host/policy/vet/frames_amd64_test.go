@@ -61,7 +61,11 @@ func TestNoFrameIsLargerThanReckoned(t *testing.T) {
 // another language: of functions that are made to have large frames.
 func TestNoOddFrameIsLargerThanReckoned(t *testing.T) {
 	t.Parallel()
-	for n, wasm := range single() {
+	all := single()
+	for seed := range uint64(40) {
+		all = append(all, oddFrames(1000+seed))
+	}
+	for n, wasm := range all {
 		out, reckoned, err := vet.Frames(wasm)
 		check(t, err)
 		for i, have := range realFrames(t, out) {
@@ -200,6 +204,16 @@ func (g *odd) set() []byte {
 	return wasmtest.Seq(g.address(), load(t), wasmtest.Set(local))
 }
 
+// use uses a local, by as little as can be.
+func (g *odd) use() []byte {
+	for range 8 {
+		if local, t := g.some(); t == wasmtest.I64 {
+			return wasmtest.Seq(wasmtest.Get(local), wasmtest.GlobalSet(0))
+		}
+	}
+	return nil
+}
+
 // setAll gives all of them new values.
 func (g *odd) setAll() []byte {
 	var code []byte
@@ -215,7 +229,7 @@ func (g *odd) statement(results int) []byte {
 	}
 	g.deep++
 	defer func() { g.deep-- }()
-	switch g.IntN(10) {
+	switch g.IntN(11) {
 	case 0:
 		return g.setAll()
 	case 1:
@@ -250,6 +264,16 @@ func (g *odd) statement(results int) []byte {
 		return wasmtest.Seq(code, code)
 	case 8:
 		return wasmtest.Seq(wasmtest.I64Const(3), wasmtest.GlobalSet(uint32(g.IntN(g.globals))), g.statement(results))
+	case 9: // blocks within blocks, one of which a branch table goes to
+		n := 1 + g.IntN(12)
+		code := wasmtest.Seq(wasmtest.Times(n, wasmtest.Op(0x02, wasmtest.Void)), wasmtest.Get(0), wasmtest.Op(0x0e, byte(n-1)))
+		for i := range n {
+			code = append(code, byte(i))
+		}
+		for range n {
+			code = append(code, wasmtest.Seq(wasmtest.Op(0x0b), g.use(), g.set())...)
+		}
+		return code
 	default: // waits for a block, whose value is one of two
 		return wasmtest.Seq(wasmtest.I32Const(8), wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.I64), g.statement(results), wasmtest.Get(0), load(wasmtest.I64),
 			wasmtest.Op(0x05), wasmtest.GlobalGet(0), wasmtest.Op(0x0b), wasmtest.Store64(0))
@@ -292,7 +316,7 @@ func single() [][]byte {
 	for _, code := range [][]byte{
 		wasmtest.Seq(setAll, call, g.useAll()), // locals
 		wasmtest.Seq(setAll, call, wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.Void, 0x05), g.useAll(), wasmtest.Op(0x0b)), // that an else uses
-		wasmtest.Seq(setAll, call, wasmtest.Block(wasmtest.Void, wasmtest.Get(0), wasmtest.Op(0x0e, 1, 0, 0)), giveAll), // that a br_table leads to
+		wasmtest.Seq(setAll, call, wasmtest.Block(wasmtest.Void, wasmtest.Get(0), wasmtest.Op(0x0e, 1, 0, 0)), giveAll),    // that a br_table leads to
 		wasmtest.Times(20, call, readAll), // globals
 		wasmtest.Seq(wasmtest.Times(20, wasmtest.Op(0x03, wasmtest.Void)), maybe, wasmtest.Times(20, call, again, wasmtest.Op(0x0b)), g.useAll()), // loops
 		wasmtest.Loop(wasmtest.Void, g.useAll(), wasmtest.Loop(wasmtest.Void, wasmtest.Times(20, maybe, call), again), again),                     // what a loop around uses
