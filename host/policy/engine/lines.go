@@ -192,7 +192,7 @@ type frame struct {
 
 // offsetOf reads a line of wazero's trace that tells of a source: "0x1f: w:1".
 func offsetOf(line string) (int, bool) {
-	hex, _, ok := strings.Cut(line, ": "+vet.LineFile+":")
+	hex, ok := strings.CutSuffix(line, ": "+vet.LineFile+":1")
 	if !ok || !strings.HasPrefix(hex, "0x") {
 		return 0, false
 	}

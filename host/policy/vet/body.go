@@ -423,7 +423,9 @@ func (b *body) branchTable() {
 func (b *body) operand(op byte, f form) {
 	switch f {
 	case formIndirect:
+		const places = 2 // where in the table it looks, and what it finds there
 		b.calls.indirect = true
+		b.kept.values += places
 		b.sum += shortPath
 		t, table := b.m.typeIndex(b.r), b.m.tableIndex(b.r)
 		if b.r.err != nil {

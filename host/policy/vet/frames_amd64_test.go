@@ -320,9 +320,11 @@ func single() [][]byte {
 		wasmtest.Times(20, call, readAll), // globals
 		wasmtest.Seq(wasmtest.Times(20, wasmtest.Op(0x03, wasmtest.Void)), maybe, wasmtest.Times(20, call, again, wasmtest.Op(0x0b)), g.useAll()), // loops
 		wasmtest.Loop(wasmtest.Void, g.useAll(), wasmtest.Loop(wasmtest.Void, wasmtest.Times(20, maybe, call), again), again),                     // what a loop around uses
-		wasmtest.Times(1000, call), // fuel
+		wasmtest.Times(1000, call),                                    // fuel
+		wasmtest.Times(300, wasmtest.Get(0), wasmtest.Op(0x11, 0, 0)), // where in the table it looked
 	} {
 		m := wasmtest.Policy()
+		m.Sizes = []uint32{1}
 		for range many {
 			m.Global(1)
 		}
