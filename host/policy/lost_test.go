@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,6 +104,9 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 		if refused := r.placed(t, 10*i, 3); refused != 3 {
 			t.Errorf("restart %t: the predicate decides no more: %d of 3 pods were refused", restart, refused)
 		}
+	}
+	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Module: score}}); !errors.Is(err, policy.ErrRefused) {
+		t.Errorf("rehearsed in a predicate's place, a priority is told %v", err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = old, canaryOf(score, 100, "") })
 	if c := p.Status.Canary; c == nil || c.Reason != policy.ReasonRefused || !strings.Contains(c.Message, "is a priority, and the policy a predicate") {

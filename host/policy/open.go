@@ -145,8 +145,8 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 	if err != nil {
 		return nil, err
 	}
-	if kind != "" && p.entry.Kind != kind {
-		return nil, fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.entry.Name, p.entry.Kind, kind)
+	if err := ofKind(p, kind); err != nil {
+		return nil, err
 	}
 	one := &live{object: object, program: p, main: newSandbox(p), counts: new(differences)}
 	switch {
@@ -170,6 +170,14 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 		return nil, fmt.Errorf("it fails on the present state of the cluster: %w", err)
 	}
 	return one, nil
+}
+
+// ofKind refuses a program of another kind than its Policy is of, empty for any.
+func ofKind(p *program, kind string) error {
+	if kind == "" || p.entry.Kind == kind {
+		return nil
+	}
+	return fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.entry.Name, p.entry.Kind, kind)
 }
 
 func limitsOf(p *v1alpha1.Policy) vet.Limits {

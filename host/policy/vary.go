@@ -131,6 +131,13 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	if was != nil && was.program != nil {
+		err = ofKind(p, was.program.entry.Kind)
+	}
+	if err != nil {
+		p.release()
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
 	i, err := p.open(ctx, engine.RankSpare)
 	if err != nil {
 		p.release()

@@ -19,6 +19,10 @@ import (
 // MaxCallMilliseconds is the longest call that a Policy may ask for.
 const MaxCallMilliseconds = 1000
 
+// MaxPolicyConfig is the longest config, in bytes of JSON: a Policy's status
+// repeats those of its former revisions.
+const MaxPolicyConfig = 256 << 10
+
 // MaxSignatures is how many a Module may have.
 const MaxSignatures = 16
 
@@ -156,6 +160,9 @@ func validatePolicySpec(s *policyv1alpha1.PolicySpec, path *field.Path) field.Er
 	default:
 		errs = append(errs, field.NotSupported(path.Child("failureMode"), s.FailureMode,
 			[]policyv1alpha1.FailureMode{policyv1alpha1.Closed, policyv1alpha1.Open}))
+	}
+	if s.Config != nil && len(s.Config.Raw) > MaxPolicyConfig {
+		errs = append(errs, field.TooLong(path.Child("config"), "", MaxPolicyConfig))
 	}
 	if l := s.Limits; l != nil {
 		if l.MemoryBytes < 0 || l.MemoryBytes > MaxPolicyMemory {

@@ -6,6 +6,7 @@ import (
 
 	policyv1alpha1 "github.com/berth-dev/berth/host/policy/v1alpha1"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -31,6 +32,21 @@ func TestWhatAProfileMayNotSay(t *testing.T) {
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.want) || c.want == "" {
 			t.Errorf("%s: %v, want %q", c.name, errs, c.want)
 		}
+	}
+}
+
+func TestAConfigIsOnlySoLong(t *testing.T) {
+	t.Parallel()
+	spec := func(n int) *policyv1alpha1.PolicySpec {
+		raw := []byte(`"` + strings.Repeat("x", n-2) + `"`)
+		return &policyv1alpha1.PolicySpec{Module: "sha256-0", Config: &runtime.RawExtension{Raw: raw}}
+	}
+	if errs := validatePolicySpec(spec(MaxPolicyConfig), field.NewPath("spec")); len(errs) != 0 {
+		t.Errorf("a config of %d bytes: %v", MaxPolicyConfig, errs)
+	}
+	errs := validatePolicySpec(spec(MaxPolicyConfig+1), field.NewPath("spec"))
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.config: Too long") {
+		t.Errorf("a config of %d bytes: %v", MaxPolicyConfig+1, errs)
 	}
 }
 
