@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/host/api/registry"
@@ -29,11 +31,15 @@ type foretold struct{ host *Host }
 func (foretold) Admit(context.Context, *registry.Attributes) error { return nil }
 
 func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
+	if m, ok := a.Old.(*v1alpha1.Module); ok && a.Operation == registry.Delete {
+		f.used(m, a.Warn)
+		return nil
+	}
 	p, ok := a.Object.(*v1alpha1.Policy)
 	if !ok || a.Subresource != "" {
 		return nil
 	}
-	f.missing(p, a.Warn)
+	f.missing(ctx, p, a.Warn)
 	if a.DryRun {
 		ctx, cancel := context.WithTimeout(ctx, foretellTime)
 		defer cancel()
@@ -42,16 +48,34 @@ func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
 	return nil
 }
 
+// mostUsers is how many policies a warning names.
+const mostUsers = 5
+
+// used warns whoever deletes a Module that policies need.
+func (f foretold) used(m *v1alpha1.Module, warn func(string)) {
+	users := f.host.loader.Users(m.Spec.Digest)
+	if len(users) == 0 {
+		return
+	}
+	who := strings.Join(users[:min(len(users), mostUsers)], ", ")
+	if n := len(users) - mostUsers; n > 0 {
+		who = fmt.Sprintf("%s and %d more", who, n)
+	}
+	warn(fmt.Sprintf("%s need this module: its bytes stay as long as they do, its signatures go, for which a host that trusts keys looks when it starts", who))
+}
+
 // missing warns of what the Policy names and is not there.
-func (f foretold) missing(p *v1alpha1.Policy, warn func(string)) {
+func (f foretold) missing(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
 	if c := p.Spec.Canary; c != nil {
-		if _, why := f.module(c.Module); why != "" {
+		if _, why := f.module(ctx, c.Module); why != "" {
 			warn("spec.canary.module: " + why)
 		}
 	}
-	m, why := f.module(p.Spec.Module)
-	if m == nil {
+	m, why := f.module(ctx, p.Spec.Module)
+	if why != "" {
 		warn("spec.module: " + why)
+	}
+	if m == nil {
 		return
 	}
 	entries := m.Status.Entries
@@ -64,17 +88,21 @@ func (f foretold) missing(p *v1alpha1.Policy, warn func(string)) {
 	warn(fmt.Sprintf("spec.entry: the module has no policy %q: name one that `kubectl get module -o wide` shows", p.Spec.Entry))
 }
 
-// module is the Module of a name, or why there is none.
-func (f foretold) module(name string) (m *v1alpha1.Module, why string) {
+// module is the Module of a name, or why a Policy cannot have it; neither, where
+// it was deleted and its bytes are still here.
+func (f foretold) module(ctx context.Context, name string) (m *v1alpha1.Module, why string) {
 	digest, err := policy.Digest(name)
 	if err != nil {
 		return nil, err.Error()
 	}
 	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
-	if !ok {
-		return nil, name + " is not there: the policy waits until it is uploaded"
+	if ok {
+		return o.(*v1alpha1.Module), ""
 	}
-	return o.(*v1alpha1.Module), ""
+	if here, err := f.host.store.Blobs(ctx); err == nil && slices.Contains(here, digest) {
+		return nil, ""
+	}
+	return nil, name + " is not there: the policy waits until it is uploaded"
 }
 
 // unnamed warns of a policy that decides nothing, since no profile names it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,17 @@ func (l *Loader) usedModules() (map[string]bool, error) {
 		}
 	}
 	return used, nil
+}
+
+// Users are the policies that need a module, or may go back to it, sorted.
+func (l *Loader) Users(digest string) []string {
+	set := l.Current()
+	return slices.DeleteFunc(set.ordered(), func(name string) bool {
+		return !slices.ContainsFunc(references(set.policies[name].object), func(module string) bool {
+			d, err := Digest(module)
+			return err == nil && d == digest
+		})
+	})
 }
 
 // references are all the modules that a Policy may need.

@@ -113,3 +113,33 @@ func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoDeletesAModuleInUseIsWarned(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	mustBerth(t, "policy", "push", "made", handMade(t, policytest.Guest{Name: "made", Version: "1", Refuse: -1}), "--kubeconfig", kubeconfig)
+	c, err := newClient(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.policy(t.Context(), "made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, warnings := warned(t, kubeconfig, "DELETE", "modules/"+p.Spec.Module, "")
+	if all := strings.Join(warnings, "\n"); code != http.StatusOK || !strings.Contains(all, "made need this module: its bytes stay") {
+		t.Errorf("deleted while in use = %d, warnings %q", code, all)
+	}
+	// Its bytes are still here: a Policy that names it waits for nothing.
+	_, warnings = warned(t, kubeconfig, "PATCH", "policies/made", `{"spec":{"config":{"a":1}}}`)
+	if all := strings.Join(warnings, "\n"); strings.Contains(all, "is not there") {
+		t.Errorf("a policy whose module's bytes are here warns %q", all)
+	}
+	unused, err := c.upload(t.Context(), policytest.Guest{Name: "made", Version: "2"}.Bytes(), nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, warnings := warned(t, kubeconfig, "DELETE", "modules/"+unused.Name, ""); code != http.StatusOK || len(warnings) != 0 {
+		t.Errorf("deleted unused = %d, warnings %q", code, warnings)
+	}
+}
