@@ -1,10 +1,12 @@
 package build
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,7 +30,8 @@ var outside = regexp.MustCompile(`(?m)=>\s*(\.|/)`)
 var errNotKept = errors.New("the source cannot be told by its module's folder alone")
 
 // fingerprint is the same as long as a build would give the same module: over
-// the compiler, how it is called, and all files of the Go module around dir.
+// the compiler, how it is called, and the sources of the Go module around dir,
+// and what they embed.
 func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
 	compiler, err := os.Stat(t.Path)
 	if err != nil {
@@ -41,42 +44,123 @@ func (t Toolchain) fingerprint(dir string, debug bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if os.Getenv("GOWORK") != "off" && os.Getenv("GOWORK") != "" || exists(filepath.Join(root, "go.work")) {
+	if inWorkspace(root) {
 		return "", errNotKept
 	}
 	h := sha256.New()
 	within, _ := filepath.Rel(root, dir)
 	fmt.Fprintf(h, "%s %s %d %v %v %s %s\n", t.Name, t.Path, compiler.Size(), compiler.ModTime(), t.args("", debug), within, os.Getenv("GOFLAGS"))
-	files, size := 0, int64(0)
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	sum := &sum{Hash: h, root: root, dir: dir}
+	if err := sum.sources(); err != nil {
+		return "", err
+	}
+	if err := sum.embedded(); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// inWorkspace says whether other modules of this machine may be built with the
+// one in root.
+func inWorkspace(root string) bool {
+	if set := os.Getenv("GOWORK"); set != "" {
+		return set != "off"
+	}
+	for at := root; ; at = filepath.Dir(at) {
+		if exists(filepath.Join(at, "go.work")) {
+			return true
+		}
+		if filepath.Dir(at) == at {
+			return false
+		}
+	}
+}
+
+// sum is one over files of a Go module.
+type sum struct {
+	hash.Hash
+	root, dir string
+	files     int
+	size      int64
+	patterns  []string // of what sources embed
+}
+
+// sources adds what a compiler reads by itself.
+func (s *sum) sources() error {
+	return filepath.WalkDir(s.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && !holds(path, dir) && elsewhere(path, d.Name()) {
+		if d.IsDir() && !holds(path, s.dir) && elsewhere(path, d.Name()) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || !source(d.Name()) {
 			return nil
 		}
-		data, err := os.ReadFile(path)
+		data, err := s.add(path)
 		if err != nil {
 			return err
-		}
-		if files++; files > mostSourceFiles {
-			return errNotKept
-		}
-		if size += int64(len(data)); size > mostSourceBytes {
-			return errNotKept
 		}
 		if d.Name() == "go.mod" && outside.Match(data) {
 			return errNotKept
 		}
-		name, _ := filepath.Rel(root, path)
-		fmt.Fprintf(h, "%s %d\n", name, len(data))
-		h.Write(data)
+		if filepath.Ext(path) == ".go" {
+			s.patterns = append(s.patterns, embeds(filepath.Dir(path), data)...)
+		}
 		return nil
 	})
-	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// embedded adds what the sources embed.
+func (s *sum) embedded() error {
+	for _, pattern := range s.patterns {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, top := range found {
+			err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.Type().IsRegular() {
+					_, err = s.add(path)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *sum) add(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s.files, s.size = s.files+1, s.size+int64(len(data))
+	if s.files > mostSourceFiles || s.size > mostSourceBytes {
+		return nil, errNotKept
+	}
+	name, _ := filepath.Rel(s.root, path)
+	fmt.Fprintf(s, "%s %d\n", name, len(data))
+	_, _ = s.Write(data)
+	return data, nil
+}
+
+// embeds are the patterns that a source in dir embeds.
+func embeds(dir string, source []byte) (patterns []string) {
+	for line := range bytes.Lines(source) {
+		list, ok := bytes.CutPrefix(line, []byte("//go:embed "))
+		if !ok {
+			continue
+		}
+		for _, pattern := range strings.Fields(string(list)) {
+			pattern = strings.TrimPrefix(strings.Trim(pattern, "\"`"), "all:")
+			patterns = append(patterns, filepath.Join(dir, filepath.FromSlash(pattern)))
+		}
+	}
+	return patterns
 }
 
 // holds says whether a folder is dir or lies above it.
@@ -89,16 +173,16 @@ func elsewhere(path, name string) bool {
 	return strings.HasPrefix(name, ".") || name == "testdata" || exists(filepath.Join(path, "go.mod"))
 }
 
-// source says whether a file can change a build; any file may be embedded.
+// source says whether a compiler reads a file of that name by itself.
 func source(name string) bool {
 	if strings.HasSuffix(name, "_test.go") {
 		return false
 	}
 	switch filepath.Ext(name) {
-	case ".wasm", ".log", ".md", ".out":
-		return false
+	case ".go", ".s", ".S", ".c", ".h", ".cc", ".cpp", ".mod", ".sum":
+		return true
 	}
-	return true
+	return name == "modules.txt"
 }
 
 // Sources says what a folder lacks that a policy is built from.
@@ -151,7 +235,7 @@ func kept(fingerprint string) []byte {
 		return nil
 	}
 	wasm, err := os.ReadFile(filepath.Join(dir, fingerprint+".wasm"))
-	if err != nil {
+	if err != nil || !bytes.HasPrefix(wasm, []byte("\x00asm")) {
 		return nil
 	}
 	return wasm
