@@ -72,7 +72,7 @@ func (b *body) passes(op byte) {
 			k.values++
 		}
 	}
-	k.waiting = gives(op)
+	k.waiting = gives(op) || k.waiting && op == opLocalTee // which leaves it there
 }
 
 // leavesTop says whether an instruction takes nothing off the operand stack, or

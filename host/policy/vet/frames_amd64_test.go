@@ -304,9 +304,10 @@ func single() [][]byte {
 	set := func(i int) []byte {
 		return wasmtest.Seq(wasmtest.GlobalGet(0), wasmtest.I64Const(int64(i+1)), wasmtest.Op(0x7c), wasmtest.Set(uint32(i+1)))
 	}
-	var setAll, readAll, giveAll []byte
+	var setAll, readAll, giveAll, teeAll []byte
 	for i := range many {
 		setAll = append(setAll, set(i)...)
+		teeAll = append(teeAll, wasmtest.Seq(wasmtest.GlobalGet(0), wasmtest.I64Const(int64(i+1)), wasmtest.Op(0x7c), wasmtest.Tee(uint32(i+1)))...)
 		giveAll = append(giveAll, wasmtest.Seq(wasmtest.Get(uint32(i+1)), wasmtest.GlobalSet(0))...)
 		readAll = append(readAll, wasmtest.Seq(wasmtest.I32Const(8), wasmtest.GlobalGet(uint32(i)), wasmtest.Store64(0))...)
 	}
@@ -320,8 +321,9 @@ func single() [][]byte {
 		wasmtest.Times(20, call, readAll), // globals
 		wasmtest.Seq(wasmtest.Times(20, wasmtest.Op(0x03, wasmtest.Void)), maybe, wasmtest.Times(20, call, again, wasmtest.Op(0x0b)), g.useAll()), // loops
 		wasmtest.Loop(wasmtest.Void, g.useAll(), wasmtest.Loop(wasmtest.Void, wasmtest.Times(20, maybe, call), again), again),                     // what a loop around uses
-		wasmtest.Times(1000, call),                                    // fuel
-		wasmtest.Times(300, wasmtest.Get(0), wasmtest.Op(0x11, 0, 0)), // where in the table it looked
+		wasmtest.Times(1000, call), // fuel
+		wasmtest.Seq(teeAll, call, wasmtest.Times(many, wasmtest.GlobalSet(0))), // what a local was set to and nobody reads there
+		wasmtest.Times(300, wasmtest.Get(0), wasmtest.Op(0x11, 0, 0)),           // where in the table it looked
 	} {
 		m := wasmtest.Policy()
 		m.Sizes = []uint32{1}
