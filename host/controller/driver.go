@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -77,6 +79,7 @@ type Driver struct {
 	children []watched
 	related  []watched
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	pace     pace
 }
 
 // watched is a kind with all that is needed to read it.
@@ -129,13 +132,19 @@ func (d *Driver) resolve(k Kind) (watched, error) {
 func (d *Driver) Run(ctx context.Context) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](5*time.Millisecond, time.Minute)
 	d.queue = workqueue.NewTypedRateLimitingQueue[types.NamespacedName](limiter)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.follow(ctx, d.parent, d.parentChanged, true) })
-	for _, w := range d.children {
-		group.Go(func() error { return d.follow(ctx, w, d.childChanged, false) })
+	// Children and what is related are followed from before the first parent is
+	// looked at: what becomes of them meanwhile would be lost.
+	since, err := d.revisions(slices.Concat(d.children, d.related))
+	if err != nil {
+		return err
 	}
-	for _, w := range d.related {
-		group.Go(func() error { return d.follow(ctx, w, d.relatedChanged, false) })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.follow(ctx, d.parent, d.parentChanged, 0) })
+	for i, w := range d.children {
+		group.Go(func() error { return d.follow(ctx, w, d.childChanged, since[i]) })
+	}
+	for i, w := range d.related {
+		group.Go(func() error { return d.follow(ctx, w, d.relatedChanged, since[len(d.children)+i]) })
 	}
 	for range d.Workers {
 		group.Go(func() error { return d.work(ctx) })
@@ -148,21 +157,35 @@ func (d *Driver) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// follow reports every change of a kind; initial reports what is there too.
-func (d *Driver) follow(ctx context.Context, w watched, changed func(store.Object), initial bool) error {
-	for {
-		list, err := d.Objects.List(w.Resource, "", store.ListOptions{})
+// revisions are where the kinds stand.
+func (d *Driver) revisions(kinds []watched) ([]int64, error) {
+	none := store.ListOptions{Match: func(store.Object) bool { return false }}
+	since := make([]int64, len(kinds))
+	for i := range kinds {
+		list, err := d.Objects.List(kinds[i].Resource, "", none)
 		if err != nil {
-			return stopped(ctx, err)
+			return nil, err
 		}
-		if initial {
+		since[i] = list.Revision
+	}
+	return since, nil
+}
+
+// follow reports every change of a kind since a revision; if that is 0, what is
+// there too.
+func (d *Driver) follow(ctx context.Context, w watched, changed func(store.Object), since int64) error {
+	for {
+		if since == 0 {
+			list, err := d.Objects.List(w.Resource, "", store.ListOptions{})
+			if err != nil {
+				return stopped(ctx, err)
+			}
 			for _, o := range list.Items {
 				changed(o)
 			}
+			since = list.Revision
 		}
-		// After a gap all parents are looked at again.
-		initial = true
-		watch, err := d.Objects.Watch(w.Resource, "", list.Revision)
+		watch, err := d.Objects.Watch(w.Resource, "", since)
 		for err == nil {
 			var events []store.Event
 			events, err = watch.Next(ctx)
@@ -176,13 +199,14 @@ func (d *Driver) follow(ctx context.Context, w watched, changed func(store.Objec
 		if !errors.Is(err, store.ErrCompacted) {
 			return stopped(ctx, err)
 		}
+		since = 0 // after a gap all parents are looked at again
 	}
 }
 
 // moved reports the state before too where another parent was concerned.
 func (d *Driver) moved(before, after store.Object, changed func(store.Object)) {
 	was, is := metav1.GetControllerOf(before), metav1.GetControllerOf(after)
-	if was != nil && (is == nil || is.UID != was.UID) {
+	if was != nil && (is == nil || is.UID != was.UID) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
 		changed(before)
 	}
 }
@@ -231,6 +255,11 @@ func (d *Driver) work(ctx context.Context) error {
 		if shutdown {
 			return nil
 		}
+		if wait := d.pace.wait(name, d.Now()); wait > 0 {
+			d.queue.AddAfter(name, wait)
+			d.queue.Done(name)
+			continue
+		}
 		again, err := d.reconcile(ctx, name)
 		switch {
 		case ctx.Err() != nil:
@@ -240,7 +269,7 @@ func (d *Driver) work(ctx context.Context) error {
 		default:
 			d.queue.Forget(name)
 			if again > 0 {
-				d.queue.AddAfter(name, again)
+				d.queue.AddAfter(name, min(again, mostPatience))
 			}
 		}
 		d.queue.Done(name)

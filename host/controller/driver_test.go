@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,9 @@ import (
 // guest answers what decide says.
 type guest struct {
 	decide func(parent *Object, children []Object) (*abi.Outcome, error)
+	// related are kinds that it looks at besides, and besides what it found.
+	related []Kind
+	besides func(related []Object)
 }
 
 func (g *guest) Name() string { return "Test" }
@@ -35,8 +39,11 @@ func (g *guest) Parent() Kind {
 func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}}}
 }
-func (g *guest) Related() []Kind { return nil }
-func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, _ []Object) (*abi.Outcome, error) {
+func (g *guest) Related() []Kind { return g.related }
+func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, related []Object) (*abi.Outcome, error) {
+	if g.besides != nil {
+		g.besides(related)
+	}
 	return g.decide(parent, children)
 }
 
@@ -100,11 +107,18 @@ func (c *cluster) pods() []string {
 var kinds = map[string]Type{
 	"apps/v1 ReplicaSet": {"replicasets.apps", func() store.Object { return &appsv1.ReplicaSet{} }},
 	"v1 Pod":             {"pods", func() store.Object { return &v1.Pod{} }},
+	"v1 ConfigMap":       {"configmaps", func() store.Object { return &v1.ConfigMap{} }},
 }
 
 // drive runs a driver of g over what fill makes, lets it come to rest, and
 // shows the cluster to check.
 func drive(t *testing.T, g *guest, fill, check func(*cluster)) {
+	t.Helper()
+	driveOver(t, g, func(c *cluster) Objects { return c.store }, fill, check)
+}
+
+// driveOver is drive of a driver that sees the store as over shows it.
+func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		byController := func(o store.Object) []string {
@@ -124,7 +138,7 @@ func drive(t *testing.T, g *guest, fill, check func(*cluster)) {
 		}})}
 		fill(c)
 		d, err := New(Config{
-			Guest: g, Objects: c.store, Writer: c, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Guest: g, Objects: over(c), Writer: c, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Types: func(apiVersion, kind string) (Type, bool) { found, ok := kinds[apiVersion+" "+kind]; return found, ok },
 		})
 		if err != nil {
@@ -180,7 +194,7 @@ func keep(parent *Object, children []Object) (*abi.Outcome, error) {
 
 func TestMissingChildrenAreMade(t *testing.T) {
 	t.Parallel()
-	drive(t, &guest{keep}, func(c *cluster) { c.put("replicasets.apps", set("web", 2)) }, func(c *cluster) {
+	drive(t, &guest{decide: keep}, func(c *cluster) { c.put("replicasets.apps", set("web", 2)) }, func(c *cluster) {
 		if diff := cmp.Diff([]string{"web-1 of web", "web-2 of web"}, c.pods()); diff != "" {
 			t.Errorf("pods differ (-want +got):\n%s", diff)
 		}
@@ -193,7 +207,7 @@ func TestMissingChildrenAreMade(t *testing.T) {
 
 func TestOrphansThatMatchAreAdopted(t *testing.T) {
 	t.Parallel()
-	drive(t, &guest{keep}, func(c *cluster) {
+	drive(t, &guest{decide: keep}, func(c *cluster) {
 		c.put("replicasets.apps", set("web", 1))
 		c.put("pods", pod("mine", "web"))
 		c.put("pods", pod("other", "db"))
@@ -220,7 +234,7 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := &guest{func(*Object, []Object) (*abi.Outcome, error) { out := tt.outcome; return &out, nil }}
+			g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) { out := tt.outcome; return &out, nil }}
 			drive(t, g, func(c *cluster) {
 				c.put("replicasets.apps", set("web", 1))
 				c.put("pods", pod("mine", "web"))
@@ -237,7 +251,7 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 func TestCreationsAreBounded(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	g := &guest{func(*Object, []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
 		if asked++; asked > 1 {
 			return &abi.Outcome{}, nil
 		}
@@ -253,7 +267,7 @@ func TestCreationsAreBounded(t *testing.T) {
 func TestAGuestThatFailsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	g := &guest{func(p *Object, c []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(p *Object, c []Object) (*abi.Outcome, error) {
 		if asked++; asked < 3 {
 			return nil, fmt.Errorf("trap %d", asked)
 		}
@@ -268,8 +282,107 @@ func TestAGuestThatFailsIsAskedAgain(t *testing.T) {
 
 func TestKindsThatAreNotServedAreRefused(t *testing.T) {
 	t.Parallel()
-	_, err := New(Config{Guest: &guest{keep}, Types: func(string, string) (Type, bool) { return Type{}, false }})
+	_, err := New(Config{Guest: &guest{decide: keep}, Types: func(string, string) (Type, bool) { return Type{}, false }})
 	if err == nil || !strings.Contains(err.Error(), "does not serve") {
 		t.Errorf("New() = %v, want a refusal that says so", err)
 	}
+}
+
+// A guest may give the same status each time: what changes nothing is not
+// written, and brings nothing about.
+func TestAStatusThatIsSoAlreadyIsNotWritten(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+		asked.Add(1)
+		return &abi.Outcome{Status: json.RawMessage(`{"replicas":3}`)}, nil
+	}}
+	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
+		if n := asked.Load(); n > 3 {
+			t.Errorf("it was asked %d times about a parent that nobody changed", n)
+		}
+	})
+}
+
+// A guest may want to be asked again at once, and give another status each time:
+// it keeps neither the host busy nor the store.
+func TestAGuestThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]int64{"by asking": 1, "by its status": 0} {
+		var asked atomic.Int32
+		g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+			n := asked.Add(1)
+			if again > 0 {
+				return &abi.Outcome{AskAgainNanos: again}, nil
+			}
+			return &abi.Outcome{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, n%1000))}, nil
+		}}
+		drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
+			if n := asked.Load(); n < 5 || n > 2*burst {
+				t.Errorf("%s it was asked %d times in two seconds, want %d at first and then now and then", name, n, burst)
+			}
+		})
+	}
+}
+
+// What no longer matches a parent's selector was related to it until now.
+func TestAnObjectThatIsNoLongerRelatedIsToldOf(t *testing.T) {
+	t.Parallel()
+	var related atomic.Int32
+	g := &guest{
+		related: []Kind{{APIVersion: "v1", Kind: "ConfigMap"}},
+		besides: func(found []Object) { related.Store(int32(len(found))) },
+		decide:  func(*Object, []Object) (*abi.Outcome, error) { return &abi.Outcome{}, nil },
+	}
+	drive(t, g, func(c *cluster) {
+		c.put("replicasets.apps", set("web", 3))
+		c.put("configmaps", &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings", Labels: map[string]string{"app": "web"}}})
+	}, func(c *cluster) {
+		if n := related.Load(); n != 1 {
+			t.Fatalf("it was told of %d related objects, want 1", n)
+		}
+		_, err := c.store.Update(context.Background(), store.Key{Resource: "configmaps", Namespace: "default", Name: "settings"}, func(o store.Object) (store.Object, error) {
+			next := o.DeepCopyObject().(store.Object)
+			next.SetLabels(nil)
+			return next, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := related.Load(); n != 0 {
+			t.Errorf("it is still told of %d related objects", n)
+		}
+	})
+}
+
+// slow lists pods after a while, in which something happens.
+type slow struct {
+	Objects
+	meanwhile func()
+}
+
+func (s slow) List(resource, namespace string, opts store.ListOptions) (store.List, error) {
+	if resource == "pods" {
+		time.Sleep(time.Second)
+		s.meanwhile()
+	}
+	return s.Objects.List(resource, namespace, opts)
+}
+
+// What becomes of children while a driver starts is not lost.
+func TestAChildThatComesWhileADriverStartsIsSeen(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Int32
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.Outcome, error) {
+		seen.Store(int32(len(children)))
+		return &abi.Outcome{}, nil
+	}}
+	driveOver(t, g, func(c *cluster) Objects {
+		return slow{c.store, sync.OnceFunc(func() { c.put("pods", pod("late", "web")) })}
+	}, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
+		if n := seen.Load(); n != 1 {
+			t.Errorf("it knows of %d children, want 1", n)
+		}
+	})
 }

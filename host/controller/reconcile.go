@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,7 @@ func labelSet(o store.Object) labels.Set { return labels.Set(o.GetLabels()) }
 func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	o, ok := d.Objects.Get(store.Key{Resource: d.parent.Resource, Namespace: name.Namespace, Name: name.Name})
 	if !ok {
+		d.pace.forget(name)
 		return 0, nil
 	}
 	in, err := d.input(o)
@@ -283,6 +285,9 @@ func withStatus(o store.Object, data json.RawMessage) (store.Object, error) {
 	fresh := reflect.New(field.Type())
 	if err := json.Unmarshal(data, fresh.Interface()); err != nil {
 		return nil, fmt.Errorf("the guest's status does not decode: %w", err)
+	}
+	if equality.Semantic.DeepEqual(field.Interface(), fresh.Elem().Interface()) {
+		return o, nil // nothing to write, and nobody to wake by it
 	}
 	field.Set(fresh.Elem())
 	return next, nil
