@@ -137,6 +137,7 @@ type odd struct {
 
 func oddFrames(seed uint64) []byte {
 	m := wasmtest.Policy()
+	m.Sizes = []uint32{1, 1}
 	g := &odd{Rand: rand.New(rand.NewPCG(seed, 7)), globals: 1}
 	for range 1 + g.IntN(12) {
 		g.globals = 1 + int(m.Global(1))
@@ -229,7 +230,7 @@ func (g *odd) statement(results int) []byte {
 	}
 	g.deep++
 	defer func() { g.deep-- }()
-	switch g.IntN(11) {
+	switch g.IntN(14) {
 	case 0:
 		return g.setAll()
 	case 1:
@@ -274,6 +275,20 @@ func (g *odd) statement(results int) []byte {
 			code = append(code, wasmtest.Seq(wasmtest.Op(0x0b), g.use(), g.set())...)
 		}
 		return code
+	case 10: // values wait of which a local keeps another hold
+		local, t := g.some()
+		n := 1 + g.IntN(20)
+		return wasmtest.Seq(wasmtest.Times(n, wasmtest.Op(0x41, 8), wasmtest.Get(0), load(t), wasmtest.Tee(local)), g.statement(results), wasmtest.Times(n, store(t)))
+	case 11:
+		return wasmtest.Times(1+g.IntN(30), g.address(), wasmtest.Op(0x11, 0, byte(g.IntN(2))))
+	case 12: // what asks the host within an instruction
+		one := [][]byte{
+			wasmtest.Seq(g.address(), wasmtest.Op(0x40, 0, 0x1a)),
+			wasmtest.Seq(g.address(), g.address(), g.address(), wasmtest.Op(0xfc, 11, 0)),
+			wasmtest.Seq(g.address(), g.address(), g.address(), wasmtest.Op(0xfc, 10, 0, 0)),
+			wasmtest.Seq(g.address(), g.address(), g.address(), wasmtest.Op(0xfc, 14, 1, 0)),
+		}[g.IntN(4)]
+		return wasmtest.Seq(wasmtest.Times(1+g.IntN(20), one), g.set())
 	default: // waits for a block, whose value is one of two
 		return wasmtest.Seq(wasmtest.I32Const(8), wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.I64), g.statement(results), wasmtest.Get(0), load(wasmtest.I64),
 			wasmtest.Op(0x05), wasmtest.GlobalGet(0), wasmtest.Op(0x0b), wasmtest.Store64(0))
