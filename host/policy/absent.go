@@ -17,9 +17,10 @@ var errAbsent = errors.New("no revision of the policy can be loaded, see its sta
 
 // lost says that a predicate decided once and that no revision of it can be
 // loaded since the host was started: its module is gone, or its key withdrawn.
-// To go on without it would let in what it is there to keep out.
+// To go on without it would let in what it is there to keep out, unless it is
+// to fail open.
 func (l *live) lost() bool {
-	if l == nil || l.program != nil || l.mode() != v1alpha1.Enforce {
+	if l == nil || l.program != nil || l.mode() != v1alpha1.Enforce || l.failsOpen() {
 		return false
 	}
 	s := &l.object.Status

@@ -62,7 +62,7 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 	for i := range d.Policies {
 		one := &d.Policies[i]
 		if one.Identity == ([32]byte{}) {
-			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(one.Name), Group: one.Group, FailOpen: one.FailOpen})
+			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(one.Name), Group: one.Group})
 			continue
 		}
 		program := set.made(one.Name, one.Identity)

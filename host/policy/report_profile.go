@@ -61,7 +61,7 @@ func (s *Set) missing(p *v1alpha1.Profile) string {
 	var none, lost, other []string
 	for _, name := range names(p) {
 		switch l := s.policies[name]; {
-		case l.lost() && !l.failsOpen():
+		case l.lost():
 			lost = append(lost, name)
 		case l == nil || l.program == nil:
 			none = append(none, name)

@@ -130,9 +130,9 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *sched
 	}
 	seen := map[string]bool{}
 	add := func(name, group string) {
-		if l := s.policies[name]; l.lost() && !seen[name] {
+		if s.policies[name].lost() && !seen[name] {
 			seen[name] = true
-			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(name), Group: group, FailOpen: l.failsOpen()})
+			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(name), Group: group})
 		}
 		l := s.enforced(name, abi.KindPredicate)
 		if l == nil || seen[name] {

@@ -234,6 +234,20 @@ func TestACanaryIsPushedWatchedAndRolledBack(t *testing.T) {
 	if _, err := berth(t, "policy", "promote", "made", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), "rolled back") {
 		t.Errorf("a canary that was rolled back is promoted: %v", err)
 	}
+	// As its message says, pushed without --canary it goes live.
+	if out := run("policy", "push", "made", young); !strings.Contains(out, "predicate made is live") {
+		t.Errorf("the module of a canary that was rolled back is pushed:\n%s", out)
+	}
+	run("policy", "rollback", "made")
+	// One that runs goes on beside another module, unless it is that one.
+	run("policy", "push", "made", young, "--canary", "50")
+	if out := run("policy", "push", "made", handMade(t, policytest.Guest{Name: "made", Version: "second", Refuse: -1})); !strings.Contains(out, "has a canary") {
+		t.Errorf("a push beside a canary says:\n%s", out)
+	}
+	if out := run("policy", "push", "made", young); !strings.Contains(out, "predicate made is live") {
+		t.Errorf("a push of the canary's module says:\n%s", out)
+	}
+	run("policy", "rollback", "made")
 	run("policy", "push", "made", handMade(t, policytest.Guest{Name: "made", Version: "third", Refuse: -1}), "--canary", "50")
 	run("policy", "promote", "made")
 	if out := run("policy", "history", "made"); !strings.Contains(out, "Promoted") {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -151,7 +152,7 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err := f.tryOut(cmd, c, name, wasm, module, entry, was != nil); err != nil || f.dryRun {
 		return err
 	}
-	p, fresh, err := f.apply(ctx, c, name, module, entry)
+	p, fresh, err := f.apply(ctx, c, was, name, module, entry)
 	if err != nil {
 		return err
 	}
@@ -227,8 +228,17 @@ func (f *pushFlags) pick(module *v1alpha1.Module, name string) (v1alpha1.ModuleE
 	return v1alpha1.ModuleEntry{}, fmt.Errorf("the module has no policy %q but %q: name one by --entry, or by spec.entry of its %s", wanted, names, ownFile)
 }
 
+// pointless says whether a canary has nothing to do any more once m is live.
+func pointless(was *v1alpha1.Policy, m *v1alpha1.Module) bool {
+	if was == nil || was.Spec.Canary == nil {
+		return false
+	}
+	s := was.Status.Canary
+	return s != nil && s.Phase == policy.PhaseRolledBack || shortHex(was.Spec.Canary.Module) == shortHex(m.Name)
+}
+
 // apply makes or changes the Policy; fresh tells that it is new.
-func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (p *v1alpha1.Policy, fresh bool, err error) {
+func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (p *v1alpha1.Policy, fresh bool, err error) {
 	if f.canary > 0 {
 		return f.applyCanary(ctx, c, name, m)
 	}
@@ -242,6 +252,9 @@ func (f *pushFlags) apply(ctx context.Context, c *client, name string, m *v1alph
 	}
 	if f.mode != "" {
 		spec["mode"] = f.mode
+	}
+	if pointless(was, m) {
+		spec["canary"] = nil
 	}
 	if f.own.FailureMode != "" {
 		spec["failureMode"] = f.own.FailureMode
