@@ -393,3 +393,36 @@ func TestEachBodyIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingOfVetsOwnCanBeNamed holds that code names no index beyond the module's
+// own, however far: behind its globals stand the counter, what is left of the stack,
+// and references; behind its locals those in which vet reckons.
+func TestNothingOfVetsOwnCanBeNamed(t *testing.T) {
+	t.Parallel()
+	for _, n := range []uint32{3, 4, 5, 6, 7, 1000, 1<<32 - 1} {
+		for what, code := range map[string][]byte{
+			"reads a global":    Seq(Op(0x23), U32(n)),
+			"sets a global":     Seq(Op(0x24), U32(n)),
+			"reads a local":     Seq(Op(0x20), U32(n)),
+			"sets a local":      Seq(Op(0x21), U32(n)),
+			"tees a local":      Seq(Op(0x22), U32(n)),
+			"reads a table":     Seq(Op(0x25), U32(n)),
+			"sets a table":      Seq(Op(0x26), U32(n)),
+			"calls":             Call(n + 100),
+			"makes a reference": Seq(Op(0xd2), U32(n+100)),
+		} {
+			m := rich()
+			m.Func("f", nothing, []byte{I32, I32, I32}, Op(0xd2, 0, 0x1a), I32Const(0), I32Const(0), I32Const(0), Op(0xfc, 11, 0), code)
+			if _, _, err := Rewrite(m.Bytes(), Limits{}); err == nil && n+100 > n {
+				t.Errorf("code that %s beyond its own, %d, is let through", what, n)
+			}
+		}
+		for kind := range byte(4) {
+			m := rich()
+			m.ExportRaw("mine", kind, n+10)
+			if _, _, err := Rewrite(m.Bytes(), Limits{}); err == nil && n+10 > n {
+				t.Errorf("an export of kind %d of what is not its own, %d, is let through", kind, n)
+			}
+		}
+	}
+}
