@@ -20,6 +20,9 @@ func (s *Set) Digests() map[string]string {
 // Collect collects what nobody uses, as Run does from time to time.
 func (l *Loader) Collect(ctx context.Context) { l.collect(ctx) }
 
+// CheckConditionTypes says whether a gate may claim them.
+func CheckConditionTypes(types ...string) error { return checkConditionTypes(types) }
+
 // ReadObserves is what a checker with that config wants observed.
 func ReadObserves(config []byte) ([]abi.Observe, error) {
 	return ObservesInstead(nil, config)

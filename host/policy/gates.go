@@ -8,7 +8,9 @@ import (
 	"slices"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -44,6 +46,9 @@ type Gate struct {
 
 // newGate reads what the checker wants observed: its config has the last word.
 func newGate(box *sandbox, config []byte) (*Gate, error) {
+	if err := checkConditionTypes(box.entry.ConditionTypes); err != nil {
+		return nil, err
+	}
 	g := &Gate{asked: asked{box: box}, observes: box.entry.Observe}
 	own, err := ownObserves(config)
 	if err != nil {
@@ -58,6 +63,21 @@ func newGate(box *sandbox, config []byte) (*Gate, error) {
 		}
 	}
 	return g, nil
+}
+
+// checkConditionTypes refuses what no pod can name as its gate, and what is the
+// node agent's or the scheduler's to say: two would write it by turns.
+func checkConditionTypes(types []string) error {
+	for _, name := range types {
+		if wrong := validation.IsQualifiedName(name); len(wrong) > 0 {
+			return fmt.Errorf("the conditionType %.64q can be no pod's gate: %s", name, wrong[0])
+		}
+		switch v1.PodConditionType(name) {
+		case v1.PodReady, v1.ContainersReady, v1.PodInitialized, v1.PodScheduled, v1.PodReadyToStartContainers, v1.DisruptionTarget:
+			return fmt.Errorf("the conditionType %s is Kubernetes' own: name one such as example.test/%s", name, name)
+		}
+	}
+	return nil
 }
 
 // ownObserves reads the member observe of a config. A manifest may be newer

@@ -101,3 +101,18 @@ func TestAConfigMayWantNothingObserved(t *testing.T) {
 		}
 	}
 }
+
+// A condition that a pod cannot name, or that others write, is claimed by a slip.
+func TestAGateClaimsConditionsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"example.test/Warm": "", "warm": "",
+		"": "can be no pod's gate", "a b": "can be no pod's gate", "example.test/a/b": "can be no pod's gate",
+		"Ready": "is Kubernetes' own", "ContainersReady": "is Kubernetes' own", "PodScheduled": "is Kubernetes' own",
+	} {
+		err := policy.CheckConditionTypes("example.test/First", name)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+}
