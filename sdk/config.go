@@ -15,16 +15,17 @@ type Config struct {
 	num   float64
 	keys  []string
 	items []Config
+	wrong *string // what settings of another type than asked for there are
 }
 
 const maxDepth = 64
 
 // ParseConfig reads JSON. Empty input is an empty object.
 func ParseConfig(b []byte) (Config, error) {
-	p := parser{text: string(b)}
+	p := parser{text: string(b), wrong: new(string)}
 	p.space()
 	if p.at == len(p.text) {
-		return Config{kind: 'o'}, nil
+		return Config{kind: 'o', wrong: p.wrong}, nil
 	}
 	v, err := p.value(0)
 	if err != nil {
@@ -78,10 +79,17 @@ func (c Config) Object(key string) Config {
 	return Config{}
 }
 
-// String returns the text under key, or otherwise.
+// String returns the text under key, or otherwise. Settings that hold something
+// else there are refused, once the policy has taken them.
 func (c Config) String(key, otherwise string) string {
-	if v := c.find(key); v != nil && v.kind == 's' {
+	v := c.find(key)
+	switch {
+	case v == nil || v.kind == 0:
+		return otherwise
+	case v.kind == 's':
 		return v.text
+	case c.wrong != nil:
+		*c.wrong = key + " must be a text"
 	}
 	return otherwise
 }
@@ -140,8 +148,9 @@ func (c Config) Number() (float64, bool) { return c.num, c.kind == 'n' }
 func (c Config) IsNull() bool { return c.kind == 0 }
 
 type parser struct {
-	text string
-	at   int
+	text  string
+	at    int
+	wrong *string
 }
 
 func (p *parser) fail(what string) error {
@@ -279,7 +288,7 @@ func (p *parser) list(depth int) (Config, error) {
 }
 
 func (p *parser) object(depth int) (Config, error) {
-	out := Config{kind: 'o'}
+	out := Config{kind: 'o', wrong: p.wrong}
 	p.at++
 	for {
 		if p.space(); p.take('}') {

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"testing"
 )
@@ -100,4 +101,27 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("%q = %q, want %q", b, again, s)
 		}
 	})
+}
+
+type labelled struct{ label string }
+
+func (l *labelled) Configure(c Config) error {
+	l.label = c.Object("by").String("label", "zone")
+	return c.OnlyKeys("by")
+}
+
+func (l *labelled) Score(*Pod, *Node) int64 { return 0 }
+
+// What is no text is not passed over as if nothing were said.
+func TestASettingOfAnotherTypeIsRefused(t *testing.T) {
+	Priority("Labelled", &labelled{})
+	for settings, want := range map[string]string{
+		`{"by":{"label":"rack"}}`: "", `{"by":{}}`: "", `{"by":{"label":null}}`: "",
+		`{"by":{"label":5}}`: "Labelled: label must be a text", `{"by":{"label":["rack"]}}`: "Labelled: label must be a text",
+	} {
+		_, err := Open([]byte(`{"policy":"Labelled","config":` + settings + `}`))
+		if said := fmt.Sprint(err); (err == nil) != (want == "") || err != nil && said != want {
+			t.Errorf("%s is refused by %q, want %q", settings, said, want)
+		}
+	}
 }

@@ -65,6 +65,9 @@ func Open(config []byte) (*Instance, error) {
 	in.podDec, in.placedDec = &decoder{syms: in.rows.Symbols}, &decoder{syms: in.rows.Symbols}
 	in.pod.syms, in.placed.syms = in.rows.Symbols, in.rows.Symbols
 	impl, err := p.Open(&Setup{Config: v.Object("config"), Rows: in.rows, Reasons: in.reasons})
+	if err == nil && v.wrong != nil && *v.wrong != "" {
+		err = errors.New(*v.wrong)
+	}
 	if err != nil {
 		return nil, errors.New(p.Name + ": " + err.Error())
 	}

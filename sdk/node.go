@@ -18,39 +18,39 @@ func (n *Node) Name() string { return n.rows.Symbols.String(n.rows.Name[n.slot])
 // Slot is the row's number.
 func (n *Node) Slot() int32 { return n.slot }
 
-// Label returns the value of a label, "" if there is none.
+// Label returns the value of a label, "" if there is none. It reads NodeLabels.
 //
 //go:noinline
 func (n *Node) Label(key string) string { v, _ := n.Labels().Get(key); return v }
 
-// HasLabel says whether the node has the label.
+// HasLabel says whether the node has the label. It reads NodeLabels.
 //
 //go:noinline
 func (n *Node) HasLabel(key string) bool { _, ok := n.Labels().Get(key); return ok }
 
-// Labels of the node.
+// Labels of the node. It reads NodeLabels.
 //
 //go:noinline
 func (n *Node) Labels() Labels { return n.rows.Labels(n.slot) }
 
-// Annotation returns the value of an annotation, "" if there is none.
+// Annotation returns the value of an annotation, "" if there is none. It reads NodeAnnotations.
 //
 //go:noinline
 func (n *Node) Annotation(key string) string { v, _ := n.rows.Annotations(n.slot).Get(key); return v }
 
-// Taints of the node.
+// Taints of the node. It reads NodeTaints.
 //
 //go:noinline
 func (n *Node) Taints() []Taint { return n.rows.Taints(n.slot) }
 
-// Unschedulable says whether the node is cordoned.
+// Unschedulable says whether the node is cordoned. It reads NodeTaints.
 //
 //go:noinline
 func (n *Node) Unschedulable() bool {
 	return n.rows.Unschedulable != nil && n.rows.Unschedulable[n.slot]
 }
 
-// Condition returns the status of a condition, Absent if there is none.
+// Condition returns the status of a condition, Absent if there is none. It reads NodeConditions.
 //
 //go:noinline
 func (n *Node) Condition(name string) ConditionStatus {
@@ -71,7 +71,7 @@ func ConditionOf(conditions []Condition, name Symbol) ConditionStatus {
 }
 
 // Allocatable is what the node has of a resource: milli-CPU for cpu, else
-// bytes or a count.
+// bytes or a count. It reads NodeCapacity.
 //
 //go:noinline
 func (n *Node) Allocatable(resource string) int64 {
@@ -82,7 +82,7 @@ func (n *Node) Allocatable(resource string) int64 {
 	return amount(n.rows.Symbols, &a, n.rows.AllocatableScalars[n.slot], resource)
 }
 
-// Requested is what the node's pods ask of a resource.
+// Requested is what the node's pods ask of a resource. It reads NodeUsage.
 //
 //go:noinline
 func (n *Node) Requested(resource string) int64 {
@@ -94,11 +94,12 @@ func (n *Node) Requested(resource string) int64 {
 }
 
 // Free is what is left of a resource; negative where the node is overcommitted.
+// It reads NodeCapacity and NodeUsage.
 //
 //go:noinline
 func (n *Node) Free(resource string) int64 { return n.Allocatable(resource) - n.Requested(resource) }
 
-// Ports that the node's pods hold.
+// Ports that the node's pods hold. It reads NodePorts.
 //
 //go:noinline
 func (n *Node) Ports() []HostPort {
@@ -108,7 +109,7 @@ func (n *Node) Ports() []HostPort {
 	return n.rows.Ports[n.slot]
 }
 
-// Volumes that the node's pods hold.
+// Volumes that the node's pods hold. It reads NodeVolumes.
 //
 //go:noinline
 func (n *Node) Volumes() []Volume {
@@ -118,7 +119,7 @@ func (n *Node) Volumes() []Volume {
 	return n.rows.Volumes[n.slot]
 }
 
-// Images that the node has.
+// Images that the node has. It reads NodeImages.
 //
 //go:noinline
 func (n *Node) Images() []Image {
@@ -128,7 +129,7 @@ func (n *Node) Images() []Image {
 	return n.rows.Images[n.slot]
 }
 
-// ImageSize is the size in bytes of an image that the node has, 0 if it has not.
+// ImageSize is the size in bytes of an image that the node has, 0 if it has not. It reads NodeImages.
 //
 //go:noinline
 func (n *Node) ImageSize(name string) int64 {

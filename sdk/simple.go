@@ -33,15 +33,19 @@ func Reads(groups abi.Groups) Option { return func(p *Policy) { p.Reads = groups
 // ConfigSchema is a JSON schema of the policy's settings.
 func ConfigSchema(schema string) Option { return func(p *Policy) { p.ConfigSchema = schema } }
 
+// Related are kinds whose objects a controller is given besides parent and
+// children: those in the parent's namespace that its selector matches.
+func Related(kinds ...ObjectKind) Option { return func(p *Policy) { p.Related = kinds } }
+
 // Normalize says how the host turns raw scores into 0…100.
 func Normalize(n abi.Normalization) Option { return func(p *Policy) { p.Normalize = n } }
 
 // The ways from raw scores to 0…100; see Normalize.
 const (
-	NormalizeNone        = abi.NormalizeNone
-	NormalizeMax         = abi.NormalizeMax
-	NormalizeMaxReversed = abi.NormalizeMaxReversed
-	NormalizeMinMax      = abi.NormalizeMinMax
+	NormalizeNone        = abi.NormalizeNone        // as it is, cut to 0…100
+	NormalizeMax         = abi.NormalizeMax         // the highest score is worth 100, 0 nothing
+	NormalizeMaxReversed = abi.NormalizeMaxReversed // the highest is worth nothing, 0 is worth 100
+	NormalizeMinMax      = abi.NormalizeMinMax      // the lowest is worth nothing, the highest 100
 )
 
 // Predicate registers a predicate; call it from init. Its answers are

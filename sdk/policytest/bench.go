@@ -72,7 +72,7 @@ func (t *Table) Cluster(n int) (*Cluster, error) {
 		c.Batches = append(c.Batches, e.FinishedBytes())
 	}
 	for i := range t.Cases {
-		pod, err := encodePod(&t.Cases[i].Pod, uint64(len(c.Batches)))
+		pod, err := encodePod(&t.Cases[i].Pod, uint64(len(c.Batches)), t.Cases[i].Now)
 		if err != nil {
 			return nil, err
 		}

@@ -30,10 +30,15 @@ type ControllerCase struct {
 	Children, Related []Object
 	// Creates is how many children are to be made.
 	Creates int64
+	// Objects are those to be made, as JSON and in their order; they are looked
+	// at where some are given.
+	Objects []string
 	// Delete, Adopt and Release are UIDs, in their order.
 	Delete, Adopt, Release []string
 	// Status is JSON; it is looked at where it is given.
 	Status string
+	// AskAgain is in how many nanoseconds; it is looked at where it is given.
+	AskAgain int64
 }
 
 // ControllerTable is cases for a controller.
@@ -66,6 +71,10 @@ func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	if creates != c.Creates {
 		t.Errorf("Reconcile creates %d, want %d", creates, c.Creates)
 	}
+	c.objects(t, got.Create)
+	if c.AskAgain != 0 && got.AskAgainNanos != c.AskAgain {
+		t.Errorf("Reconcile asks again in %d ns, want %d", got.AskAgainNanos, c.AskAgain)
+	}
 	for _, list := range []struct {
 		what      string
 		got, want []string
@@ -76,6 +85,20 @@ func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	}
 	if c.Status != "" && !sameJSON(got.Status, c.Status) {
 		t.Errorf("Reconcile gives the status %s, want %s", got.Status, c.Status)
+	}
+}
+
+// objects compares what is made.
+func (c *ControllerCase) objects(t *testing.T, made []abi.Creation) {
+	t.Helper()
+	if len(c.Objects) > 0 && len(made) != len(c.Objects) {
+		t.Errorf("Reconcile makes %d objects, want %d", len(made), len(c.Objects))
+		return
+	}
+	for i, want := range c.Objects {
+		if !sameJSON(made[i].Object, want) {
+			t.Errorf("Reconcile makes %s, want %s", made[i].Object, want)
+		}
 	}
 }
 

@@ -205,12 +205,13 @@ func (e *encoder) quantity(m map[string]string, resource string) int64 {
 	return int64(math.Ceil(f * unit))
 }
 
-func encodePod(p *Pod, seq uint64) ([]byte, error) {
+func encodePod(p *Pod, seq uint64, now int64) ([]byte, error) {
 	e := newEncoder()
 	pod := e.pod(p, false)
 	fb.PodInputStart(e.Builder)
 	fb.PodInputAddSeq(e.Builder, seq)
 	fb.PodInputAddPod(e.Builder, pod)
+	fb.PodInputAddNow(e.Builder, now)
 	e.Finish(fb.PodInputEnd(e.Builder))
 	return e.FinishedBytes(), e.err
 }

@@ -81,7 +81,7 @@ type guestRunner struct {
 
 func (g *guestRunner) run(t *testing.T, c *Case) {
 	t.Helper()
-	pod, err := encodePod(&c.Pod, batchSeq)
+	pod, err := encodePod(&c.Pod, batchSeq, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,9 @@ type Toleration struct{ Key, Operator, Value, Effect string }
 // Case is one pod and what the policy should say.
 type Case struct {
 	Name string
-	Pod  Pod
+	// Now is the host's clock, for readers of time: nanoseconds since 1970.
+	Now int64
+	Pod Pod
 	// Want are a predicate's reasons by node; an empty one admits. Nodes that
 	// are not named are not looked at.
 	Want map[string]string
@@ -136,7 +138,7 @@ func (r *runner) open() (err error) {
 func (r *runner) run(t *testing.T, c *Case) {
 	t.Helper()
 	r.tape.asks(c.Name)
-	pod, err := encodePod(&c.Pod, batchSeq)
+	pod, err := encodePod(&c.Pod, batchSeq, c.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,15 +31,22 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A table's clock stands at midnight, when the office is closed.
 func TestBusinessHours(t *testing.T) {
 	t.Parallel()
+	monday := time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
 	policytest.Run(t, policytest.Table{
 		Policy: "BusinessHours",
 		Nodes:  []policytest.Node{{Name: "office", Labels: map[string]string{"office-hours-only": ""}}, {Name: "always"}},
-		Cases: []policytest.Case{{
-			Name: "at night", Want: map[string]string{"office": "node takes pods in office hours only", "always": ""},
-		}},
+		Cases: []policytest.Case{
+			{
+				Name: "at night", Now: monday.UnixNano(),
+				Want: map[string]string{"office": "node takes pods in office hours only", "always": ""},
+			},
+			{
+				Name: "at noon", Now: monday.Add(12 * time.Hour).UnixNano(),
+				Want: map[string]string{"office": "", "always": ""},
+			},
+		},
 	})
 	policytest.Refuses(t, "BusinessHours", `{"from":25}`)
 }
