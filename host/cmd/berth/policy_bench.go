@@ -81,6 +81,9 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 	kinds := map[string]*policytest.Recorded{}
 	for _, r := range tables {
 		kind, err := b.own(wasm, r)
+		if err != nil && len(b.t.rows) > 0 {
+			_ = b.t.write(out) // what it could do
+		}
 		if err != nil {
 			return err
 		}
@@ -223,7 +226,7 @@ func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, al
 		err = run.all()
 		i.Close()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s, of %d nodes: %w%s", p.Name, n, err, guestStack(err))
 		}
 		b.t.add(p.Name, strconv.Itoa(n), run.perRow(), run.perPod(), strconv.FormatInt(int64(run.fuel)/max(run.calls, 1), 10),
 			fmt.Sprintf("%.1f%%", 100*run.share), allocs, fmt.Sprintf("%.1f MiB", float64(run.memory)/(1<<20)))
