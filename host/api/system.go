@@ -23,6 +23,15 @@ func (s *server) routeSystem() {
 		s.get(path, func(k *call) error { return k.health("ping", nil) })
 	}
 	s.get("/readyz", func(k *call) error { return k.health("ready", s.Ready) })
+	// kubectl looks for these when a manifest names an unknown kind of a known
+	// group, to tell a misspelt one from one whose definition is still to come.
+	s.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", func(k *call) error {
+		if _, watch := k.query["watch"]; watch {
+			return pathNotFound() // nobody may define one, so none will ever come
+		}
+		k.header("application/json")
+		return k.write(http.StatusOK, []byte(`{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`+"\n"))
+	})
 	s.get("/", func(k *call) error {
 		data, err := json.MarshalIndent(map[string][]string{"paths": s.paths()}, "", "  ")
 		if err != nil {
