@@ -4,7 +4,7 @@ package sdk
 // during the call that gives it.
 //
 // Its methods stay functions of their own, so that the compiler makes no panic of
-// theirs one with a like one of the author's, see simpleFilter.
+// theirs one with a like one of the author's, see withinFilter.
 type Node struct {
 	rows *Rows
 	slot int32

@@ -142,7 +142,7 @@ func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 		return place
 	}
 	s.close()
-	box := s.aside()
+	box := s.aside(newHealth(func() {}))
 	defer box.close()
 	if _, err := box.Pod(ctx, s.about.rows, s.about.pod, s.about.now); err != nil {
 		return -1
@@ -158,10 +158,11 @@ func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 	return -1
 }
 
-// aside is a sandbox of the same program of which nobody hears.
-func (s *sandbox) aside() *sandbox {
+// aside is a sandbox of the same program of which nobody hears. What it does
+// counts in a health of its own.
+func (s *sandbox) aside(h *health) *sandbox {
 	quiet := *s.program
-	quiet.health, quiet.words = newHealth(func() {}), new(words)
+	quiet.health, quiet.words = h, new(words)
 	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
 	return newSandbox(&quiet).spared()
 }

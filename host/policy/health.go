@@ -32,6 +32,15 @@ func newHealth(changed func()) *health {
 	return &health{changed: changed, breaker: breaker.New(breaker.Default)}
 }
 
+// copied begins where this one stands, and nobody hears of it.
+func (h *health) copied() *health {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := &health{changed: func() {}, breaker: h.breaker.Copy(), last: h.last}
+	c.tried.Store(h.tried.Load())
+	return c
+}
+
 // onTrial lets a policy that was quarantined when the host ended begin half
 // open: one failure, and it is quarantined again.
 func (h *health) onTrial() *health {

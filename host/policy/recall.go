@@ -72,7 +72,7 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 				return nil, nil, err
 			}
 		}
-		box := newSandbox(program).aside()
+		box := newSandbox(program).aside(newHealth(func() {}))
 		closers = append(closers, box.close, program.release)
 		if one.Priority {
 			p.Priorities = append(p.Priorities, schedule.ProfilePriority{Policy: box, Weight: one.Weight})

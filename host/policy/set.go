@@ -237,7 +237,7 @@ func (f *fresh) open(l *live) (main, twin *sandbox) {
 		f.err = errors.Join(f.err, err)
 		return newSandbox(l.program), nil
 	}
-	box = newSandbox(p).spared()
+	box = newSandbox(p).aside(p.health.copied())
 	f.opened[l.program] = box
 	return box, nil
 }

@@ -8,7 +8,10 @@
 //	                       Trial successes in a row
 package breaker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // State is where a breaker stands.
 type State uint8
@@ -48,6 +51,13 @@ type Breaker struct {
 
 // New returns a closed breaker.
 func New(l Limits) *Breaker { return &Breaker{limits: l, rest: l.Rest} }
+
+// Copy is another that begins where this one stands.
+func (b *Breaker) Copy() *Breaker {
+	c := *b
+	c.failures = slices.Clone(b.failures)
+	return &c
+}
 
 // State is where it stands.
 func (b *Breaker) State() State { return b.state }

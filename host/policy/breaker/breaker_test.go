@@ -57,3 +57,17 @@ func TestBreaker(t *testing.T) {
 		})
 	}
 }
+
+func TestACopyGoesItsOwnWay(t *testing.T) {
+	t.Parallel()
+	one := New(Limits{Failures: 3, Window: time.Minute, Rest: time.Second, MostRest: time.Second, Trial: 1})
+	one.Fail(start)
+	one.Fail(start)
+	other := one.Copy()
+	if other.Fail(start); other.State() != Open || one.State() != Closed {
+		t.Errorf("after a third failure the copy is %s and the other %s, want Open and Closed", other.State(), one.State())
+	}
+	if one.Fail(start); one.State() != Open {
+		t.Errorf("after its own third it is %s", one.State())
+	}
+}
