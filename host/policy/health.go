@@ -49,11 +49,13 @@ func (h *health) onTrial() *health {
 	return h
 }
 
-func (h *health) called(took time.Duration, fuel engine.Fuel) {
+// called counts a call that went well; one that answers speaks for a guest on
+// trial.
+func (h *health) called(took time.Duration, fuel engine.Fuel, answers bool) {
 	h.calls.Add(1)
 	h.fuel.Add(int64(fuel))
 	h.nanos.Add(int64(took))
-	if !h.tried.Load() {
+	if !answers || !h.tried.Load() {
 		return
 	}
 	h.mu.Lock()

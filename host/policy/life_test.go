@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -302,10 +303,21 @@ func TestARestartKeepsWhatBecameOfACanary(t *testing.T) {
 	}
 }
 
+// With many nodes a guest on trial is told a lot before it is asked anything.
 func TestARestartPutsAQuarantinedPolicyOnTrial(t *testing.T) {
 	t.Parallel()
+	for _, nodes := range []int{2, 20 * wire.MaxBatch} {
+		t.Run(fmt.Sprintf("%d nodes", nodes), func(t *testing.T) {
+			t.Parallel()
+			restartsOnTrial(t, nodes)
+		})
+	}
+}
+
+func restartsOnTrial(t *testing.T, nodes int) {
+	t.Helper()
 	r := newRig(t)
-	r.withNodes(2)
+	r.withNodes(nodes)
 	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Traps: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	r.placed(t, 0, 20)
