@@ -464,6 +464,15 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
+// podAddress gives each pod one of 240.0.0.0/8, which no network has: a site's
+// own machines must not be asked on behalf of a pod that is none.
+func podAddress(p *v1.Pod) string {
+	h := fnv.New32a()
+	h.Write([]byte(p.UID))
+	sum := h.Sum32()
+	return fmt.Sprintf("240.%d.%d.%d", sum>>16&255, sum>>8&255, sum&255)
+}
+
 // run makes a pod's status that of one that runs.
 func run(p *v1.Pod, nodeIndex int) {
 	now := metav1.Now()
@@ -471,10 +480,7 @@ func run(p *v1.Pod, nodeIndex int) {
 	st.Phase, st.StartTime, st.ObservedGeneration = v1.PodRunning, &now, p.Generation
 	st.QOSClass = pod.QOS(p)
 	st.HostIP, st.HostIPs = address(nodeIndex), []v1.HostIP{{IP: address(nodeIndex)}}
-	h := fnv.New32a()
-	h.Write([]byte(p.UID))
-	sum := h.Sum32()
-	st.PodIP = fmt.Sprintf("10.%d.%d.%d", 128+sum>>16&127, sum>>8&255, sum&255)
+	st.PodIP = podAddress(p)
 	st.PodIPs = []v1.PodIP{{IP: st.PodIP}}
 	for _, t := range []v1.PodConditionType{v1.PodReadyToStartContainers, v1.PodInitialized, v1.ContainersReady} {
 		put(st, v1.PodCondition{Type: t, Status: v1.ConditionTrue, LastTransitionTime: now, ObservedGeneration: p.Generation})

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		running := 0
 		for _, p := range list.Items {
-			if p.Status.Phase == v1.PodRunning && p.Status.PodIP != "" && p.Status.ContainerStatuses[0].Ready {
+			if p.Status.Phase == v1.PodRunning && strings.HasPrefix(p.Status.PodIP, "240.") && p.Status.ContainerStatuses[0].Ready {
 				running++
 			}
 		}
