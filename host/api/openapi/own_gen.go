@@ -92,7 +92,7 @@ func schema_berth_host_policy_v1alpha1_CanaryStatus(ref common.ReferenceCallback
 					},
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Phase is Running or RolledBack.",
+							Description: "Phase is Running, Waiting (for its Module) or RolledBack.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -100,7 +100,7 @@ func schema_berth_host_policy_v1alpha1_CanaryStatus(ref common.ReferenceCallback
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Reason is Trapped, FuelSpent, Failed or RefusesTooMuch once it is rolled back.",
+							Description: "Reason is Trapped, FuelSpent, Failed or RefusesTooMuch once it is rolled back, Refused if it does not load.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -786,7 +786,7 @@ func schema_berth_host_policy_v1alpha1_PolicyStatus(ref common.ReferenceCallback
 					},
 					"current": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Current is the revision that decides now.",
+							Description: "Current is the revision that decides now, or did last where none can be loaded (Live is empty then).",
 							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.PolicyRevision"),
 						},
 					},
