@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -151,16 +152,29 @@ func (s *sum) add(path string) ([]byte, error) {
 // embeds are the patterns that a source in dir embeds.
 func embeds(dir string, source []byte) (patterns []string) {
 	for line := range bytes.Lines(source) {
-		list, ok := bytes.CutPrefix(line, []byte("//go:embed "))
-		if !ok {
+		list, ok := strings.CutPrefix(string(line), "//go:embed")
+		if !ok || strings.TrimLeft(list, " \t") == list {
 			continue
 		}
-		for _, pattern := range strings.Fields(string(list)) {
-			pattern = strings.TrimPrefix(strings.Trim(pattern, "\"`"), "all:")
-			patterns = append(patterns, filepath.Join(dir, filepath.FromSlash(pattern)))
+		for list = strings.TrimSpace(list); list != ""; list = strings.TrimSpace(list) {
+			var pattern string
+			pattern, list = firstPattern(list)
+			patterns = append(patterns, filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(pattern, "all:"))))
 		}
 	}
 	return patterns
+}
+
+// firstPattern takes the first pattern off a list, which may be quoted.
+func firstPattern(list string) (pattern, rest string) {
+	if quoted, err := strconv.QuotedPrefix(list); err == nil {
+		pattern, _ = strconv.Unquote(quoted)
+		return pattern, list[len(quoted):]
+	}
+	if end := strings.IndexAny(list, " \t"); end >= 0 {
+		return list[:end], list[end:]
+	}
+	return list, ""
 }
 
 // holds says whether a folder is dir or lies above it.

@@ -60,9 +60,9 @@ func TestAChangeOfWhatIsEmbeddedShows(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write(t, filepath.Join(root, "go.mod"), "module m\n")
-	write(t, filepath.Join(root, "main.go"), "package main\n\n//go:embed README.md testdata\n//go:embed \"all:.hidden\" *.json\nvar text string\n")
+	write(t, filepath.Join(root, "main.go"), "package main\n\n//go:embed README.md testdata\n//go:embed \"all:.hidden\" *.json\n//go:embed\tlist.txt \"two words\"\nvar text string\n")
 	seen := map[string]string{}
-	for _, file := range []string{"main.go", "README.md", "testdata/a", ".hidden/b", "table.json"} {
+	for _, file := range []string{"main.go", "README.md", "testdata/a", ".hidden/b", "table.json", "list.txt", "two words"} {
 		if file != "main.go" {
 			write(t, filepath.Join(root, file), "x")
 		}
