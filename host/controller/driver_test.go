@@ -26,7 +26,7 @@ import (
 
 // guest answers what decide says.
 type guest struct {
-	decide func(parent *Object, children []Object) (*abi.Outcome, error)
+	decide func(parent *Object, children []Object) (*abi.ReconcileResult, error)
 	// related are kinds that it looks at besides, and besides what it found.
 	related []Kind
 	besides func(related []Object)
@@ -40,7 +40,7 @@ func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}}}
 }
 func (g *guest) Related() []Kind { return g.related }
-func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, related []Object) (*abi.Outcome, error) {
+func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, related []Object) (*abi.ReconcileResult, error) {
 	if g.besides != nil {
 		g.besides(related)
 	}
@@ -172,12 +172,12 @@ func pod(name, app string) *v1.Pod {
 }
 
 // keep is the decision of a ReplicaSet in short.
-func keep(parent *Object, children []Object) (*abi.Outcome, error) {
+func keep(parent *Object, children []Object) (*abi.ReconcileResult, error) {
 	var want int
 	if err := json.Unmarshal(parent.Fields[0], &want); err != nil {
 		return nil, err
 	}
-	out := &abi.Outcome{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, len(children)))}
+	out := &abi.ReconcileResult{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, len(children)))}
 	for _, c := range children {
 		if metav1.GetControllerOf(c.Object) == nil {
 			out.Adopt = append(out.Adopt, string(c.Object.GetUID()))
@@ -222,19 +222,19 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		outcome abi.Outcome
+		outcome abi.ReconcileResult
 	}{
-		{"delete what its parent does not own", abi.Outcome{Delete: []string{"uid-mine"}}},
-		{"delete what it was not given", abi.Outcome{Delete: []string{"uid-other"}}},
-		{"adopt what it was not given", abi.Outcome{Adopt: []string{"uid-other"}}},
-		{"make a kind that it did not declare", abi.Outcome{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Secret"}`)}}}},
-		{"make what is no object", abi.Outcome{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`[]`)}}}},
-		{"write a status that does not decode", abi.Outcome{Status: json.RawMessage(`{"replicas":"many"}`)}},
+		{"delete what its parent does not own", abi.ReconcileResult{Delete: []string{"uid-mine"}}},
+		{"delete what it was not given", abi.ReconcileResult{Delete: []string{"uid-other"}}},
+		{"adopt what it was not given", abi.ReconcileResult{Adopt: []string{"uid-other"}}},
+		{"make a kind that it did not declare", abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Secret"}`)}}}},
+		{"make what is no object", abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`[]`)}}}},
+		{"write a status that does not decode", abi.ReconcileResult{Status: json.RawMessage(`{"replicas":"many"}`)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) { out := tt.outcome; return &out, nil }}
+			g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) { out := tt.outcome; return &out, nil }}
 			drive(t, g, func(c *cluster) {
 				c.put("replicasets.apps", set("web", 1))
 				c.put("pods", pod("mine", "web"))
@@ -251,11 +251,11 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 func TestCreationsAreBounded(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) {
 		if asked++; asked > 1 {
-			return &abi.Outcome{}, nil
+			return &abi.ReconcileResult{}, nil
 		}
-		return &abi.Outcome{Create: []abi.Creation{{Count: 5000, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}}, nil
+		return &abi.ReconcileResult{Create: []abi.Creation{{Count: 5000, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}}, nil
 	}}
 	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 1)) }, func(c *cluster) {
 		if got := len(c.pods()); got != MaxCreations {
@@ -267,7 +267,7 @@ func TestCreationsAreBounded(t *testing.T) {
 func TestAGuestThatFailsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	g := &guest{decide: func(p *Object, c []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(p *Object, c []Object) (*abi.ReconcileResult, error) {
 		if asked++; asked < 3 {
 			return nil, fmt.Errorf("trap %d", asked)
 		}
@@ -293,9 +293,9 @@ func TestKindsThatAreNotServedAreRefused(t *testing.T) {
 func TestAStatusThatIsSoAlreadyIsNotWritten(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) {
 		asked.Add(1)
-		return &abi.Outcome{Status: json.RawMessage(`{"replicas":3}`)}, nil
+		return &abi.ReconcileResult{Status: json.RawMessage(`{"replicas":3}`)}, nil
 	}}
 	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
 		if n := asked.Load(); n > 3 {
@@ -310,12 +310,12 @@ func TestAGuestThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]int64{"by asking": 1, "by its status": 0} {
 		var asked atomic.Int32
-		g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+		g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) {
 			n := asked.Add(1)
 			if again > 0 {
-				return &abi.Outcome{AskAgainNanos: again}, nil
+				return &abi.ReconcileResult{RequeueAfterNanos: again}, nil
 			}
-			return &abi.Outcome{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, n%1000))}, nil
+			return &abi.ReconcileResult{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, n%1000))}, nil
 		}}
 		drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
 			if n := asked.Load(); n < 5 || n > 2*burst {
@@ -332,7 +332,7 @@ func TestAnObjectThatIsNoLongerRelatedIsToldOf(t *testing.T) {
 	g := &guest{
 		related: []Kind{{APIVersion: "v1", Kind: "ConfigMap"}},
 		besides: func(found []Object) { related.Store(int32(len(found))) },
-		decide:  func(*Object, []Object) (*abi.Outcome, error) { return &abi.Outcome{}, nil },
+		decide:  func(*Object, []Object) (*abi.ReconcileResult, error) { return &abi.ReconcileResult{}, nil },
 	}
 	drive(t, g, func(c *cluster) {
 		c.put("replicasets.apps", set("web", 3))
@@ -374,9 +374,9 @@ func (s slow) List(resource, namespace string, opts store.ListOptions) (store.Li
 func TestAChildThatComesWhileADriverStartsIsSeen(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Int32
-	g := &guest{decide: func(_ *Object, children []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
 		seen.Store(int32(len(children)))
-		return &abi.Outcome{}, nil
+		return &abi.ReconcileResult{}, nil
 	}}
 	driveOver(t, g, func(c *cluster) Objects {
 		return slow{c.store, sync.OnceFunc(func() { c.put("pods", pod("late", "web")) })}

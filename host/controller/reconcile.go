@@ -43,7 +43,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	for _, e := range out.Events {
 		d.Recorder.Event(o, e.Type, e.Reason, e.Message)
 	}
-	return time.Duration(out.AskAgainNanos), d.apply(ctx, in, out)
+	return time.Duration(out.RequeueAfterNanos), d.apply(ctx, in, out)
 }
 
 // input is what a guest is given.
@@ -109,7 +109,7 @@ func (w *watched) objects(to []Object, found []store.Object) ([]Object, error) {
 
 // apply does what the guest wants, in an order that never leaves a child
 // without the parent knowing: adopt, release, delete, create, status.
-func (d *Driver) apply(ctx context.Context, in *input, out *abi.Outcome) error {
+func (d *Driver) apply(ctx context.Context, in *input, out *abi.ReconcileResult) error {
 	parent := in.object
 	var errs []error
 	for _, uid := range out.Adopt {

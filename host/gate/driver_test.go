@@ -106,7 +106,7 @@ func TestACheckerIsAskedAgainWhenItSaysSo(t *testing.T) {
 	t.Parallel()
 	c := &checker{judge: func(asked int32, _ *wire.GatePod) (abi.Readiness, error) {
 		if asked < 6 {
-			return abi.Readiness{Status: "False", Reason: "Wait", AskAgainNanos: int64(30 * time.Second)}, nil
+			return abi.Readiness{Status: "False", Reason: "Wait", RequeueAfterNanos: int64(30 * time.Second)}, nil
 		}
 		return abi.Readiness{Status: "True"}, nil
 	}}

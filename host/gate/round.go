@@ -115,8 +115,8 @@ func (d *Driver) settle(ctx context.Context, s *subject, a *answer, checker Chec
 	}
 	a.told = &told{checker: checker, version: version, seen: s.Observed, until: now.Add(stale)}
 	switch {
-	case v.AskAgainNanos > 0:
-		a.again = now.Add(time.Duration(v.AskAgainNanos))
+	case v.RequeueAfterNanos > 0:
+		a.again = now.Add(time.Duration(v.RequeueAfterNanos))
 		a.told.again, a.told.until = a.again, a.again
 	case len(checker.Observes()) > 0:
 		a.again = now.Add(lookEvery)

@@ -179,7 +179,7 @@ func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
 func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
 
 // Reconcile asks the guest what is wanted of a parent's children.
-func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.Outcome, error) {
+func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.ReconcileResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.rest()
@@ -188,7 +188,7 @@ func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.Cont
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := abi.ReadOutcome(r.Out)
+	outcome, err := abi.ReadReconcileResult(r.Out)
 	if err != nil {
 		return nil, c.box.fail(err)
 	}

@@ -146,9 +146,9 @@ func TestWhatACycleTookStaysUntilTheCycleEnds(t *testing.T) {
 func TestARecalledDecisionNamesItsOwnPolicies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	alike := module(r.upload(t, guest{Name: "alike", Version: "1", Refuse: -1}.Bytes()))
+	alike := module(r.upload(t, guest{Name: "replicasEqual", Version: "1", Refuse: -1}.Bytes()))
 	for _, name := range []string{"first", "second"} {
-		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "alike" }); p.Status.Phase != policy.PhaseLive {
+		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "replicasEqual" }); p.Status.Phase != policy.PhaseLive {
 			t.Fatalf("%s is %s: %s", name, p.Status.Phase, p.Status.Message)
 		}
 		r.join(t, name, "predicate")

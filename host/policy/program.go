@@ -61,7 +61,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words 
 	}
 	p.info = schedule.Info{
 		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
-		SkipsBy: s.entry.Skips(), Identity: identity(s.module.Digest(), opening, s.limits),
+		SkipDependsOn: s.entry.SkipDependsOnGroups(), Identity: identity(s.module.Digest(), opening, s.limits),
 	}
 	return p, nil
 }

@@ -108,7 +108,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 		i.Close()
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
 	}
-	s.encoder.Begin(s.entry.Alike)
+	s.encoder.Begin(s.entry.ReplicasEqual)
 	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
 	return nil
 }

@@ -127,12 +127,12 @@ const believed = 64
 // of pod is believed until a group changes on which that depends.
 func (d *Decider) afreshAnswer(ctx context.Context, r *run, s *session) (profile.Answer, error) {
 	info := s.policy.Info()
-	if s.asked || info.SkipsBy&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
+	if s.asked || info.SkipDependsOn&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
 		return s.ask(ctx, r)
 	}
 	now := r.log.Seq()
-	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.SkipsBy)}
-	if skip, ok := d.skips[key]; ok && now-skip.asked < believed && untouched(r.log, skip.seq, info.SkipsBy) {
+	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.SkipDependsOn)}
+	if skip, ok := d.skips[key]; ok && now-skip.asked < believed && untouched(r.log, skip.seq, info.SkipDependsOn) {
 		skip.seq = now
 		d.skips[key] = skip
 		return profile.Answer{Ask: abi.AskSkip}, nil

@@ -19,7 +19,7 @@ func TestASkipIsBelievedUntilWhatItDependsOnChanges(t *testing.T) {
 			Is:      policytest.Named("Skipper", abi.PodAffinity|abi.Pods|abi.NodeLabels, abi.ScopeSet),
 			Reasons: reasons, Answer: func(snapshot.Log, *snapshot.Pod) abi.Ask { return abi.AskSkip },
 		}
-		skipper.Is.SkipsBy = abi.PodAffinity | abi.NodeLabels | abi.PodTerms
+		skipper.Is.SkipDependsOn = abi.PodAffinity | abi.NodeLabels | abi.PodTerms
 		return &profile.Profile{Name: "p", Predicates: []profile.Predicated{{Policy: skipper}}}
 	})
 	asked := func(what string, want int, change func(*v1.Pod)) {

@@ -39,7 +39,7 @@ type Native struct {
 
 // Named gives a policy its name, and an identity that follows from it.
 func Named(name string, reads abi.Groups, scope abi.Scope) profile.Info {
-	return profile.Info{Name: name, Reads: reads, SkipsBy: reads, Scope: scope, Identity: sha256.Sum256([]byte(name))}
+	return profile.Info{Name: name, Reads: reads, SkipDependsOn: reads, Scope: scope, Identity: sha256.Sum256([]byte(name))}
 }
 
 // Info implements profile.Policy.

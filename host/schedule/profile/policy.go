@@ -12,8 +12,8 @@ type Info struct {
 	Name  string
 	Reads abi.Groups
 	Scope abi.Scope
-	// SkipsBy is what it depends on whether the policy skips a pod.
-	SkipsBy abi.Groups
+	// SkipDependsOn is what it depends on whether the policy skips a pod.
+	SkipDependsOn abi.Groups
 	// Normalize is a priority's way from raw scores to 0…100.
 	Normalize abi.Normalization
 	// Identity covers module digest, entry and config: answers are remembered under it.

@@ -37,7 +37,7 @@ func init() {
 		}
 		sdk.Register(sdk.Policy{
 			Name: one.name, Kind: sdk.KindPriority, Scope: sdk.ScopeSet, Normalize: sdk.NormalizeNone,
-			Description: one.text, Reads: reads, SkipsBy: reads &^ (sdk.Pods | sdk.NodeLabels), Alike: true,
+			Description: one.text, Reads: reads, SkipDependsOn: reads &^ (sdk.Pods | sdk.NodeLabels), ReplicasEqual: true,
 			Open: func(s *sdk.Setup) (any, error) {
 				return newPolicy(s.Rows, one.controllers), s.Config.OnlyKeys()
 			},
