@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-dev/berth/host/api/address"
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/serviceip"
 	"github.com/berth-dev/berth/host/api/socket"
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
@@ -123,7 +123,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	closers = append(closers, h.loader)
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
+		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
 	})
 	return close, h.openScheduler()

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/berth-dev/berth/host/api/collect"
+	"github.com/berth-dev/berth/host/api/gc"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
@@ -34,7 +34,7 @@ func (h *Host) parts() []part {
 		{"store", h.watchStore},
 		{"accounts and roles", h.auth.Run},
 		{"quotas", h.chain.Run},
-		{"collect", collect.New(h.registry, h.Log).Run},
+		{"collect", gc.New(h.registry, h.Log).Run},
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
 		{"modules", h.loader.MakeReady},

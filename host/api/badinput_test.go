@@ -17,7 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
-	"github.com/berth-dev/berth/host/api/fair"
+	"github.com/berth-dev/berth/host/api/flowcontrol"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
 	"github.com/berth-dev/berth/host/store"
@@ -389,12 +389,12 @@ func TestASlowReaderIsGivenUp(t *testing.T) {
 func TestSlowReadersKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	const seats = 8
-	limits := fair.Defaults(1)
+	limits := flowcontrol.Defaults(1)
 	for name, l := range limits {
 		l.Seats = seats
 		limits[name] = l
 	}
-	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.New(limits, 0) }))
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = flowcontrol.New(limits, 0) }))
 	for i := range 70 { // lists of more than a few are written as they are made
 		big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("big-%d", i)}, Data: map[string]string{"a": strings.Repeat("x", 900<<10)}}
 		if _, err := s.Registry.Create(t.Context(), registry.On("configmaps", "default", ""), big); err != nil {

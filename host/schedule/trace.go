@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/pieces"
 	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
@@ -64,7 +64,7 @@ type Trace struct {
 // to. It is safe for concurrent use.
 type Traces struct {
 	mu     sync.Mutex
-	list   pieces.List[kept]
+	list   chunkqueue.List[kept]
 	origin uint64 // the number of the first of all
 	first  uint64 // and of the first that is kept
 	next   uint64
@@ -156,7 +156,7 @@ func hashOf(namespace, name string) uint64 {
 
 func newTraces(first uint64) *Traces {
 	return &Traces{
-		list:   pieces.New[kept](tracesTogether, keptBytes),
+		list:   chunkqueue.New[kept](tracesTogether, keptBytes),
 		origin: first, first: first, next: first, newest: map[uint64]uint64{}, made: map[types.UID]uint64{},
 	}
 }

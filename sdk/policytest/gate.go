@@ -48,7 +48,7 @@ type GateCase struct {
 	// Want is True, False or Unknown.
 	Want string
 	// Reason and RequeueAfter are looked at where they are given.
-	Reason   string
+	Reason       string
 	RequeueAfter int64
 }
 

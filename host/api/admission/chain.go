@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/berth-dev/berth/host/api/registry"
-	"github.com/berth-dev/berth/host/auth/access"
-	"github.com/berth-dev/berth/host/auth/account"
+	"github.com/berth-dev/berth/host/auth/authz"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +16,8 @@ import (
 // Config is what the plugins stand on. All are required.
 type Config struct {
 	Objects  Objects
-	Access   *access.Authorizer
-	Defaults *account.Defaults
+	Access   *authz.Authorizer
+	Defaults *serviceaccount.Defaults
 }
 
 // Objects is the store with its history, from which quotas are counted.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/host/api/registry"
-	"github.com/berth-dev/berth/host/auth/access"
+	"github.com/berth-dev/berth/host/auth/authz"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,7 +21,7 @@ import (
 
 // escalation lets nobody grant rights that they don't have: neither by a role,
 // unless they may "escalate" it, nor by a binding, unless they may "bind" it.
-type escalation struct{ access *access.Authorizer }
+type escalation struct{ access *authz.Authorizer }
 
 // everything is what a role needs to gather from others.
 var everything = []rbacv1.PolicyRule{

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/host/api/registry"
-	"github.com/berth-dev/berth/host/auth/access"
+	"github.com/berth-dev/berth/host/auth/authz"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -22,7 +22,7 @@ import (
 type nodeRestriction struct{ objects view.Objects }
 
 func (n nodeRestriction) pod(ctx context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -141,7 +141,7 @@ func refersTo(pod *corev1.Pod) string {
 }
 
 func (n nodeRestriction) node(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -207,7 +207,7 @@ func within(domain, parent string) bool {
 // token: a machine gets tokens for pods that are bound to it, for audiences
 // that these pods ask for.
 func (n nodeRestriction) token(ctx context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok || a.Subresource != "token" {
 		return nil
 	}
@@ -256,7 +256,7 @@ func asksFor(pod *corev1.Pod, audience string) bool {
 }
 
 func (n nodeRestriction) claim(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -282,7 +282,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 }
 
 func (n nodeRestriction) lease(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -293,7 +293,7 @@ func (n nodeRestriction) lease(_ context.Context, a *registry.Attributes) error 
 }
 
 func (n nodeRestriction) csiNode(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
