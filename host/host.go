@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/record"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
@@ -135,7 +136,7 @@ func (h *Host) openPolicies(ctx context.Context) error {
 		return err
 	}
 	h.loader = policy.NewLoader(policy.Config{
-		Objects: h.store, Engine: h.engine, Reasons: schedule.NewReasons(0), Now: h.Now, Log: h.Log,
+		Objects: h.store, Engine: h.engine, Reasons: framework.NewReasons(0), Now: h.Now, Log: h.Log,
 		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived,
 	})
 	if err := builtin.Install(ctx, h.loader); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -31,15 +31,15 @@ func (l *live) lost() bool {
 // identity: there is nothing to derive its decisions from.
 type absent string
 
-// Info implements schedule.Policy.
-func (a absent) Info() *schedule.Info { return &schedule.Info{Name: string(a)} }
+// Info implements framework.Policy.
+func (a absent) Info() *framework.Info { return &framework.Info{Name: string(a)} }
 
-// Pod implements schedule.Policy.
-func (a absent) Pod(context.Context, snapshot.Log, *snapshot.Pod, int64) (schedule.Answer, error) {
-	return schedule.Answer{}, fmt.Errorf("policy %s: %w", string(a), errAbsent)
+// Pod implements framework.Policy.
+func (a absent) Pod(context.Context, snapshot.Log, *snapshot.Pod, int64) (framework.Answer, error) {
+	return framework.Answer{}, fmt.Errorf("policy %s: %w", string(a), errAbsent)
 }
 
-// Filter implements schedule.Predicate.
-func (a absent) Filter(context.Context, []int32, []schedule.ReasonID) error {
+// Filter implements framework.Predicate.
+func (a absent) Filter(context.Context, []int32, []framework.ReasonID) error {
 	return fmt.Errorf("policy %s: %w", string(a), errAbsent)
 }

@@ -17,7 +17,7 @@ func TestWhatIsPlayedThroughCountsForNobody(t *testing.T) {
 			t.Parallel()
 			r := withTroubled(t, entry, "")
 			r.withTrap(3, how)
-			set, release, err := r.Scheduling().Fresh(t.Context())
+			set, release, err := r.Scheduling().Reopen(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,8 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -24,7 +23,7 @@ type canary struct {
 // within those of a larger one.
 type rung struct {
 	below    int32
-	profile  *schedule.Profile
+	profile  *framework.Profile
 	canaries []*canary
 }
 
@@ -64,8 +63,8 @@ func spread(pod *snapshot.Pod) uint32 {
 }
 
 // route sends a share of the pods to the profiles with the canaries in them.
-func route(ladders map[*schedule.Profile][]rung) func(*snapshot.Pod, *schedule.Profile) *schedule.Profile {
-	return func(pod *snapshot.Pod, p *schedule.Profile) *schedule.Profile {
+func route(ladders map[*framework.Profile][]rung) func(*snapshot.Pod, *framework.Profile) *framework.Profile {
+	return func(pod *snapshot.Pod, p *framework.Profile) *framework.Profile {
 		ladder := ladders[p]
 		if len(ladder) == 0 {
 			return p
@@ -81,12 +80,12 @@ func route(ladders map[*schedule.Profile][]rung) func(*snapshot.Pod, *schedule.P
 }
 
 // after is what runs at the end of each cycle.
-type after = func(context.Context, snapshot.Log, *snapshot.Pod, int64, profile.Seen)
+type after = func(context.Context, snapshot.Log, *snapshot.Pod, int64, framework.Outcome)
 
 // compare gives the live set's profiles what compares shadows and canaries
 // with what decides.
 func (s *Set) compare() {
-	done := map[*schedule.Profile]bool{}
+	done := map[*framework.Profile]bool{}
 	for _, object := range s.profiles {
 		shadows := s.shadows(object)
 		for _, name := range schedulerNames(object) {
@@ -132,7 +131,7 @@ func comparing(shadows []*live, pairs []pair) after {
 	if len(shadows)+len(pairs) == 0 {
 		return nil
 	}
-	return func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen profile.Seen) {
+	return func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen framework.Outcome) {
 		about := subject{log: log, pod: pod, now: now, seen: seen}
 		for _, l := range shadows {
 			l.counts.shadow(ctx, l.main, &about)

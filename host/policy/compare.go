@@ -8,8 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/score"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -29,7 +28,7 @@ type subject struct {
 	log  snapshot.Log
 	pod  *snapshot.Pod
 	now  int64
-	seen profile.Seen
+	seen framework.Outcome
 }
 
 func (s *subject) podName() string { return s.pod.Object.Namespace + "/" + s.pod.Object.Name }
@@ -242,8 +241,8 @@ func (d *differences) delta(by int64) {
 }
 
 // judge asks a predicate about rows, whatever it answered in the cycle.
-func (s *sandbox) judge(ctx context.Context, about *subject, rows []int32) ([]schedule.ReasonID, error) {
-	verdicts := make([]schedule.ReasonID, len(rows))
+func (s *sandbox) judge(ctx context.Context, about *subject, rows []int32) ([]framework.ReasonID, error) {
+	verdicts := make([]framework.ReasonID, len(rows))
 	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
 	if err != nil || answer.Ask == abi.AskSkip || len(rows) == 0 {
 		return verdicts, err
@@ -277,4 +276,4 @@ func (s *sandbox) scores(ctx context.Context, about *subject, rows []int32) ([]i
 	return raw, nil
 }
 
-func (s *sandbox) why(reason schedule.ReasonID) string { return s.reasons.Get(reason).Text }
+func (s *sandbox) why(reason framework.ReasonID) string { return s.reasons.Get(reason).Text }

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -157,7 +157,7 @@ func TestARecalledDecisionNamesItsOwnPolicies(t *testing.T) {
 	digest := set.Profiles["default-scheduler"].Digest()
 	names := func() (found []string) {
 		t.Helper()
-		p, release, err := set.Recall(t.Context(), digest)
+		p, release, err := set.OpenDigest(t.Context(), digest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,14 +192,14 @@ func TestWhatAReplayOpenedStaysUntilItIsGivenBack(t *testing.T) {
 	p.made(t, guest{Name: "made", Version: "1", Mask: 3, Refuse: 1})
 	p.start(t)
 	set, all := p.Scheduling(), p.modules()
-	before, release, err := set.Fresh(t.Context())
+	before, release, err := set.Reopen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, held := p.engine.Holds()
 	p.drop(t, "made")
 	p.until(t, "the policy's sandboxes are given back", func() bool { _, n := p.engine.Holds(); return n < held })
-	feasible := func(set *schedule.LiveSet) int {
+	feasible := func(set *framework.LiveSet) int {
 		t.Helper()
 		pod := snapshot.NewPod(clustertest.Pod("web", "10m", "1Mi", nil))
 		table, err := cycle.Judge(t.Context(), set.For(pod), p.reasons, p.cluster, pod, 0)
@@ -219,7 +219,7 @@ func TestWhatAReplayOpenedStaysUntilItIsGivenBack(t *testing.T) {
 	}
 	release()
 	p.until(t, "the module is given back", func() bool { return p.modules() == all-1 })
-	after, release, err := set.Fresh(t.Context())
+	after, release, err := set.Reopen(t.Context())
 	if err != nil {
 		t.Fatalf("a set whose policy has left cannot be opened: %v", err)
 	}
@@ -281,7 +281,7 @@ func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
 		t.Fatalf("the policy is not quarantined: %+v", before)
 	}
 	for range 3 * breaker.Default.Trial {
-		p, release, err := set.Recall(t.Context(), digest)
+		p, release, err := set.OpenDigest(t.Context(), digest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
 	young := r.upload(t, guest{Name: "made", Version: "2", Mask: 1, Refuse: 1}.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(young, 50, "0%") })
 	set := r.Scheduling()
-	decided := func(set *schedule.LiveSet, name string) (*profile.Digest, int) {
+	decided := func(set *framework.LiveSet, name string) (*framework.Digest, int) {
 		t.Helper()
 		pod := snapshot.NewPod(clustertest.Pod(name, "10m", "1Mi", nil))
 		p := set.For(pod)
@@ -322,7 +322,7 @@ func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
 		r.decider.End()
 		return p.Digest(), got.Feasible
 	}
-	digests, feasible := map[string]*profile.Digest{}, map[string]int{}
+	digests, feasible := map[string]*framework.Digest{}, map[string]int{}
 	for i := range 16 {
 		name := fmt.Sprint("pod-", i)
 		digests[name], feasible[name] = decided(set, name)
@@ -338,7 +338,7 @@ func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
 	by := map[int]int{}
 	for name, digest := range digests {
 		by[feasible[name]]++
-		p, release, err := r.Scheduling().Recall(t.Context(), digest)
+		p, release, err := r.Scheduling().OpenDigest(t.Context(), digest)
 		if err != nil {
 			t.Fatal(err)
 		}

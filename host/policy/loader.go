@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 
@@ -45,7 +45,7 @@ type Objects interface {
 type Config struct {
 	Objects Objects
 	Engine  *engine.Engine
-	Reasons *schedule.Reasons
+	Reasons *framework.Reasons
 	Now     func() time.Time
 	Log     *slog.Logger
 	// Trusted keys: if there are any, modules must be signed by one of them.
@@ -94,7 +94,7 @@ type Loader struct {
 func NewLoader(c Config) *Loader {
 	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, mostExamining), policies: map[string]*live{}}
 	l.departures.news = make(chan struct{}, 1)
-	l.current.Store(&Set{Scheduling: &schedule.LiveSet{Profiles: map[string]*schedule.Profile{}}})
+	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
 }
 
@@ -102,7 +102,7 @@ func NewLoader(c Config) *Loader {
 func (l *Loader) Current() *Set { return l.current.Load() }
 
 // Scheduling is the part of the live set that the scheduler takes.
-func (l *Loader) Scheduling() *schedule.LiveSet { return l.Current().Scheduling }
+func (l *Loader) Scheduling() *framework.LiveSet { return l.Current().Scheduling }
 
 // Swapped returns a channel that is told of each new set.
 func (l *Loader) Swapped() <-chan struct{} {
@@ -245,8 +245,8 @@ func (l *Loader) Load(ctx context.Context) {
 func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
 	set := assemble(revision, l.policies, profiles, asOpened)
 	set.compare()
-	set.Scheduling.Recall = l.recall
-	set.Scheduling.Fresh = func(ctx context.Context) (*schedule.LiveSet, func(), error) { return l.fresh(ctx, set) }
+	set.Scheduling.OpenDigest = l.recall
+	set.Scheduling.Reopen = func(ctx context.Context) (*framework.LiveSet, func(), error) { return l.fresh(ctx, set) }
 	l.current.Store(set)
 	l.tell()
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*policy.Loader
 	store   *store.Store
-	reasons *schedule.Reasons
+	reasons *framework.Reasons
 	cluster *snapshot.Cluster
 	decider *cycle.Decider
 }
@@ -64,7 +64,7 @@ func newRig(t testing.TB, opts ...store.Options) *rig {
 
 func newRigOn(t testing.TB, e *engine.Engine, opts ...store.Options) *rig {
 	t.Helper()
-	r := &rig{store: storetest.Open(t, opts...), reasons: schedule.NewReasons(0), cluster: snapshot.New(0)}
+	r := &rig{store: storetest.Open(t, opts...), reasons: framework.NewReasons(0), cluster: snapshot.New(0)}
 	r.decider = cycle.New(cycle.Options{Reasons: r.reasons})
 	r.Loader = policy.NewLoader(policy.Config{
 		Objects: r.store, Engine: e, Reasons: r.reasons, Now: time.Now, Log: slog.New(slog.DiscardHandler),

@@ -156,7 +156,7 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 		}
 	case p.entry.Kind == abi.KindController:
 		one.controller = &Controller{asked{box: one.main}}
-	case p.info.Remembered():
+	case p.info.Cacheable():
 		one.twin = newSandbox(p)
 	}
 	l.rank(one)

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // program is a policy that can be opened as many sandboxes as are wanted: a
@@ -23,9 +23,9 @@ type program struct {
 	entry   *abi.Policy
 	counts  []count
 	opening []byte // what berth_open is given
-	info    schedule.Info
+	info    framework.Info
 	most    engine.Fuel // of a call
-	reasons *schedule.Reasons
+	reasons *framework.Reasons
 	health  *health
 	words   *words
 	log     *slog.Logger
@@ -44,7 +44,7 @@ type programSpec struct {
 
 const defaultCall = 5 * time.Millisecond
 
-func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words *words, log *slog.Logger) (*program, error) {
+func newProgram(s programSpec, reasons *framework.Reasons, health *health, words *words, log *slog.Logger) (*program, error) {
 	opening, err := json.Marshal(abi.OpenConfig{Policy: s.entry.Name, Config: s.config})
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -59,7 +59,7 @@ func newProgram(s programSpec, reasons *schedule.Reasons, health *health, words 
 		counts: newCounts(s.counters), most: engine.ForTime(call), reasons: reasons, health: health, words: words,
 		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
-	p.info = schedule.Info{
+	p.info = framework.Info{
 		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
 		SkipDependsOn: s.entry.SkipDependsOnGroups(), Identity: identity(s.module.Digest(), opening, s.limits),
 	}

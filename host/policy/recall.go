@@ -7,8 +7,7 @@ import (
 	"sync"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -50,7 +49,7 @@ func (r *recipes) get(identity [32]byte) *v1alpha1.Policy {
 
 // recall opens the very policies that made a decision, whatever is live now, and
 // also if they are quarantined. What they do counts neither for nor against them.
-func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Profile, release func(), err error) {
+func (l *Loader) recall(ctx context.Context, d *framework.Digest) (p *framework.Profile, release func(), err error) {
 	var closers []func()
 	release = func() {
 		for _, c := range closers {
@@ -58,11 +57,11 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 		}
 	}
 	set := l.Current()
-	p = &schedule.Profile{Name: d.Profile}
+	p = &framework.Profile{Name: d.Profile}
 	for i := range d.Policies {
 		one := &d.Policies[i]
 		if one.Identity == ([32]byte{}) {
-			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(one.Name), Group: one.Group})
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent(one.Name), Group: one.Group})
 			continue
 		}
 		program := set.made(one.Name, one.Identity)
@@ -75,10 +74,10 @@ func (l *Loader) recall(ctx context.Context, d *profile.Digest) (p *schedule.Pro
 		box := newSandbox(program).aside(newHealth(func() {}))
 		closers = append(closers, box.close, program.release)
 		if one.Priority {
-			p.Priorities = append(p.Priorities, schedule.ProfilePriority{Policy: box, Weight: one.Weight})
+			p.Priorities = append(p.Priorities, framework.ProfilePriority{Policy: box, Weight: one.Weight})
 			continue
 		}
-		p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: box, Group: one.Group, FailOpen: one.FailOpen})
+		p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: box, Group: one.Group, FailOpen: one.FailOpen})
 	}
 	return p, release, nil
 }

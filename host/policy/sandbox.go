@@ -10,8 +10,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/wire"
-	"github.com/berth-dev/berth/host/schedule"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -31,7 +30,7 @@ type sandbox struct {
 	encoder *wire.Encoder
 	seen    uint64 // newest delta of the log that was looked at
 	sent    uint64 // sequence of the last batch that the guest was given
-	ids     []schedule.ReasonID
+	ids     []framework.ReasonID
 	about   asking
 	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
@@ -39,7 +38,7 @@ type sandbox struct {
 
 func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
 
-func (s *sandbox) Info() *schedule.Info { return &s.info }
+func (s *sandbox) Info() *framework.Info { return &s.info }
 
 // close gives the guest's memory back; the sandbox opens anew when it is used.
 func (s *sandbox) close() {
@@ -165,29 +164,29 @@ func (s *sandbox) apply(deltas []snapshot.Delta) error {
 	return nil
 }
 
-// Pod implements schedule.Policy.
-func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (schedule.Answer, error) {
+// Pod implements framework.Policy.
+func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (framework.Answer, error) {
 	if err := s.follow(ctx, log); err != nil {
-		return schedule.Answer{}, err
+		return framework.Answer{}, err
 	}
 	s.about.pod, s.about.now = pod, now
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
 	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
 	if err != nil {
-		return schedule.Answer{}, err
+		return framework.Answer{}, err
 	}
 	answer, err := abi.ReadPodAnswer(r.Packed)
 	if errors.Is(err, abi.ErrGuest) {
 		err = fmt.Errorf("%s: %s", engine.FuncPod, complaint(s.instance))
 	}
 	if err != nil {
-		return schedule.Answer{}, s.fail(err)
+		return framework.Answer{}, s.fail(err)
 	}
 	if answer.Ask != abi.AskRefuse {
-		return schedule.Answer{Ask: answer.Ask}, nil
+		return framework.Answer{Ask: answer.Ask}, nil
 	}
 	reason, err := s.reason(answer.Reason)
-	return schedule.Answer{Ask: answer.Ask, Reason: reason}, err
+	return framework.Answer{Ask: answer.Ask, Reason: reason}, err
 }
 
 // largePod is the size from which on a pod's record gets more fuel by the byte:
@@ -213,7 +212,7 @@ func (s *sandbox) podBudget(rows, size int) engine.Fuel {
 }
 
 // reason turns the guest's number of a reason into the host's.
-func (s *sandbox) reason(index uint32) (schedule.ReasonID, error) {
+func (s *sandbox) reason(index uint32) (framework.ReasonID, error) {
 	if int(index) < len(s.ids) {
 		return s.ids[index], nil
 	}
@@ -226,7 +225,7 @@ func (s *sandbox) reason(index uint32) (schedule.ReasonID, error) {
 		return 0, s.fail(err)
 	}
 	for _, reason := range reasons {
-		s.ids = append(s.ids, s.reasons.Intern(profile.Reason{Policy: s.name, Text: reason.Text, Resolvable: !reason.Final}))
+		s.ids = append(s.ids, s.reasons.Intern(framework.Reason{Policy: s.name, Text: reason.Text, Resolvable: !reason.Final}))
 	}
 	if int(index) >= len(s.ids) {
 		return 0, s.fail(fmt.Errorf("a verdict names reason %d of a table of %d", index, len(s.ids)))
@@ -252,8 +251,8 @@ func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
 	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots)
 }
 
-// Filter implements schedule.Predicate.
-func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []schedule.ReasonID) error {
+// Filter implements framework.Predicate.
+func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
 	for len(rows) > 0 {
 		n := s.rowsACall(len(rows))
 		if err := s.filter(ctx, rows[:n], verdicts[:n]); err != nil {
@@ -269,7 +268,7 @@ func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []schedule.
 
 var errNotOpen = errors.New("the policy failed earlier in this cycle")
 
-func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []schedule.ReasonID) error {
+func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
 	r, err := s.ask(ctx, engine.FuncFilter, rows)
 	if err != nil {
 		return err
@@ -294,7 +293,7 @@ func (s *sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.
 	return r, nil
 }
 
-func refused(verdicts []schedule.ReasonID) (n int) {
+func refused(verdicts []framework.ReasonID) (n int) {
 	for _, v := range verdicts {
 		if v != 0 {
 			n++
@@ -304,7 +303,7 @@ func refused(verdicts []schedule.ReasonID) (n int) {
 }
 
 // verdicts reads one byte a row.
-func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []schedule.ReasonID) error {
+func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.ReasonID) error {
 	out, err := abi.ReadVerdicts(out, len(verdicts))
 	if err != nil {
 		return s.fail(fmt.Errorf("%s: %w", f, err))
@@ -324,7 +323,7 @@ func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []schedule.Reason
 	return nil
 }
 
-// Score implements schedule.Priority.
+// Score implements framework.Priority.
 func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
 	for len(rows) > 0 {
 		n := s.rowsACall(len(rows))
@@ -354,8 +353,8 @@ func (s *sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
 // questionsACall is how many what-if questions one call carries.
 const questionsACall = 64
 
-// WhatIf implements schedule.Foreseer.
-func (s *sandbox) WhatIf(ctx context.Context, questions []schedule.WhatIf, verdicts []schedule.ReasonID) error {
+// WhatIf implements framework.WhatIfer.
+func (s *sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verdicts []framework.ReasonID) error {
 	for len(questions) > 0 {
 		n := min(len(questions), questionsACall)
 		if s.instance == nil {

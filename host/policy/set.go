@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // Set is all that is live at one moment. It is never changed.
@@ -16,12 +16,12 @@ type Set struct {
 	// Number is the store's revision that the set was made from.
 	Number int64
 	// Scheduling is the part that decides where pods go.
-	Scheduling *schedule.LiveSet
+	Scheduling *framework.LiveSet
 
 	policies map[string]*live
 	profiles []*v1alpha1.Profile
 	// rungs are the profiles with canaries in them, by the one without.
-	rungs map[*schedule.Profile][]rung
+	rungs map[*framework.Profile][]rung
 }
 
 // live is one Policy as a set holds it.
@@ -89,8 +89,8 @@ func (s *Set) enforced(name, kind string) *live {
 // assemble makes profiles of what is live. open chooses the sandboxes that
 // they ask.
 func assemble(number int64, policies map[string]*live, profiles []*v1alpha1.Profile, open opener) *Set {
-	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*schedule.Profile][]rung{}}
-	s.Scheduling = &schedule.LiveSet{Number: number, Profiles: map[string]*schedule.Profile{}}
+	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*framework.Profile][]rung{}}
+	s.Scheduling = &framework.LiveSet{Number: number, Profiles: map[string]*framework.Profile{}}
 	for _, object := range profiles {
 		p := s.profile(object, open, 101)
 		if ladder := s.ladder(object, open); len(ladder) > 0 {
@@ -120,8 +120,8 @@ func asOpened(l *live) (main, twin *sandbox) { return l.main, l.twin }
 
 // profile makes a profile in which the canaries decide whose share is at least
 // that large.
-func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *schedule.Profile {
-	p := &schedule.Profile{Name: object.Name}
+func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *framework.Profile {
+	p := &framework.Profile{Name: object.Name}
 	choose := func(l *live) (main, twin *sandbox) {
 		if l.canary != nil && l.canary.spec.Share >= share {
 			return open(l.canary.live)
@@ -132,7 +132,7 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *sched
 	add := func(name, group string) {
 		if s.policies[name].lost() && !seen[name] {
 			seen[name] = true
-			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(name), Group: group})
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent(name), Group: group})
 		}
 		l := s.enforced(name, abi.KindPredicate)
 		if l == nil || seen[name] {
@@ -140,9 +140,9 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *sched
 		}
 		seen[name] = true
 		main, twin := choose(l)
-		one := schedule.ProfilePredicate{Policy: main, Group: group, FailOpen: l.failsOpen()}
+		one := framework.ProfilePredicate{Policy: main, Group: group, FailOpen: l.failsOpen()}
 		if twin != nil {
-			one.Twin = twin
+			one.Verifier = twin
 		}
 		p.Predicates = append(p.Predicates, one)
 	}
@@ -162,9 +162,9 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *sched
 			continue
 		}
 		main, twin := choose(l)
-		one := schedule.ProfilePriority{Policy: main, Weight: int64(priority.Weight)}
+		one := framework.ProfilePriority{Policy: main, Weight: int64(priority.Weight)}
 		if twin != nil {
-			one.Twin = twin
+			one.Verifier = twin
 		}
 		p.Priorities = append(p.Priorities, one)
 	}
@@ -203,7 +203,7 @@ func names(p *v1alpha1.Profile) []string {
 }
 
 // fresh opens the programs of a set once more, in sandboxes of their own.
-func (l *Loader) fresh(ctx context.Context, s *Set) (*schedule.LiveSet, func(), error) {
+func (l *Loader) fresh(ctx context.Context, s *Set) (*framework.LiveSet, func(), error) {
 	f := l.newFresh(ctx)
 	set := assemble(s.Number, s.policies, s.profiles, f.open).Scheduling
 	if f.err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // Variation is a Policy as it might be.
@@ -39,9 +39,9 @@ type Variation struct {
 // Varied is the live set as it would be with variations, opened for the caller
 // alone.
 type Varied struct {
-	Set *schedule.LiveSet
+	Set *framework.LiveSet
 	// Live is the set as it is, opened in the same way.
-	Live *schedule.LiveSet
+	Live *framework.LiveSet
 	// Kinds are those of the variations.
 	Kinds []string
 	// Profiles are those that name one of the variations.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +33,7 @@ type Trace struct {
 	UID       types.UID
 	// Set is the live set that decided, Digest its policies.
 	Set    int64
-	Digest *profile.Digest
+	Digest *framework.Digest
 	// Position is the log's position before the decision's own reservation.
 	Position uint64
 	Now      int64
@@ -107,7 +107,7 @@ type kept struct {
 // era is what many decisions in a row have in common.
 type era struct {
 	set    int64
-	digest *profile.Digest
+	digest *framework.Digest
 }
 
 // odd is what sets a decision apart from one that simply placed its pod.

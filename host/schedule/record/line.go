@@ -9,7 +9,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,7 +49,7 @@ type trace struct {
 	Namespace, Name string
 	UID             types.UID
 	Set             int64
-	Digest          *profile.Digest
+	Digest          *framework.Digest
 	Now             int64
 	Seed            uint64
 	Pod             *v1.Pod

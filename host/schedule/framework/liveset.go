@@ -1,4 +1,4 @@
-package profile
+package framework
 
 import (
 	"context"
@@ -18,10 +18,10 @@ type LiveSet struct {
 	Route func(pod *snapshot.Pod, p *Profile) *Profile
 	// Fresh opens the same policies once more, in instances of their own, to
 	// judge a past state beside the live cycle. Nil where that is not possible.
-	Fresh func(ctx context.Context) (set *LiveSet, release func(), err error)
+	Reopen func(ctx context.Context) (set *LiveSet, release func(), err error)
 	// Recall opens the very policies that a digest names, which may have left
 	// the set since. Nil where that is not possible.
-	Recall func(ctx context.Context, d *Digest) (p *Profile, release func(), err error)
+	OpenDigest func(ctx context.Context, d *Digest) (p *Profile, release func(), err error)
 }
 
 // For returns the profile that decides for a pod, nil where none does.
@@ -39,15 +39,15 @@ func (s *LiveSet) For(pod *snapshot.Pod) *Profile {
 // Profile is the predicates in their order and the priorities with their weights.
 type Profile struct {
 	Name       string
-	Predicates []Predicated
-	Priorities []Prioritized
+	Predicates []ProfilePredicate
+	Priorities []ProfilePriority
 	// After is called at the end of each cycle, from the cycle's goroutine,
 	// before the pod counts anywhere; shadows run there. May be nil.
-	After func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen Seen)
+	After func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen Outcome)
 }
 
 // Seen is what a shadow may compare itself with: the outcome for each of rows.
-type Seen struct {
+type Outcome struct {
 	Rows []int32
 	// Refused says by row whether the profile's predicates refused it.
 	Refused func(row int32) bool
@@ -56,11 +56,11 @@ type Seen struct {
 }
 
 // Predicated is a predicate in a profile.
-type Predicated struct {
+type ProfilePredicate struct {
 	Policy Predicate
 	// Twin is a second instance of the same policy, of which a sample of
 	// remembered answers is asked again. Nil: not checked.
-	Twin Predicate
+	Verifier Predicate
 	// Group names the set of predicates that it belongs to, empty for none.
 	Group string
 	// FailOpen admits where the policy fails; else it refuses.
@@ -68,10 +68,10 @@ type Predicated struct {
 }
 
 // Prioritized is a priority in a profile.
-type Prioritized struct {
-	Policy Priority
-	Twin   Priority
-	Weight int64
+type ProfilePriority struct {
+	Policy   Priority
+	Verifier Priority
+	Weight   int64
 }
 
 // Digest names what a profile's policies are, for traces, without holding on

@@ -1,4 +1,4 @@
-package profile
+package framework
 
 import (
 	"context"
@@ -65,6 +65,6 @@ type WhatIf struct {
 
 // A Foreseer answers WhatIf questions, each by itself, never remembered. Every
 // predicate that a guest implements is one.
-type Foreseer interface {
+type WhatIfer interface {
 	WhatIf(ctx context.Context, questions []WhatIf, verdicts []ReasonID) error
 }
