@@ -89,7 +89,7 @@ func (h *Host) signedAnew(ctx context.Context, m *v1alpha1.Module) (store.Object
 			return o, nil
 		}
 		// Whose they are nobody need know here, so those that came first give way.
-		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-policy.MostSignatures):]
+		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-policy.MaxSignatures):]
 		return next, nil
 	})
 }

@@ -56,7 +56,7 @@ func (h *Host) archive(ctx context.Context, d *framework.Digest) error {
 		if _, err := os.Stat(h.policyFile(identity)); err == nil {
 			continue
 		}
-		object, wasm, err := h.loader.Recipe(ctx, identity)
+		object, wasm, err := h.loader.Provenance(ctx, identity)
 		if err != nil {
 			h.Log.Warn("policy is not recorded", "policy", d.Policies[i].Name, "err", err)
 			continue

@@ -54,7 +54,7 @@ func (h *Host) figures(w http.ResponseWriter, _ *http.Request) {
 // said answers a policy's last words.
 func (h *Host) said(w http.ResponseWriter, r *http.Request) {
 	name := fromEnd(r, 2)
-	lines, ok := h.loader.Said(name)
+	lines, ok := h.loader.GuestLog(name)
 	if !ok {
 		http.Error(w, fmt.Sprintf("there is no policy %q: `berth policy list` shows those there are", name), http.StatusNotFound)
 		return

@@ -31,7 +31,7 @@ func TestWhatIsPlayedThroughCountsForNobody(t *testing.T) {
 			if f := r.figures(t, "troubled"); f.Calls != 0 || f.Failures != 0 || f.Quarantined {
 				t.Errorf("the policy that decides counts %d calls and %d failures, quarantined: %v", f.Calls, f.Failures, f.Quarantined)
 			}
-			if lines, _ := r.Said("troubled"); len(lines) > 0 {
+			if lines, _ := r.GuestLog("troubled"); len(lines) > 0 {
 				t.Errorf("it says %q", lines[0].Message)
 			}
 		})

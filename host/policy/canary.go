@@ -132,7 +132,7 @@ func comparing(shadows []*live, pairs []pair) after {
 		return nil
 	}
 	return func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen framework.Outcome) {
-		about := subject{log: log, pod: pod, now: now, seen: seen}
+		about := comparison{log: log, pod: pod, now: now, seen: seen}
 		for _, l := range shadows {
 			l.counts.shadow(ctx, l.main, &about)
 		}

@@ -18,7 +18,7 @@ func (s *Set) Digests() map[string]string {
 }
 
 // Collect collects what nobody uses, as Run does from time to time.
-func (l *Loader) Collect(ctx context.Context) { l.collect(ctx) }
+func (l *Loader) Collect(ctx context.Context) { l.collectGarbage(ctx) }
 
 // CheckConditionTypes says whether a gate may claim them.
 func CheckConditionTypes(types ...string) error { return checkConditionTypes(types) }

@@ -76,9 +76,9 @@ func (p *program) figures() Figures {
 
 // Said returns the last lines of the guests that a Policy has and had, the
 // oldest first; ok says that there is such a Policy.
-func (l *Loader) Said(name string) (lines []Line, ok bool) {
+func (l *Loader) GuestLog(name string) (lines []Line, ok bool) {
 	if l.Current().policies[name] == nil {
 		return nil, false
 	}
-	return l.speech.of(name).all(), true
+	return l.guestLogs.of(name).all(), true
 }

@@ -19,28 +19,28 @@ import (
 
 // asked is a policy that is asked about objects, not about a snapshot: a gate
 // or a controller. Its calls come one at a time.
-type asked struct {
+type objectGuest struct {
 	mu  sync.Mutex // held during a call: the instance serves one at a time
 	box *sandbox
 }
 
 // ask opens the instance if need be, and calls it about a subject.
-func (a *asked) ask(ctx context.Context, f engine.Func, about asking, input func(*wire.Encoder) []byte, objects int) (engine.Result, error) {
-	a.box.about = asking{}
+func (a *objectGuest) ask(ctx context.Context, f engine.Func, about subject, input func(*wire.Encoder) []byte, objects int) (engine.Result, error) {
+	a.box.about = subject{}
 	if err := a.box.ready(ctx); err != nil {
 		return engine.Result{}, err
 	}
 	return a.call(f, about, input(a.box.encoder), objects)
 }
 
-func (a *asked) call(f engine.Func, about asking, in []byte, objects int) (engine.Result, error) {
+func (a *objectGuest) call(f engine.Func, about subject, in []byte, objects int) (engine.Result, error) {
 	a.box.about = about
 	return a.box.call(f, in, engine.AskBudget(objects, len(in), a.box.instance.MemoryBytes()))
 }
 
 // Gate is a live checker of readiness gates.
 type Gate struct {
-	asked
+	objectGuest
 	observes []abi.Observe
 }
 
@@ -49,7 +49,7 @@ func newGate(box *sandbox, config []byte) (*Gate, error) {
 	if err := checkConditionTypes(box.entry.ConditionTypes); err != nil {
 		return nil, err
 	}
-	g := &Gate{asked: asked{box: box}, observes: box.entry.Observe}
+	g := &Gate{objectGuest: objectGuest{box: box}, observes: box.entry.Observe}
 	own, err := ownObserves(config)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -112,7 +112,7 @@ func (g *Gate) ConditionTypes() []string { return g.box.entry.ConditionTypes }
 func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	defer g.rest()
+	defer g.idle()
 	return g.judge(ctx, now, pods)
 }
 
@@ -121,7 +121,7 @@ func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi
 const mostTogether = 2 << 20
 
 func (g *Gate) judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
-	g.box.about = asking{}
+	g.box.about = subject{}
 	if err := g.box.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (g *Gate) judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi
 		rest, err := g.judge(ctx, now, pods[half:])
 		return append(first, rest...), err
 	}
-	r, err := g.call(engine.FuncGate, asking{gated: pods}, in, len(pods))
+	r, err := g.call(engine.FuncGate, subject{gated: pods}, in, len(pods))
 	if err != nil {
 		return g.around(ctx, now, pods, err)
 	}
@@ -161,7 +161,7 @@ func (g *Gate) around(ctx context.Context, now int64, pods []wire.GatePod, failu
 }
 
 // Controller is a live controller.
-type Controller struct{ asked }
+type Controller struct{ objectGuest }
 
 // Name is the Policy's.
 func (c *Controller) Name() string { return c.box.name }
@@ -182,9 +182,9 @@ func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
 func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.ReconcileResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.rest()
+	defer c.idle()
 	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
-	r, err := c.ask(ctx, engine.FuncReconcile, asking{parent: parent}, input, 1+len(children)+len(related))
+	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: parent}, input, 1+len(children)+len(related))
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func rawOf(config []byte) *runtime.RawExtension { return &runtime.RawExtension{R
 
 // chronicle tells, from what was and what is now, which revision decides and
 // which did. It goes by the objects alone, so a restart does not confuse it.
-func chronicle(one *live, was *v1alpha1.PolicyStatus, trial *v1alpha1.CanaryStatus, now metav1.Time) ([]v1alpha1.PolicyRevision, *v1alpha1.PolicyRevision) {
+func recordHistory(one *live, was *v1alpha1.PolicyStatus, trial *v1alpha1.CanaryStatus, now metav1.Time) ([]v1alpha1.PolicyRevision, *v1alpha1.PolicyRevision) {
 	history := was.History
 	record := func(r v1alpha1.PolicyRevision) {
 		r.Until = &now

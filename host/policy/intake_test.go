@@ -73,7 +73,7 @@ func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func TestModulesThatNobodyUsesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	const size = mostUnused / 2
-	var a arrivals
+	var a uploads
 	ctx, now := context.Background(), time.Unix(1000, 0)
 	used := map[string]bool{"used": true}
 	come := func(digest string, want error) {
@@ -99,7 +99,7 @@ func TestModulesThatNobodyUsesDoNotFillTheStore(t *testing.T) {
 func TestAModuleHasSoManySignatures(t *testing.T) {
 	t.Parallel()
 	l := NewLoader(Config{})
-	if _, err := l.Examine(t.Context(), nil, make([]v1alpha1.Signature, MostSignatures+1)); !errors.Is(err, ErrRefused) {
+	if _, err := l.Examine(t.Context(), nil, make([]v1alpha1.Signature, MaxSignatures+1)); !errors.Is(err, ErrRefused) {
 		t.Errorf("Examine = %v, want it refused", err)
 	}
 }
@@ -108,7 +108,7 @@ func TestAModuleHasSoManySignatures(t *testing.T) {
 // each time.
 func TestThePoliciesGuestsTogetherSaySoMuch(t *testing.T) {
 	t.Parallel()
-	var w words
+	var w guestLog
 	now, said, lost := time.Unix(1000, 0), 0, 0
 	flood := func(lines int) {
 		for range lines {

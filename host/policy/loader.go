@@ -63,9 +63,9 @@ type Config struct {
 // Loader makes sets of what the objects say.
 type Loader struct {
 	Config
-	current atomic.Pointer[Set]
-	wake    chan struct{}
-	recipes recipes
+	current    atomic.Pointer[Set]
+	wake       chan struct{}
+	provenance provenance
 	// intake is what is being uploaded; examining has a token for each module that
 	// is examined. ready are modules that policies may name next, own the digests
 	// of those that come with the host.
@@ -73,10 +73,10 @@ type Loader struct {
 	examining chan struct{}
 	ready     ready
 	own       sync.Map
-	arrivals  arrivals
-	speech    speech
+	uploads   uploads
+	guestLogs guestLogs
 	// departures are the programs that leave.
-	departures departures
+	retiring retiring
 	// since is the revision of the first Load: what comes after it is news.
 	since atomic.Int64
 
@@ -87,13 +87,13 @@ type Loader struct {
 	reloading sync.Mutex
 	policies  map[string]*live
 	// beside holds the programs that are being loaded; nil where Load waits for them.
-	beside *beside
+	background *backgroundLoads
 }
 
 // NewLoader makes a loader. Load brings the first set.
 func NewLoader(c Config) *Loader {
 	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, mostExamining), policies: map[string]*live{}}
-	l.departures.news = make(chan struct{}, 1)
+	l.retiring.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
 }
@@ -145,7 +145,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	l.loadBeside(ctx)
 	defer l.stopLoading()
 	var leaving sync.WaitGroup
-	leaving.Go(func() { l.waitToLeave(ctx) })
+	leaving.Go(func() { l.drainLoop(ctx) })
 	defer leaving.Wait()
 	defer cancel()
 	collect, warm := time.NewTicker(collectEvery), time.NewTicker(warmEvery)
@@ -156,11 +156,11 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
-			l.collect(ctx)
+			l.collectGarbage(ctx)
 		case <-warm.C:
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
-			l.tryCrowded()
+			l.retryForMemory()
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return nil
@@ -211,7 +211,7 @@ func (l *Loader) Load(ctx context.Context) {
 		if one == nil {
 			continue // it is being loaded
 		}
-		l.rank(one)
+		l.setPriority(one)
 		next[object.Name] = one
 		if fresh {
 			news = append(news, one)
@@ -230,14 +230,14 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	for name, one := range dropped {
 		if next[name] == nil {
-			l.leave(one)
-			l.speech.forget(name)
+			l.retire(one)
+			l.guestLogs.forget(name)
 		}
 	}
-	l.seeOff()
+	l.drainRetired()
 	for _, one := range append(news, same...) { // somebody waits for the news
-		if is := one.telling(); !one.settling && (is != one.told || one.counting() != nil) && l.report(ctx, one) {
-			one.told = is
+		if is := one.statusInputs(); !one.settling && (is != one.reported || one.counting() != nil) && l.report(ctx, one) {
+			one.reported = is
 		}
 	}
 }
@@ -245,8 +245,8 @@ func (l *Loader) Load(ctx context.Context) {
 func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
 	set := assemble(revision, l.policies, profiles, asOpened)
 	set.compare()
-	set.Scheduling.OpenDigest = l.recall
-	set.Scheduling.Reopen = func(ctx context.Context) (*framework.LiveSet, func(), error) { return l.fresh(ctx, set) }
+	set.Scheduling.OpenDigest = l.openDigest
+	set.Scheduling.Reopen = func(ctx context.Context) (*framework.LiveSet, func(), error) { return l.reopen(ctx, set) }
 	l.current.Store(set)
 	l.tell()
 }
@@ -298,7 +298,7 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 
 func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
 	key := old.keyOf(object)
-	if old != nil && old.asked == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.roomFor(old) {
+	if old != nil && old.asked == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.memoryFor(old) {
 		return old.with(object)
 	}
 	if old != nil && old.key == key && old.object.UID == object.UID { // what was refused is withdrawn
@@ -311,7 +311,7 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 		return l.replace(old, old.canary.live, object), true
 	}
 	if warm := old.warm(key); warm != nil {
-		l.rank(warm)
+		l.setPriority(warm)
 		l.follows(ctx, warm)
 		return l.replace(old, warm, object), true
 	}
@@ -341,7 +341,7 @@ func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Polic
 		l.Log.Warn("policy refused", "policy", object.Name, "err", err)
 	}
 	var w waiting
-	kept.waits, kept.needs = errors.As(err, &w), needs(err)
+	kept.waits, kept.needsMemory = errors.As(err, &w), memoryNeeded(err)
 	kept.object, kept.asked, kept.refused, kept.without = object, key, err.Error(), w.version
 	return kept, fresh
 }
@@ -360,7 +360,7 @@ func (o *live) with(object *v1alpha1.Policy) (one *live, fresh bool) {
 
 // settled notes that what the Policy asks for is what is live.
 func (o *live) settled() {
-	o.asked, o.refused, o.waits, o.without, o.needs = o.key, "", false, "", 0
+	o.asked, o.refused, o.waits, o.without, o.needsMemory = o.key, "", false, "", 0
 }
 
 // kindOf is the kind that a Policy's modules must be of, empty for any: what a
@@ -461,7 +461,7 @@ func (o *live) warm(key string) *live {
 	if o == nil {
 		return nil
 	}
-	for _, f := range o.former {
+	for _, f := range o.previous {
 		if f.key == key {
 			return f
 		}
@@ -473,7 +473,7 @@ func (o *live) warm(key string) *live {
 // trial goes on.
 func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 	one := *next
-	one.object, one.former, one.counts = object, nil, new(differences)
+	one.object, one.previous, one.counts = object, nil, new(differences)
 	one.settled()
 	if o == nil {
 		return &one
@@ -483,24 +483,24 @@ func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 		return &one
 	}
 	behind := *o
-	behind.former, behind.canary, behind.ended = nil, nil, nil
-	one.former = append(one.former, &behind)
-	for _, f := range o.former {
+	behind.previous, behind.canary, behind.ended = nil, nil, nil
+	one.previous = append(one.previous, &behind)
+	for _, f := range o.previous {
 		if f.main == one.main {
 			continue
 		}
-		if len(one.former) < mostFormer {
-			one.former = append(one.former, f)
+		if len(one.previous) < mostFormer {
+			one.previous = append(one.previous, f)
 			continue
 		}
-		l.leave(f)
+		l.retire(f)
 	}
 	return &one
 }
 
 // each calls do for the program, its canary and those before it.
 func (o *live) each(do func(*live)) {
-	for _, f := range o.former {
+	for _, f := range o.previous {
 		f.each(do)
 	}
 	if o.canary != nil {
@@ -520,7 +520,7 @@ func (l *Loader) Close() error {
 		one.each((*live).end)
 	}
 	clear(l.policies)
-	l.departures.end(l.departures.count())
+	l.retiring.drain(l.retiring.count())
 	l.ready.clear()
 	return nil
 }

@@ -205,7 +205,7 @@ func TestADecisionIsDerivedAgainWithinTheLimitsThatItHad(t *testing.T) {
 			if p.Name != "made" {
 				continue
 			}
-			object, _, err := r.Recipe(t.Context(), p.Identity)
+			object, _, err := r.Provenance(t.Context(), p.Identity)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -135,7 +135,7 @@ func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind s
 		return nil, err
 	}
 	one.key, one.revision = keyOf(object, name), revisionOf(object, module.Digest())
-	l.recipes.keep(one.program, object)
+	l.provenance.keep(one.program, object)
 	return one, nil
 }
 
@@ -155,12 +155,12 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 			return nil, err
 		}
 	case p.entry.Kind == abi.KindController:
-		one.controller = &Controller{asked{box: one.main}}
+		one.controller = &Controller{objectGuest{box: one.main}}
 	case p.info.Cacheable():
-		one.twin = newSandbox(p)
+		one.verifier = newSandbox(p)
 	}
-	l.rank(one)
-	i, err := p.open(ctx, one.main.ranked())
+	l.setPriority(one)
+	i, err := p.open(ctx, one.main.priorityNow())
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if object.Spec.Limits != nil {
 		spec.limits = *object.Spec.Limits
 	}
-	return newProgram(spec, l.Reasons, l.healthOf(object), l.speech.of(object.Name), l.Log)
+	return newProgram(spec, l.Reasons, l.healthOf(object), l.guestLogs.of(object.Name), l.Log)
 }
 
 func entryNames(m *abi.Manifest) string {

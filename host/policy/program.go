@@ -18,18 +18,18 @@ import (
 // program is a policy that can be opened as many sandboxes as are wanted: a
 // module, which of its policies, and the config.
 type program struct {
-	name    string // the Policy's
-	module  *engine.Module
-	entry   *abi.Policy
-	counts  []count
-	opening []byte // what berth_open is given
-	info    framework.Info
-	most    engine.Fuel // of a call
-	reasons *framework.Reasons
-	health  *health
-	words   *words
-	log     *slog.Logger
-	holds   *holds
+	name     string // the Policy's
+	module   *engine.Module
+	entry    *abi.Policy
+	counts   []count
+	opening  []byte // what berth_open is given
+	info     framework.Info
+	most     engine.Fuel // of a call
+	reasons  *framework.Reasons
+	health   *health
+	guestLog *guestLog
+	log      *slog.Logger
+	holds    *holds
 }
 
 // programSpec is what makes a program what it is.
@@ -44,7 +44,7 @@ type programSpec struct {
 
 const defaultCall = 5 * time.Millisecond
 
-func newProgram(s programSpec, reasons *framework.Reasons, health *health, words *words, log *slog.Logger) (*program, error) {
+func newProgram(s programSpec, reasons *framework.Reasons, health *health, words *guestLog, log *slog.Logger) (*program, error) {
 	opening, err := json.Marshal(abi.OpenConfig{Policy: s.entry.Name, Config: s.config})
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -56,7 +56,7 @@ func newProgram(s programSpec, reasons *framework.Reasons, health *health, words
 	entry := *s.entry // the rest of a manifest of many policies need not stay
 	p := &program{
 		name: s.name, module: s.module, entry: &entry, opening: opening,
-		counts: newCounts(s.counters), most: engine.ForTime(call), reasons: reasons, health: health, words: words,
+		counts: newCounts(s.counters), most: engine.ForTime(call), reasons: reasons, health: health, guestLog: words,
 		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = framework.Info{
@@ -80,12 +80,12 @@ func identity(digest string, opening []byte, limits v1alpha1.PolicyLimits) [32]b
 
 // open makes an instance with the policy chosen and configured, ErrClosed once
 // the program is given back.
-func (p *program) open(ctx context.Context, rank engine.Rank) (*engine.Instance, error) {
+func (p *program) open(ctx context.Context, rank engine.MemoryPriority) (*engine.Instance, error) {
 	if !p.hold() {
 		return nil, engine.ErrClosed
 	}
 	defer p.release()
-	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count, Rank: rank})
+	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count, MemoryPriority: rank})
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (p *program) open(ctx context.Context, rank engine.Rank) (*engine.Instance,
 		err = fmt.Errorf("config is refused: %s", complaint(i))
 	}
 	if err == nil {
-		err = i.Watch(engine.MostBudget)
+		err = i.Watch(engine.MaxBudget)
 	}
 	if err != nil {
 		i.Close()
@@ -105,7 +105,7 @@ func (p *program) open(ctx context.Context, rank engine.Rank) (*engine.Instance,
 
 // say puts a guest's own words into the host's log.
 func (p *program) say(level slog.Level, message string) {
-	ok, lost := p.words.admit(time.Now())
+	ok, lost := p.guestLog.admit(time.Now())
 	if !ok {
 		return
 	}
@@ -117,7 +117,7 @@ func (p *program) say(level slog.Level, message string) {
 
 func (p *program) tell(level slog.Level, message string) {
 	p.log.Log(context.Background(), level, "guest says", "message", message)
-	p.words.add(level, p.module.Digest(), message)
+	p.guestLog.add(level, p.module.Digest(), message)
 }
 
 // count is one of the module's own counters.
@@ -143,7 +143,7 @@ func (p *program) count(index, n uint32) {
 
 // complaint asks the guest for the text of its last failure.
 func complaint(i *engine.Instance) string {
-	r, err := i.Call(engine.FuncError, nil, engine.MostBudget)
+	r, err := i.Call(engine.FuncError, nil, engine.MaxBudget)
 	if err != nil || len(r.Out) == 0 {
 		return "the guest does not say why"
 	}

@@ -38,7 +38,7 @@ const (
 
 // telling is all that a status tells of, but for what is counted: two that are
 // the same give the same status.
-type telling struct {
+type statusInputs struct {
 	object      *v1alpha1.Policy
 	program     *program
 	canary      *canary
@@ -48,8 +48,8 @@ type telling struct {
 	failures    int64
 }
 
-func (o *live) telling() telling {
-	t := telling{object: o.object, program: o.program, canary: o.canary, ended: o.ended, refused: o.refused}
+func (o *live) statusInputs() statusInputs {
+	t := statusInputs{object: o.object, program: o.program, canary: o.canary, ended: o.ended, refused: o.refused}
 	if o.program != nil {
 		t.quarantined, _ = o.program.health.state()
 		t.failures = o.program.health.failures.Load()
@@ -153,7 +153,7 @@ func (l *Loader) status(one *live, was v1alpha1.PolicyStatus) v1alpha1.PolicySta
 	if d := one.counting(); d != nil {
 		s.Differences = d.get()
 	}
-	s.History, s.Current = chronicle(one, &was, s.Canary, now)
+	s.History, s.Current = recordHistory(one, &was, s.Canary, now)
 	digest := one.program.module.Digest()
 	if s.Live != digest || s.Set == 0 {
 		s.Live, s.Set = digest, l.Current().Number

@@ -21,9 +21,9 @@ type sandbox struct {
 	*program
 	instance *engine.Instance
 	// held is instance too, for retire, which any goroutine may call.
-	held    atomic.Pointer[engine.Instance]
-	retired atomic.Bool
-	rank    atomic.Int32 // an engine.Rank
+	held           atomic.Pointer[engine.Instance]
+	retired        atomic.Bool
+	memoryPriority atomic.Int32 // an engine.Rank
 	// again is when one that nobody waits for may next ask for memory.
 	again time.Time
 
@@ -31,7 +31,7 @@ type sandbox struct {
 	seen    uint64 // newest delta of the log that was looked at
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []framework.ReasonID
-	about   asking
+	about   subject
 	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
 }
@@ -62,7 +62,7 @@ var errQuarantined = errors.New("the policy is quarantined, since it kept failin
 
 // follow brings the guest up to the log's newest delta.
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
-	s.slots, s.about = int(log.Slots()), asking{rows: log}
+	s.slots, s.about = int(log.Slots()), subject{rows: log}
 	s.notice()
 	if s.instance != nil {
 		if log.Seq() == s.seen {
@@ -92,9 +92,9 @@ func (s *sandbox) ready(ctx context.Context) error {
 		return nil
 	}
 	if !s.mayAsk() {
-		return fmt.Errorf("policy %s: %w", s.name, errCrowded)
+		return fmt.Errorf("policy %s: %w", s.name, errMemoryReclaimed)
 	}
-	i, err := s.open(ctx, s.ranked())
+	i, err := s.open(ctx, s.priorityNow())
 	if errors.Is(err, engine.ErrClosed) {
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
@@ -102,7 +102,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 		return s.fail(err)
 	}
 	s.held.Store(i)
-	i.SetRank(s.ranked())
+	i.SetMemoryPriority(s.priorityNow())
 	if s.retired.Load() {
 		i.Close()
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)

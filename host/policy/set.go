@@ -30,7 +30,7 @@ type live struct {
 	program *program
 	main    *sandbox
 	// twin answers a sample of remembered answers once more.
-	twin *sandbox
+	verifier *sandbox
 	// gate and controller ask main, where it is one.
 	gate       *Gate
 	controller *Controller
@@ -57,11 +57,11 @@ type live struct {
 	waits   bool
 	without string
 	// needs is how much memory the newest spec was refused for want of.
-	needs int64
+	needsMemory int64
 	// told is what the status was written of last.
-	told telling
+	reported statusInputs
 	// former are the programs before this one, newest first, kept warm.
-	former []*live
+	previous []*live
 }
 
 func (l *live) mode() v1alpha1.Mode {
@@ -116,7 +116,7 @@ func schedulerNames(p *v1alpha1.Profile) []string {
 // opener gives the sandboxes of a program: those that it has, or others.
 type opener func(*live) (main, twin *sandbox)
 
-func asOpened(l *live) (main, twin *sandbox) { return l.main, l.twin }
+func asOpened(l *live) (main, twin *sandbox) { return l.main, l.verifier }
 
 // profile makes a profile in which the canaries decide whose share is at least
 // that large.
@@ -203,8 +203,8 @@ func names(p *v1alpha1.Profile) []string {
 }
 
 // fresh opens the programs of a set once more, in sandboxes of their own.
-func (l *Loader) fresh(ctx context.Context, s *Set) (*framework.LiveSet, func(), error) {
-	f := l.newFresh(ctx)
+func (l *Loader) reopen(ctx context.Context, s *Set) (*framework.LiveSet, func(), error) {
+	f := l.newReopener(ctx)
 	set := assemble(s.Number, s.policies, s.profiles, f.open).Scheduling
 	if f.err != nil {
 		f.release()
@@ -214,20 +214,20 @@ func (l *Loader) fresh(ctx context.Context, s *Set) (*framework.LiveSet, func(),
 }
 
 // fresh opens programs in sandboxes that nobody else asks.
-type fresh struct {
+type reopener struct {
 	borrow func(*program) (*program, error)
 	opened map[*program]*sandbox
 	err    error // of the programs that cannot be had any more
 }
 
-func (l *Loader) newFresh(ctx context.Context) *fresh {
-	return &fresh{
+func (l *Loader) newReopener(ctx context.Context) *reopener {
+	return &reopener{
 		borrow: func(p *program) (*program, error) { return l.borrow(ctx, p) },
 		opened: map[*program]*sandbox{},
 	}
 }
 
-func (f *fresh) open(l *live) (main, twin *sandbox) {
+func (f *reopener) open(l *live) (main, twin *sandbox) {
 	box := f.opened[l.program]
 	if box != nil {
 		return box, nil
@@ -242,7 +242,7 @@ func (f *fresh) open(l *live) (main, twin *sandbox) {
 	return box, nil
 }
 
-func (f *fresh) release() {
+func (f *reopener) release() {
 	for _, box := range f.opened {
 		box.close()
 		box.release()

@@ -149,7 +149,7 @@ func (l *Loader) endTrial(o *live) {
 		return
 	}
 	o.tried = o.canary.counts
-	l.leave(o.canary.live)
+	l.retire(o.canary.live)
 	o.canary = nil
 }
 

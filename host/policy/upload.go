@@ -18,7 +18,7 @@ import (
 var ErrRefused = errors.New("module refused")
 
 // MostSignatures is how many a module may have.
-const MostSignatures = 16
+const MaxSignatures = 16
 
 // Examine checks who signed a module, and inspects it.
 //
@@ -26,8 +26,8 @@ const MostSignatures = 16
 //
 // ErrRefused with the reason, if the module is at fault.
 func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
-	if len(signatures) > MostSignatures {
-		return nil, fmt.Errorf("%w: it has %d signatures, and may have %d", ErrRefused, len(signatures), MostSignatures)
+	if len(signatures) > MaxSignatures {
+		return nil, fmt.Errorf("%w: it has %d signatures, and may have %d", ErrRefused, len(signatures), MaxSignatures)
 	}
 	if err := l.trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -164,7 +164,7 @@ func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) erro
 	if err != nil {
 		return err
 	}
-	if err := l.arrivals.come(ctx, m.Spec.Digest, len(wasm), used, l.Now()); err != nil {
+	if err := l.uploads.come(ctx, m.Spec.Digest, len(wasm), used, l.Now()); err != nil {
 		return err
 	}
 	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)

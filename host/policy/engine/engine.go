@@ -50,7 +50,7 @@ type Engine struct {
 	version   string        // wazero's version
 	compiling chan struct{} // one token for each compile child that may run
 	compiled  atomic.Int64
-	room      room
+	quota     memoryQuota
 
 	mu      sync.Mutex
 	loaded  map[loadKey]*shared
@@ -81,7 +81,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), mostChildren)),
 		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
-	e.room.init(c.GuestMemory)
+	e.quota.init(c.GuestMemory)
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

@@ -90,7 +90,7 @@ func TestAFirstTrapReadsNoLineTable(t *testing.T) {
 	defer i.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = i.Call(FuncIdle, nil, MostBudget)
+	_, err = i.Call(FuncIdle, nil, MaxBudget)
 	runtime.ReadMemStats(&after)
 	var failure *Failure
 	if !errors.As(err, &failure) || failure.Kind != Trap {

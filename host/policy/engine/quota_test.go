@@ -42,7 +42,7 @@ func TestGuestsTogetherHaveNoMoreThanTheBound(t *testing.T) {
 		t.Fatalf("growing within the bound: %v", err)
 	}
 	err := grow(greedy, 60)
-	var full *NoRoom
+	var full *MemoryQuotaError
 	var failure *Failure
 	if !errors.As(err, &full) || !errors.As(err, &failure) || failure.Kind != Trap || full.Needs != 220<<16 {
 		t.Fatalf("growing beyond the bound: %v", err)
@@ -61,22 +61,22 @@ func TestGuestsTogetherHaveNoMoreThanTheBound(t *testing.T) {
 	greedy.Close()
 	openModule(t, m, OpenConfig{}).Close()
 	other.Close()
-	if have := e.room.have.Load(); have != 0 || len(e.room.instances) != 0 {
-		t.Errorf("%d bytes and %d instances are left over", have, len(e.room.instances))
+	if have := e.quota.have.Load(); have != 0 || len(e.quota.instances) != 0 {
+		t.Errorf("%d bytes and %d instances are left over", have, len(e.quota.instances))
 	}
 }
 
 func TestMemoryIsGivenUpByRank(t *testing.T) {
 	t.Parallel()
 	m := load(t, boundEngine(t, 448), eater(100)) // 336 without the part of RankFirst; stacks need a little
-	open := func(r Rank) *Instance { return openModule(t, m, OpenConfig{Rank: r}) }
+	open := func(r MemoryPriority) *Instance { return openModule(t, m, OpenConfig{MemoryPriority: r}) }
 	alive := func(i *Instance) bool { return i.MemoryBytes() > 0 }
-	common, trial, spare := open(RankCommon), open(RankTrial), open(RankSpare)
+	common, trial, spare := open(PriorityCommon), open(PriorityTrial), open(PrioritySpare)
 
-	if _, err := m.Open(context.Background(), OpenConfig{Rank: RankSpare}); err == nil || !alive(spare) {
+	if _, err := m.Open(context.Background(), OpenConfig{MemoryPriority: PrioritySpare}); err == nil || !alive(spare) {
 		t.Errorf("a spare one is opened in a full room: %v", err)
 	}
-	first := open(RankFirst)
+	first := open(PriorityFirst)
 	if !alive(spare) {
 		t.Error("the part of RankFirst was not used first")
 	}
@@ -86,11 +86,11 @@ func TestMemoryIsGivenUpByRank(t *testing.T) {
 	if err := grow(spare, 1); !errors.Is(err, ErrClosed) {
 		t.Errorf("who gave way says %v", err)
 	}
-	trial.SetRank(RankCommon)
+	trial.SetMemoryPriority(PriorityCommon)
 	if err := grow(common, 30); err == nil || !alive(trial) {
 		t.Errorf("one gave way to its like: %v", err)
 	}
-	trial.SetRank(RankTrial)
+	trial.SetMemoryPriority(PriorityTrial)
 	if err := grow(first, 200); err != nil || alive(trial) || !alive(common) {
 		t.Errorf("the one on trial did not give way first: %v", err)
 	}

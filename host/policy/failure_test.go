@@ -115,7 +115,7 @@ func TestATrapNamesPodAndNode(t *testing.T) {
 			if tt.how == "panic" && tt.entry != "TripsTold" && !strings.Contains(f.LastFailure, "troubled/main.go") && !strings.Contains(f.LastFailure, " in FilterRows") {
 				t.Errorf("it shows nothing of the author's: %s", f.LastFailure)
 			}
-			lines, _ := r.Said("troubled")
+			lines, _ := r.GuestLog("troubled")
 			if len(lines) == 0 || !strings.Contains(lines[len(lines)-1].Message, tt.want) {
 				t.Errorf("its log does not tell: %+v", lines)
 			}

@@ -24,20 +24,20 @@ const (
 )
 
 // subject is the cycle that a comparison is about, before its pod is placed.
-type subject struct {
+type comparison struct {
 	log  snapshot.Log
 	pod  *snapshot.Pod
 	now  int64
 	seen framework.Outcome
 }
 
-func (s *subject) podName() string { return s.pod.Object.Namespace + "/" + s.pod.Object.Name }
+func (s *comparison) podName() string { return s.pod.Object.Namespace + "/" + s.pod.Object.Name }
 
-func (s *subject) nodeName(row int32) string { return s.log.Row(row).Node.Name }
+func (s *comparison) nodeName(row int32) string { return s.log.Row(row).Node.Name }
 
 // rows are the nodes to compare on: for each replica others, lest a canary
 // refuses unseen what no pod of a template is ever compared on.
-func (s *subject) rows() []int32 {
+func (s *comparison) rows() []int32 {
 	step := s.log.Slots()/mostCompared + 1
 	var rows []int32
 	for row := int32(spread(s.pod) % uint32(step)); row < s.log.Slots(); row += step {
@@ -49,7 +49,7 @@ func (s *subject) rows() []int32 {
 }
 
 // feasible are the rows that the profile admitted.
-func (s *subject) feasible() []int32 {
+func (s *comparison) feasible() []int32 {
 	return slices.DeleteFunc(slices.Clone(s.seen.Rows), s.seen.Refused)
 }
 
@@ -113,7 +113,7 @@ func (d *differences) example(sort int, e v1alpha1.Difference) {
 // shadow asks a shadow about the cycle that is ending. One that fails hurts
 // nobody: its breaker counts. A shadowed predicate could only take away nodes
 // that all others admit.
-func (d *differences) shadow(ctx context.Context, box *sandbox, s *subject) {
+func (d *differences) shadow(ctx context.Context, box *sandbox, s *comparison) {
 	rows := s.feasible()
 	if box.entry.Kind == abi.KindPriority {
 		scores, err := box.scores(ctx, s, rows)
@@ -140,12 +140,12 @@ func (d *differences) shadow(ctx context.Context, box *sandbox, s *subject) {
 	})
 }
 
-func (d *differences) refused(s *subject, row int32, why string) {
+func (d *differences) refused(s *comparison, row int32, why string) {
 	d.sum.Refused++
 	d.example(refusedSort, v1alpha1.Difference{Pod: s.podName(), Node: s.nodeName(row), Live: "admits" + s.chosen(row), Trial: "refuses: " + why})
 }
 
-func (s *subject) chosen(row int32) string {
+func (s *comparison) chosen(row int32) string {
 	if row == s.seen.Winner {
 		return ", and chose it"
 	}
@@ -154,7 +154,7 @@ func (s *subject) chosen(row int32) string {
 
 // preferred counts a pod for which a shadowed priority has a better node than
 // the one that it went to.
-func (d *differences) preferred(s *subject, rows []int32, scores []int64) {
+func (d *differences) preferred(s *comparison, rows []int32, scores []int64) {
 	at := slices.Index(rows, s.seen.Winner)
 	if at < 0 {
 		return
@@ -171,7 +171,7 @@ func (d *differences) preferred(s *subject, rows []int32, scores []int64) {
 }
 
 // canary compares two versions of a policy.
-func (d *differences) canary(ctx context.Context, old, young *sandbox, s *subject) {
+func (d *differences) canary(ctx context.Context, old, young *sandbox, s *comparison) {
 	if young.entry.Kind == abi.KindPriority {
 		d.compareScores(ctx, old, young, s)
 		return
@@ -202,7 +202,7 @@ func (d *differences) canary(ctx context.Context, old, young *sandbox, s *subjec
 	})
 }
 
-func (d *differences) compareScores(ctx context.Context, old, young *sandbox, s *subject) {
+func (d *differences) compareScores(ctx context.Context, old, young *sandbox, s *comparison) {
 	rows := s.feasible()
 	would, err := young.scores(ctx, s, rows)
 	if err != nil {
@@ -241,7 +241,7 @@ func (d *differences) delta(by int64) {
 }
 
 // judge asks a predicate about rows, whatever it answered in the cycle.
-func (s *sandbox) judge(ctx context.Context, about *subject, rows []int32) ([]framework.ReasonID, error) {
+func (s *sandbox) judge(ctx context.Context, about *comparison, rows []int32) ([]framework.ReasonID, error) {
 	verdicts := make([]framework.ReasonID, len(rows))
 	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
 	if err != nil || answer.Ask == abi.AskSkip || len(rows) == 0 {
@@ -257,7 +257,7 @@ func (s *sandbox) judge(ctx context.Context, about *subject, rows []int32) ([]fr
 }
 
 // scores asks a priority about rows and normalises what it says.
-func (s *sandbox) scores(ctx context.Context, about *subject, rows []int32) ([]int64, error) {
+func (s *sandbox) scores(ctx context.Context, about *comparison, rows []int32) ([]int64, error) {
 	raw := make([]int64, len(rows))
 	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
 	if err != nil || answer.Ask != abi.AskRows || len(rows) == 0 {

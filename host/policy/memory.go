@@ -17,57 +17,59 @@ import (
 //	what came with the host and decides    without it no pod is placed
 
 // errCrowded is what a sandbox says whose memory went to others.
-var errCrowded = errors.New("its memory went to policies that come first, since all guests together have what they may (--guest-memory)")
+var errMemoryReclaimed = errors.New("its memory went to policies that come first, since all guests together have what they may (--guest-memory)")
 
 // crowdedPause is how long one that nobody waits for asks for no more memory.
-const crowdedPause = 10 * time.Second
+const reclaimPause = 10 * time.Second
 
 // rank tells a policy's sandboxes for whom they give their memory up.
-func (l *Loader) rank(one *live) {
-	for _, former := range one.former {
-		former.rank(engine.RankSpare)
+func (l *Loader) setPriority(one *live) {
+	for _, former := range one.previous {
+		former.setPriority(engine.PrioritySpare)
 	}
 	if one.program != nil {
-		one.rank(l.rankOf(one))
+		one.setPriority(l.priorityOf(one))
 	}
 	if one.canary != nil {
-		one.canary.rank(l.rankOf(one.canary.live))
+		one.canary.setPriority(l.priorityOf(one.canary.live))
 	}
 }
 
-func (l *Loader) rankOf(o *live) engine.Rank {
+func (l *Loader) priorityOf(o *live) engine.MemoryPriority {
 	_, own := l.own.Load(o.program.module.Digest())
 	switch {
 	case o.mode() == v1alpha1.Off:
-		return engine.RankSpare
+		return engine.PrioritySpare
 	case o.mode() == v1alpha1.Shadow:
-		return engine.RankTrial
+		return engine.PriorityTrial
 	case own:
-		return engine.RankFirst
+		return engine.PriorityFirst
 	}
-	return engine.RankCommon
+	return engine.PriorityCommon
 }
 
-func (o *live) rank(r engine.Rank) {
-	o.main.setRank(r)
-	if o.twin != nil {
-		o.twin.setRank(engine.RankSpare)
+func (o *live) setPriority(r engine.MemoryPriority) {
+	o.main.setPriority(r)
+	if o.verifier != nil {
+		o.verifier.setPriority(engine.PrioritySpare)
 	}
 }
 
 // setRank may be called by any goroutine.
-func (s *sandbox) setRank(r engine.Rank) {
-	s.rank.Store(int32(r))
+func (s *sandbox) setPriority(r engine.MemoryPriority) {
+	s.memoryPriority.Store(int32(r))
 	if i := s.held.Load(); i != nil {
-		i.SetRank(r)
+		i.SetMemoryPriority(r)
 	}
 }
 
-func (s *sandbox) ranked() engine.Rank { return engine.Rank(s.rank.Load()) }
+func (s *sandbox) priorityNow() engine.MemoryPriority {
+	return engine.MemoryPriority(s.memoryPriority.Load())
+}
 
 // spared makes a sandbox one that nobody waits for.
 func (s *sandbox) spared() *sandbox {
-	s.setRank(engine.RankSpare)
+	s.setPriority(engine.PrioritySpare)
 	return s
 }
 
@@ -80,24 +82,24 @@ func (s *sandbox) notice() {
 
 // crowded tells the failures that nobody is to blame for: an instance gave way
 // in the midst of its work, or was refused memory and nobody waits for it.
-func (s *sandbox) crowded(err error) bool {
+func (s *sandbox) memoryReclaimed(err error) bool {
 	if errors.Is(err, engine.ErrClosed) {
 		return true
 	}
-	if needs(err) == 0 || s.ranked() != engine.RankSpare {
+	if memoryNeeded(err) == 0 || s.priorityNow() != engine.PrioritySpare {
 		return false
 	}
-	s.again = time.Now().Add(crowdedPause)
+	s.again = time.Now().Add(reclaimPause)
 	return true
 }
 
 func (s *sandbox) mayAsk() bool {
-	return s.ranked() != engine.RankSpare || !time.Now().Before(s.again)
+	return s.priorityNow() != engine.PrioritySpare || !time.Now().Before(s.again)
 }
 
 // needs is how much memory there was no room for, 0 if an error is another one.
-func needs(err error) int64 {
-	var full *engine.NoRoom
+func memoryNeeded(err error) int64 {
+	var full *engine.MemoryQuotaError
 	if errors.As(err, &full) {
 		return full.Needs
 	}
@@ -106,15 +108,17 @@ func needs(err error) int64 {
 
 // tryCrowded has policies loaded again that were refused for want of memory, as
 // soon as there is some.
-func (l *Loader) tryCrowded() {
+func (l *Loader) retryForMemory() {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
-		if l.roomFor(one) {
+		if l.memoryFor(one) {
 			signal(l.wake)
 			return
 		}
 	}
 }
 
-func (l *Loader) roomFor(o *live) bool { return o.needs > 0 && l.Engine.HasRoom(o.needs) }
+func (l *Loader) memoryFor(o *live) bool {
+	return o.needsMemory > 0 && l.Engine.MemoryAvailable(o.needsMemory)
+}

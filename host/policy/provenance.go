@@ -16,14 +16,14 @@ const mostRecipes = 4096
 
 // recipes tell how programs were made that have decided, so that their
 // decisions can be derived again after they have left.
-type recipes struct {
+type provenance struct {
 	mu    sync.Mutex
 	by    map[[32]byte]*v1alpha1.Policy
 	order [][32]byte
 }
 
 // keep notes how a program was made.
-func (r *recipes) keep(p *program, from *v1alpha1.Policy) {
+func (r *provenance) keep(p *program, from *v1alpha1.Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by[p.info.Identity] != nil {
@@ -41,7 +41,7 @@ func (r *recipes) keep(p *program, from *v1alpha1.Policy) {
 	r.order = append(r.order, p.info.Identity)
 }
 
-func (r *recipes) get(identity [32]byte) *v1alpha1.Policy {
+func (r *provenance) get(identity [32]byte) *v1alpha1.Policy {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.by[identity]
@@ -49,7 +49,7 @@ func (r *recipes) get(identity [32]byte) *v1alpha1.Policy {
 
 // recall opens the very policies that made a decision, whatever is live now, and
 // also if they are quarantined. What they do counts neither for nor against them.
-func (l *Loader) recall(ctx context.Context, d *framework.Digest) (p *framework.Profile, release func(), err error) {
+func (l *Loader) openDigest(ctx context.Context, d *framework.Digest) (p *framework.Profile, release func(), err error) {
 	var closers []func()
 	release = func() {
 		for _, c := range closers {
@@ -88,7 +88,7 @@ func (s *Set) made(name string, identity [32]byte) *program {
 	if one == nil {
 		return nil
 	}
-	all := append([]*live{one}, one.former...)
+	all := append([]*live{one}, one.previous...)
 	if one.canary != nil {
 		all = append(all, one.canary.live)
 	}
@@ -102,7 +102,7 @@ func (s *Set) made(name string, identity [32]byte) *program {
 
 // remake makes a program once more that has left.
 func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*program, error) {
-	object, wasm, err := l.Recipe(ctx, identity)
+	object, wasm, err := l.Provenance(ctx, identity)
 	if err != nil && l.Archive != nil {
 		object, wasm, err = l.Archive(identity)
 	}
@@ -115,8 +115,8 @@ func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*p
 }
 
 // Recipe is what a program that decides, or did, was made of.
-func (l *Loader) Recipe(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
-	object := l.recipes.get(identity)
+func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
+	object := l.provenance.get(identity)
 	if object == nil {
 		return nil, nil, errors.New("what it was is forgotten")
 	}
@@ -142,6 +142,6 @@ func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte
 		module.Close()
 		return nil, err
 	}
-	p.words = new(words) // what it says is nobody's business
+	p.guestLog = new(guestLog) // what it says is nobody's business
 	return p, nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // asking is what a guest is asked about, so that its failures can tell.
-type asking struct {
+type subject struct {
 	rows   snapshot.Log  // that the slots are of
 	pod    *snapshot.Pod // of the cycle; nil while deltas are applied
 	now    int64
@@ -25,7 +25,7 @@ type asking struct {
 
 // at names what a guest was at: a slot, or a place in the list that it was
 // given; -1 if that is not known.
-func (s *asking) at(place int32) string {
+func (s *subject) at(place int32) string {
 	switch {
 	case s.parent != nil:
 		return fmt.Sprintf("%s %s/%s", s.parent.Kind.Kind, s.parent.Object.GetNamespace(), s.parent.Object.GetName())
@@ -41,7 +41,7 @@ func (s *asking) at(place int32) string {
 	return text
 }
 
-func (s *asking) gate(place int32) string {
+func (s *subject) gate(place int32) string {
 	if len(s.gated) == 1 {
 		place = 0
 	}
@@ -52,7 +52,7 @@ func (s *asking) gate(place int32) string {
 	return "pod " + pod.Namespace + "/" + pod.Name
 }
 
-func (s *asking) node(slot int32) string {
+func (s *subject) node(slot int32) string {
 	if s.rows == nil || slot < 0 || slot >= s.rows.Slots() {
 		return ""
 	}
@@ -95,16 +95,16 @@ func (s *sandbox) failAt(err error, place int32) error {
 		s.close()
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
-	if s.crowded(err) {
+	if s.memoryReclaimed(err) {
 		s.close()
-		return fmt.Errorf("policy %s: %w", s.name, errCrowded)
+		return fmt.Errorf("policy %s: %w", s.name, errMemoryReclaimed)
 	}
 	if about := s.about.at(place); about != "" {
 		err = fmt.Errorf("%s: %w", about, err)
 	}
 	s.close()
 	s.health.failed(time.Now(), err)
-	s.words.add(slog.LevelError, s.module.Digest(), "it failed: "+withStack(err))
+	s.guestLog.add(slog.LevelError, s.module.Digest(), "it failed: "+withStack(err))
 	s.log.Warn("policy failed", "err", withStack(err))
 	return fmt.Errorf("policy %s: %w", s.name, err)
 }
@@ -129,7 +129,7 @@ func withStack(err error) string {
 }
 
 // mostSearched is the fuel that goes into finding what a guest failed at.
-const mostSearched = 10 * engine.MostBudget
+const mostSearched = 10 * engine.MaxBudget
 
 // rowOf says which of some rows a guest was at when it failed, -1 if that does
 // not come out. Where it does not say so itself, a fresh instance is asked about
@@ -163,7 +163,7 @@ func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 // counts in a health of its own.
 func (s *sandbox) aside(h *health) *sandbox {
 	quiet := *s.program
-	quiet.health, quiet.words = h, new(words)
+	quiet.health, quiet.guestLog = h, new(guestLog)
 	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
 	return newSandbox(&quiet).spared()
 }

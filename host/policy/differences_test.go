@@ -19,7 +19,7 @@ func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
 	}
 	seen := map[int32]bool{}
 	for i := range 64 {
-		about := subject{log: cluster, pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}
+		about := comparison{log: cluster, pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}
 		rows := about.rows()
 		if len(rows) > mostCompared {
 			t.Fatalf("a pod is compared on %d nodes, at most %d are wanted", len(rows), mostCompared)

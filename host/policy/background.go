@@ -12,7 +12,7 @@ import (
 
 // coming is a program on its way: compiled, opened and told the present state
 // beside the live set, so that one slow module holds up no other's swap.
-type coming struct {
+type pendingLoad struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	one    *live
@@ -21,31 +21,31 @@ type coming struct {
 }
 
 // beside is what loads run under that Load does not wait for.
-type beside struct {
+type backgroundLoads struct {
 	ctx   context.Context
 	group sync.WaitGroup
-	all   map[string]*coming
+	all   map[string]*pendingLoad
 }
 
 // loadBeside has later loads run in goroutines of their own.
 func (l *Loader) loadBeside(ctx context.Context) {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
-	l.beside = &beside{ctx: ctx, all: map[string]*coming{}}
+	l.background = &backgroundLoads{ctx: ctx, all: map[string]*pendingLoad{}}
 }
 
 // stopLoading waits for them; the context that they run under has ended.
 func (l *Loader) stopLoading() {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
-	l.beside.group.Wait()
-	for _, c := range l.beside.all {
+	l.background.group.Wait()
+	for _, c := range l.background.all {
 		c.drop()
 	}
-	l.beside = nil
+	l.background = nil
 }
 
-func (c *coming) drop() {
+func (c *pendingLoad) drop() {
 	c.cancel()
 	if c.one != nil {
 		c.one.end()
@@ -54,17 +54,17 @@ func (c *coming) drop() {
 
 // fetch loads something under a name, or tells that it is not done yet.
 func (l *Loader) fetch(ctx context.Context, name string, load func(context.Context) (*live, error)) (one *live, err error, done bool) {
-	if l.beside == nil {
+	if l.background == nil {
 		one, err = load(ctx)
 		return one, err, true
 	}
-	c := l.beside.all[name]
+	c := l.background.all[name]
 	if c == nil {
-		c = &coming{done: make(chan struct{})}
+		c = &pendingLoad{done: make(chan struct{})}
 		var own context.Context
-		own, c.cancel = context.WithCancel(l.beside.ctx)
-		l.beside.all[name] = c
-		l.beside.group.Go(func() {
+		own, c.cancel = context.WithCancel(l.background.ctx)
+		l.background.all[name] = c
+		l.background.group.Go(func() {
 			c.one, c.err = load(own)
 			close(c.done)
 			signal(l.wake)
@@ -74,7 +74,7 @@ func (l *Loader) fetch(ctx context.Context, name string, load func(context.Conte
 	select {
 	case <-c.done:
 		c.cancel()
-		delete(l.beside.all, name)
+		delete(l.background.all, name)
 		return c.one, c.err, true
 	default:
 		return nil, nil, false
@@ -83,10 +83,10 @@ func (l *Loader) fetch(ctx context.Context, name string, load func(context.Conte
 
 // forgetUnwanted drops what was asked for once and no longer is.
 func (l *Loader) forgetUnwanted() {
-	if l.beside == nil {
+	if l.background == nil {
 		return
 	}
-	for name, c := range l.beside.all {
+	for name, c := range l.background.all {
 		if c.wanted {
 			c.wanted = false
 			continue
@@ -95,7 +95,7 @@ func (l *Loader) forgetUnwanted() {
 		select {
 		case <-c.done:
 			c.drop()
-			delete(l.beside.all, name)
+			delete(l.background.all, name)
 		default: // the next pass will
 		}
 	}
@@ -130,13 +130,13 @@ func (l *Loader) follows(ctx context.Context, one *live) error {
 }
 
 func (o *live) follow(ctx context.Context, log snapshot.Log) error {
-	if o.twin == nil {
+	if o.verifier == nil {
 		return o.main.follow(ctx, log)
 	}
 	twin := make(chan error, 1)
-	go func() { twin <- o.twin.follow(ctx, log) }()
+	go func() { twin <- o.verifier.follow(ctx, log) }()
 	err := o.main.follow(ctx, log)
-	if other := <-twin; err == nil && !errors.Is(other, errCrowded) {
+	if other := <-twin; err == nil && !errors.Is(other, errMemoryReclaimed) {
 		err = other
 	}
 	return err
@@ -145,8 +145,8 @@ func (o *live) follow(ctx context.Context, log snapshot.Log) error {
 // closeAll gives back what a program holds that never went live.
 func (o *live) closeAll() {
 	o.main.close()
-	if o.twin != nil {
-		o.twin.close()
+	if o.verifier != nil {
+		o.verifier.close()
 	}
 }
 
@@ -157,7 +157,7 @@ func (l *Loader) keepWarm(ctx context.Context) {
 	defer l.reloading.Unlock()
 	var former []*live
 	for _, one := range l.policies {
-		for _, f := range one.former {
+		for _, f := range one.previous {
 			if f.gate == nil && f.controller == nil && f.main.instance != nil {
 				former = append(former, f)
 			}

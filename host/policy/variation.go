@@ -88,7 +88,7 @@ func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, e
 			}
 		}
 	}
-	f, g := l.newFresh(ctx), l.newFresh(ctx)
+	f, g := l.newReopener(ctx), l.newReopener(ctx)
 	v.release = append(v.release, f.release, g.release)
 	v.Live = assemble(set.Number, set.policies, set.profiles, g.open).Scheduling
 	v.Set = assemble(set.Number, policies, profiles, f.open).Scheduling
@@ -138,7 +138,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 		p.release()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	i, err := p.open(ctx, engine.RankSpare)
+	i, err := p.open(ctx, engine.PrioritySpare)
 	if err != nil {
 		p.release()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)

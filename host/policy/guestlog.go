@@ -28,7 +28,7 @@ const (
 )
 
 // words are the last lines of all guests that a Policy has and had.
-type words struct {
+type guestLog struct {
 	mu    sync.Mutex
 	lines []Line
 	next  int
@@ -42,7 +42,7 @@ type words struct {
 
 // admit says whether a guest may say one more line now, and how many lines were
 // lost before it.
-func (w *words) admit(now time.Time) (ok bool, lost int) {
+func (w *guestLog) admit(now time.Time) (ok bool, lost int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spent = max(w.spent-wordsPerRate*now.Sub(w.at).Seconds(), 0)
@@ -56,7 +56,7 @@ func (w *words) admit(now time.Time) (ok bool, lost int) {
 	return true, lost
 }
 
-func (w *words) add(level slog.Level, digest, message string) {
+func (w *guestLog) add(level slog.Level, digest, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.total++
@@ -70,31 +70,31 @@ func (w *words) add(level slog.Level, digest, message string) {
 }
 
 // all returns the lines, oldest first.
-func (w *words) all() []Line {
+func (w *guestLog) all() []Line {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append(append([]Line(nil), w.lines[w.next:]...), w.lines[:w.next]...)
 }
 
 // speech holds the words of Policies by name.
-type speech struct {
+type guestLogs struct {
 	mu sync.Mutex
-	by map[string]*words
+	by map[string]*guestLog
 }
 
-func (s *speech) of(name string) *words {
+func (s *guestLogs) of(name string) *guestLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by == nil {
-		s.by = map[string]*words{}
+		s.by = map[string]*guestLog{}
 	}
 	if s.by[name] == nil {
-		s.by[name] = new(words)
+		s.by[name] = new(guestLog)
 	}
 	return s.by[name]
 }
 
-func (s *speech) forget(name string) {
+func (s *guestLogs) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.by, name)

@@ -13,7 +13,7 @@ import (
 
 // departures are programs that have left the set while a cycle may still be
 // asking them, in the order in which they left.
-type departures struct {
+type retiring struct {
 	mu   sync.Mutex
 	all  []*live
 	news chan struct{}
@@ -21,52 +21,52 @@ type departures struct {
 
 // leave notes that a program is to be given back. The set that lacks it is
 // published in the same pass.
-func (l *Loader) leave(o *live) {
-	l.departures.mu.Lock()
-	defer l.departures.mu.Unlock()
-	o.each(func(one *live) { l.departures.all = append(l.departures.all, one) })
+func (l *Loader) retire(o *live) {
+	l.retiring.mu.Lock()
+	defer l.retiring.mu.Unlock()
+	o.each(func(one *live) { l.retiring.all = append(l.retiring.all, one) })
 }
 
 // seeOff has programs that left given back, now that their set is no longer
 // live. Without a scheduler there are no cycles to wait for.
-func (l *Loader) seeOff() {
+func (l *Loader) drainRetired() {
 	if l.Present == nil {
-		l.departures.end(l.departures.count())
+		l.retiring.drain(l.retiring.count())
 		return
 	}
-	if l.departures.count() > 0 {
-		signal(l.departures.news)
+	if l.retiring.count() > 0 {
+		signal(l.retiring.news)
 	}
 }
 
 // waitToLeave gives back what has left once no cycle can be asking it any more,
 // until ctx ends. A cycle that begins takes the live set: whoever has left it,
 // and sees the present between two cycles after that, is forgotten by all.
-func (l *Loader) waitToLeave(ctx context.Context) {
+func (l *Loader) drainLoop(ctx context.Context) {
 	for {
 		select {
-		case <-l.departures.news:
+		case <-l.retiring.news:
 		case <-ctx.Done():
 			return
 		}
-		n := l.departures.count()
+		n := l.retiring.count()
 		// An error means that nothing is scheduled; or that the host ends, which
 		// is when Close gives back the rest.
 		if _, err := l.Present(ctx); err != nil && ctx.Err() != nil {
 			return
 		}
-		l.departures.end(n)
+		l.retiring.drain(n)
 	}
 }
 
-func (d *departures) count() int {
+func (d *retiring) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.all)
 }
 
 // end gives back the first n.
-func (d *departures) end(n int) {
+func (d *retiring) drain(n int) {
 	d.mu.Lock()
 	leaving := d.all[:n:n]
 	d.all = d.all[n:]
@@ -79,8 +79,8 @@ func (d *departures) end(n int) {
 // end gives back what the program holds in the set.
 func (o *live) end() {
 	o.main.retire()
-	if o.twin != nil {
-		o.twin.retire()
+	if o.verifier != nil {
+		o.verifier.retire()
 	}
 	o.program.holds.left.Do(o.program.release)
 }

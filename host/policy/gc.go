@@ -21,8 +21,8 @@ const (
 // collect removes modules that no policy uses, has used lately, or will go
 // back to, and bytes that no Module stands for: an upload may have ended between
 // the two.
-func (l *Loader) collect(ctx context.Context) {
-	l.arrivals.forget(l.Now())
+func (l *Loader) collectGarbage(ctx context.Context) {
+	l.uploads.forget(l.Now())
 	if err := l.collectModules(ctx); err != nil && ctx.Err() == nil {
 		l.Log.Warn("collect modules", "err", err)
 	}
@@ -107,7 +107,7 @@ func references(p *v1alpha1.Policy) []string {
 // drop removes a module, unless it was uploaded lately: the object first, if
 // there is one, so that nobody finds one without bytes.
 func (l *Loader) drop(ctx context.Context, digest string, m *v1alpha1.Module) {
-	removed := l.arrivals.leave(digest)
+	removed := l.uploads.leave(digest)
 	if removed == nil {
 		return
 	}
@@ -141,30 +141,30 @@ var ErrFull = fmt.Errorf("modules of %d MiB were uploaded within the hour that n
 
 // arrivals keep uploads and the collector out of each other's way: what came
 // lately is not collected, and what is being collected comes only after that.
-type arrivals struct {
+type uploads struct {
 	mu      sync.Mutex
-	at      map[string]arrival       // by digest
+	at      map[string]upload        // by digest
 	leaving map[string]chan struct{} // closed when it is gone
 }
 
 // arrival is when a module last came, and how many bytes it has.
-type arrival struct {
+type upload struct {
 	at   time.Time
 	size int
 }
 
 // come notes an upload; it waits while the same module is being collected. used
 // are the modules that do not count against what may wait for a policy.
-func (a *arrivals) come(ctx context.Context, digest string, size int, used map[string]bool, now time.Time) error {
+func (a *uploads) come(ctx context.Context, digest string, size int, used map[string]bool, now time.Time) error {
 	a.mu.Lock()
 	if a.at == nil {
-		a.at = map[string]arrival{}
+		a.at = map[string]upload{}
 	}
 	if _, again := a.at[digest]; !again && !used[digest] && a.unused(used)+size > mostUnused {
 		a.mu.Unlock()
 		return ErrFull
 	}
-	a.at[digest] = arrival{now, size}
+	a.at[digest] = upload{now, size}
 	gone := a.leaving[digest]
 	a.mu.Unlock()
 	if gone == nil {
@@ -179,7 +179,7 @@ func (a *arrivals) come(ctx context.Context, digest string, size int, used map[s
 }
 
 // unused is how many bytes came lately that nobody uses.
-func (a *arrivals) unused(used map[string]bool) (bytes int) {
+func (a *uploads) unused(used map[string]bool) (bytes int) {
 	for digest, came := range a.at {
 		if !used[digest] {
 			bytes += came.size
@@ -189,7 +189,7 @@ func (a *arrivals) unused(used map[string]bool) (bytes int) {
 }
 
 // leave returns what to call when the module is gone; nil if it came lately.
-func (a *arrivals) leave(digest string) func() {
+func (a *uploads) leave(digest string) func() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, lately := a.at[digest]; lately {
@@ -209,7 +209,7 @@ func (a *arrivals) leave(digest string) func() {
 }
 
 // forget forgets what did not come lately.
-func (a *arrivals) forget(now time.Time) {
+func (a *uploads) forget(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for digest, came := range a.at {

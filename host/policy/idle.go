@@ -32,9 +32,9 @@ func (l *Loader) Rest(context.Context) (more bool) {
 		if one.gate != nil || one.controller != nil {
 			continue
 		}
-		look(one.main, one.twin)
+		look(one.main, one.verifier)
 		if one.canary != nil {
-			look(one.canary.main, one.canary.twin)
+			look(one.canary.main, one.canary.verifier)
 		}
 	}
 	if next != nil {
@@ -54,7 +54,7 @@ func (s *sandbox) calledSince(calls int) bool {
 const askedTidyAfter = 16
 
 // rest lets a gate's or a controller's guest tidy up after a call.
-func (a *asked) rest() {
+func (a *objectGuest) idle() {
 	if a.box.calledSince(askedTidyAfter) {
 		a.box.tidy()
 	}
@@ -64,7 +64,7 @@ func (a *asked) rest() {
 // it were built anew is: the next cycle builds it. So is one that fails, and
 // that counts as a failure, lest it costs each round a budget and a rebuild.
 func (s *sandbox) tidy() {
-	s.calls, s.about = 0, asking{}
+	s.calls, s.about = 0, subject{}
 	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
 	switch {
 	case err != nil:

@@ -59,7 +59,7 @@ func (r *rig) places(t *testing.T, pods int) (nodes []string) {
 // said is all that a policy's guests said, and how they failed.
 func (r *rig) said(t *testing.T, name string) (all string) {
 	t.Helper()
-	lines, ok := r.Said(name)
+	lines, ok := r.GuestLog(name)
 	if !ok {
 		t.Fatalf("there is no policy %s", name)
 	}

@@ -29,7 +29,7 @@ func TestWhatAGuestSaysIsKeptByLevel(t *testing.T) {
 	r := withTroubledLogging(t, "Talks", "", slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	r.withNodes(1)
 	r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
-	lines, ok := r.Said("troubled")
+	lines, ok := r.GuestLog("troubled")
 	for level, want := range map[slog.Level]string{slog.LevelDebug: "whisper", slog.LevelInfo: "talk", slog.LevelWarn: "warn", slog.LevelError: "shout"} {
 		if got := says(lines, level); !ok || !slices.Equal(got, []string{want}) {
 			t.Errorf("at %s it says %q, want %q", level, got, want)
@@ -51,7 +51,7 @@ func TestAGuestThatSaysTooMuchIsCutShort(t *testing.T) {
 	r := withTroubled(t, "Talks", `{"times":100}`)
 	r.withNodes(1)
 	r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
-	lines, _ := r.Said("troubled")
+	lines, _ := r.GuestLog("troubled")
 	if n := len(lines); n < 2 || n > 50 || !strings.HasSuffix(lines[n-1].Message, "lines dropped: the guest says too much") {
 		t.Errorf("of 400 lines there are %d, the last %+v", len(lines), lines[max(len(lines)-1, 0):])
 	}
@@ -66,10 +66,10 @@ func TestWordsOutliveASwap(t *testing.T) {
 	r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
 	next := r.upload(t, guest{Name: "troubled", Version: "2", Refuse: -1}.Bytes())
 	r.put(t, "troubled", func(s *v1alpha1.PolicySpec) { s.Module, s.Entry = next, "" })
-	if lines, ok := r.Said("troubled"); !ok || len(lines) != 4 {
+	if lines, ok := r.GuestLog("troubled"); !ok || len(lines) != 4 {
 		t.Errorf("after a swap there are %d lines, want 4", len(lines))
 	}
-	if _, ok := r.Said("none"); ok {
+	if _, ok := r.GuestLog("none"); ok {
 		t.Error("there are lines of no policy")
 	}
 }
