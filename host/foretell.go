@@ -18,8 +18,8 @@ import (
 // Bounds of what a dry write of a Policy is told.
 const (
 	foretellTime  = 5 * time.Second
-	mostForetold  = 100 // decisions
-	mostExamples  = 5
+	maxForetold  = 100 // decisions
+	maxExamples  = 5
 	usualProfile  = "default"
 	foretoldAfter = "; `berth policy push %s --dry-run` tells more"
 )
@@ -48,8 +48,8 @@ func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
 	return nil
 }
 
-// mostUsers is how many policies a warning names.
-const mostUsers = 5
+// maxUsers is how many policies a warning names.
+const maxUsers = 5
 
 // used warns whoever deletes a Module that policies need.
 func (f foretold) used(m *v1alpha1.Module, warn func(string)) {
@@ -57,8 +57,8 @@ func (f foretold) used(m *v1alpha1.Module, warn func(string)) {
 	if len(users) == 0 {
 		return
 	}
-	who := strings.Join(users[:min(len(users), mostUsers)], ", ")
-	if n := len(users) - mostUsers; n > 0 {
+	who := strings.Join(users[:min(len(users), maxUsers)], ", ")
+	if n := len(users) - maxUsers; n > 0 {
 		who = fmt.Sprintf("%s and %d more", who, n)
 	}
 	warn(fmt.Sprintf("%s need this module: its bytes stay as long as they do, its signatures go, for which a host that trusts keys looks when it starts", who))
@@ -132,7 +132,7 @@ func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 		return
 	}
 	defer release()
-	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: mostForetold})
+	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: maxForetold})
 	switch {
 	case ctx.Err() != nil:
 		warn(fmt.Sprintf("not rehearsed within %s"+foretoldAfter, foretellTime, p.Name))
@@ -160,7 +160,7 @@ func tellRehearsal(r *explain.Rehearsal, v *policy.Variation, warn func(string))
 		where = " in profile " + v.Profile
 	}
 	warn(fmt.Sprintf("rehearsed%s: of the last decisions about %d pods, %d would have ended otherwise", where, r.Decisions, r.Changed))
-	shown := r.Changes[:min(len(r.Changes), mostExamples)]
+	shown := r.Changes[:min(len(r.Changes), maxExamples)]
 	for _, c := range shown {
 		warn(fmt.Sprintf("%s/%s would go to %s instead of %s: %s", c.Namespace, c.Pod, orNowhere(c.Would), orNowhere(c.Was), c.Why))
 	}

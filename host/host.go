@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	defer listener.Close()
 	defer spareCollections()()
 	spareProcessor()
-	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, mostDeriving)}
+	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, maxDeriving)}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)

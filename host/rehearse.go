@@ -16,15 +16,15 @@ import (
 // Bounds of plans and rehearsals: each opens every policy once more, and looks
 // at a copy of the cluster.
 const (
-	mostPlanned    = 10_000
-	mostPlanBytes  = 64 << 20
-	mostVariations = 16
+	maxPlanned    = 10_000
+	maxPlanBytes  = 64 << 20
+	maxVariations = 16
 	// usualRehearsal is how many decisions are rehearsed where no number is
 	// given, MostRehearsed how many at most.
 	usualRehearsal = 200
 	MostRehearsed  = 5000
-	// mostDeriving is how many decisions are derived again at a time.
-	mostDeriving = 4
+	// maxDeriving is how many decisions are derived again at a time.
+	maxDeriving = 4
 )
 
 // turns bound how many do at once what takes much memory.
@@ -57,7 +57,7 @@ type RehearsalRequest struct {
 // take reads a request's body and waits for its turn: one plan or rehearsal
 // is made at a time. It answers what is wrong itself.
 func (h *Host) take(w http.ResponseWriter, r *http.Request, into any) (release func(), ok bool) {
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostPlanBytes)).Decode(into); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPlanBytes)).Decode(into); err != nil {
 		http.Error(w, "want JSON, see abi/SPEC.md: "+err.Error(), http.StatusBadRequest)
 		return nil, false
 	}
@@ -81,8 +81,8 @@ func (h *Host) plan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	if n := len(request.Items); n == 0 || n > mostPlanned || len(request.Policies) > mostVariations {
-		http.Error(w, fmt.Sprintf("a plan is for 1 to %d pods, a PodList as JSON, and with up to %d policies", mostPlanned, mostVariations), http.StatusBadRequest)
+	if n := len(request.Items); n == 0 || n > maxPlanned || len(request.Policies) > maxVariations {
+		http.Error(w, fmt.Sprintf("a plan is for 1 to %d pods, a PodList as JSON, and with up to %d policies", maxPlanned, maxVariations), http.StatusBadRequest)
 		return
 	}
 	placements, err := h.planned(r.Context(), &request)
@@ -126,8 +126,8 @@ func (h *Host) rehearse(w http.ResponseWriter, r *http.Request) {
 	if request.Decisions == 0 {
 		request.Decisions = usualRehearsal
 	}
-	if n := len(request.Policies); n == 0 || n > mostVariations || request.Decisions < 0 || request.Decisions > MostRehearsed {
-		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", mostVariations, MostRehearsed), http.StatusBadRequest)
+	if n := len(request.Policies); n == 0 || n > maxVariations || request.Decisions < 0 || request.Decisions > MostRehearsed {
+		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", maxVariations, MostRehearsed), http.StatusBadRequest)
 		return
 	}
 	rehearsal, err := h.rehearsed(r.Context(), &request)

@@ -268,14 +268,14 @@ func (k *call) request() (*registry.Request, error) {
 	return r, k.query.write(r)
 }
 
-// longestWarning and mostWarnings keep headers within what clients accept.
+// longestWarning and maxWarnings keep headers within what clients accept.
 const (
 	longestWarning = 1024
-	mostWarnings   = 16
+	maxWarnings   = 16
 )
 
 func (k *call) warn(text string) {
-	if len(k.warnings) >= mostWarnings {
+	if len(k.warnings) >= maxWarnings {
 		return
 	}
 	if len(text) > longestWarning {

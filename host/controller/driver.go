@@ -269,7 +269,7 @@ func (d *Driver) work(ctx context.Context) error {
 		default:
 			d.queue.Forget(name)
 			if again > 0 {
-				d.queue.AddAfter(name, min(again, mostPatience))
+				d.queue.AddAfter(name, min(again, maxPatience))
 			}
 		}
 		d.queue.Done(name)

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// mostChanges bounds how many changes a rehearsal tells one by one.
-const mostChanges = 100
+// maxChanges bounds how many changes a rehearsal tells one by one.
+const maxChanges = 100
 
 // Rehearsal is what other policies would have made of past decisions, each by
 // itself: what follows from a pod's being elsewhere is not played out.
@@ -93,7 +93,7 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 		if change == nil {
 			continue
 		}
-		if r.Changed++; len(r.Changes) < mostChanges {
+		if r.Changed++; len(r.Changes) < maxChanges {
 			r.Changes = append(r.Changes, *change)
 		}
 	}
@@ -226,16 +226,16 @@ func why(reasons *framework.Reasons, log snapshot.Log, live, varied *cycle.Table
 	}
 	from := slices.Index(varied.Rows, was)
 	text := fmt.Sprintf("%s totals %d and %s %d", name(log, would), varied.Total[at], name(log, was), varied.Total[from])
-	if k := mostMoved(live, varied, from, at); k >= 0 {
+	if k := maxMoved(live, varied, from, at); k >= 0 {
 		p := &varied.Priorities[k]
 		text += fmt.Sprintf(": %s scores them %d and %d", p.Policy, p.Normalized[at], p.Normalized[from])
 	}
 	return text
 }
 
-// mostMoved is the priority whose preference between two rows has changed
+// maxMoved is the priority whose preference between two rows has changed
 // most, -1 for none.
-func mostMoved(live, varied *cycle.Table, from, to int) int {
+func maxMoved(live, varied *cycle.Table, from, to int) int {
 	prefers := func(s *cycle.Scores) int64 { return s.Weight * (s.Normalized[to] - s.Normalized[from]) }
 	found, most := -1, int64(0)
 	for k := range varied.Priorities {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// mostLooking is how many network attempts a checker has under way.
-	mostLooking = 64
+	// maxLooking is how many network attempts a checker has under way.
+	maxLooking = 64
 	// lateAfter is how long a look takes that is late: the next one at that pod
 	// waits behind those at others, and may not take the last places.
 	lateAfter = 500 * time.Millisecond
@@ -48,7 +48,7 @@ func newDesk(checker Checker, sees bool) *desk {
 
 // places is how many pods are looked at at once: a pod has as many attempts
 // under way as things are wanted of it.
-func (at *desk) places() int { return max(mostLooking/max(len(at.wants), 1), 1) }
+func (at *desk) places() int { return max(maxLooking/max(len(at.wants), 1), 1) }
 
 // room says whether the desk takes one more.
 func (at *desk) room(late bool) bool {

@@ -87,7 +87,7 @@ func (d *Driver) follow(ctx context.Context) error {
 	}
 	d.book, d.state = NewBook(), map[key]state{}
 	d.lanes, d.desks = map[v1.PodConditionType]*lanes{}, map[Checker]*desk{}
-	d.looked, d.judged = make(chan look, mostLooking), make(chan round)
+	d.looked, d.judged = make(chan look, maxLooking), make(chan round)
 	for _, o := range pods.Items {
 		if pod, ok := o.(*v1.Pod); ok {
 			d.book.Changed(pod, d.Now())

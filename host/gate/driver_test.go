@@ -170,11 +170,11 @@ func TestManyPodsAreJudgedInBatches(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if calls := c.asked.Load(); calls > 2*pods/mostLooking {
+		if calls := c.asked.Load(); calls > 2*pods/maxLooking {
 			t.Errorf("%d pods cost %d calls", pods, calls)
 		}
-		if most.Load() > mostLooking {
-			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), mostLooking)
+		if most.Load() > maxLooking {
+			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), maxLooking)
 		}
 	})
 }

@@ -21,9 +21,9 @@ const (
 	// lookEvery is how often the host looks anew for a checker that observes
 	// and does not say itself when it wants to be asked again.
 	lookEvery = 10 * time.Second
-	// mostWriting is how many conditions are written at a time, so that they
+	// maxWriting is how many conditions are written at a time, so that they
 	// share the disk's syncs.
-	mostWriting = 16
+	maxWriting = 16
 )
 
 // round is one batch of gates that one checker was asked about.
@@ -82,7 +82,7 @@ func (d *Driver) ask(ctx context.Context, checker Checker, subjects []subject) [
 	verdicts := d.judge(ctx, checker, pods, now)
 	checkers := d.Checkers()
 	var writing errgroup.Group
-	writing.SetLimit(mostWriting)
+	writing.SetLimit(maxWriting)
 	for i := range subjects {
 		s, a := &subjects[i], &answers[i]
 		if checkers[s.key.condition] != checker {

@@ -101,15 +101,15 @@ func (l *Loader) forgetUnwanted() {
 	}
 }
 
-// mostPatience is how long a load waits for the scheduler's state.
-const mostPatience = time.Second
+// maxPatience is how long a load waits for the scheduler's state.
+const maxPatience = time.Second
 
 // present is the scheduler's state; nil where there is none.
 func (l *Loader) present(ctx context.Context) snapshot.Log {
 	if l.Present == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, mostPatience)
+	ctx, cancel := context.WithTimeout(ctx, maxPatience)
 	defer cancel()
 	log, err := l.Present(ctx)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// mostExamples is how many differences are told one by one, and
+	// maxExamples is how many differences are told one by one, and
 	// examplesASort how many of them may be of one sort.
-	mostExamples  = 10
+	maxExamples  = 10
 	examplesASort = 4
-	// mostCompared is about how many nodes two versions are compared on for a
+	// maxCompared is about how many nodes two versions are compared on for a
 	// pod: of a larger cluster it is every second one, every third, ….
-	mostCompared = 2000
+	maxCompared = 2000
 )
 
 // subject is the cycle that a comparison is about, before its pod is placed.
@@ -38,7 +38,7 @@ func (s *comparison) nodeName(row int32) string { return s.log.Row(row).Node.Nam
 // rows are the nodes to compare on: for each replica others, lest a canary
 // refuses unseen what no pod of a template is ever compared on.
 func (s *comparison) rows() []int32 {
-	step := s.log.Slots()/mostCompared + 1
+	step := s.log.Slots()/maxCompared + 1
 	var rows []int32
 	for row := int32(spread(s.pod) % uint32(step)); row < s.log.Slots(); row += step {
 		if s.log.Row(row) != nil {
@@ -104,7 +104,7 @@ func (d *differences) pod(count func()) {
 }
 
 func (d *differences) example(sort int, e v1alpha1.Difference) {
-	if d.sorts[sort] < examplesASort && len(d.sum.Examples) < mostExamples {
+	if d.sorts[sort] < examplesASort && len(d.sum.Examples) < maxExamples {
 		d.sorts[sort]++
 		d.sum.Examples = append(d.sum.Examples, e)
 	}

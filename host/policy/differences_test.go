@@ -12,7 +12,7 @@ import (
 // part for all replicas, a canary could refuse the others unseen.
 func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
 	t.Parallel()
-	const nodes = 3*mostCompared + 7
+	const nodes = 3*maxCompared + 7
 	cluster := snapshot.New(0)
 	for i := range nodes {
 		cluster.UpsertNode(clustertest.Node(fmt.Sprint("n", i), "1", "1Gi", 10, nil))
@@ -21,8 +21,8 @@ func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
 	for i := range 64 {
 		about := comparison{log: cluster, pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}
 		rows := about.rows()
-		if len(rows) > mostCompared {
-			t.Fatalf("a pod is compared on %d nodes, at most %d are wanted", len(rows), mostCompared)
+		if len(rows) > maxCompared {
+			t.Fatalf("a pod is compared on %d nodes, at most %d are wanted", len(rows), maxCompared)
 		}
 		for _, row := range rows {
 			seen[row] = true

@@ -128,8 +128,8 @@ func withStack(err error) string {
 	return err.Error()
 }
 
-// mostSearched is the fuel that goes into finding what a guest failed at.
-const mostSearched = 10 * engine.MaxBudget
+// maxSearched is the fuel that goes into finding what a guest failed at.
+const maxSearched = 10 * engine.MaxBudget
 
 // rowOf says which of some rows a guest was at when it failed, -1 if that does
 // not come out. Where it does not say so itself, a fresh instance is asked about
@@ -148,7 +148,7 @@ func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 	if _, err := box.Pod(ctx, s.about.rows, s.about.pod, s.about.now); err != nil {
 		return -1
 	}
-	for i, spent := 0, engine.Fuel(0); i < len(rows) && spent < mostSearched; i++ {
+	for i, spent := 0, engine.Fuel(0); i < len(rows) && spent < maxSearched; i++ {
 		in := box.encoder.Rows(rows[i : i+1])
 		r, err := box.try(f, in, box.rowsBudget(1, len(in)))
 		if err != nil {

@@ -116,9 +116,9 @@ func (g *Gate) Judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi
 	return g.judge(ctx, now, pods)
 }
 
-// mostTogether is how many bytes about several pods a guest is given in a call.
+// maxTogether is how many bytes about several pods a guest is given in a call.
 // More would fill its memory, and one pod's annotations be another's failure.
-const mostTogether = 2 << 20
+const maxTogether = 2 << 20
 
 func (g *Gate) judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi.Readiness, error) {
 	g.box.about = subject{}
@@ -126,7 +126,7 @@ func (g *Gate) judge(ctx context.Context, now int64, pods []wire.GatePod) ([]abi
 		return nil, err
 	}
 	in := g.box.encoder.Gate(now, pods, g.box.info.Reads)
-	if half := len(pods) / 2; half > 0 && len(in) > mostTogether {
+	if half := len(pods) / 2; half > 0 && len(in) > maxTogether {
 		first, err := g.judge(ctx, now, pods[:half])
 		if err != nil {
 			return nil, err

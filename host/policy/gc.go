@@ -132,12 +132,12 @@ func (l *Loader) remove(ctx context.Context, digest string, m *v1alpha1.Module) 
 	return nil
 }
 
-// mostUnused is how many bytes of modules may wait for their first policy.
-const mostUnused = 1 << 30
+// maxUnused is how many bytes of modules may wait for their first policy.
+const maxUnused = 1 << 30
 
 // ErrFull says that what was uploaded lately fills the room for modules that no
 // policy uses.
-var ErrFull = fmt.Errorf("modules of %d MiB were uploaded within the hour that no policy uses: have policies use them, or wait until they are collected", mostUnused>>20)
+var ErrFull = fmt.Errorf("modules of %d MiB were uploaded within the hour that no policy uses: have policies use them, or wait until they are collected", maxUnused>>20)
 
 // arrivals keep uploads and the collector out of each other's way: what came
 // lately is not collected, and what is being collected comes only after that.
@@ -160,7 +160,7 @@ func (a *uploads) come(ctx context.Context, digest string, size int, used map[st
 	if a.at == nil {
 		a.at = map[string]upload{}
 	}
-	if _, again := a.at[digest]; !again && !used[digest] && a.unused(used)+size > mostUnused {
+	if _, again := a.at[digest]; !again && !used[digest] && a.unused(used)+size > maxUnused {
 		a.mu.Unlock()
 		return ErrFull
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// mostWords is how many lines of a policy's guests are kept.
-const mostWords = 200
+// maxWords is how many lines of a policy's guests are kept.
+const maxWords = 200
 
 // Line is something that a guest said, or that became of it.
 type Line struct {
@@ -61,12 +61,12 @@ func (w *guestLog) add(level slog.Level, digest, message string) {
 	defer w.mu.Unlock()
 	w.total++
 	line := Line{w.total, time.Now(), level, digest, message}
-	if len(w.lines) < mostWords {
+	if len(w.lines) < maxWords {
 		w.lines = append(w.lines, line)
 		return
 	}
 	w.lines[w.next] = line
-	w.next = (w.next + 1) % mostWords
+	w.next = (w.next + 1) % maxWords
 }
 
 // all returns the lines, oldest first.

@@ -25,12 +25,12 @@ const (
 	LeftAutoRolledBack = "AutoRolledBack"
 )
 
-// mostHistory is how many former revisions a status lists, mostTried how many
+// maxHistory is how many former revisions a status lists, maxTried how many
 // of them may be canaries that never were more, lest these push out all that
 // one can go back to.
 const (
-	mostHistory = 10
-	mostTried   = 5
+	maxHistory = 10
+	maxTried   = 5
 )
 
 // revisionOf names what a Policy's program is made of.
@@ -100,9 +100,9 @@ func bounded(history []v1alpha1.PolicyRevision) []v1alpha1.PolicyRevision {
 			return false
 		}
 		tried++
-		return tried > mostTried
+		return tried > maxTried
 	})
-	return kept[:min(len(kept), mostHistory)]
+	return kept[:min(len(kept), maxHistory)]
 }
 
 // came says how a revision came to be live.

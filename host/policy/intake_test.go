@@ -72,7 +72,7 @@ func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestModulesThatNobodyUsesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
-	const size = mostUnused / 2
+	const size = maxUnused / 2
 	var a uploads
 	ctx, now := context.Background(), time.Unix(1000, 0)
 	used := map[string]bool{"used": true}

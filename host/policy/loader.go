@@ -92,7 +92,7 @@ type Loader struct {
 
 // NewLoader makes a loader. Load brings the first set.
 func NewLoader(c Config) *Loader {
-	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, mostExamining), policies: map[string]*live{}}
+	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, maxExamining), policies: map[string]*live{}}
 	l.retiring.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
@@ -453,8 +453,8 @@ func hashOf(spec v1alpha1.PolicySpec) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mostFormer is how many former programs are kept warm.
-const mostFormer = 2
+// maxFormer is how many former programs are kept warm.
+const maxFormer = 2
 
 // warm returns the former program that was made from key.
 func (o *live) warm(key string) *live {
@@ -489,7 +489,7 @@ func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
 		if f.main == one.main {
 			continue
 		}
-		if len(one.previous) < mostFormer {
+		if len(one.previous) < maxFormer {
 			one.previous = append(one.previous, f)
 			continue
 		}

@@ -19,7 +19,7 @@ import (
 // Limits that a Policy may not exceed, and what holds where it says nothing.
 const (
 	defaultMemory = 64 << 20
-	mostMemory    = 1 << 30
+	maxMemory    = 1 << 30
 )
 
 // errNoModule is cured by an upload.
@@ -184,7 +184,7 @@ func limitsOf(p *v1alpha1.Policy) vet.Limits {
 	limits := vet.DefaultLimits()
 	limits.MemoryBytes = defaultMemory
 	if p.Spec.Limits != nil && p.Spec.Limits.MemoryBytes > 0 {
-		limits.MemoryBytes = min(p.Spec.Limits.MemoryBytes, mostMemory)
+		limits.MemoryBytes = min(p.Spec.Limits.MemoryBytes, maxMemory)
 	}
 	return limits
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// mostRecipes bounds how many programs are known by which decisions were made.
-const mostRecipes = 4096
+// maxRecipes bounds how many programs are known by which decisions were made.
+const maxRecipes = 4096
 
 // recipes tell how programs were made that have decided, so that their
 // decisions can be derived again after they have left.
@@ -32,7 +32,7 @@ func (r *provenance) keep(p *program, from *v1alpha1.Policy) {
 	if r.by == nil {
 		r.by = map[[32]byte]*v1alpha1.Policy{}
 	}
-	if len(r.order) >= mostRecipes {
+	if len(r.order) >= maxRecipes {
 		delete(r.by, r.order[0])
 		r.order = r.order[1:]
 	}

@@ -16,8 +16,8 @@ import (
 // How many modules are kept ready, and how many bytes of memory they may take
 // together.
 const (
-	mostReady      = 16
-	mostReadyBytes = 48 << 20
+	maxReady      = 16
+	maxReadyBytes = 48 << 20
 )
 
 // ready keeps modules loaded that a Policy will most likely name next, those
@@ -34,7 +34,7 @@ func (r *ready) keep(m *engine.Module) {
 	r.mu.Lock()
 	r.all, r.bytes = append(r.all, m), r.bytes+m.Bytes()
 	n, rest := 0, r.bytes
-	for len(r.all)-n > mostReady || rest > mostReadyBytes {
+	for len(r.all)-n > maxReady || rest > maxReadyBytes {
 		rest -= r.all[n].Bytes()
 		n++
 	}
@@ -49,7 +49,7 @@ func (r *ready) keep(m *engine.Module) {
 func (r *ready) keepOlder(m *engine.Module) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.all) == mostReady || r.bytes+m.Bytes() > mostReadyBytes {
+	if len(r.all) == maxReady || r.bytes+m.Bytes() > maxReadyBytes {
 		return false
 	}
 	r.all, r.bytes = slices.Insert(r.all, 0, m), r.bytes+m.Bytes()

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// mostMissing is how many policies a profile's status names that are not live.
-const mostMissing = 10
+// maxMissing is how many policies a profile's status names that are not live.
+const maxMissing = 10
 
 // reportProfiles writes into the profiles' statuses that they decide.
 func (l *Loader) reportProfiles(ctx context.Context) {
@@ -92,8 +92,8 @@ func (s *Set) fits(p *v1alpha1.Profile, name, kind string) bool {
 }
 
 func some(list []string) string {
-	if n := len(list) - mostMissing; n > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostMissing], ", "), n)
+	if n := len(list) - maxMissing; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxMissing], ", "), n)
 	}
 	return strings.Join(list, ", ")
 }

@@ -32,7 +32,7 @@ const fewestPods = 20
 // concurrent use: cycles tell it, the loader asks.
 type trial struct {
 	key         string
-	mostRefused int64 // percent
+	maxRefused int64 // percent
 	differences *differences
 	ending      atomic.Pointer[ending]
 	// changed is told of the end.
@@ -43,10 +43,10 @@ type trial struct {
 type ending struct{ reason, message string }
 
 func newTrial(key string, spec *v1alpha1.Canary, changed func()) *trial {
-	t := &trial{key: key, mostRefused: 100, changed: changed}
+	t := &trial{key: key, maxRefused: 100, changed: changed}
 	if spec.MaxRefusals != nil {
 		if n, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxRefusals, 100, false); err == nil {
-			t.mostRefused = int64(n)
+			t.maxRefused = int64(n)
 		}
 	}
 	return t
@@ -75,17 +75,17 @@ func (t *trial) failed(err error) {
 
 // judge ends the trial if the canary refuses more than it may.
 func (t *trial) judge() {
-	if t.mostRefused >= 100 {
+	if t.maxRefused >= 100 {
 		return
 	}
 	d := t.differences
 	d.mu.Lock()
 	pods, refused := d.sum.Pods, d.sum.RefusedPods
 	d.mu.Unlock()
-	if refused*100 <= t.mostRefused*max(pods, fewestPods) {
+	if refused*100 <= t.maxRefused*max(pods, fewestPods) {
 		return
 	}
-	t.end(ReasonRefuses, fmt.Sprintf("it refuses nodes that the live module admits to %d of %d pods; at most %d %% were allowed", refused, pods, t.mostRefused))
+	t.end(ReasonRefuses, fmt.Sprintf("it refuses nodes that the live module admits to %d of %d pods; at most %d %% were allowed", refused, pods, t.maxRefused))
 }
 
 // takeCanary starts the canary that a Policy names, keeps it, or ends it. It

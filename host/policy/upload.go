@@ -40,9 +40,9 @@ func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1
 	return m, nil
 }
 
-// mostExamining is how many modules are examined at a time: to vet one takes a
+// maxExamining is how many modules are examined at a time: to vet one takes a
 // processor and several times its size.
-const mostExamining = 2
+const maxExamining = 2
 
 // Inspect vets and compiles a module, and returns the Module object that
 // stands for it. Nothing is stored.
@@ -86,8 +86,8 @@ func refusal(ctx context.Context, err error) error {
 
 // Limits of what uploads hold in memory at a time, of all users and of one.
 const (
-	mostArriving = 128 << 20
-	mostOfUser   = 64 << 20
+	maxArriving = 128 << 20
+	maxOfUser   = 64 << 20
 )
 
 // ErrBusy says that others' uploads, or the user's own, fill the room for them.
@@ -140,7 +140,7 @@ type intake struct {
 func (i *intake) add(user string, n int) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if n > 0 && (i.all+n > mostArriving || i.of[user]+n > mostOfUser) {
+	if n > 0 && (i.all+n > maxArriving || i.of[user]+n > maxOfUser) {
 		return false
 	}
 	if i.of == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
-// mostShown is how many changed decisions a push prints.
-const mostShown = 20
+// maxShown is how many changed decisions a push prints.
+const maxShown = 20
 
 // tryOut has the last decisions made again with the module, and prints which
 // would have ended otherwise. Only a dry run fails because that is not possible.
@@ -84,7 +84,7 @@ func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
 		return nil
 	}
 	t := &table{head: []string{"POD", "WAS", "WOULD BE", "WHY"}}
-	for _, ch := range r.Changes[:min(len(r.Changes), mostShown)] {
+	for _, ch := range r.Changes[:min(len(r.Changes), maxShown)] {
 		t.add(ch.Namespace+"/"+ch.Pod, ch.Was, ch.Would, ch.Why)
 	}
 	if err := t.write(out); err != nil {

@@ -39,11 +39,11 @@ const (
 	// it in whichever call fills it.
 	leastBudget = 2 * PerMillisecond
 
-	// mostCollect bounds what collecting may take in one call outside of a
+	// maxCollect bounds what collecting may take in one call outside of a
 	// cycle, unless the cluster is so large that an honest guest needs more.
-	mostCollect = 40 * PerMillisecond
+	maxCollect = 40 * PerMillisecond
 	// slotBudget is for the tables of a cluster, by node; slotCollect is by how
-	// much collecting may exceed mostCollect then.
+	// much collecting may exceed maxCollect then.
 	slotBudget  Fuel = 4_000
 	slotCollect Fuel = 16_000
 	// tableBudget is for making those tables, or moving them, in one call.
@@ -133,11 +133,11 @@ func warranted(f Fuel, memory uint64, slots int) Fuel {
 
 // collecting is for collecting twice, and for making tables for so many nodes.
 func collecting(memory uint64, slots int) Fuel {
-	return slotBudget*Fuel(slots) + min(3*collectBudget*pages(memory), max(mostCollect, slotCollect*Fuel(slots)))
+	return slotBudget*Fuel(slots) + min(3*collectBudget*pages(memory), max(maxCollect, slotCollect*Fuel(slots)))
 }
 
-// mostRows is how many rows one call asks about at most.
-const mostRows = 2000
+// maxRows is how many rows one call asks about at most.
+const maxRows = 2000
 
 // RowsACall is how many rows a guest that holds so much memory can be asked
 // about in one call of that budget.
@@ -145,7 +145,7 @@ func RowsACall(memory uint64, most Fuel) int {
 	if most <= 0 {
 		most = MaxBudget
 	}
-	return int(min(max(Most(most, memory)/rowBudget, 1), mostRows))
+	return int(min(max(Most(most, memory)/rowBudget, 1), maxRows))
 }
 
 // ForTime is the fuel of that much time.

@@ -166,8 +166,8 @@ func (r *dwarfReader) units() error {
 	}
 }
 
-// mostDeep bounds how deep functions may be inlined into each other.
-const mostDeep = 256
+// maxDeep bounds how deep functions may be inlined into each other.
+const maxDeep = 256
 
 // children reads the functions below an entry, to its end.
 func (r *dwarfReader) children(entries *dwarf.Reader, into *scope, files []*dwarf.LineFile, deep int) {
@@ -189,7 +189,7 @@ func (r *dwarfReader) children(entries *dwarf.Reader, into *scope, files []*dwar
 		if !e.Children {
 			continue
 		}
-		if deep == mostDeep {
+		if deep == maxDeep {
 			entries.SkipChildren()
 			continue
 		}

@@ -57,9 +57,9 @@ type Engine struct {
 	loading map[loadKey]*loading
 }
 
-// mostChildren bounds what compile children may take together on a machine of
+// maxChildren bounds what compile children may take together on a machine of
 // many processors: each may take 4 GiB.
-const mostChildren = 4
+const maxChildren = 4
 
 // loadKey is what a load depends on.
 type loadKey struct {
@@ -78,7 +78,7 @@ type loading struct {
 func New(ctx context.Context, c Config) (*Engine, error) {
 	e := &Engine{
 		child: c.Child, log: c.Log, temporary: c.CacheDir == "",
-		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), mostChildren)),
+		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), maxChildren)),
 		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
 	e.quota.init(c.GuestMemory)

@@ -53,7 +53,7 @@ func (e *MemoryQuotaError) Error() string {
 
 func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
 
-// mostFor is how far one of a rank may take what all have.
+// maxFor is how far one of a rank may take what all have.
 func (r *memoryQuota) maxFor(rank MemoryPriority) int64 {
 	if rank == PriorityFirst {
 		return r.max

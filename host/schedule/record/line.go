@@ -240,7 +240,7 @@ func (l *line) apply(to *snapshot.Past) error {
 		if err := json.Unmarshal(l.Object, node); err != nil {
 			return err
 		}
-		if l.Slot < 0 || l.Slot > mostSlots {
+		if l.Slot < 0 || l.Slot > maxSlots {
 			return fmt.Errorf("slot %d", l.Slot)
 		}
 		to.PutNode(l.Slot, node)
@@ -262,8 +262,8 @@ func (l *line) apply(to *snapshot.Past) error {
 	return nil
 }
 
-// mostSlots bounds the rows of a state.
-const mostSlots = 1 << 20
+// maxSlots bounds the rows of a state.
+const maxSlots = 1 << 20
 
 func (l *line) applyObject(to *snapshot.Past) error {
 	o, err := newObject(l.Version, l.Type)
