@@ -166,7 +166,7 @@ func (h *Host) openScheduler() (err error) {
 		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Swapped: h.loader.Swapped(), Binder: binding.NewWriter(h.store, h.Now),
 		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
 		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Seed: uint64(h.Now().UnixNano()),
-		Impure: func(d schedule.Difference) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
+		OnDivergence: func(d schedule.Divergence) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
 	}
 	// Each decision makes writes: numbers of former runs are not given again.
 	config.FirstDecision = uint64(h.store.Revision())

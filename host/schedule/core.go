@@ -84,7 +84,7 @@ func newCore(c Config) *core {
 	return &core{
 		cluster:   cluster,
 		queue:     queue.New(),
-		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, Impure: c.Impure}),
+		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, OnDivergence: c.OnDivergence}),
 		ledger:    newLedger(cluster),
 		reasons:   c.Reasons,
 		traces:    newTraces(c.FirstDecision),

@@ -90,7 +90,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.core = newCore(Config{
 		Set: func() *framework.LiveSet { return w.set }, Reasons: reasons, Seed: seed, MemoryBytes: 1 << 20,
 		Clock: func() time.Time { return w.now }, LogBytes: 1 << 16,
-		Impure: func(d Difference) { t.Errorf("impure: %+v", d) },
+		OnDivergence: func(d Divergence) { t.Errorf("impure: %+v", d) },
 	})
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	w.tell("storageclasses.storage.k8s.io", false, &storagev1.StorageClass{

@@ -33,8 +33,8 @@ type Config struct {
 	Seed uint64
 	// Impure hears of policies whose remembered answers proved wrong, Failed of
 	// those that failed. Both are called between policy calls and must be quick.
-	Impure func(Difference)
-	Failed func(policy string, err error)
+	OnDivergence func(Divergence)
+	Failed       func(policy string, err error)
 	// Rest is called, from the cycle's goroutine, when nothing has happened for
 	// a while after some decisions, and now and then though there is: policies
 	// tidy up there. It does a little at a time and says whether more is left.
@@ -55,7 +55,7 @@ type Config struct {
 }
 
 // Difference is what Config.Impure hears.
-type Difference = cycle.Difference
+type Divergence = cycle.Divergence
 
 func (c Config) withDefaults() Config {
 	if c.Reasons == nil {

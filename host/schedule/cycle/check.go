@@ -11,7 +11,7 @@ import (
 
 // Difference is a remembered answer that another instance of the policy, built
 // from the same rows, did not give.
-type Difference struct {
+type Divergence struct {
 	Policy   string
 	Identity [32]byte
 	Pod      string
@@ -127,15 +127,15 @@ func (d *Decider) differs(r *run, info *framework.Info, slot int32, was, now str
 	// What this class knows is from remembered answers; the next cycle puts
 	// another one together, in which the policy is asked each time.
 	d.stale = true
-	if d.impure == nil {
+	if d.onDivergence == nil {
 		return
 	}
-	diff := Difference{Policy: info.Name, Identity: info.Identity, Remembered: was, Again: now,
+	diff := Divergence{Policy: info.Name, Identity: info.Identity, Remembered: was, Again: now,
 		Pod: r.pod.Object.Namespace + "/" + r.pod.Object.Name}
 	if row := r.log.Row(slot); row != nil {
 		diff.Node = row.Node.Name
 	}
-	d.impure(diff)
+	d.onDivergence(diff)
 }
 
 func number(v int64) string { return strconv.FormatInt(v, 10) }

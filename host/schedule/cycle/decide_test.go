@@ -34,7 +34,7 @@ func agree(t *testing.T, seed uint64, memory int64) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(seed, 1))
 	reasons := framework.NewReasons(0)
-	d := New(Options{Reasons: reasons, MemoryBytes: memory, Impure: func(diff Difference) { t.Errorf("impure: %+v", diff) }})
+	d := New(Options{Reasons: reasons, MemoryBytes: memory, OnDivergence: func(diff Divergence) { t.Errorf("impure: %+v", diff) }})
 	set := policytest.Set(1, policytest.Default(reasons))
 	judge := policytest.Default(reasons)
 	c := snapshot.New((16 + r.IntN(200)) << 11)

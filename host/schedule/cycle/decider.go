@@ -15,13 +15,13 @@ type Options struct {
 	MemoryBytes int64
 	// Impure is told of remembered answers that a second instance did not
 	// give; from then on the policy's answers are not remembered. May be nil.
-	Impure func(Difference)
+	OnDivergence func(Divergence)
 }
 
 // Decider decides, one pod at a time. It belongs to one goroutine.
 type Decider struct {
-	reasons *framework.Reasons
-	impure  func(Difference)
+	reasons      *framework.Reasons
+	onDivergence func(Divergence)
 	// forgetful are policies whose answers have proved not to be repeatable.
 	forgetful map[[32]byte]bool
 	// stale says that a policy has just become one of them.
@@ -61,12 +61,12 @@ func New(o Options) *Decider {
 		o.Reasons = framework.NewReasons(0)
 	}
 	return &Decider{
-		reasons:   o.Reasons,
-		impure:    o.Impure,
-		forgetful: map[[32]byte]bool{},
-		skips:     map[skipKey]skip{},
-		columns:   newLRU[columnKey, *column](o.MemoryBytes / 2),
-		classes:   newLRU[classKey, *class](o.MemoryBytes / 2),
+		reasons:      o.Reasons,
+		onDivergence: o.OnDivergence,
+		forgetful:    map[[32]byte]bool{},
+		skips:        map[skipKey]skip{},
+		columns:      newLRU[columnKey, *column](o.MemoryBytes / 2),
+		classes:      newLRU[classKey, *class](o.MemoryBytes / 2),
 	}
 }
 

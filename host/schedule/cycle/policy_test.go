@@ -189,8 +189,8 @@ func TestAPriorityThatFailsScoresNothing(t *testing.T) {
 // otherwise; the policy is not believed any more, and says so once.
 func TestFindsAPolicyThatIsNotPure(t *testing.T) {
 	t.Parallel()
-	var found []Difference
-	b := newBench(50, Options{Impure: func(d Difference) { found = append(found, d) }}, func(reasons *framework.Reasons) *framework.Profile {
+	var found []Divergence
+	b := newBench(50, Options{OnDivergence: func(d Divergence) { found = append(found, d) }}, func(reasons *framework.Reasons) *framework.Profile {
 		p := policytest.Default(reasons)
 		twin := policytest.Taints(reasons)
 		twin.Judge = func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) string {
@@ -206,7 +206,7 @@ func TestFindsAPolicyThatIsNotPure(t *testing.T) {
 	for i := range 5000 {
 		b.decide(b.pod("100m"), uint64(i))
 	}
-	want := Difference{Policy: "PodToleratesNodeTaints", Identity: taints.Is.Identity, Pod: found[0].Pod, Node: "node-00007", Remembered: "admits", Again: "I changed my mind"}
+	want := Divergence{Policy: "PodToleratesNodeTaints", Identity: taints.Is.Identity, Pod: found[0].Pod, Node: "node-00007", Remembered: "admits", Again: "I changed my mind"}
 	if len(found) != 1 || found[0] != want {
 		t.Fatalf("differences = %+v, want one: %+v", found, want)
 	}
