@@ -132,7 +132,7 @@ func FuzzDecodeLines(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(found.rows) > maxRows {
+		if len(found.rows) > maxLineRows {
 			t.Errorf("%d rows", len(found.rows))
 		}
 		table, err := readLines(found.table())
