@@ -20,9 +20,9 @@ const (
 	maxPlanBytes  = 64 << 20
 	maxVariations = 16
 	// usualRehearsal is how many decisions are rehearsed where no number is
-	// given, MostRehearsed how many at most.
+	// given, MaxRehearsed how many at most.
 	usualRehearsal = 200
-	MostRehearsed  = 5000
+	MaxRehearsed  = 5000
 	// maxDeriving is how many decisions are derived again at a time.
 	maxDeriving = 4
 )
@@ -126,8 +126,8 @@ func (h *Host) rehearse(w http.ResponseWriter, r *http.Request) {
 	if request.Decisions == 0 {
 		request.Decisions = usualRehearsal
 	}
-	if n := len(request.Policies); n == 0 || n > maxVariations || request.Decisions < 0 || request.Decisions > MostRehearsed {
-		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", maxVariations, MostRehearsed), http.StatusBadRequest)
+	if n := len(request.Policies); n == 0 || n > maxVariations || request.Decisions < 0 || request.Decisions > MaxRehearsed {
+		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", maxVariations, MaxRehearsed), http.StatusBadRequest)
 		return
 	}
 	rehearsal, err := h.rehearsed(r.Context(), &request)

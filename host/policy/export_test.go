@@ -39,8 +39,8 @@ func ObservesInstead(manifest []abi.Observe, config []byte) ([]abi.Observe, erro
 
 // What may be kept ready.
 const (
-	MostReady      = maxReady
-	MostReadyBytes = maxReadyBytes
+	MaxReady      = maxReady
+	MaxReadyBytes = maxReadyBytes
 )
 
 // ReadyBytes is what the modules take that are kept ready.

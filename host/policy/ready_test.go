@@ -101,7 +101,7 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 	t.Parallel()
 	before := newRig(t)
 	var names []string
-	for i := range policy.MostReady + 3 {
+	for i := range policy.MaxReady + 3 {
 		name := before.upload(t, made(i))
 		before.uploadedAt(t, name, time.Now().Add(time.Duration(i-60)*time.Minute))
 		names = append(names, name)
@@ -120,8 +120,8 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 	if err := r.MakeReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := own.Holds(); n != running+policy.MostReady {
-		t.Errorf("%d modules are loaded beside the %d that policies run, want %d", n-running, running, policy.MostReady)
+	if n, _ := own.Holds(); n != running+policy.MaxReady {
+		t.Errorf("%d modules are loaded beside the %d that policies run, want %d", n-running, running, policy.MaxReady)
 	}
 	reads := counted.n.Load()
 	for _, name := range []string{names[0], names[len(names)-1], names[1]} {
@@ -137,7 +137,7 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 func TestWhatCameSinceTheStartIsNotPushedOutByWhatIsOlder(t *testing.T) {
 	t.Parallel()
 	before := newRig(t)
-	for i := range policy.MostReady {
+	for i := range policy.MaxReady {
 		before.upload(t, made(i))
 	}
 	r, _, _ := restarted(t, before)
@@ -169,8 +169,8 @@ func TestTheOldestReadyModulesMakeRoom(t *testing.T) {
 		least int
 		most  int
 	}{
-		{"small ones, by their number", made, policy.MostReady + 4, policy.MostReady, policy.MostReady},
-		{"large ones, by their bytes", large, 12, 2, policy.MostReadyBytes / (2 * largeBytes)},
+		{"small ones, by their number", made, policy.MaxReady + 4, policy.MaxReady, policy.MaxReady},
+		{"large ones, by their bytes", large, 12, 2, policy.MaxReadyBytes / (2 * largeBytes)},
 		{"one again and again, once", func(int) []byte { return made(0) }, 5, 1, 1},
 	}
 	for _, test := range tests {
@@ -189,8 +189,8 @@ func TestTheOldestReadyModulesMakeRoom(t *testing.T) {
 			if modules < test.least || modules > test.most || holds != modules {
 				t.Errorf("of %d modules %d are loaded, held by %d; want %d to %d, and each held once", test.n, modules, holds, test.least, test.most)
 			}
-			if have := r.ReadyBytes(); have <= 0 || have > policy.MostReadyBytes {
-				t.Errorf("they take %d bytes, want some, and %d at most", have, policy.MostReadyBytes)
+			if have := r.ReadyBytes(); have <= 0 || have > policy.MaxReadyBytes {
+				t.Errorf("they take %d bytes, want some, and %d at most", have, policy.MaxReadyBytes)
 			}
 			if !r.IsReady(last) {
 				t.Error("the last of them is not there")
@@ -231,7 +231,7 @@ func TestModulesComeAndGoAtOnce(t *testing.T) {
 	for side := range 4 {
 		group.Go(func() {
 			for i := range 40 {
-				if _, err := r.Inspect(t.Context(), made(i*(side+1)%(policy.MostReady+8))); err != nil {
+				if _, err := r.Inspect(t.Context(), made(i*(side+1)%(policy.MaxReady+8))); err != nil {
 					t.Error(err)
 				}
 				if i%10 == side {

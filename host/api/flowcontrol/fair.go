@@ -55,10 +55,10 @@ type Fair struct {
 }
 
 // New makes a gate with limits, of which all levels must be given; a user may
-// have so many watches and streams open, MostStreams if that is 0.
+// have so many watches and streams open, MaxStreams if that is 0.
 func New(limits map[string]Limits, streams int) *Fair {
 	if streams <= 0 {
-		streams = MostStreams
+		streams = MaxStreams
 	}
 	f := &Fair{levels: map[string]*level{}, holds: holds{most: streams, byUser: map[string]int{}}}
 	for name, l := range limits {

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// MostStreams is how many watches and streams one user may have open, unless
+// MaxStreams is how many watches and streams one user may have open, unless
 // the host is told otherwise. No client of a cluster's own comes near: an agent
 // has a dozen, and each has a name of its own.
-const MostStreams = 10_000
+const MaxStreams = 10_000
 
 // holds counts what is open by user. It costs an entry for each user who has
 // anything open.

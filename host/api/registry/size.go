@@ -21,8 +21,8 @@ const (
 // checkSize refuses an object with a list or map that is too long.
 func checkSize(r *Request, obj any) error {
 	most := limits{parts: maxParts, entries: maxEntries}
-	if r.Kind.MostParts > 0 {
-		most.parts = r.Kind.MostParts
+	if r.Kind.MaxParts > 0 {
+		most.parts = r.Kind.MaxParts
 	}
 	v := reflect.ValueOf(obj)
 	measure := measureOf(v.Type())
@@ -156,8 +156,8 @@ func measureStruct(t reflect.Type) measure {
 // checkApplied does the same for an apply configuration, before it is merged.
 func checkApplied(r *Request, doc map[string]any) error {
 	most := limits{parts: maxParts, entries: maxEntries}
-	if r.Kind.MostParts > 0 {
-		most.parts = r.Kind.MostParts
+	if r.Kind.MaxParts > 0 {
+		most.parts = r.Kind.MaxParts
 	}
 	name, has, bound := longest(doc, &most)
 	if has == 0 {

@@ -97,8 +97,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
 	case f.weight < 0:
 		return errors.New("--weight is 0 or more; 0 scores and does not count")
-	case f.rehearse < 0 || f.rehearse > host.MostRehearsed:
-		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", host.MostRehearsed)
+	case f.rehearse < 0 || f.rehearse > host.MaxRehearsed:
+		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", host.MaxRehearsed)
 	}
 	return nil
 }
