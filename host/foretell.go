@@ -18,8 +18,8 @@ import (
 // Bounds of what a dry write of a Policy is told.
 const (
 	foretellTime  = 5 * time.Second
-	maxForetold  = 100 // decisions
-	maxExamples  = 5
+	maxForetold   = 100 // decisions
+	maxExamples   = 5
 	usualProfile  = "default"
 	foretoldAfter = "; `berth policy push %s --dry-run` tells more"
 )

@@ -22,7 +22,7 @@ const (
 	// usualRehearsal is how many decisions are rehearsed where no number is
 	// given, MaxRehearsed how many at most.
 	usualRehearsal = 200
-	MaxRehearsed  = 5000
+	MaxRehearsed   = 5000
 	// maxDeriving is how many decisions are derived again at a time.
 	maxDeriving = 4
 )

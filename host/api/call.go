@@ -271,7 +271,7 @@ func (k *call) request() (*registry.Request, error) {
 // longestWarning and maxWarnings keep headers within what clients accept.
 const (
 	longestWarning = 1024
-	maxWarnings   = 16
+	maxWarnings    = 16
 )
 
 func (k *call) warn(text string) {

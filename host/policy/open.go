@@ -19,7 +19,7 @@ import (
 // Limits that a Policy may not exceed, and what holds where it says nothing.
 const (
 	defaultMemory = 64 << 20
-	maxMemory    = 1 << 30
+	maxMemory     = 1 << 30
 )
 
 // errNoModule is cured by an upload.

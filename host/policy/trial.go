@@ -32,7 +32,7 @@ const fewestPods = 20
 // concurrent use: cycles tell it, the loader asks.
 type trial struct {
 	key         string
-	maxRefused int64 // percent
+	maxRefused  int64 // percent
 	differences *differences
 	ending      atomic.Pointer[ending]
 	// changed is told of the end.
