@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-dev/berth/host/api/admission"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/serviceip"
@@ -49,10 +50,9 @@ type Host struct {
 	registry  *registry.Registry
 	scheduler *schedule.Scheduler
 	recorder  *record.Writer // nil unless asked for
+	berth     *berthapi.API
 	usage     *usage.Meter
 	podRange  netip.Prefix
-	planning  turns // of those who make a plan or a rehearsal
-	deriving  turns // and of those who derive a decision again
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -75,7 +75,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	defer listener.Close()
 	defer spareCollections()()
 	spareProcessor()
-	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, maxDeriving)}
+	h := &Host{Config: cfg}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
@@ -122,12 +122,18 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		return close, err
 	}
 	closers = append(closers, h.loader)
+	if err := h.openScheduler(); err != nil {
+		return close, err
+	}
+	h.berth = berthapi.New(berthapi.Config{
+		Store: h.store, Policies: h.loader, Scheduler: h.scheduler, Replay: h.replayed, NewToken: h.auth.NewToken, Log: h.Log,
+	})
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
-		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
+		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
+		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.berth.BeforeCreate},
 	})
-	return close, h.openScheduler()
+	return close, nil
 }
 
 func (h *Host) openPolicies(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -189,7 +190,7 @@ func awaitFailures(t *testing.T, s host.Serving, names []string) {
 			missing[name] = true
 		}
 		var all []policy.Figures
-		askJSON(t, s, "GET", host.FiguresPath, "", &all)
+		askJSON(t, s, "GET", berthapi.FiguresPath, "", &all)
 		for _, f := range all {
 			if f.Failures > 0 && !missing[f.Name] {
 				t.Fatalf("%s failed %d times: %s", f.Name, f.Failures, f.LastFailure)

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// MaxBody is the largest body of a request, but for modules.
+// MaxBody is the largest body of a request, but for uploads.
 const MaxBody = 3 << 20
 
 // bodyTime is how long a client may take to send it, or each piece of a module,
@@ -169,14 +169,13 @@ func (k *call) bodyError(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 }
 
-// tooLarge says of a module how a larger one gets here.
+// tooLarge says also how a larger one gets here, where there is a way.
 func (k *call) tooLarge() error {
 	limit := fmt.Sprintf("limit is %d", MaxBody)
-	if k.place.kind != nil && k.place.kind.StoreName() == modules {
-		limit += ": a module that is larger in its object is uploaded by `berth policy push`, or by a POST of its bytes as application/wasm; a Policy then names it as `kubectl get modules` does"
+	if k.place.kind != nil {
+		if u, ok := k.server.Uploads[k.place.kind.StoreName()]; ok {
+			limit += ": " + u.TooLarge
+		}
 	}
 	return apierrors.NewRequestEntityTooLargeError(limit)
 }
-
-// modules are what can be uploaded as they are.
-const modules = "modules.policy.berth.dev"

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -97,8 +97,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
 	case f.weight < 0:
 		return errors.New("--weight is 0 or more; 0 scores and does not count")
-	case f.rehearse < 0 || f.rehearse > host.MaxRehearsed:
-		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", host.MaxRehearsed)
+	case f.rehearse < 0 || f.rehearse > berthapi.MaxRehearsed:
+		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", berthapi.MaxRehearsed)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package host
+package berthapi
 
 import (
 	"context"
@@ -56,12 +56,12 @@ type RehearsalRequest struct {
 
 // take reads a request's body and waits for its turn: one plan or rehearsal
 // is made at a time. It answers what is wrong itself.
-func (h *Host) take(w http.ResponseWriter, r *http.Request, into any) (release func(), ok bool) {
+func (a *API) take(w http.ResponseWriter, r *http.Request, into any) (release func(), ok bool) {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPlanBytes)).Decode(into); err != nil {
 		http.Error(w, "want JSON, see abi/SPEC.md: "+err.Error(), http.StatusBadRequest)
 		return nil, false
 	}
-	return h.planning.take(r.Context())
+	return a.planning.take(r.Context())
 }
 
 // refuse answers an error: the caller's fault, or the state's.
@@ -74,9 +74,9 @@ func refuse(w http.ResponseWriter, err error) {
 }
 
 // plan answers where pods would go.
-func (h *Host) plan(w http.ResponseWriter, r *http.Request) {
+func (a *API) plan(w http.ResponseWriter, r *http.Request) {
 	var request PlanRequest
-	release, ok := h.take(w, r, &request)
+	release, ok := a.take(w, r, &request)
 	if !ok {
 		return
 	}
@@ -85,7 +85,7 @@ func (h *Host) plan(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("a plan is for 1 to %d pods, a PodList as JSON, and with up to %d policies", maxPlanned, maxVariations), http.StatusBadRequest)
 		return
 	}
-	placements, err := h.planned(r.Context(), &request)
+	placements, err := a.planned(r.Context(), &request)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -93,8 +93,8 @@ func (h *Host) plan(w http.ResponseWriter, r *http.Request) {
 	_ = answerJSON(w, placements)
 }
 
-func (h *Host) planned(ctx context.Context, request *PlanRequest) ([]explain.Placement, error) {
-	varied, err := h.loader.Vary(ctx, request.Policies)
+func (a *API) planned(ctx context.Context, request *PlanRequest) ([]explain.Placement, error) {
+	varied, err := a.Policies.Vary(ctx, request.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +103,11 @@ func (h *Host) planned(ctx context.Context, request *PlanRequest) ([]explain.Pla
 	for i := range pods {
 		pods[i] = &request.Items[i]
 	}
-	plan, err := explain.Plan(ctx, h.scheduler, varied.Set, pods)
+	plan, err := explain.Plan(ctx, a.Scheduler, varied.Set, pods)
 	if err != nil || len(request.Policies) == 0 {
 		return plan, err
 	}
-	live, err := explain.Plan(ctx, h.scheduler, varied.Live, pods)
+	live, err := explain.Plan(ctx, a.Scheduler, varied.Live, pods)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,9 @@ func (h *Host) planned(ctx context.Context, request *PlanRequest) ([]explain.Pla
 }
 
 // rehearse answers what policies would have made of past decisions.
-func (h *Host) rehearse(w http.ResponseWriter, r *http.Request) {
+func (a *API) rehearse(w http.ResponseWriter, r *http.Request) {
 	var request RehearsalRequest
-	release, ok := h.take(w, r, &request)
+	release, ok := a.take(w, r, &request)
 	if !ok {
 		return
 	}
@@ -130,7 +130,7 @@ func (h *Host) rehearse(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("a rehearsal is of 1 to %d policies, over up to %d decisions", maxVariations, MaxRehearsed), http.StatusBadRequest)
 		return
 	}
-	rehearsal, err := h.rehearsed(r.Context(), &request)
+	rehearsal, err := a.rehearsed(r.Context(), &request)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -138,14 +138,14 @@ func (h *Host) rehearse(w http.ResponseWriter, r *http.Request) {
 	_ = answerJSON(w, rehearsal)
 }
 
-func (h *Host) rehearsed(ctx context.Context, request *RehearsalRequest) (*explain.Rehearsal, error) {
-	varied, err := h.loader.Vary(ctx, request.Policies)
+func (a *API) rehearsed(ctx context.Context, request *RehearsalRequest) (*explain.Rehearsal, error) {
+	varied, err := a.Policies.Vary(ctx, request.Policies)
 	if err != nil {
 		return nil, err
 	}
 	defer varied.Release()
 	variant := explain.Variant{Live: varied.Live, Varied: varied.Set, Profiles: varied.Profiles}
-	rehearsal, err := explain.Rehearse(ctx, h.scheduler, variant, request.Decisions)
+	rehearsal, err := explain.Rehearse(ctx, a.Scheduler, variant, request.Decisions)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package host
+package berthapi
 
 import (
 	"errors"
@@ -21,19 +21,20 @@ const (
 	PlanPath      = "/berth/v1/plan"
 	RehearsePath  = "/berth/v1/rehearsal"
 	BackupPath    = "/berth/v1/backup"
+	TokensPath    = "/berth/v1/tokens"
 )
 
-// tools are the routes of Berth's own commands.
-func (h *Host) tools() map[string]api.Route {
+// Routes are those of Berth's own commands.
+func (a *API) Routes() map[string]api.Route {
 	return map[string]api.Route{
-		"GET " + FiguresPath:                      {Handler: http.HandlerFunc(h.figures)},
-		"GET " + FiguresPath + "/:name/logs":      {Handler: http.HandlerFunc(h.said)},
-		"GET " + FiguresPath + "/:name/module":    {Handler: http.HandlerFunc(h.module)},
-		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(h.replay)},
-		"GET " + BackupPath:                       {Handler: http.HandlerFunc(h.backup)},
-		"GET /metrics":                            {Handler: h.metrics()},
-		"POST " + PlanPath:                        {Handler: http.HandlerFunc(h.plan)},
-		"POST " + RehearsePath:                    {Handler: http.HandlerFunc(h.rehearse)},
+		"GET " + FiguresPath:                      {Handler: http.HandlerFunc(a.figures)},
+		"GET " + FiguresPath + "/:name/logs":      {Handler: http.HandlerFunc(a.guestLog)},
+		"GET " + FiguresPath + "/:name/module":    {Handler: http.HandlerFunc(a.module)},
+		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(a.replay)},
+		"GET " + BackupPath:                       {Handler: http.HandlerFunc(a.backup)},
+		"POST " + TokensPath:                      {Handler: http.HandlerFunc(a.makeToken)},
+		"POST " + PlanPath:                        {Handler: http.HandlerFunc(a.plan)},
+		"POST " + RehearsePath:                    {Handler: http.HandlerFunc(a.rehearse)},
 	}
 }
 
@@ -47,14 +48,14 @@ func fromEnd(r *http.Request, n int) string {
 }
 
 // figures answers what each policy used.
-func (h *Host) figures(w http.ResponseWriter, _ *http.Request) {
-	_ = answerJSON(w, h.loader.Figures())
+func (a *API) figures(w http.ResponseWriter, _ *http.Request) {
+	_ = answerJSON(w, a.Policies.Figures())
 }
 
-// said answers a policy's last words.
-func (h *Host) said(w http.ResponseWriter, r *http.Request) {
+// guestLog answers the last lines of a policy's guests.
+func (a *API) guestLog(w http.ResponseWriter, r *http.Request) {
 	name := fromEnd(r, 2)
-	lines, ok := h.loader.GuestLog(name)
+	lines, ok := a.Policies.GuestLog(name)
 	if !ok {
 		http.Error(w, fmt.Sprintf("there is no policy %q: `berth policy list` shows those there are", name), http.StatusNotFound)
 		return
@@ -66,14 +67,14 @@ func (h *Host) said(w http.ResponseWriter, r *http.Request) {
 }
 
 // module answers the module of a live policy, as it was uploaded.
-func (h *Host) module(w http.ResponseWriter, r *http.Request) {
+func (a *API) module(w http.ResponseWriter, r *http.Request) {
 	name := fromEnd(r, 2)
-	digest, ok := h.loader.Digest(name)
+	digest, ok := a.Policies.Digest(name)
 	if !ok {
 		http.Error(w, fmt.Sprintf("no policy %q is live", name), http.StatusNotFound)
 		return
 	}
-	wasm, err := h.store.Blob(r.Context(), digest)
+	wasm, err := a.Store.Blob(r.Context(), digest)
 	if err != nil {
 		http.Error(w, fmt.Sprintf("module %s: %v", digest, err), http.StatusNotFound)
 		return
@@ -105,18 +106,18 @@ type Replay struct {
 }
 
 // replay derives a decision again.
-func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
+func (a *API) replay(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.ParseUint(fromEnd(r, 2), 10, 64)
 	if err != nil {
 		http.Error(w, "a decision is named by its number, which `berth explain pod` shows", http.StatusBadRequest)
 		return
 	}
-	release, ok := h.deriving.take(r.Context())
+	release, ok := a.deriving.take(r.Context())
 	if !ok {
 		return
 	}
 	defer release()
-	again, err := h.replayed(r.Context(), number)
+	again, err := a.Replay(r.Context(), number)
 	switch {
 	case errors.Is(err, explain.ErrOutside):
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -136,9 +137,9 @@ func (h *Host) replay(w http.ResponseWriter, r *http.Request) {
 
 // backup streams the store. The stream's end says that it is whole: without
 // it, whoever reads knows that it was cut.
-func (h *Host) backup(w http.ResponseWriter, r *http.Request) {
+func (a *API) backup(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if _, err := h.store.Backup(r.Context(), w); err != nil {
-		h.Log.Warn("backup", "err", err)
+	if _, err := a.Store.Backup(r.Context(), w); err != nil {
+		a.Log.Warn("backup", "err", err)
 	}
 }

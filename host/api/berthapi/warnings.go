@@ -1,4 +1,4 @@
-package host
+package berthapi
 
 import (
 	"context"
@@ -15,35 +15,38 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// Bounds of what a dry write of a Policy is told.
+// Bounds of what a dry run of a Policy's write is told.
 const (
-	foretellTime  = 5 * time.Second
-	maxForetold   = 100 // decisions
+	rehearsalTime = 5 * time.Second
+	maxRehearsed  = 100 // decisions
 	maxExamples   = 5
 	usualProfile  = "default"
-	foretoldAfter = "; `berth policy push %s --dry-run` tells more"
+	pushHint      = "; `berth policy push %s --dry-run` tells more"
 )
 
-// foretold warns whoever writes a Policy: of a module that is not there, and in
-// a dry run of what its rehearsal finds. It refuses nothing.
-type foretold struct{ host *Host }
+// Warnings is an admission plugin that warns whoever writes a Policy: of a
+// module that is not there, and in a dry run of what its rehearsal finds. It
+// refuses nothing.
+type Warnings struct{ api *API }
 
-func (foretold) Admit(context.Context, *registry.Attributes) error { return nil }
+// Admit implements registry.Admission: it changes nothing.
+func (Warnings) Admit(context.Context, *registry.Attributes) error { return nil }
 
-func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
+// Validate implements registry.Admission.
+func (w Warnings) Validate(ctx context.Context, a *registry.Attributes) error {
 	if m, ok := a.Old.(*v1alpha1.Module); ok && a.Operation == registry.Delete {
-		f.used(m, a.Warn)
+		w.used(m, a.Warn)
 		return nil
 	}
 	p, ok := a.Object.(*v1alpha1.Policy)
 	if !ok || a.Subresource != "" {
 		return nil
 	}
-	f.missing(ctx, p, a.Warn)
+	w.missing(ctx, p, a.Warn)
 	if a.DryRun {
-		ctx, cancel := context.WithTimeout(ctx, foretellTime)
+		ctx, cancel := context.WithTimeout(ctx, rehearsalTime)
 		defer cancel()
-		f.rehearse(ctx, p, a.Warn)
+		w.rehearse(ctx, p, a.Warn)
 	}
 	return nil
 }
@@ -52,8 +55,8 @@ func (f foretold) Validate(ctx context.Context, a *registry.Attributes) error {
 const maxUsers = 5
 
 // used warns whoever deletes a Module that policies need.
-func (f foretold) used(m *v1alpha1.Module, warn func(string)) {
-	users := f.host.loader.Users(m.Spec.Digest)
+func (w Warnings) used(m *v1alpha1.Module, warn func(string)) {
+	users := w.api.Policies.Users(m.Spec.Digest)
 	if len(users) == 0 {
 		return
 	}
@@ -65,13 +68,13 @@ func (f foretold) used(m *v1alpha1.Module, warn func(string)) {
 }
 
 // missing warns of what the Policy names and is not there.
-func (f foretold) missing(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
+func (w Warnings) missing(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
 	if c := p.Spec.Canary; c != nil {
-		if _, why := f.module(ctx, c.Module); why != "" {
+		if _, why := w.module(ctx, c.Module); why != "" {
 			warn("spec.canary.module: " + why)
 		}
 	}
-	m, why := f.module(ctx, p.Spec.Module)
+	m, why := w.module(ctx, p.Spec.Module)
 	if why != "" {
 		warn("spec.module: " + why)
 	}
@@ -81,7 +84,7 @@ func (f foretold) missing(ctx context.Context, p *v1alpha1.Policy, warn func(str
 	entries := m.Status.Entries
 	for _, e := range entries {
 		if p.Spec.Entry == e.Name || p.Spec.Entry == "" && (e.Name == p.Name || len(entries) == 1) {
-			f.unnamed(p, e.Kind, warn)
+			w.unnamed(p, e.Kind, warn)
 			return
 		}
 	}
@@ -90,24 +93,24 @@ func (f foretold) missing(ctx context.Context, p *v1alpha1.Policy, warn func(str
 
 // module is the Module of a name, or why a Policy cannot have it; neither, where
 // it was deleted and its bytes are still here.
-func (f foretold) module(ctx context.Context, name string) (m *v1alpha1.Module, why string) {
+func (w Warnings) module(ctx context.Context, name string) (m *v1alpha1.Module, why string) {
 	digest, err := policy.Digest(name)
 	if err != nil {
 		return nil, err.Error()
 	}
-	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
+	o, ok := w.api.Store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
 	if ok {
 		return o.(*v1alpha1.Module), ""
 	}
-	if here, err := f.host.store.Blobs(ctx); err == nil && slices.Contains(here, digest) {
+	if here, err := w.api.Store.Blobs(ctx); err == nil && slices.Contains(here, digest) {
 		return nil, ""
 	}
 	return nil, name + " is not there: the policy waits until it is uploaded"
 }
 
 // unnamed warns of a policy that decides nothing, since no profile names it.
-func (f foretold) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
-	if kind != "predicate" && kind != "priority" || f.host.loader.Current().Named(p.Name) {
+func (w Warnings) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
+	if kind != "predicate" && kind != "priority" || w.api.Policies.Current().Named(p.Name) {
 		return
 	}
 	field := "predicates"
@@ -118,24 +121,24 @@ func (f foretold) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
 }
 
 // rehearse warns of what the last decisions would have become.
-func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
+func (w Warnings) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
 	v := policy.Variation{Name: p.Name, Object: p}
 	if p.Spec.Canary != nil {
 		v.Module = p.Spec.Canary.Module
 	}
-	if !f.host.loader.Current().Named(p.Name) {
+	if !w.api.Policies.Current().Named(p.Name) {
 		v.Profile = usualProfile
 	}
-	release, ok := f.host.planning.take(ctx)
+	release, ok := w.api.planning.take(ctx)
 	if !ok {
 		warn("not rehearsed: another rehearsal is under way")
 		return
 	}
 	defer release()
-	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: maxForetold})
+	r, err := w.api.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: maxRehearsed})
 	switch {
 	case ctx.Err() != nil:
-		warn(fmt.Sprintf("not rehearsed within %s"+foretoldAfter, foretellTime, p.Name))
+		warn(fmt.Sprintf("not rehearsed within %s"+pushHint, rehearsalTime, p.Name))
 	case errors.Is(err, policy.ErrRefused):
 		warn("the policy would be refused: " + err.Error())
 	case err != nil:
@@ -165,7 +168,7 @@ func tellRehearsal(r *explain.Rehearsal, v *policy.Variation, warn func(string))
 		warn(fmt.Sprintf("%s/%s would go to %s instead of %s: %s", c.Namespace, c.Pod, orNowhere(c.Would), orNowhere(c.Was), c.Why))
 	}
 	if more := r.Changed - len(shown); more > 0 {
-		warn(fmt.Sprintf("and %d more"+foretoldAfter, more, v.Name))
+		warn(fmt.Sprintf("and %d more"+pushHint, more, v.Name))
 	}
 }
 

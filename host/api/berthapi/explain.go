@@ -1,4 +1,4 @@
-package host
+package berthapi
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 	"github.com/berth-dev/berth/host/explain"
 )
 
-// explain answers GET …/pods/NAME/explain?node=&limit=.
-func (h *Host) explain(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
+// Explain answers GET …/pods/NAME/explain?node=&limit=.
+func (a *API) Explain(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
 	query := r.URL.Query()
 	options := explain.Options{Node: query.Get("node")}
 	if limit := query.Get("limit"); limit != "" {
@@ -26,12 +26,12 @@ func (h *Host) explain(w http.ResponseWriter, r *http.Request, c *api.Connection
 		}
 		options.Limit = n
 	}
-	release, ok := h.deriving.take(r.Context())
+	release, ok := a.deriving.take(r.Context())
 	if !ok {
 		return r.Context().Err()
 	}
 	defer release()
-	report, err := explain.Pod(r.Context(), h.scheduler, c.Namespace, c.Name, options)
+	report, err := explain.Pod(r.Context(), a.Scheduler, c.Namespace, c.Name, options)
 	switch {
 	case errors.Is(err, explain.ErrNoPod):
 		return notFound(c.Kind.GroupResource(), c.Name, "no pod %s/%s is known to the scheduler, and the log holds no decision about one", c.Namespace, c.Name)
@@ -53,13 +53,13 @@ func notFound(resource schema.GroupResource, name, format string, args ...any) e
 }
 
 // makeToken answers POST /berth/v1/tokens?life=24h.
-func (h *Host) makeToken(w http.ResponseWriter, r *http.Request) {
+func (a *API) makeToken(w http.ResponseWriter, r *http.Request) {
 	life, err := time.ParseDuration(r.URL.Query().Get("life"))
 	if err != nil || life < 0 {
 		http.Error(w, "life: want a duration such as 24h", http.StatusBadRequest)
 		return
 	}
-	token, err := h.auth.NewToken(r.Context(), life, "made through the API")
+	token, err := a.NewToken(r.Context(), life, "made through the API")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
