@@ -44,7 +44,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	go func() {
 		defer close(done)
 		if err := log.Run(ctx); err != nil {
-			h.Log.Error("audit log", "error", err)
+			h.Log.Error("audit log", "err", err)
 		}
 	}()
 	return func() {

@@ -73,8 +73,8 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
 	}
 	defer listener.Close()
-	defer spareCollections()()
-	spareProcessor()
+	defer tuneGC()()
+	tuneGOMAXPROCS()
 	h := &Host{Config: cfg}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {

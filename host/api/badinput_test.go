@@ -377,7 +377,7 @@ func TestASlowReaderIsGivenUp(t *testing.T) {
 			t.Fatalf("update %d beside slow watchers: %v", i, err)
 		}
 	}
-	time.Sleep(api.WriteTime + time.Second) // their patience is over
+	time.Sleep(api.WriteTime + time.Second) // their deadline is over
 	for i, conn := range slow {
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if n, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {

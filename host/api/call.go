@@ -50,7 +50,7 @@ type call struct {
 	begun    time.Time
 	leave    func()
 	// watching is set once a watch has begun.
-	watching *watching
+	watching *watchStream
 }
 
 func (s *server) begin(c echo.Context, at *place) *call {
@@ -64,31 +64,13 @@ func (s *server) begin(c echo.Context, at *place) *call {
 func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
 	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.verb == "list" {
-		return s.serveList(&at, answer, one)
+		return s.serveListOrWatch(&at, answer, one)
 	}
 	if at.stream || at.kind == nil {
 		return func(c echo.Context) error { one(c); return nil }
 	}
 	return func(c echo.Context) error {
 		workers.do(func() { one(c) })
-		return nil
-	}
-}
-
-// serveList makes a handler of lists and watches. What begins and ends a watch,
-// and writes, runs elsewhere: the request's own goroutine waits for hours, and
-// shall not have grown a stack for that.
-func (s *server) serveList(at *place, answer func(*call) error, one func(echo.Context)) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if !strings.Contains(c.Request().URL.RawQuery, "watch") {
-			one(c)
-			return nil
-		}
-		var k *call
-		workers.do(func() { k = s.run(c, at, answer) })
-		if k.watching != nil {
-			k.watching.follow()
-		}
 		return nil
 	}
 }
@@ -115,7 +97,7 @@ func (k *call) end() {
 			panic(p)
 		}
 		k.server.Log.Error("panic while answering", "verb", k.info.Verb, "path", k.r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		k.fail(apierrors.NewInternalError(errors.New("the host made a mistake; its log tells more")))
+		k.fail(apierrors.NewInternalError(errors.New("internal error: the host's log tells more")))
 		k.watching = nil
 	}
 	if k.watching != nil {
@@ -234,7 +216,7 @@ func (k *call) authorize() error {
 		return nil
 	}
 	if err != nil {
-		k.server.Log.Debug("authorizer", "error", err)
+		k.server.Log.Debug("authorizer", "err", err)
 	}
 	return forbidden(attributes, reason)
 }
@@ -308,7 +290,7 @@ func (k *call) fail(err error) {
 	}
 	status := statusOf(err)
 	if status.Code >= 500 {
-		k.server.Log.Warn("answer with an error", "verb", k.info.Verb, "path", k.r.URL.Path, "code", status.Code, "error", err)
+		k.server.Log.Warn("answer with an error", "verb", k.info.Verb, "path", k.r.URL.Path, "code", status.Code, "err", err)
 	}
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		k.w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))

@@ -64,7 +64,7 @@ func (k *call) create() error {
 	if upload, ok := k.upload(); ok {
 		ctx, cancel := context.WithTimeout(k.r.Context(), uploadTime+time.Minute)
 		defer cancel()
-		defer k.awaitUpload()()
+		defer k.boundUpload()()
 		obj, err := upload.Take(ctx, k.r, r)
 		if err != nil {
 			return err

@@ -22,9 +22,9 @@ const (
 	memoryShare    = 2
 )
 
-// spareCollections lets garbage lie until undo. An operator who sets GOGC or
+// tuneGC lets garbage lie until undo. An operator who sets GOGC or
 // GOMEMLIMIT decides it instead.
-func spareCollections() (undo func()) {
+func tuneGC() (undo func()) {
 	limit := memoryIn(os.DirFS("/"))
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" || limit == math.MaxInt64 {
 		return func() {}
