@@ -218,7 +218,7 @@ func (k *call) authorize() error {
 	if err != nil {
 		k.server.Log.Debug("authorizer", "err", err)
 	}
-	return forbidden(attributes, reason)
+	return Forbidden(attributes, reason)
 }
 
 func (k *call) attributes() authorizer.AttributesRecord {

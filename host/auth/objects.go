@@ -45,6 +45,13 @@ func (a *Auth) furnish(ctx context.Context) error {
 			return fmt.Errorf("look for priority class %s: %w", class.Name, err)
 		}
 	}
+	// The built-in controllers act as these; Kubernetes' default roles name them.
+	for _, name := range []string{"replicaset-controller"} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}}
+		if err := add(view.ServiceAccounts, account); err != nil {
+			return fmt.Errorf("look for ServiceAccount %s: %w", name, err)
+		}
+	}
 	clients := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: clientConfigMap},
 		Data:       map[string]string{clientKey: string(a.Authority.PEM())},

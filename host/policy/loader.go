@@ -427,7 +427,7 @@ func (l *Loader) loadLevel() slog.Level {
 
 // keyOf covers what a program of that module is made from.
 func keyOf(p *v1alpha1.Policy, module string) string {
-	return hashOf(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})
+	return hashOf(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits, ServiceAccount: p.Spec.ServiceAccount})
 }
 
 // keyOf is that of the Policy now, which need not be made again while it is as

@@ -155,7 +155,9 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 			return nil, err
 		}
 	case p.entry.Kind == abi.KindController:
-		one.controller = &Controller{objectGuest{box: one.main}}
+		if one.controller, err = newController(one.main, object.Spec.ServiceAccount); err != nil {
+			return nil, err
+		}
 	case p.info.Cacheable():
 		one.verifier = newSandbox(p)
 	}

@@ -74,6 +74,7 @@ func New(c Config) *Chain {
 	chain.add("clusterroles.rbac.authorization.k8s.io", step{validate: grants.clusterRole})
 	chain.add("rolebindings.rbac.authorization.k8s.io", step{validate: grants.roleBinding})
 	chain.add("clusterrolebindings.rbac.authorization.k8s.io", step{validate: grants.clusterRoleBinding})
+	chain.add("policies.policy.berth.dev", step{validate: grants.policy})
 	return chain
 }
 
