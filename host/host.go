@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/api/connlimit"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/serviceip"
@@ -41,18 +42,19 @@ import (
 // Host is a host under construction; Run makes one, and nothing outlives Run.
 type Host struct {
 	Config
-	store     *store.Store
-	auth      *auth.Auth
-	chain     *admission.Chain
-	engine    *engine.Engine
-	loader    *policy.Loader
-	events    *event.Writer
-	registry  *registry.Registry
-	scheduler *schedule.Scheduler
-	recorder  *record.Writer // nil unless asked for
-	berth     *berthapi.API
-	usage     *usage.Meter
-	podRange  netip.Prefix
+	store       *store.Store
+	auth        *auth.Auth
+	chain       *admission.Chain
+	engine      *engine.Engine
+	loader      *policy.Loader
+	events      *event.Writer
+	registry    *registry.Registry
+	scheduler   *schedule.Scheduler
+	recorder    *record.Writer // nil unless asked for
+	berth       *berthapi.API
+	connections *connlimit.Listener
+	usage       *usage.Meter
+	podRange    netip.Prefix
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -186,6 +188,11 @@ func (h *Host) openScheduler() (err error) {
 
 // serve runs all parts until ctx ends or one of them fails.
 func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Serving)) error {
+	descriptors, err := connlimit.Descriptors()
+	if err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
+	h.connections = connlimit.New(listener, connlimit.LimitsFor(descriptors))
 	handler, closeStreams, err := h.handler()
 	if err != nil {
 		return err
@@ -196,13 +203,14 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 		return err
 	}
 	server := &http.Server{
-		Handler: handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
+		ConnState: h.connections.ConnState,
+		Handler:   handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
 		ErrorLog: log.New(quiet{h.Log}, "", 0),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	group.Go(func() error {
-		if err := server.ServeTLS(socket.Listener{Listener: listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(socket.Listener{Listener: h.connections}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
