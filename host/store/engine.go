@@ -3,7 +3,7 @@ package store
 import "context"
 
 // Record is one entry of an engine: an opaque key, its bytes, and the revision
-// of the commit that wrote it last.
+// of the change that wrote it last.
 type Record struct {
 	Key      string
 	Value    []byte
@@ -12,8 +12,9 @@ type Record struct {
 
 // Batch is what an engine commits in one piece. No key occurs twice in it.
 type Batch struct {
-	// Revision is kept as the engine's revision, together with the records;
-	// 0 leaves the engine's revision as it is.
+	// Revision is kept as the engine's revision, together with the records: the
+	// newest of what the batch changed, deletions and what it overwrote itself
+	// included. 0 leaves the engine's revision as it is.
 	Revision int64
 	Puts     []Record
 	Deletes  []string

@@ -131,23 +131,17 @@ func (s *Store) write(b *batch) error {
 // and adds its changes if all of its writes may be.
 func (b *batch) decide(req *request) {
 	states := make([]*entry, len(req.writes))
-	changes := false
 	for i, w := range req.writes {
 		states[i] = b.state(w.Key)
 		if req.err = w.check(states[i]); req.err != nil {
 			return
 		}
-		changes = changes || !w.idle(states[i])
-	}
-	req.rev = b.revision
-	if changes {
-		b.revision++
-		req.rev = b.revision
 	}
 	req.objs = make([]Object, len(req.writes))
 	for i, w := range req.writes {
 		req.objs[i] = b.apply(w, states[i])
 	}
+	req.rev = b.revision
 }
 
 func (b *batch) state(k Key) *entry {
@@ -178,10 +172,13 @@ func (w *write) idle(have *entry) bool {
 	return w.Kind == Update && w.sum == have.sum && len(w.data) == have.size
 }
 
+// apply gives the change a revision that no other has: a watch that was cut
+// behind its event goes on with the next one of the same commit.
 func (b *batch) apply(w write, have *entry) Object {
 	if w.idle(have) {
 		return have.object()
 	}
+	b.revision++
 	c := change{key: w.Key, engineKey: w.engineKey, data: w.data, rev: b.revision, prev: have}
 	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, shelf: b.store.shelf}
 	if w.Kind == Delete {

@@ -62,7 +62,7 @@ type Op struct {
 	Kind OpKind
 	Key  Key
 	// Object is the new state, for Create and Update. The store owns it from
-	// here on, and sets its resourceVersion to the commit's revision.
+	// here on, and sets its resourceVersion to the revision of this change.
 	Object Object
 	// Expect is the revision that the object must have now, for Update and
 	// Delete; 0 means any.
