@@ -116,6 +116,7 @@ var (
 	ErrTooLarge  = errors.New("too large for one commit")
 	ErrClosed    = errors.New("store is closed")
 	ErrNoSpace   = errors.New("no room to write")
+	ErrCorrupt   = errors.New("the data on disk is damaged")
 )
 
 // Error is a refused operation.

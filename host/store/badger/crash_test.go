@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -44,6 +45,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	if dir := os.Getenv(startDir); dir != "" {
+		startAndSay(dir)
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -71,7 +76,7 @@ func writeUntilKilled(dir string) error {
 	for w := range crashWriters {
 		go func() {
 			for n := 0; ; n++ {
-				if err := crashStep(s, fmt.Sprintf("w%d-%d", w, n%50), n); err != nil {
+				if err := crashStep(os.Stdout, s, fmt.Sprintf("w%d-%d", w, n%50), n); err != nil {
 					errs <- err
 					return
 				}
@@ -85,7 +90,7 @@ func crashKey(name string) store.Key {
 	return store.Key{Resource: "configmaps", Namespace: "ns", Name: name}
 }
 
-func crashStep(s *store.Store, name string, n int) error {
+func crashStep(out io.Writer, s *store.Store, name string, n int) error {
 	_, exists := s.Get(crashKey(name))
 	kind := store.Create
 	value := fmt.Sprintf("%d-%d", os.Getpid(), n)
@@ -99,17 +104,15 @@ func crashStep(s *store.Store, name string, n int) error {
 	if kind != store.Delete {
 		ops[0].Object, ops[1].Object = crashObject(name, value, n), crashObject(name+"-twin", value, n+1)
 	}
-	say("try %s %s\n", name, value)
+	// Each line is one system call, so that it stays whole.
+	fmt.Fprintf(out, "try %s %s\n", name, value)
 	rev, _, err := s.Commit(context.Background(), ops...)
 	if err != nil {
 		return err
 	}
-	say("ack %s %s %d\n", name, value, rev)
+	fmt.Fprintf(out, "ack %s %s %d\n", name, value, rev)
 	return nil
 }
-
-// say writes a line in one system call, so that lines stay whole.
-func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format, args...) }
 
 // crashObject is mostly small, and now and then above a megabyte, where Badger
 // keeps values in another file.

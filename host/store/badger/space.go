@@ -2,7 +2,6 @@ package badger
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -48,16 +47,6 @@ func (s *space) check(b store.Batch) error {
 		return fmt.Errorf("%w: the disk of %s has %d MiB left, and %d are kept in reserve: free some", store.ErrNoSpace, s.dir, s.bytes>>20, need>>20)
 	}
 	return nil
-}
-
-// refusal is why Badger does not open, and what to do about a full disk: of that
-// Badger gives the text alone.
-func refusal(dir string, err error) error {
-	err = fmt.Errorf("open badger in %s: %w", dir, err)
-	if strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
-		return fmt.Errorf("%w: %w: free some of the disk", store.ErrNoSpace, err)
-	}
-	return err
 }
 
 // diskFree is what an ordinary user may still write.
