@@ -42,8 +42,10 @@ type Engine interface {
 	// the Value that it is given. Scan stops at fn's first error and returns it.
 	Scan(ctx context.Context, prefix string, keysOnly bool, fn func(Record) error) (revision int64, err error)
 	// Commit makes the batch durable, all of it or nothing, before it returns.
-	// ErrNoSpace and ErrTooLarge say that nothing was written. After any other
-	// error nobody knows, until the engine is opened anew.
+	// ErrNoSpace and ErrTooLarge say that nothing was written. After
+	// ErrUnavailable the revision that Scan returns tells whether the batch was,
+	// once Scan answers again; until then both answer ErrUnavailable. After any
+	// other error nobody knows, until the engine is opened anew.
 	Commit(context.Context, Batch) error
 	// Compact gives back the room of what was overwritten or deleted.
 	Compact(context.Context) error

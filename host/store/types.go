@@ -117,6 +117,9 @@ var (
 	ErrClosed    = errors.New("store is closed")
 	ErrNoSpace   = errors.New("no room to write")
 	ErrCorrupt   = errors.New("the data on disk is damaged")
+	// ErrUnavailable passes: try again. Whether the commit was written is known
+	// when the store takes commits again.
+	ErrUnavailable = errors.New("the store cannot write at present")
 )
 
 // Error is a refused operation.

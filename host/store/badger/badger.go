@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -39,9 +40,13 @@ type Engine struct {
 	space space
 	log   *slog.Logger
 
-	commits sync.Mutex // one after the other; guards ledger and witness
+	commits sync.Mutex // one after the other; guards ledger, witness and spare
 	ledger  *ledger
 	witness *witness
+	spare   spare
+
+	use    sync.RWMutex // read-held while db is read; held to exchange it
+	outage atomic.Pointer[outage]
 }
 
 // closeTime is how long Badger may take to close. On a disk that refuses to be
@@ -52,10 +57,26 @@ const closeTime = 20 * time.Second
 func (e *Engine) Close() error { return e.closeWithin(closeTime) }
 
 func (e *Engine) closeWithin(patience time.Duration) error {
+	e.commits.Lock()
+	defer e.commits.Unlock()
+	defer e.spare.release()
+	if o := e.outage.Load(); o != nil {
+		select {
+		case <-o.closed:
+			return unlockDir(e.lock)
+		case <-time.After(patience):
+			return notClosed(patience, e.dir)
+		}
+	}
 	if err := closeWithin(e.db, patience, e.dir); err != nil {
 		return err
 	}
 	return errors.Join(e.witness.close(), unlockDir(e.lock))
+}
+
+func notClosed(patience time.Duration, dir string) error {
+	return fmt.Errorf("the store is not closed after %s: can %s be written, and is there room? What was acknowledged is in its write-ahead log, and is taken in at the next start",
+		patience, dir)
 }
 
 func closeWithin(db *badger.DB, patience time.Duration, dir string) error {
@@ -65,13 +86,14 @@ func closeWithin(db *badger.DB, patience time.Duration, dir string) error {
 	case err := <-closed:
 		return err
 	case <-time.After(patience):
-		return fmt.Errorf("the store is not closed after %s: can %s be written, and is there room? What was acknowledged is in its write-ahead log, and is taken in at the next start",
-			patience, dir)
+		return notClosed(patience, dir)
 	}
 }
 
 // Limits leaves a quarter of Badger's own for its bookkeeping.
 func (e *Engine) Limits() store.Limits {
+	e.use.RLock()
+	defer e.use.RUnlock()
 	return store.Limits{
 		Bytes:   int(e.db.MaxBatchSize() / 4 * 3),
 		Records: int(e.db.MaxBatchCount() / 4 * 3),
@@ -80,8 +102,13 @@ func (e *Engine) Limits() store.Limits {
 
 // Scan reads in a transaction, so it sees one moment.
 func (e *Engine) Scan(ctx context.Context, prefix string, keysOnly bool, fn func(store.Record) error) (int64, error) {
+	db, done, err := e.reading()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
 	var revision int64
-	err := e.db.View(func(txn *badger.Txn) error {
+	err = db.View(func(txn *badger.Txn) error {
 		var err error
 		if revision, err = readRevision(txn); err != nil {
 			return err
@@ -137,6 +164,9 @@ func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
 	}
 	e.commits.Lock()
 	defer e.commits.Unlock()
+	if err := e.recover(); err != nil {
+		return err
+	}
 	txn := e.db.NewTransaction(true)
 	defer txn.Discard()
 	// Badger has copied it all when a commit returns.
@@ -149,8 +179,11 @@ func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := txn.Commit(); err != nil {
-		return err
+	switch err := txn.Commit(); {
+	case errors.Is(err, badger.ErrTxnTooBig):
+		return store.ErrTooLarge
+	case err != nil:
+		return e.fail(err, next)
 	}
 	e.acknowledge(next)
 	return nil
@@ -232,7 +265,7 @@ func (r *room) value(rec store.Record) []byte {
 // 1 MiB lie there. The rest Badger compacts by itself.
 func (e *Engine) Compact(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := e.db.RunValueLogGC(0.5)
+		err := e.compactOne()
 		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
 			return nil
 		}
@@ -241,4 +274,18 @@ func (e *Engine) Compact(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// compactOne writes too, so it waits for commits as they do for each other.
+func (e *Engine) compactOne() error {
+	e.commits.Lock()
+	defer e.commits.Unlock()
+	if err := e.recover(); err != nil {
+		return err
+	}
+	err := guarded(func() error { return e.db.RunValueLogGC(0.5) })
+	if err == nil || errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+		return err
+	}
+	return e.fail(err, e.ledger.begin(0))
 }

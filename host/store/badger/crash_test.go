@@ -49,6 +49,13 @@ func TestMain(m *testing.M) {
 		startAndSay(dir)
 		return
 	}
+	if dir := os.Getenv(outageDir); dir != "" {
+		if err := sufferOutage(dir); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -43,6 +43,9 @@ func Open(dir string, logger *slog.Logger) (*Engine, error) {
 
 // open reads the directory, anew after a failure.
 func (e *Engine) open() error {
+	if err := e.space.start(); err != nil {
+		return err
+	}
 	if err := repair(e.dir, e.log); err != nil {
 		return err
 	}
@@ -73,6 +76,7 @@ func (e *Engine) open() error {
 		return errors.Join(explain(err, suspects), closeWithin(db, closeTime, e.dir))
 	}
 	e.db = db
+	e.spare.hold(e.dir)
 	return nil
 }
 
