@@ -80,6 +80,7 @@ type Store struct {
 	blobs sync.RWMutex // one writer of a blob, or readers of it
 
 	queue   chan *request
+	doubt   *batch // of which the engine has not said yet whether it is written; the sequencer's
 	wakes   wakes
 	stop    chan struct{} // closed by Close
 	once    sync.Once

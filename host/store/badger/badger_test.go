@@ -86,7 +86,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ key, value, want string }{
 		"another program's": {"theirs", "1", "not berth's"},
-		"a later format":    {"!format", "2", `engine format "2", this berth reads "1"`},
+		"a later format":    {"!format", "3", `engine format "3", this berth reads "2"`},
 	} {
 		dir := t.TempDir()
 		db, err := upstream.Open(upstream.DefaultOptions(dir).WithLogger(nil))
