@@ -60,9 +60,10 @@ func (s *Streams) copyLogs(w http.ResponseWriter, r *http.Request, node string, 
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(http.StatusOK)
-	// The status is sent: what breaks from here on ends the stream, and the
-	// client sees it end.
-	_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, answer.Body)
+	_, err = io.Copy(flusher{w, http.NewResponseController(w)}, answer.Body)
+	if err != nil && r.Context().Err() == nil {
+		panic(http.ErrAbortHandler) // the status is sent; an end in good order would say that this was all
+	}
 	return nil
 }
 
