@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	coreapi "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
 func (s *Streams) logs(w http.ResponseWriter, r *http.Request, t Target) error {
@@ -53,6 +54,10 @@ func (s *Streams) copyLogs(w http.ResponseWriter, r *http.Request, node string, 
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		return agentRefusal(node, answer)
+	}
+	if wsstream.IsWebSocketRequest(r) {
+		logSocket(w, r, answer.Body)
+		return nil
 	}
 	kind := answer.Header.Get("Content-Type")
 	if kind == "" {
