@@ -115,6 +115,7 @@ type Agent struct {
 	prober   *probe.Prober
 	status   *status.Writer
 	keep     *checkpoint.Dir
+	pulls    *image.Pulls
 	ids      *userns.Ranges
 	pool     *worker.Pool
 	events   record.EventBroadcaster
@@ -260,6 +261,9 @@ func (a *Agent) build() error {
 	if a.ids, err = userns.Open(pods); err != nil {
 		a.log.Error("some pods' ids are not known, and may be given to others too", "error", err)
 	}
+	if a.pulls, err = image.OpenPulls(filepath.Join(a.cfg.RootDir, "pulls")); err != nil {
+		return err
+	}
 	a.events = record.NewBroadcaster()
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	a.recorder = recorder
@@ -269,7 +273,7 @@ func (a *Agent) build() error {
 	a.status = status.New(a.client.CoreV1(), a.log)
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
-		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
+		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
 		Prober: a.prober, Objects: a.objects, Status: a.status, Keep: a.keep, Recorder: recorder, Log: a.log,
 		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory,
 		PageSizes: slices.Sorted(maps.Keys(a.machine.Hugepages)), Allocatable: a.allocatable(),

@@ -21,6 +21,7 @@ type Deps struct {
 	Runtime runtime.Runtime
 	Network network.Network
 	Images  image.Store
+	Pulls   *image.Pulls
 	Volumes Volumes
 	Cgroups Cgroups
 	// IDs gives pods with a user namespace their ids.
