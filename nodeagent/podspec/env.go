@@ -96,7 +96,7 @@ func (e *environment) set(name, value string) {
 func envFrom(ctx context.Context, ns string, from v1.EnvFromSource, objs Objects, e *environment, result map[string]string) error {
 	put := func(k, v string) {
 		name := from.Prefix + k
-		if len(validation.IsEnvVarName(name)) > 0 {
+		if len(validation.IsRelaxedEnvVarName(name)) > 0 {
 			return
 		}
 		e.set(name, v)
