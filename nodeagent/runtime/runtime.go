@@ -95,6 +95,8 @@ type Version struct {
 	Version string
 	// UserNamespaces: sandboxes may have IDs of their own.
 	UserNamespaces bool
+	// AppArmor: the machine confines containers by it.
+	AppArmor bool
 }
 
 // PodMeta says to which pod a sandbox or container belongs.
@@ -239,6 +241,7 @@ type Security struct {
 	ReadOnlyRootFS                    bool
 	NoNewPrivileges                   bool
 	Seccomp                           Seccomp
+	AppArmor                          AppArmor
 	// Unmasked leaves /proc as it is (procMount: Unmasked).
 	Unmasked bool
 }
@@ -257,6 +260,24 @@ const (
 type Seccomp struct {
 	Type SeccompType
 	Path string
+}
+
+// AppArmorType says which profile confines a container.
+type AppArmorType string
+
+// The AppArmor types; the empty one is RuntimeDefault where the kernel has
+// AppArmor, and nothing elsewhere.
+const (
+	AppArmorUnconfined     AppArmorType = "Unconfined"
+	AppArmorRuntimeDefault AppArmorType = "RuntimeDefault"
+	AppArmorLocalhost      AppArmorType = "Localhost"
+)
+
+// AppArmor is a profile; Profile is the name of one that the kernel has loaded,
+// where Type is Localhost.
+type AppArmor struct {
+	Type    AppArmorType
+	Profile string
 }
 
 // IO are the streams of an exec or attach; nil ones are not connected.

@@ -9,6 +9,7 @@ import (
 	cgroupsv2 "github.com/containerd/cgroups/v3/cgroup2/stats"
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/pkg/apparmor"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
@@ -103,5 +104,5 @@ func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 	if len(version) > 0 && version[0] == 'v' {
 		version = version[1:]
 	}
-	return runtime.Version{Name: "containerd", Version: version, UserNamespaces: r.userNamespaces}, nil
+	return runtime.Version{Name: "containerd", Version: version, UserNamespaces: r.userNamespaces, AppArmor: apparmor.HostSupports()}, nil
 }
