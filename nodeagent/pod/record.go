@@ -140,6 +140,29 @@ func New(p *v1.Pod, now time.Time) *Record {
 	return r
 }
 
+// Clone is a copy that shares nothing that changes. Objects of the API are
+// replaced, never changed, and shared.
+func (r *Record) Clone() *Record {
+	out := *r
+	out.Rejected, out.Ended, out.Held = clone(r.Rejected), clone(r.Ended), clone(r.Held)
+	out.Sandbox.IPs, out.Conditions = slices.Clone(r.Sandbox.IPs), slices.Clone(r.Conditions)
+	out.Containers = make(map[string]*Container, len(r.Containers))
+	for name, c := range r.Containers {
+		one := *c
+		one.Applied, one.Last, one.Wait = c.Applied.DeepCopy(), clone(c.Last), clone(c.Wait)
+		out.Containers[name] = &one
+	}
+	return &out
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	out := *p
+	return &out
+}
+
 // Update brings in a newer version of the object.
 func (r *Record) Update(p *v1.Pod, now time.Time) {
 	if r.Pod.Generation != p.Generation {

@@ -94,6 +94,7 @@ type StatusWriter interface {
 
 // Checkpoints keeps records over restarts of the agent.
 type Checkpoints interface {
-	Save(r *pod.Record) error
+	// Save replaces a pod's record, in JSON.
+	Save(uid string, record []byte) error
 	Remove(uid string) error
 }
