@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 // Record is all that the agent knows of one pod. It is kept on disk as JSON.
@@ -85,6 +87,8 @@ type Container struct {
 	ImageID string `json:"imageID,omitempty"`
 	LogPath string `json:"logPath,omitempty"`
 
+	// User is who this run started as, if known.
+	User *runtime.User `json:"user,omitempty"`
 	// Applied are the resources that this run has.
 	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
 	// Regrow: it must start anew to have those of its spec.

@@ -85,6 +85,8 @@ type Observer interface {
 	// own, running or not. It costs a walk over all those files: ask for few.
 	// Those that are not there are left out.
 	Written(ctx context.Context, ids []string) (map[string]Disk, error)
+	// User says who a container's first process started as.
+	User(ctx context.Context, id string) (User, error)
 	// Version names the runtime, and fails while it can not be used.
 	Version(ctx context.Context) (Version, error)
 }
@@ -338,6 +340,12 @@ type Container struct {
 	LogPath       string
 	Labels        map[string]string
 	Annotations   map[string]string
+}
+
+// User is who a container's first process ran as when it started.
+type User struct {
+	UID, GID int64
+	Groups   []int64
 }
 
 // EventKind is what happened.

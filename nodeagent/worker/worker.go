@@ -218,7 +218,11 @@ func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 	if w.flight != nil {
 		return pod.None, time.Time{}
 	}
+	ended := w.rec.Ended
 	a := w.rec.Next(time.Now())
+	if ended == nil && w.rec.Ended != nil { // by its own deadline
+		w.event(w.rec, v1.EventTypeNormal, w.rec.Ended.Reason, "%s", w.rec.Ended.Message)
+	}
 	w.tellBackoffs()
 	if a.Kind == pod.None || ctx.Err() != nil {
 		return a.Kind, a.Wake

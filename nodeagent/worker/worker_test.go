@@ -411,3 +411,65 @@ func TestARefusedPodNeverRuns(t *testing.T) {
 		}
 	})
 }
+
+// late takes a while to listen.
+type late struct{ *runtimefake.Runtime }
+
+func (l late) Events(ctx context.Context) (<-chan runtime.Event, error) {
+	time.Sleep(time.Second)
+	return l.Runtime.Events(ctx)
+}
+
+// TestAnEndBeforeAnybodyListensIsSeen: the pods of an agent that starts do not
+// wait for the next look that the clock makes due.
+func TestAnEndBeforeAnybodyListensIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(b *bench) {
+			b.pool.deps.Runtime = late{b.runtime}
+			p := newPod("web")
+			p.Spec.InitContainers = []v1.Container{{Name: "first", Image: "busybox:1", Command: []string{"sh", "-c", "exit 0"}}}
+			b.pool.Set(p, nil)
+		})
+		defer b.end()
+		b.after(3 * time.Second)
+		if got := b.phase("web"); got != v1.PodRunning {
+			t.Errorf("phase %s 3 s after the start", got)
+		}
+	})
+}
+
+func TestADeadlineIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		defer b.end()
+		p := newPod("web")
+		seconds := int64(60)
+		p.Spec.ActiveDeadlineSeconds = &seconds
+		b.pool.Set(p, nil)
+		b.after(2 * time.Minute)
+		if n := b.told("DeadlineExceeded"); n != 1 || b.phase("web") != v1.PodFailed {
+			t.Errorf("told %d times, phase %s", n, b.phase("web"))
+		}
+	})
+}
+
+func TestAStatusTellsWhoAContainerRunsAs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		defer b.end()
+		p := newPod("web")
+		uid, gid := int64(1000), int64(2000)
+		p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &uid, RunAsGroup: &gid, SupplementalGroups: []int64{3000}}
+		b.pool.Set(p, nil)
+		b.after(time.Second)
+		b.pool.View("default", "web", func(r *pod.Record) {
+			u := r.Status(pod.Host{}, time.Now()).ContainerStatuses[0].User
+			if u == nil || u.Linux == nil || u.Linux.UID != uid || u.Linux.GID != gid || !slices.Equal(u.Linux.SupplementalGroups, []int64{3000}) {
+				t.Errorf("user = %+v", u)
+			}
+		})
+	})
+}
