@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -299,7 +300,23 @@ func (a *Agent) host() pod.Host {
 }
 
 func (a *Agent) allocatable() v1.ResourceList {
-	return node.Allocatable(node.Capacity(a.machine, a.cfg.MaxPods), a.cfg.Reserved)
+	return node.Allocatable(node.Capacity(a.machine, a.cfg.MaxPods), a.reserved())
+}
+
+// reserved is what pods may not have: what is kept for the machine itself, and, as
+// by the kubelet, what must be left of it before pods are evicted.
+func (a *Agent) reserved() v1.ResourceList {
+	out := v1.ResourceList{}
+	maps.Copy(out, a.cfg.Reserved)
+	for name, left := range map[v1.ResourceName]int64{
+		v1.ResourceMemory:           a.cfg.Pressure.Hard[MemoryAvailable].of(a.machine.Memory),
+		v1.ResourceEphemeralStorage: a.cfg.Pressure.Hard[NodeFSAvailable].of(a.machine.Disk),
+	} {
+		sum := out[name].DeepCopy()
+		sum.Add(*resource.NewQuantity(left, resource.BinarySI))
+		out[name] = sum
+	}
+	return out
 }
 
 // Run works until ctx ends. The pods go on.
