@@ -206,6 +206,8 @@ func (nothing) Mounts(*v1.Pod, *v1.Container, map[string]string) ([]runtime.Moun
 	return nil, nil, nil
 }
 
+func (nothing) EnvFile(*v1.Pod, string, string, string) (string, error) { return "", nil }
+
 func (nothing) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
 }
