@@ -47,8 +47,10 @@ type call struct {
 	user     user.Info
 	query    query
 	warnings []string
-	begun    time.Time
-	leave    func()
+	// annotations go into the audit log.
+	annotations map[string]string
+	begun       time.Time
+	leave       func()
 	// watching is set once a watch has begun.
 	watching *watchStream
 }
@@ -105,7 +107,7 @@ func (k *call) end() {
 	}
 	k.leave()
 	if k.server.Audit != nil {
-		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status})
+		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations})
 	}
 }
 
@@ -247,7 +249,17 @@ func (k *call) request() (*registry.Request, error) {
 		Manager: k.query.get("fieldManager"), Agent: k.r.UserAgent(),
 		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn,
 	}
+	if k.server.Audit != nil {
+		r.Annotate = k.annotate
+	}
 	return r, k.query.write(r)
+}
+
+func (k *call) annotate(key, value string) {
+	if k.annotations == nil {
+		k.annotations = map[string]string{}
+	}
+	k.annotations[key] = value
 }
 
 // longestWarning and maxWarnings keep headers within what clients accept.

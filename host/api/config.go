@@ -104,6 +104,8 @@ type Audited struct {
 	About   *apirequest.RequestInfo
 	Request *http.Request
 	Code    int
+	// Annotations are what admission has to say to those who read the log.
+	Annotations map[string]string
 }
 
 // DefaultVersion names the Kubernetes that Berth's API is. Some installed
