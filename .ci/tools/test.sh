@@ -7,7 +7,7 @@
 cd "$ROOT"
 
 .ci/tools/tinygo.sh
-.ci/tools/node.sh
+.ci/tools/node.sh ctr
 .ci/tools/kubectl.sh
 .ci/tools/others.sh kube-scheduler kwok
 packages "tests" busybox-static
