@@ -17,29 +17,26 @@ TOOLS=${BERTH_TOOLS:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/berth/tools}
 export BERTH_TOOLS=$TOOLS
 export PATH="$TOOLS/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin"
 
-# How the programs that users run are built: static, without symbols, which
-# nothing reads (stack traces come from Go's own tables), and without this
-# folder's path. Packages that several of them share are then compiled once.
-STATIC=(-trimpath)
+# How the programs that users run are built: static, without debug information,
+# which nothing reads (stack traces come from Go's own tables), and without the
+# path of this folder. What several of them import is then compiled once, as long
+# as they are built one after the other.
+STATIC=(-trimpath -gcflags=all=-dwarf=false)
 STRIP="-s -w"
 
 say()  { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 fail() { printf 'berth: %s\n' "$*" >&2; exit 1; }
 
 # timed WHAT CMD...: runs CMD and prints one line: what it is, and how long it
-# took. What CMD prints stands in between, without Go's list of downloads. A step
-# that runs beside others (see beside) prints its line when it is done.
+# took. What CMD prints stands in between, without Go's list of downloads.
 timed() {
   local what=$1 start=$SECONDS said
   shift
   said=$(mktemp)
-  [ -n "${BESIDE:-}" ] || printf '\033[1m==>\033[0m %s ... ' "$what" >&2
+  printf '\033[1m==>\033[0m %s ... ' "$what" >&2
   quietly "$said" "$@" || again "$what" quietly "$said" "$@" || fail "$what: did not work (the lines above say why)"
-  if [ -z "${BESIDE:-}" ] && [ ! -s "$said" ]; then
-    printf '%d s\n' $((SECONDS - start)) >&2
-  else
-    say "$what: $((SECONDS - start)) s"
-  fi
+  if [ -s "$said" ]; then printf '%s: ' "$what" >&2; fi
+  printf '%d s\n' $((SECONDS - start)) >&2
   rm -f "$said"
 }
 
@@ -48,22 +45,10 @@ timed() {
 quietly() {
   local said=$1
   shift
-  "$@" 2>&1 | awk -v said="$said" -v beside="${BESIDE:-}" '
+  "$@" 2>&1 | awk -v said="$said" '
     /^go: downloading / { next }
-    !told++ { if (!beside) print ""; print "" >said; close(said) }
+    !told++ { print ""; print "" >said; close(said) }
     { print; fflush() }' >&2
-}
-
-# beside STEP...: runs steps side by side, each a command without arguments, and
-# fails when one of them did.
-beside() {
-  local pids=() step pid failed=0
-  for step; do
-    (BESIDE=1; export BESIDE; "$step") &
-    pids+=($!)
-  done
-  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
-  return $failed
 }
 
 # again WHAT CMD...: in CI, what builds is tried a second time and a third: it

@@ -4,6 +4,7 @@
 # tests do, and people who look into a node's containerd.
 #
 #   node.sh [ctr]
+#   node.sh fetch     only downloads what the build needs
 . "$(dirname "$0")/lib.sh"
 
 DIR=$ROOT/.ci/tools/node
@@ -46,6 +47,12 @@ plugins() {
   CGO_ENABLED=0 build "" $PLUGINS/main/bridge $PLUGINS/main/loopback \
     $PLUGINS/ipam/host-local $PLUGINS/meta/portmap
 }
+
+if [ "${1:-}" = fetch ]; then
+  fetch "$DIR" -tags "$SLIM,seccomp" $CONTAINERD/cmd/containerd $CONTAINERD/cmd/containerd-shim-runc-v2 \
+    github.com/opencontainers/runc $PLUGINS/main/bridge $PLUGINS/main/loopback $PLUGINS/ipam/host-local $PLUGINS/meta/portmap
+  exit
+fi
 
 locked node
 hash=$(hash_of "$0" "$DIR/go.mod" "$DIR/go.sum" "$(go env GOVERSION)")
