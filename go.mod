@@ -33,7 +33,6 @@ require (
 require (
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/google/btree v1.1.3
-	github.com/klauspost/compress v1.20.0
 )
 
 // Containers, images and their network.
@@ -58,6 +57,7 @@ require (
 require (
 	github.com/go-logr/logr v1.4.4
 	github.com/google/gnostic-models v0.7.0
+	github.com/klauspost/compress v1.20.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/client_model v0.6.2
