@@ -27,18 +27,18 @@ done
 # typed COMMAND: shows it as typed, and what it prints.
 typed() {
   printf '$ %s\n' "$1"
-  bash -c "$1" 2>&1 || fail "$1 failed"
+  bash -o pipefail -c "$1" 2>&1 || fail "$1 failed"
 }
 
 session() {
   typed "kubectl label node sim-0 accelerator=a100"
-  typed "berth policy push gpu-only examples/gpu-only"
+  typed "berth policy push gpu-only examples/gpu-only | tail -1"
   typed "kubectl run web --image=example.test/web:1"
   kubectl wait --for=condition=Ready pod/web >/dev/null
   typed "berth explain pod web | grep -v 'nothing to say'"
   printf '\n'
-  typed "berth policy push fill examples/hot-swap/v1"
-  typed "berth policy push fill examples/hot-swap/v2"
+  typed "berth policy push fill examples/hot-swap/v1 | tail -1"
+  typed "berth policy push fill examples/hot-swap/v2 | tail -2"
   typed "berth policy rollback fill"
 }
 

@@ -28,7 +28,7 @@ func TestPagesSayWhatIs(t *testing.T) {
 	}
 	for _, page := range pages {
 		text := read(t, page)
-		for _, wrong := range slices.Concat(badLinks(page, text), badCommands(root, targets, text)) {
+		for _, wrong := range slices.Concat(badLinks(page, text), badFiles(text), badCommands(root, targets, text)) {
 			t.Errorf("%s: %s", page, wrong)
 		}
 	}
@@ -49,7 +49,7 @@ func TestAPageThatIsWrongIsSeen(t *testing.T) {
 		"see `./task tset`":                    "tset",
 		"`berth policy push NAME --dry-rum`":   "--dry-rum",
 	} {
-		said := strings.Join(slices.Concat(badLinks("README.md", text), badCommands(root, targets, text)), "; ")
+		said := strings.Join(slices.Concat(badLinks("README.md", text), badFiles(text), badCommands(root, targets, text)), "; ")
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is told as %q, want %s", text, said, want)
 		}
@@ -93,6 +93,23 @@ func TestTroubleshootingQuotesWhatTheCodeSays(t *testing.T) {
 			if part = strings.TrimSpace(part); len(part) > 3 && !strings.Contains(code.String(), part) {
 				t.Errorf("docs/troubleshooting.md quotes %q, which the code does not say: %q", m[1], part)
 			}
+		}
+	}
+}
+
+// TestEachQuestionIsAnsweredInThreeSentences keeps RATIONALE.md short.
+func TestEachQuestionIsAnsweredInThreeSentences(t *testing.T) {
+	t.Parallel()
+	questions := strings.Split(read(t, "RATIONALE.md"), "\n### ")[1:]
+	if len(questions) < 40 {
+		t.Fatalf("RATIONALE.md has %d questions", len(questions))
+	}
+	end := regexp.MustCompile("[.?!]\\)?(\\s+[A-Z`(0-9]|\\s*$)")
+	for _, q := range questions {
+		asked, answer, _ := strings.Cut(q, "\n")
+		answer, _, _ = strings.Cut(answer, "\n## ")
+		if n := len(end.FindAllString(answer, -1)); n == 0 || n > 3 {
+			t.Errorf("%q is answered in %d sentences", asked, n)
 		}
 	}
 }
@@ -172,6 +189,18 @@ func badLinks(page, text string) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the link to %s leads nowhere", target))
 		case anchor != "" && !slices.Contains(anchors(string(data)), anchor):
 			wrong = append(wrong, fmt.Sprintf("the link to %s leads to no heading", target))
+		}
+	}
+	return wrong
+}
+
+var source = regexp.MustCompile(`\b(?:abi|host|nodeagent|sdk|policies-wasm|examples)/[\w/.-]+\.(?:go|sh|md|yaml)\b`)
+
+// badFiles are the files of the tree that a page names and that are not there.
+func badFiles(text string) (wrong []string) {
+	for _, file := range source.FindAllString(text, -1) {
+		if _, err := os.Stat(filepath.Join(repo, file)); err != nil {
+			wrong = append(wrong, "there is no file "+file)
 		}
 	}
 	return wrong
