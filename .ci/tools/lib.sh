@@ -34,9 +34,9 @@ timed() {
   shift
   said=$(mktemp)
   printf '\033[1m==>\033[0m %s ... ' "$what" >&2
-  quietly "$said" "$@" || again "$what" quietly "$said" "$@" || fail "$what: did not work (the lines above say why)"
-  if [ -s "$said" ]; then printf '%s: ' "$what" >&2; fi
-  printf '%d s\n' $((SECONDS - start)) >&2
+  quietly "$said" "$@" || again "$what" quietly "$said" "$@" ||
+    { rm -f "$said"; fail "$what: did not work (the lines above say why)"; }
+  if [ -s "$said" ]; then say "$what: $((SECONDS - start)) s"; else printf '%d s\n' $((SECONDS - start)) >&2; fi
   rm -f "$said"
 }
 

@@ -194,11 +194,11 @@ func badLinks(page, text string) (wrong []string) {
 	return wrong
 }
 
-var source = regexp.MustCompile(`\b(?:abi|host|nodeagent|sdk|policies-wasm|examples)/[\w/.-]+\.(?:go|sh|md|yaml)\b`)
+var sourceFile = regexp.MustCompile(`\b(?:abi|host|nodeagent|sdk|policies-wasm|examples)/[\w/.-]+\.(?:go|sh|md|yaml)\b`)
 
 // badFiles are the files of the tree that a page names and that are not there.
 func badFiles(text string) (wrong []string) {
-	for _, file := range source.FindAllString(text, -1) {
+	for _, file := range sourceFile.FindAllString(text, -1) {
 		if _, err := os.Stat(filepath.Join(repo, file)); err != nil {
 			wrong = append(wrong, "there is no file "+file)
 		}
