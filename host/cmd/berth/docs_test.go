@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"html"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -110,6 +111,18 @@ func TestEachQuestionIsAnsweredInThreeSentences(t *testing.T) {
 		answer, _, _ = strings.Cut(answer, "\n## ")
 		if n := len(end.FindAllString(answer, -1)); n == 0 || n > 3 {
 			t.Errorf("%q is answered in %d sentences", asked, n)
+		}
+	}
+}
+
+// TestThePictureShowsTheSession holds the README's picture against the text that
+// it is drawn from: .ci/tools/picture.sh writes both.
+func TestThePictureShowsTheSession(t *testing.T) {
+	t.Parallel()
+	picture := html.UnescapeString(read(t, "docs/explain.svg"))
+	for _, line := range strings.Split(read(t, "docs/explain.txt"), "\n") {
+		if line = strings.TrimRight(line, " "); line != "" && !strings.Contains(picture, ">"+line+"</text>") {
+			t.Errorf("docs/explain.svg lacks %q: run .ci/tools/picture.sh", line)
 		}
 	}
 }
