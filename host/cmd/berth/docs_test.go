@@ -115,6 +115,32 @@ func TestEachQuestionIsAnsweredInThreeSentences(t *testing.T) {
 	}
 }
 
+// TestOperationsNamesEachMetric holds the table of metrics against host/metrics.go,
+// both ways, and the flags of the page against those of the commands.
+func TestOperationsNamesEachMetric(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/operations.md")
+	named := map[string]bool{}
+	for _, name := range regexp.MustCompile("`berth_([a-z_]+)[`{]").FindAllStringSubmatch(page, -1) {
+		named[name[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`described\("([a-z_]+)"`).FindAllStringSubmatch(read(t, "host/metrics.go"), -1) {
+		if !named[m[1]] {
+			t.Errorf("docs/operations.md does not name berth_%s", m[1])
+		}
+		delete(named, m[1])
+	}
+	for name := range named {
+		t.Errorf("docs/operations.md names berth_%s, and there is no such metric", name)
+	}
+	up, agent := newUp(), newAgent()
+	for _, m := range regexp.MustCompile("`--([a-z-]+)").FindAllStringSubmatch(page, -1) {
+		if m[1] != "life" && up.Flags().Lookup(m[1]) == nil && agent.Flags().Lookup(m[1]) == nil {
+			t.Errorf("docs/operations.md names --%s, which neither up nor agent has", m[1])
+		}
+	}
+}
+
 // TestThePictureShowsTheSession holds the README's picture against the text that
 // it is drawn from: .ci/tools/picture.sh writes both.
 func TestThePictureShowsTheSession(t *testing.T) {
