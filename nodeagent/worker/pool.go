@@ -257,7 +257,7 @@ func (p *Pool) watch(ctx context.Context) {
 		case <-p.dirty:
 		case <-ticker.C:
 		}
-		p.relist(ctx)
+		_, _ = p.relist(ctx)
 		select { // many events make one look
 		case <-ctx.Done():
 			return

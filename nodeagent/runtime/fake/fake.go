@@ -335,7 +335,7 @@ func (r *Runtime) process(c *container) (*process, error) {
 		in, out := io.Pipe()
 		p.stdin, c.stdin = in, out
 	}
-	stdout, stderr := io.Writer(c.out.stream(false)), io.Writer(c.out.stream(true))
+	stdout, stderr := c.out.stream(false), c.out.stream(true)
 	if c.cfg.LogPath != "" {
 		w, err := logs.Open(c.cfg.LogPath, c.cfg.LogMaxBytes, c.cfg.LogMaxFiles)
 		if err != nil {
