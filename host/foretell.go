@@ -18,8 +18,8 @@ import (
 // Bounds of what a dry write of a Policy is told.
 const (
 	foretellTime  = 5 * time.Second
-	maxForetold  = 100 // decisions
-	maxExamples  = 5
+	maxForetold   = 100 // decisions
+	maxExamples   = 5
 	usualProfile  = "default"
 	foretoldAfter = "; `berth policy push %s --dry-run` tells more"
 )
@@ -91,11 +91,11 @@ func (f foretold) missing(ctx context.Context, p *v1alpha1.Policy, warn func(str
 // module is the Module of a name, or why a Policy cannot have it; neither, where
 // it was deleted and its bytes are still here.
 func (f foretold) module(ctx context.Context, name string) (m *v1alpha1.Module, why string) {
-	digest, err := policy.Digest(name)
+	digest, err := v1alpha1.Digest(name)
 	if err != nil {
 		return nil, err.Error()
 	}
-	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
+	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: v1alpha1.ModuleName(digest)})
 	if ok {
 		return o.(*v1alpha1.Module), ""
 	}

@@ -91,7 +91,7 @@ func TestDecisionsUnderShadowsAndCanariesAreDerivedAgain(t *testing.T) {
 			phases[p.Name] = c.Phase
 		}
 	}
-	if want := map[string]string{"liking": policy.PhaseRunning, "trying": policy.PhaseRolledBack}; !maps.Equal(phases, want) {
+	if want := map[string]string{"liking": v1alpha1.PhaseRunning, "trying": v1alpha1.PhaseRolledBack}; !maps.Equal(phases, want) {
 		t.Errorf("the canaries are %v, want %v", phases, want)
 	}
 	stop()
@@ -146,7 +146,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 		var list v1alpha1.PolicyList
 		askJSON(t, s, "GET", "/apis/policy.berth.dev/v1alpha1/policies", "", &list)
 		for _, one := range list.Items {
-			if one.Status.Phase != policy.PhaseLive || one.Spec.Canary != nil && one.Status.Canary == nil {
+			if one.Status.Phase != v1alpha1.PhaseLive || one.Spec.Canary != nil && one.Status.Canary == nil {
 				return false
 			}
 		}

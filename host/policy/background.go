@@ -15,7 +15,7 @@ import (
 type pendingLoad struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	one    *live
+	one    *version
 	err    error
 	wanted bool // by the pass that is under way
 }
@@ -53,10 +53,9 @@ func (c *pendingLoad) drop() {
 }
 
 // fetch loads something under a name, or tells that it is not done yet.
-func (l *Loader) fetch(ctx context.Context, name string, load func(context.Context) (*live, error)) (one *live, err error, done bool) {
+func (l *Loader) fetch(ctx context.Context, name string, load func(context.Context) (*version, error)) (one *version, err error, done bool) {
 	if l.background == nil {
-		one, err = load(ctx)
-		return one, err, true
+		return l.await(ctx, name, load)
 	}
 	c := l.background.all[name]
 	if c == nil {
@@ -79,6 +78,12 @@ func (l *Loader) fetch(ctx context.Context, name string, load func(context.Conte
 	default:
 		return nil, nil, false
 	}
+}
+
+// await is fetch that is done when it returns.
+func (l *Loader) await(ctx context.Context, _ string, load func(context.Context) (*version, error)) (one *version, err error, done bool) {
+	one, err = load(ctx)
+	return one, err, true
 }
 
 // forgetUnwanted drops what was asked for once and no longer is.
@@ -119,8 +124,8 @@ func (l *Loader) present(ctx context.Context) snapshot.Log {
 }
 
 // follows brings a program that no cycle asks up to the present state.
-func (l *Loader) follows(ctx context.Context, one *live) error {
-	if one.gate != nil || one.controller != nil || one.mode() == v1alpha1.Off {
+func (l *Loader) follows(ctx context.Context, one *version, object *v1alpha1.Policy) error {
+	if one.gate != nil || one.controller != nil || object.ModeOf() == v1alpha1.Off {
 		return nil
 	}
 	if log := l.present(ctx); log != nil {
@@ -129,21 +134,21 @@ func (l *Loader) follows(ctx context.Context, one *live) error {
 	return nil
 }
 
-func (o *live) follow(ctx context.Context, log snapshot.Log) error {
+func (o *version) follow(ctx context.Context, log snapshot.Log) error {
 	if o.verifier == nil {
 		return o.main.follow(ctx, log)
 	}
-	twin := make(chan error, 1)
-	go func() { twin <- o.verifier.follow(ctx, log) }()
+	verified := make(chan error, 1)
+	go func() { verified <- o.verifier.follow(ctx, log) }()
 	err := o.main.follow(ctx, log)
-	if other := <-twin; err == nil && !errors.Is(other, errMemoryReclaimed) {
+	if other := <-verified; err == nil && !errors.Is(other, errMemoryReclaimed) {
 		err = other
 	}
 	return err
 }
 
 // closeAll gives back what a program holds that never went live.
-func (o *live) closeAll() {
+func (o *version) closeAll() {
 	o.main.close()
 	if o.verifier != nil {
 		o.verifier.close()
@@ -155,7 +160,7 @@ func (o *live) closeAll() {
 func (l *Loader) keepWarm(ctx context.Context) {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
-	var former []*live
+	var former []*version
 	for _, one := range l.policies {
 		for _, f := range one.previous {
 			if f.gate == nil && f.controller == nil && f.main.instance != nil {
@@ -173,7 +178,7 @@ func (l *Loader) keepWarm(ctx context.Context) {
 	}
 	for _, f := range former {
 		if err := f.follow(ctx, log); err != nil {
-			l.Log.Debug("former program is not kept warm", "policy", f.object.Name, "err", err)
+			l.Log.Debug("former program is not kept warm", "policy", f.program.name, "err", err)
 		}
 	}
 }

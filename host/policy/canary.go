@@ -13,9 +13,11 @@ import (
 
 // canary is a program on trial.
 type canary struct {
-	*live
+	*version
 	spec  v1alpha1.Canary
 	trial *trial
+	// counts is how it differs from what it would replace.
+	counts *differences
 }
 
 // rung is the profile for pods whose share is below a bound. The canaries of
@@ -111,7 +113,7 @@ type pair struct {
 func (s *Set) pairs(canaries []*canary) []pair {
 	var all []pair
 	for _, c := range canaries {
-		all = append(all, pair{c, s.policies[c.object.Name]})
+		all = append(all, pair{c, s.policies[c.program.name]})
 	}
 	return all
 }
@@ -120,7 +122,7 @@ func (s *Set) pairs(canaries []*canary) []pair {
 func (s *Set) shadows(object *v1alpha1.Profile) []*live {
 	var all []*live
 	for _, name := range names(object) {
-		if l := s.policies[name]; l != nil && l.program != nil && l.mode() == v1alpha1.Shadow {
+		if l := s.policies[name]; l != nil && l.version != nil && l.mode() == v1alpha1.Shadow {
 			all = append(all, l)
 		}
 	}

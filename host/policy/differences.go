@@ -16,7 +16,7 @@ import (
 const (
 	// maxExamples is how many differences are told one by one, and
 	// examplesASort how many of them may be of one sort.
-	maxExamples  = 10
+	maxExamples   = 10
 	examplesASort = 4
 	// maxCompared is about how many nodes two versions are compared on for a
 	// pod: of a larger cluster it is every second one, every third, ….

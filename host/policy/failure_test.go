@@ -50,7 +50,7 @@ func withTroubledLogging(t testing.TB, entry, config string, log *slog.Logger) *
 			withConfig(name, config)(s)
 		}
 	})
-	if p.Status.Phase != policy.PhaseLive {
+	if p.Status.Phase != v1alpha1.PhaseLive {
 		t.Fatalf("%s is %s: %s", entry, p.Status.Phase, p.Status.Message)
 	}
 	switch p.Status.Kind {
@@ -156,7 +156,7 @@ func TestAQuarantineNamesPodAndNode(t *testing.T) {
 		r.decide(t, clustertest.Pod("unlucky", "10m", "1Mi", nil))
 	}
 	r.Load(t.Context())
-	if p := r.policy(t, "troubled"); p.Status.Phase != policy.PhaseQuarantined || !strings.Contains(p.Status.Message, "unlucky, node the-bad-one: ") {
+	if p := r.policy(t, "troubled"); p.Status.Phase != v1alpha1.PhaseQuarantined || !strings.Contains(p.Status.Message, "unlucky, node the-bad-one: ") {
 		t.Errorf("it is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }
@@ -234,7 +234,7 @@ func TestWhatAGuestSaysItIsAtIsNotBelieved(t *testing.T) {
 	r := newRig(t)
 	g := guest{Name: "made", Version: "1", Refuse: -1, Also: func(m *Module) { m.Export("berth_at", Sig(nil, I32), nil, I32Const(-4)) }}
 	p := r.put(t, "made", module(r.upload(t, g.Bytes())))
-	if p.Status.Phase != policy.PhaseRefused || !strings.Contains(p.Status.Message, "outside of its") {
+	if p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "outside of its") {
 		t.Errorf("a place outside of memory: %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }

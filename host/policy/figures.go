@@ -41,8 +41,8 @@ func (l *Loader) Figures() []Figures {
 	set := l.Current()
 	all := make([]Figures, 0, len(set.policies))
 	for _, name := range set.ordered() {
-		if p := set.policies[name].program; p != nil {
-			all = append(all, p.figures())
+		if v := set.policies[name].version; v != nil {
+			all = append(all, v.program.figures())
 		}
 	}
 	return all
@@ -51,7 +51,7 @@ func (l *Loader) Figures() []Figures {
 // Digest is that of the module by which a policy is live.
 func (l *Loader) Digest(name string) (digest string, ok bool) {
 	one := l.Current().policies[name]
-	if one == nil || one.program == nil {
+	if one == nil || one.version == nil {
 		return "", false
 	}
 	return one.program.module.Digest(), true

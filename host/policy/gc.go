@@ -70,7 +70,7 @@ func (l *Loader) usedModules() (map[string]bool, error) {
 	used := map[string]bool{}
 	for _, p := range policies {
 		for _, name := range references(p) {
-			if digest, err := Digest(name); err == nil {
+			if digest, err := v1alpha1.Digest(name); err == nil {
 				used[digest] = true
 			}
 		}
@@ -82,8 +82,8 @@ func (l *Loader) usedModules() (map[string]bool, error) {
 func (l *Loader) Users(digest string) []string {
 	set := l.Current()
 	return slices.DeleteFunc(set.ordered(), func(name string) bool {
-		return !slices.ContainsFunc(references(set.policies[name].object), func(module string) bool {
-			d, err := Digest(module)
+		return !slices.ContainsFunc(references(set.policies[name].state.Policy), func(module string) bool {
+			d, err := v1alpha1.Digest(module)
 			return err == nil && d == digest
 		})
 	})

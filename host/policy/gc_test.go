@@ -13,7 +13,7 @@ import (
 // holds says whether a module's object and its bytes are there.
 func (r *rig) holds(t *testing.T, name string) (object, bytes bool) {
 	t.Helper()
-	digest, err := policy.Digest(name)
+	digest, err := v1alpha1.Digest(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestModulesThatNobodyUsesAreCollected(t *testing.T) {
 	r.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	check("after two hours", map[string][2]bool{live: both, former: both, again: none, orphan: none, named: alone})
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = former })
-	if got := r.policy(t, "made"); got.Status.Phase != policy.PhaseLive {
+	if got := r.policy(t, "made"); got.Status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("going back after the collection: %s: %s", got.Status.Phase, got.Status.Message)
 	}
 	if back := stored("orphan"); back != orphan {

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -155,7 +154,7 @@ func TestLiesOfGatesAndControllersAreContained(t *testing.T) {
 				lie(m, "berth_reconcile")
 			}}
 			p := r.put(t, "liar", module(r.upload(t, g.Bytes())))
-			if p.Status.Phase != policy.PhaseLive {
+			if p.Status.Phase != v1alpha1.PhaseLive {
 				t.Fatalf("%s, %s: it is %s: %s", kind, what, p.Status.Phase, p.Status.Message)
 			}
 			var err error

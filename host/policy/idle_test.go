@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
@@ -52,7 +52,7 @@ func TestAPolicyThatFailsToTidyUpIsQuarantined(t *testing.T) {
 	for i := range 1000 {
 		if err := judge(t, r); err != nil {
 			r.Load(t.Context())
-			if got := r.policy(t, "made").Status; got.Phase != policy.PhaseQuarantined || !strings.Contains(got.Message, "berth_idle") {
+			if got := r.policy(t, "made").Status; got.Phase != v1alpha1.PhaseQuarantined || !strings.Contains(got.Message, "berth_idle") {
 				t.Errorf("after %d calls it is %s: %s", i, got.Phase, got.Message)
 			}
 			return

@@ -2,9 +2,6 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -12,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -86,6 +84,8 @@ type Loader struct {
 	// What follows belongs to the goroutine that reloads.
 	reloading sync.Mutex
 	policies  map[string]*live
+	// versions counts what was loaded.
+	versions atomic.Int64
 	// beside holds the programs that are being loaded; nil where Load waits for them.
 	background *backgroundLoads
 }
@@ -230,13 +230,13 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	for name, one := range dropped {
 		if next[name] == nil {
-			l.retire(one)
+			one.each(l.retire)
 			l.guestLogs.forget(name)
 		}
 	}
 	l.drainRetired()
 	for _, one := range append(news, same...) { // somebody waits for the news
-		if is := one.statusInputs(); !one.settling && (is != one.reported || one.counting() != nil) && l.report(ctx, one) {
+		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && l.report(ctx, one) {
 			one.reported = is
 		}
 	}
@@ -286,229 +286,14 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 	return policies, profiles, max(revision, list.Revision), nil
 }
 
-// take makes the live form of one Policy; fresh tells that the set changes.
-// There is none while the first program of a Policy is being loaded.
-func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
-	one, fresh = l.takeMain(ctx, old, object)
-	if one == nil || one.object != object {
-		return one, fresh
-	}
-	return one, l.takeCanary(ctx, one) || fresh
-}
-
-func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
-	key := old.keyOf(object)
-	if old != nil && old.asked == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.memoryFor(old) {
-		return old.with(object)
-	}
-	if old != nil && old.key == key && old.object.UID == object.UID { // what was refused is withdrawn
-		one, fresh := old.with(object)
-		one.settled()
-		return one, fresh
-	}
-	if old != nil && old.canary != nil && old.canary.key == key {
-		old.canary.trial.end("", "")
-		return l.replace(old, old.canary.live, object), true
-	}
-	if warm := old.warm(key); warm != nil {
-		l.setPriority(warm)
-		l.follows(ctx, warm)
-		return l.replace(old, warm, object), true
-	}
-	began := l.Now()
-	kind := l.kindOf(old, object)
-	next, err, done := l.fetch(ctx, object.Name+" "+key, func(ctx context.Context) (*live, error) {
-		return l.load(ctx, object, object.Spec.Module, kind)
-	})
-	if !done {
-		return old, false
-	}
-	if err == nil {
-		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
-		one := l.replace(old, next, object)
-		if old == nil {
-			l.resume(one)
-		}
-		return one, true
-	}
-	kept, fresh := &live{}, true
-	if old != nil {
-		kept, fresh = old.with(object)
-	} else if good := l.lastGood(ctx, object); good != nil {
-		kept = good
-	}
-	if kept.refused != err.Error() {
-		l.Log.Warn("policy refused", "policy", object.Name, "err", err)
-	}
-	var w waiting
-	kept.waits, kept.needsMemory = errors.As(err, &w), memoryNeeded(err)
-	kept.object, kept.asked, kept.refused, kept.without = object, key, err.Error(), w.version
-	return kept, fresh
-}
-
-// with is the same program under a Policy that differs in other things; fresh
-// tells that the set changes.
-func (o *live) with(object *v1alpha1.Policy) (one *live, fresh bool) {
-	same := *o
-	same.object = object
-	turned := o.mode() != same.mode()
-	if turned {
-		same.counts, same.tried = new(differences), new(differences)
-	}
-	return &same, turned || o.failsOpen() != same.failsOpen()
-}
-
-// settled notes that what the Policy asks for is what is live.
-func (o *live) settled() {
-	o.asked, o.refused, o.waits, o.without, o.needsMemory = o.key, "", false, "", 0
-}
-
-// kindOf is the kind that a Policy's modules must be of, empty for any: what a
-// profile asks as a predicate must not become something else unseen.
-func (l *Loader) kindOf(old *live, object *v1alpha1.Policy) string {
-	switch {
-	case old != nil && old.object.UID != object.UID:
-		return ""
-	case old != nil && old.program != nil:
-		return old.program.entry.Kind
-	case object.Status.Current != nil:
-		return object.Status.Kind
-	}
-	return ""
-}
-
-// resume has a shadow that was one when the host ended count on from there.
-func (l *Loader) resume(one *live) {
-	s := &one.object.Status
-	if l.Current().Number == 0 && one.mode() == v1alpha1.Shadow && s.ObservedGeneration == one.object.Generation &&
-		s.Current != nil && SameRevision(s.Current, &one.revision) {
-		one.counts.resume(s.Differences)
-	}
-}
-
-// lastGood is the revision that decided when the host ended, for a Policy whose
-// spec was refused then too; nil if there is none.
-func (l *Loader) lastGood(ctx context.Context, object *v1alpha1.Policy) *live {
-	last := object.Status.Current
-	if last == nil || l.Current().Number != 0 {
-		return nil
-	}
-	former := object.DeepCopy()
-	former.Spec.Module, former.Spec.Entry, former.Spec.Config = last.Module, last.Entry, last.Config
-	good, err := l.load(ctx, former, last.Module, object.Status.Kind)
-	if err != nil && former.Spec.Limits != nil {
-		former.Spec.Limits = nil // they may be what was refused
-		good, err = l.load(ctx, former, last.Module, object.Status.Kind)
-	}
-	if err != nil {
-		l.Log.Warn("the policy's last good revision does not load either", "policy", object.Name, "module", last.Module, "err", err)
-		return nil
-	}
-	return good
-}
-
 // healthOf is a new program's, on trial if its Policy was quarantined when the
 // host ended.
 func (l *Loader) healthOf(p *v1alpha1.Policy) *health {
 	h := newHealth(func() { signal(l.wake) })
-	if l.Current().Number == 0 && p.Status.Phase == PhaseQuarantined {
+	if l.Current().Number == 0 && p.Status.Phase == v1alpha1.PhaseQuarantined {
 		return h.onTrial()
 	}
 	return h
-}
-
-// loadLevel is Info for what a user brings, Debug for what a start finds.
-func (l *Loader) loadLevel() slog.Level {
-	if l.Current().Number == 0 {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
-}
-
-// keyOf covers what a program of that module is made from.
-func keyOf(p *v1alpha1.Policy, module string) string {
-	return hashOf(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})
-}
-
-// keyOf is that of the Policy now, which need not be made again while it is as
-// it was.
-func (o *live) keyOf(p *v1alpha1.Policy) string {
-	if o != nil && o.object == p {
-		return o.asked
-	}
-	return keyOf(p, p.Spec.Module)
-}
-
-// trialOf covers what a canary's trial is about.
-func trialOf(p *v1alpha1.Policy) string {
-	return hashOf(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})[:16]
-}
-
-func hashOf(spec v1alpha1.PolicySpec) string {
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return err.Error()
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
-// maxFormer is how many former programs are kept warm.
-const maxFormer = 2
-
-// warm returns the former program that was made from key.
-func (o *live) warm(key string) *live {
-	if o == nil {
-		return nil
-	}
-	for _, f := range o.previous {
-		if f.key == key {
-			return f
-		}
-	}
-	return nil
-}
-
-// replace puts next in o's place and keeps o warm behind it. What o has on
-// trial goes on.
-func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
-	one := *next
-	one.object, one.previous, one.counts = object, nil, new(differences)
-	one.settled()
-	if o == nil {
-		return &one
-	}
-	one.canary, one.ended, one.lacks, one.tried = o.canary, o.ended, o.lacks, o.tried
-	if o.program == nil {
-		return &one
-	}
-	behind := *o
-	behind.previous, behind.canary, behind.ended = nil, nil, nil
-	one.previous = append(one.previous, &behind)
-	for _, f := range o.previous {
-		if f.main == one.main {
-			continue
-		}
-		if len(one.previous) < maxFormer {
-			one.previous = append(one.previous, f)
-			continue
-		}
-		l.retire(f)
-	}
-	return &one
-}
-
-// each calls do for the program, its canary and those before it.
-func (o *live) each(do func(*live)) {
-	for _, f := range o.previous {
-		f.each(do)
-	}
-	if o.canary != nil {
-		o.canary.live.each(do)
-	}
-	if o.program != nil {
-		do(o)
-	}
 }
 
 // Close gives back what all programs hold. It is called when nobody asks them
@@ -517,7 +302,7 @@ func (l *Loader) Close() error {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
-		one.each((*live).end)
+		one.each((*version).end)
 	}
 	clear(l.policies)
 	l.retiring.drain(l.retiring.count())

@@ -110,7 +110,7 @@ func TestBuiltInPoliciesAreLive(t *testing.T) {
 	}
 	for _, o := range list.Items {
 		p := o.(*v1alpha1.Policy)
-		if p.Status.Phase != policy.PhaseLive || p.Status.Live == "" || p.Status.Kind == "" {
+		if p.Status.Phase != v1alpha1.PhaseLive || p.Status.Live == "" || p.Status.Kind == "" {
 			t.Errorf("policy %s is %q: %s", p.Name, p.Status.Phase, p.Status.Message)
 		}
 	}
@@ -149,7 +149,7 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 	}
 	r.Load(t.Context())
 	after := r.policy(t, "PodFitsResources")
-	if after.Status.Phase != policy.PhaseRefused || !strings.Contains(after.Status.Message, "upload it first") {
+	if after.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(after.Status.Message, "upload it first") {
 		t.Errorf("status = %s: %s", after.Status.Phase, after.Status.Message)
 	}
 	if after.Status.Live != before.Status.Live {

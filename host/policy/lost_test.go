@@ -23,7 +23,7 @@ func (r *rig) profileSays(t *testing.T) string {
 	if !ok {
 		t.Fatal("there is no profile")
 	}
-	return meta.FindStatusCondition(o.(*v1alpha1.Profile).Status.Conditions, policy.ConditionLive).Message
+	return meta.FindStatusCondition(o.(*v1alpha1.Profile).Status.Conditions, v1alpha1.ConditionLive).Message
 }
 
 // drop takes a module away, bytes and all.
@@ -62,7 +62,7 @@ func TestAPredicateThatCannotBeLoadedAnyMoreFailsByItsMode(t *testing.T) {
 			r.drop(t, name)
 			again := r.restarted(t)
 			is := again.policy(t, "made").Status
-			if is.Phase != policy.PhaseRefused || is.Live != "" || cmp.Diff(before.Current, is.Current) != "" {
+			if is.Phase != v1alpha1.PhaseRefused || is.Live != "" || cmp.Diff(before.Current, is.Current) != "" {
 				t.Errorf("it is %s, live %q, current %+v; want it refused and what it was known", is.Phase, is.Live, is.Current)
 			}
 			if says := again.profileSays(t); says != c.says {
@@ -74,7 +74,7 @@ func TestAPredicateThatCannotBeLoadedAnyMoreFailsByItsMode(t *testing.T) {
 			again.upload(t, wasm)
 			again.Load(t.Context())
 			is = again.policy(t, "made").Status
-			if is.Phase != policy.PhaseLive || cmp.Diff(before.Current, is.Current) != "" || len(is.History) != 0 {
+			if is.Phase != v1alpha1.PhaseLive || cmp.Diff(before.Current, is.Current) != "" || len(is.History) != 0 {
 				t.Errorf("with its module back it is %s, current %+v, history %+v", is.Phase, is.Current, is.History)
 			}
 			if refused := again.placed(t, 5, 5); refused != 0 {
@@ -98,7 +98,7 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 			r = r.restarted(t)
 			p = r.policy(t, "made")
 		}
-		if p.Status.Phase != policy.PhaseRefused || p.Status.Kind != "predicate" || !strings.Contains(p.Status.Message, "is a priority, and the policy a predicate") {
+		if p.Status.Phase != v1alpha1.PhaseRefused || p.Status.Kind != "predicate" || !strings.Contains(p.Status.Message, "is a priority, and the policy a predicate") {
 			t.Errorf("restart %t: a priority in a predicate's place: %s %s: %s", restart, p.Status.Kind, p.Status.Phase, p.Status.Message)
 		}
 		if refused := r.placed(t, 10*i, 3); refused != 3 {
@@ -109,7 +109,7 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 		t.Errorf("rehearsed in a predicate's place, a priority is told %v", err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = old, canaryOf(score, 100, "") })
-	if c := p.Status.Canary; c == nil || c.Reason != policy.ReasonRefused || !strings.Contains(c.Message, "is a priority, and the policy a predicate") {
+	if c := p.Status.Canary; c == nil || c.Reason != v1alpha1.ReasonRefused || !strings.Contains(c.Message, "is a priority, and the policy a predicate") {
 		t.Errorf("a priority as the canary of a predicate: %+v", c)
 	}
 	r.join(t, "LeastRequestedPriority", "predicate")
@@ -130,11 +130,11 @@ func TestACanaryWhoseModuleComesLaterBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(m.Name, 100, "") })
-	if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseWaiting || !strings.Contains(c.Message, "upload it first") || len(p.Status.History) != 0 {
+	if c := p.Status.Canary; c == nil || c.Phase != v1alpha1.PhaseWaiting || !strings.Contains(c.Message, "upload it first") || len(p.Status.History) != 0 {
 		t.Fatalf("without its module the canary is %+v, history %v", c, history(p))
 	}
 	r = r.restarted(t)
-	if c := r.policy(t, "made").Status.Canary; c == nil || c.Phase != policy.PhaseWaiting {
+	if c := r.policy(t, "made").Status.Canary; c == nil || c.Phase != v1alpha1.PhaseWaiting {
 		t.Fatalf("after a restart the canary is %+v", c)
 	}
 	r.upload(t, wasm)
@@ -142,7 +142,7 @@ func TestACanaryWhoseModuleComesLaterBegins(t *testing.T) {
 	r.placed(t, 0, 3)
 	r.Load(t.Context())
 	p = r.policy(t, "made")
-	if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseRunning || p.Status.Differences == nil || p.Status.Differences.Pods != 3 {
+	if c := p.Status.Canary; c == nil || c.Phase != v1alpha1.PhaseRunning || p.Status.Differences == nil || p.Status.Differences.Pods != 3 {
 		t.Errorf("with its module the canary is %+v, differences %+v", c, p.Status.Differences)
 	}
 }
@@ -169,7 +169,7 @@ func TestACanaryOfAnotherShareGoesOn(t *testing.T) {
 	for _, share := range []int32{30, 60} {
 		p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary.Share = share })
 	}
-	if p.Status.Canary.Phase != policy.PhaseRunning || len(p.Status.History) != 0 {
+	if p.Status.Canary.Phase != v1alpha1.PhaseRunning || len(p.Status.History) != 0 {
 		t.Errorf("canary = %+v, history %v, want none of it rolled back", p.Status.Canary, history(p))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -22,25 +23,25 @@ var errMemoryReclaimed = errors.New("its memory went to policies that come first
 // crowdedPause is how long one that nobody waits for asks for no more memory.
 const reclaimPause = 10 * time.Second
 
-// rank tells a policy's sandboxes for whom they give their memory up.
+// setPriority tells a policy's sandboxes for whom they give their memory up.
 func (l *Loader) setPriority(one *live) {
 	for _, former := range one.previous {
 		former.setPriority(engine.PrioritySpare)
 	}
-	if one.program != nil {
-		one.setPriority(l.priorityOf(one))
+	if one.version != nil {
+		one.version.setPriority(l.priorityOf(one.version, one.state.Policy))
 	}
 	if one.canary != nil {
-		one.canary.setPriority(l.priorityOf(one.canary.live))
+		one.canary.setPriority(l.priorityOf(one.canary.version, one.state.Policy))
 	}
 }
 
-func (l *Loader) priorityOf(o *live) engine.MemoryPriority {
-	_, own := l.own.Load(o.program.module.Digest())
+func (l *Loader) priorityOf(v *version, object *v1alpha1.Policy) engine.MemoryPriority {
+	_, own := l.own.Load(v.program.module.Digest())
 	switch {
-	case o.mode() == v1alpha1.Off:
+	case object.ModeOf() == v1alpha1.Off:
 		return engine.PrioritySpare
-	case o.mode() == v1alpha1.Shadow:
+	case object.ModeOf() == v1alpha1.Shadow:
 		return engine.PriorityTrial
 	case own:
 		return engine.PriorityFirst
@@ -48,7 +49,7 @@ func (l *Loader) priorityOf(o *live) engine.MemoryPriority {
 	return engine.PriorityCommon
 }
 
-func (o *live) setPriority(r engine.MemoryPriority) {
+func (o *version) setPriority(r engine.MemoryPriority) {
 	o.main.setPriority(r)
 	if o.verifier != nil {
 		o.verifier.setPriority(engine.PrioritySpare)
@@ -120,5 +121,5 @@ func (l *Loader) retryForMemory() {
 }
 
 func (l *Loader) memoryFor(o *live) bool {
-	return o.needsMemory > 0 && l.Engine.MemoryAvailable(o.needsMemory)
+	return o.state.Main.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(o.state.Main.Memory)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/schema"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
@@ -19,7 +20,7 @@ import (
 // Limits that a Policy may not exceed, and what holds where it says nothing.
 const (
 	defaultMemory = 64 << 20
-	maxMemory    = 1 << 30
+	maxMemory     = 1 << 30
 )
 
 // errNoModule is cured by an upload.
@@ -33,19 +34,6 @@ type waiting struct {
 }
 
 func (w waiting) Unwrap() error { return w.error }
-
-// version is that of a Module, empty if there is none.
-func (l *Loader) version(name string) string {
-	digest, err := Digest(name)
-	if err != nil {
-		return ""
-	}
-	o, ok := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)})
-	if !ok {
-		return ""
-	}
-	return o.GetResourceVersion()
-}
 
 // Vouch lets a module in that comes with the host itself, whoever signed it.
 func (l *Loader) Vouch(digest string) { l.own.Store(digest, true) }
@@ -61,7 +49,7 @@ func (l *Loader) trusts(sum [sha256.Size]byte, signatures []v1alpha1.Signature) 
 // stored returns a module's bytes, if they may run here. Keys may have been
 // trusted, or withdrawn, since it was uploaded.
 func (l *Loader) stored(ctx context.Context, name string) (digest string, wasm []byte, err error) {
-	if digest, err = Digest(name); err != nil {
+	if digest, err = v1alpha1.Digest(name); err != nil {
 		return "", nil, err
 	}
 	var signatures []v1alpha1.Signature
@@ -83,7 +71,7 @@ func (l *Loader) stored(ctx context.Context, name string) (digest string, wasm [
 
 // moduleOf is the Module of a digest; nil if there is none.
 func (l *Loader) moduleOf(digest string) *v1alpha1.Module {
-	o, _ := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)})
+	o, _ := l.Objects.Get(store.Key{Resource: Modules, Name: v1alpha1.ModuleName(digest)})
 	m, _ := o.(*v1alpha1.Module)
 	return m
 }
@@ -103,7 +91,7 @@ func (l *Loader) module(ctx context.Context, name string, limits vet.Limits) (*e
 // loaded is a module that is in memory already, so that its bytes need not be
 // read; nil if it is not. Whether it may run here is asked as of any other.
 func (l *Loader) loaded(name string, limits vet.Limits) *engine.Module {
-	digest, err := Digest(name)
+	digest, err := v1alpha1.Digest(name)
 	if err != nil {
 		return nil
 	}
@@ -124,7 +112,7 @@ func sumOf(digest string) (sum [sha256.Size]byte) {
 // load makes a Policy's program of a module, and opens it once to see that it
 // does. A guest that decides about pods takes in the present state too, lest a
 // cycle has to wait for that. kind is what it must be, empty for any.
-func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*live, error) {
+func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*version, error) {
 	module, err := l.module(ctx, name, limitsOf(object))
 	if err != nil {
 		return nil, err
@@ -134,13 +122,15 @@ func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind s
 		module.Close()
 		return nil, err
 	}
-	one.key, one.revision = keyOf(object, name), revisionOf(object, module.Digest())
+	one.is = rollout.Program{
+		ID: l.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.entry.Kind, Revision: rollout.Revision(object, module.Digest()),
+	}
 	l.provenance.keep(one.program, object)
 	return one, nil
 }
 
 // open makes a program of a module and tries it.
-func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engine.Module, kind string) (*live, error) {
+func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engine.Module, kind string) (*version, error) {
 	p, err := l.program(object, module)
 	if err != nil {
 		return nil, err
@@ -148,7 +138,7 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 	if err := ofKind(p, kind); err != nil {
 		return nil, err
 	}
-	one := &live{object: object, program: p, main: newSandbox(p), counts: new(differences)}
+	one := &version{program: p, main: newSandbox(p)}
 	switch {
 	case p.entry.Kind == abi.KindGate:
 		if one.gate, err = newGate(one.main, rawConfig(object)); err != nil {
@@ -159,13 +149,13 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 	case p.info.Cacheable():
 		one.verifier = newSandbox(p)
 	}
-	l.setPriority(one)
+	one.setPriority(l.priorityOf(one, object))
 	i, err := p.open(ctx, one.main.priorityNow())
 	if err != nil {
 		return nil, err
 	}
 	i.Close()
-	if err := l.follows(ctx, one); err != nil {
+	if err := l.follows(ctx, one, object); err != nil {
 		one.closeAll()
 		return nil, fmt.Errorf("it fails on the present state of the cluster: %w", err)
 	}
@@ -222,19 +212,6 @@ func entryNames(m *abi.Manifest) string {
 	}
 	return strings.Join(all, ", ")
 }
-
-// Digest turns a Module's name or digest into the digest.
-func Digest(name string) (string, error) {
-	digest := strings.Replace(name, "sha256-", "sha256:", 1)
-	raw, ok := strings.CutPrefix(digest, "sha256:")
-	if b, err := hex.DecodeString(raw); !ok || err != nil || len(b) != sha256.Size {
-		return "", fmt.Errorf("module %q: want sha256-<64 hex digits>, as `kubectl get modules` shows it", name)
-	}
-	return digest, nil
-}
-
-// ModuleName is the name of the Module of that digest.
-func ModuleName(digest string) string { return strings.Replace(digest, "sha256:", "sha256-", 1) }
 
 func rawConfig(p *v1alpha1.Policy) []byte {
 	if p.Spec.Config == nil {

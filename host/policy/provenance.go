@@ -36,7 +36,7 @@ func (r *provenance) keep(p *program, from *v1alpha1.Policy) {
 		delete(r.by, r.order[0])
 		r.order = r.order[1:]
 	}
-	spec := v1alpha1.PolicySpec{Module: ModuleName(p.module.Digest()), Entry: p.entry.Name, Config: from.Spec.Config, Limits: from.Spec.Limits}
+	spec := v1alpha1.PolicySpec{Module: v1alpha1.ModuleName(p.module.Digest()), Entry: p.entry.Name, Config: from.Spec.Config, Limits: from.Spec.Limits}
 	r.by[p.info.Identity] = &v1alpha1.Policy{ObjectMeta: from.ObjectMeta, Spec: spec}
 	r.order = append(r.order, p.info.Identity)
 }
@@ -88,16 +88,13 @@ func (s *Set) made(name string, identity [32]byte) *program {
 	if one == nil {
 		return nil
 	}
-	all := append([]*live{one}, one.previous...)
-	if one.canary != nil {
-		all = append(all, one.canary.live)
-	}
-	for _, l := range all {
-		if l.program != nil && l.program.info.Identity == identity {
-			return l.program
+	var found *program
+	one.each(func(v *version) {
+		if v.program.info.Identity == identity {
+			found = v.program
 		}
-	}
-	return nil
+	})
+	return found
 }
 
 // remake makes a program once more that has left.
@@ -120,7 +117,7 @@ func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.P
 	if object == nil {
 		return nil, nil, errors.New("what it was is forgotten")
 	}
-	digest, err := Digest(object.Spec.Module)
+	digest, err := v1alpha1.Digest(object.Spec.Module)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -96,7 +96,7 @@ func closeModules(all []*engine.Module) {
 // gone lets go of modules that were deleted.
 func (r *ready) gone(events []store.Event) {
 	for _, ev := range events {
-		if digest, err := Digest(ev.Key.Name); err == nil && ev.Type == store.Deleted {
+		if digest, err := v1alpha1.Digest(ev.Key.Name); err == nil && ev.Type == store.Deleted {
 			r.drop(digest)
 		}
 	}
@@ -153,7 +153,7 @@ func (l *Loader) newest(policies []*v1alpha1.Policy) (digests []string) {
 	}
 	for _, p := range policies {
 		for _, r := range p.Status.History {
-			digest, err := Digest(r.Module)
+			digest, err := v1alpha1.Digest(r.Module)
 			if at, known := wanted[digest]; err == nil && known && r.Until != nil && r.Until.After(at) {
 				wanted[digest] = r.Until.Time
 			}

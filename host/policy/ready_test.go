@@ -81,7 +81,7 @@ func TestASwapToAModuleThatCameLatelyDoesNotReadItAgain(t *testing.T) {
 	t.Parallel()
 	r, _, counted := examining(t)
 	name := r.upload(t, made(1))
-	if p := r.put(t, "made", module(name)); p.Status.Phase != policy.PhaseLive {
+	if p := r.put(t, "made", module(name)); p.Status.Phase != v1alpha1.PhaseLive {
 		t.Fatalf("the policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 	before := counted.n.Load()
@@ -91,7 +91,7 @@ func TestASwapToAModuleThatCameLatelyDoesNotReadItAgain(t *testing.T) {
 	}
 	small := int64(32 << 20)
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Limits = &v1alpha1.PolicyLimits{MemoryBytes: small} })
-	if n := counted.n.Load() - before; n != 1 || p.Status.Phase != policy.PhaseLive {
+	if n := counted.n.Load() - before; n != 1 || p.Status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("%d modules were read for other limits, want 1: it must be vetted for them; the policy is %s", n, p.Status.Phase)
 	}
 }
@@ -125,7 +125,7 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 	}
 	reads := counted.n.Load()
 	for _, name := range []string{names[0], names[len(names)-1], names[1]} {
-		if p := r.put(t, "made", module(name)); p.Status.Phase != policy.PhaseLive {
+		if p := r.put(t, "made", module(name)); p.Status.Phase != v1alpha1.PhaseLive {
 			t.Errorf("the policy is %s: %s", p.Status.Phase, p.Status.Message)
 		}
 	}

@@ -50,7 +50,7 @@ func (l *Loader) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.Prof
 		s.Set = set.Number
 	}
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: ConditionLive, Status: metav1.ConditionTrue, Reason: PhaseLive, Message: set.missing(p),
+		Type: v1alpha1.ConditionLive, Status: metav1.ConditionTrue, Reason: v1alpha1.PhaseLive, Message: set.missing(p),
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(l.Now()).Rfc3339Copy(),
 	})
 	return s
@@ -63,7 +63,7 @@ func (s *Set) missing(p *v1alpha1.Profile) string {
 		switch l := s.policies[name]; {
 		case l.lost():
 			lost = append(lost, name)
-		case l == nil || l.program == nil:
+		case l == nil || l.version == nil:
 			none = append(none, name)
 		case !s.fits(p, name, l.program.entry.Kind):
 			other = append(other, name+", a "+l.program.entry.Kind)

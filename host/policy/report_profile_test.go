@@ -35,7 +35,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 		}
 	}
 	first := profile()
-	if s := first.Status; s.Set == 0 || !meta.IsStatusConditionTrue(s.Conditions, policy.ConditionLive) {
+	if s := first.Status; s.Set == 0 || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionLive) {
 		t.Fatalf("status = %+v, want it live", s)
 	}
 	change(func(p *v1alpha1.Profile) {
@@ -47,7 +47,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	}
 	r.Load(t.Context())
 	second := profile()
-	live := meta.FindStatusCondition(second.Status.Conditions, policy.ConditionLive)
+	live := meta.FindStatusCondition(second.Status.Conditions, v1alpha1.ConditionLive)
 	if s := second.Status; s.ObservedGeneration != second.Generation || live.ObservedGeneration != second.Generation || s.Set <= first.Status.Set || s.Set != r.Current().Number {
 		t.Errorf("status = %+v, want generation %d live by set %d", s, second.Generation, r.Current().Number)
 	}
@@ -63,7 +63,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	}
 	r.put(t, "to-come", module(r.upload(t, guest{Name: "to-come", Refuse: -1}.Bytes())))
 	third := profile()
-	if live := meta.FindStatusCondition(third.Status.Conditions, policy.ConditionLive); live.Message != "" || third.Status.Set != second.Status.Set {
+	if live := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionLive); live.Message != "" || third.Status.Set != second.Status.Set {
 		t.Errorf("status = %+v once the policy came, want it whole, and since set %d", third.Status, second.Status.Set)
 	}
 }

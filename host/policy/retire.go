@@ -15,16 +15,16 @@ import (
 // asking them, in the order in which they left.
 type retiring struct {
 	mu   sync.Mutex
-	all  []*live
+	all  []*version
 	news chan struct{}
 }
 
 // leave notes that a program is to be given back. The set that lacks it is
 // published in the same pass.
-func (l *Loader) retire(o *live) {
+func (l *Loader) retire(o *version) {
 	l.retiring.mu.Lock()
 	defer l.retiring.mu.Unlock()
-	o.each(func(one *live) { l.retiring.all = append(l.retiring.all, one) })
+	l.retiring.all = append(l.retiring.all, o)
 }
 
 // seeOff has programs that left given back, now that their set is no longer
@@ -77,7 +77,7 @@ func (d *retiring) drain(n int) {
 }
 
 // end gives back what the program holds in the set.
-func (o *live) end() {
+func (o *version) end() {
 	o.main.retire()
 	if o.verifier != nil {
 		o.verifier.retire()

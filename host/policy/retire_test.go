@@ -148,7 +148,7 @@ func TestARecalledDecisionNamesItsOwnPolicies(t *testing.T) {
 	r := newRig(t)
 	alike := module(r.upload(t, guest{Name: "replicasEqual", Version: "1", Refuse: -1}.Bytes()))
 	for _, name := range []string{"first", "second"} {
-		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "replicasEqual" }); p.Status.Phase != policy.PhaseLive {
+		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "replicasEqual" }); p.Status.Phase != v1alpha1.PhaseLive {
 			t.Fatalf("%s is %s: %s", name, p.Status.Phase, p.Status.Message)
 		}
 		r.join(t, name, "predicate")
@@ -328,7 +328,7 @@ func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
 		digests[name], feasible[name] = decided(set, name)
 	}
 	r.Load(t.Context())
-	if got := r.policy(t, "made").Status.Canary; got == nil || got.Phase != policy.PhaseRolledBack {
+	if got := r.policy(t, "made").Status.Canary; got == nil || got.Phase != v1alpha1.PhaseRolledBack {
 		t.Fatalf("the canary is %+v, want it rolled back", got)
 	}
 	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: "made"}}); err != nil {

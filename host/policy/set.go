@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
@@ -24,55 +25,49 @@ type Set struct {
 	rungs map[*framework.Profile][]rung
 }
 
-// live is one Policy as a set holds it.
-type live struct {
-	object  *v1alpha1.Policy
+// version is a program with the sandboxes by which it decides.
+type version struct {
+	is      rollout.Program
 	program *program
 	main    *sandbox
-	// twin answers a sample of remembered answers once more.
+	// verifier answers a sample of remembered answers once more.
 	verifier *sandbox
 	// gate and controller ask main, where it is one.
 	gate       *Gate
 	controller *Controller
-	// key covers what the program was made from, revision names it; asked covers
-	// what the Policy asks for, which is another one where that was refused.
-	key, asked string
-	revision   v1alpha1.PolicyRevision
+}
+
+// live is one Policy as a set holds it.
+type live struct {
+	// version decides; nil where no revision loads.
+	*version
+	state rollout.State
 	// canary decides a share of the pods; nil without one.
 	canary *canary
-	// ended is how the canary that the spec names ended, nil while it runs; where
-	// it waits for its Module, lacks is that one's version.
-	ended *v1alpha1.CanaryStatus
-	lacks string
-	// counts is how it differs as a shadow or canary, since it is one.
+	// previous are the versions before this one, newest first, kept warm.
+	previous []*version
+	// counts is how it differs as a shadow, since it is one.
 	counts *differences
 	// tried is what the canary of the last trial counted, once that is over.
 	tried *differences
-	// settling says that the canary is being loaded.
-	settling bool
-	// refused is why the Policy's newest spec did not go live; waits says that
-	// it may do so without being changed, by another Module than the one of
-	// version without.
-	refused string
-	waits   bool
-	without string
-	// needs is how much memory the newest spec was refused for want of.
-	needsMemory int64
-	// told is what the status was written of last.
+	// reported is what the status was written of last.
 	reported statusInputs
-	// former are the programs before this one, newest first, kept warm.
-	previous []*live
 }
 
-func (l *live) mode() v1alpha1.Mode {
-	if l.object.Spec.Mode == "" {
-		return v1alpha1.Enforce
+func (l *live) mode() v1alpha1.Mode { return l.state.Policy.ModeOf() }
+
+// each calls do for all versions of the Policy.
+func (l *live) each(do func(*version)) {
+	for _, v := range l.previous {
+		do(v)
 	}
-	return l.object.Spec.Mode
+	if l.canary != nil {
+		do(l.canary.version)
+	}
+	if l.version != nil {
+		do(l.version)
+	}
 }
-
-// failsOpen says whether a predicate admits where its policy fails.
-func (l *live) failsOpen() bool { return l.object.Spec.FailureMode == v1alpha1.Open }
 
 // ordered are the names of all policies, sorted.
 func (s *Set) ordered() []string { return slices.Sorted(maps.Keys(s.policies)) }
@@ -80,7 +75,7 @@ func (s *Set) ordered() []string { return slices.Sorted(maps.Keys(s.policies)) }
 // enforced returns the policy of that name, if it decides and is of the kind.
 func (s *Set) enforced(name, kind string) *live {
 	l := s.policies[name]
-	if l == nil || l.program == nil || l.mode() != v1alpha1.Enforce || l.program.entry.Kind != kind {
+	if l == nil || l.version == nil || l.mode() != v1alpha1.Enforce || l.program.entry.Kind != kind {
 		return nil
 	}
 	return l
@@ -114,19 +109,19 @@ func schedulerNames(p *v1alpha1.Profile) []string {
 }
 
 // opener gives the sandboxes of a program: those that it has, or others.
-type opener func(*live) (main, twin *sandbox)
+type opener func(*version) (main, verifier *sandbox)
 
-func asOpened(l *live) (main, twin *sandbox) { return l.main, l.verifier }
+func asOpened(v *version) (main, verifier *sandbox) { return v.main, v.verifier }
 
 // profile makes a profile in which the canaries decide whose share is at least
 // that large.
 func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *framework.Profile {
 	p := &framework.Profile{Name: object.Name}
-	choose := func(l *live) (main, twin *sandbox) {
+	choose := func(l *live) (main, verifier *sandbox) {
 		if l.canary != nil && l.canary.spec.Share >= share {
-			return open(l.canary.live)
+			return open(l.canary.version)
 		}
-		return open(l)
+		return open(l.version)
 	}
 	seen := map[string]bool{}
 	add := func(name, group string) {
@@ -139,10 +134,10 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 			return
 		}
 		seen[name] = true
-		main, twin := choose(l)
-		one := framework.ProfilePredicate{Policy: main, Group: group, FailOpen: l.failsOpen()}
-		if twin != nil {
-			one.Verifier = twin
+		main, verifier := choose(l)
+		one := framework.ProfilePredicate{Policy: main, Group: group, FailOpen: l.state.Policy.FailsOpen()}
+		if verifier != nil {
+			one.Verifier = verifier
 		}
 		p.Predicates = append(p.Predicates, one)
 	}
@@ -161,10 +156,10 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 		if l == nil || priority.Weight <= 0 {
 			continue
 		}
-		main, twin := choose(l)
+		main, verifier := choose(l)
 		one := framework.ProfilePriority{Policy: main, Weight: int64(priority.Weight)}
-		if twin != nil {
-			one.Verifier = twin
+		if verifier != nil {
+			one.Verifier = verifier
 		}
 		p.Priorities = append(p.Priorities, one)
 	}
@@ -227,18 +222,18 @@ func (l *Loader) newReopener(ctx context.Context) *reopener {
 	}
 }
 
-func (f *reopener) open(l *live) (main, twin *sandbox) {
-	box := f.opened[l.program]
+func (f *reopener) open(v *version) (main, verifier *sandbox) {
+	box := f.opened[v.program]
 	if box != nil {
 		return box, nil
 	}
-	p, err := f.borrow(l.program)
+	p, err := f.borrow(v.program)
 	if err != nil {
 		f.err = errors.Join(f.err, err)
-		return newSandbox(l.program), nil
+		return newSandbox(v.program), nil
 	}
 	box = newSandbox(p).aside(p.health.copied())
-	f.opened[l.program] = box
+	f.opened[v.program] = box
 	return box, nil
 }
 

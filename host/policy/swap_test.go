@@ -232,7 +232,7 @@ func (l *load) settled(t *testing.T, name string, bad bool) {
 		}
 		p := o.(*v1alpha1.Policy)
 		if p.Status.ObservedGeneration == p.Generation {
-			if refused := p.Status.Phase == policy.PhaseRefused; refused != bad {
+			if refused := p.Status.Phase == v1alpha1.PhaseRefused; refused != bad {
 				t.Fatalf("policy %s, generation %d, is %s: %s", name, p.Generation, p.Status.Phase, p.Status.Message)
 			}
 			return

@@ -61,18 +61,18 @@ func TestAHostThatBeginsToTrustKeysRefusesWhatNobodySigned(t *testing.T) {
 	key, ring := keyOf(1)
 	other, _ := keyOf(2)
 	again := r.trusting(t, ring)
-	if p := again.policy(t, "made"); p.Status.Phase != policy.PhaseRefused || !strings.Contains(p.Status.Message, "no trusted key") {
+	if p := again.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "no trusted key") {
 		t.Errorf("the policy of an unsigned module is %s: %s", p.Status.Phase, p.Status.Message)
 	}
-	if p := again.policy(t, "PodFitsResources"); p.Status.Phase != policy.PhaseLive {
+	if p := again.policy(t, "PodFitsResources"); p.Status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("a built-in policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 	again.signed(t, name, policy.Sign(other, wasm), policy.Sign(key, []byte("another module")))
-	if p := again.policy(t, "made"); p.Status.Phase != policy.PhaseRefused {
+	if p := again.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused {
 		t.Errorf("signed by another key, and for another module, it is %s", p.Status.Phase)
 	}
 	again.signed(t, name, policy.Sign(other, wasm), policy.Sign(key, wasm))
-	if p := again.policy(t, "made"); p.Status.Phase != policy.PhaseLive || p.Status.Message != "" {
+	if p := again.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseLive || p.Status.Message != "" {
 		t.Errorf("signed by several keys, one of them trusted, it is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }
@@ -86,7 +86,7 @@ func TestAKeyThatIsNotTrustedAnyMoreDoesNotCount(t *testing.T) {
 	r.signed(t, name, policy.Sign(old, wasm))
 	r.put(t, "made", module(name))
 	_, ring := keyOf(2)
-	if p := r.trusting(t, ring).policy(t, "made"); p.Status.Phase != policy.PhaseRefused {
+	if p := r.trusting(t, ring).policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused {
 		t.Errorf("signed by a key of former times it is %s", p.Status.Phase)
 	}
 }
@@ -126,7 +126,7 @@ func TestARestartKeepsTheLastGoodRevision(t *testing.T) {
 			r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 0}.Bytes())))
 			r.join(t, "made", "predicate")
 			before := r.put(t, "made", func(s *v1alpha1.PolicySpec) { change(r, s) })
-			if before.Status.Phase != policy.PhaseRefused || before.Status.Live == "" {
+			if before.Status.Phase != v1alpha1.PhaseRefused || before.Status.Live == "" {
 				t.Fatalf("the policy is %+v", before.Status)
 			}
 			again := r.restarted(t)

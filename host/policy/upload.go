@@ -65,7 +65,7 @@ func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 	defer l.ready.keep(module)
 	digest := module.Digest()
 	m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: digest, Size: int64(len(wasm))}}
-	m.Name = ModuleName(digest)
+	m.Name = v1alpha1.ModuleName(digest)
 	m.Status = v1alpha1.ModuleStatus{Phase: "Accepted", Version: manifest.Version}
 	for i := range manifest.Policies {
 		p := &manifest.Policies[i]

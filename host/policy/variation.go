@@ -11,8 +11,10 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Variation is a Policy as it might be.
@@ -78,12 +80,12 @@ func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, e
 		}
 		v.release = append(v.release, one.program.release)
 		v.Kinds = append(v.Kinds, one.program.entry.Kind)
-		policies[one.object.Name] = one
+		policies[one.state.Policy.Name] = one
 		if err := join(profiles, &variations[i], one.program.entry.Kind); err != nil {
 			return nil, err
 		}
 		for _, p := range profiles {
-			if slices.Contains(names(p), one.object.Name) {
+			if slices.Contains(names(p), one.state.Policy.Name) {
 				v.Profiles[p.Name] = true
 			}
 		}
@@ -102,7 +104,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 	case v.Object != nil:
 		object = v.Object.DeepCopy()
 	case was != nil:
-		object = was.object.DeepCopy()
+		object = was.state.Policy.DeepCopy()
 	}
 	object.Name, object.Spec.Canary = v.Name, nil
 	if v.Mode != "" {
@@ -112,7 +114,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 		object.Spec.Entry = v.Entry
 	}
 	if v.Config != nil {
-		object.Spec.Config = rawOf(v.Config)
+		object.Spec.Config = &runtime.RawExtension{Raw: v.Config}
 	}
 	wasm := v.Wasm
 	if len(wasm) == 0 {
@@ -131,7 +133,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	if was != nil && was.program != nil {
+	if was != nil && was.version != nil {
 		err = ofKind(p, was.program.entry.Kind)
 	}
 	if err != nil {
@@ -144,7 +146,7 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	i.Close()
-	return &live{object: object, program: p}, nil
+	return &live{state: rollout.State{Policy: object}, version: &version{program: p}}, nil
 }
 
 // join puts a policy that no profile names into the one that it would join.

@@ -1,0 +1,199 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// pass carries out what becomes of one Policy.
+type pass struct {
+	*Loader
+	one *live
+	// known are all versions that an action may name.
+	known []*version
+	// publishes says that the set changes.
+	publishes bool
+}
+
+// take makes the live form of one Policy; fresh tells that the set changes.
+// There is none while the first program of a Policy is being loaded.
+func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
+	one = new(live)
+	if old != nil {
+		*one = *old
+	}
+	p := &pass{Loader: l, one: one}
+	one.each(func(v *version) { p.known = append(p.known, v) })
+	for in := p.input(object); ; {
+		var actions []rollout.Action
+		one.state, actions = rollout.Next(one.state, in)
+		in.Loaded = nil
+		for _, a := range actions {
+			if load, ok := a.(rollout.Load); ok {
+				in.Loaded = p.load(ctx, load)
+				continue
+			}
+			p.carryOut(ctx, a)
+		}
+		if in.Loaded == nil {
+			break
+		}
+	}
+	if one.state.Policy == nil {
+		return nil, false
+	}
+	return one, p.publishes
+}
+
+// input is what the Policy's next state depends on.
+func (p *pass) input(object *v1alpha1.Policy) rollout.Input {
+	state := &p.one.state
+	in := rollout.Input{Now: metav1.NewTime(p.Now()).Rfc3339Copy(), Policy: object, Starting: p.Current().Number == 0}
+	switch state.Main.Stands() {
+	case rollout.WaitingForModule:
+		in.ModuleVersion = p.moduleVersion(object.Spec.Module)
+	case rollout.WaitingForMemory:
+		in.Memory = p.memoryFor(p.one)
+	}
+	if object.Spec.Canary != nil && state.Canary.Stands() == rollout.Waiting {
+		in.CanaryVersion = p.moduleVersion(object.Spec.Canary.Module)
+	}
+	if p.one.canary != nil {
+		if e := p.one.canary.trial.ending.Load(); e != nil {
+			in.Fault = &rollout.Fault{Reason: e.reason, Message: e.message}
+		}
+	}
+	return in
+}
+
+// load answers a Load. The last good revision is waited for: there is nothing
+// else to decide by.
+func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Loaded {
+	began := p.Now()
+	load := func(ctx context.Context) (*version, error) { return p.Loader.load(ctx, a.Policy, a.Module, a.Kind) }
+	fetch := p.fetch
+	if a.For == rollout.ForLastGood {
+		fetch = p.await
+	}
+	v, err, done := fetch(ctx, a.Name, load)
+	answer := &rollout.Loaded{Load: a, Pending: !done}
+	switch {
+	case !done:
+	case err != nil:
+		answer.Refusal = refusalOf(err)
+	default:
+		answer.Program = v.is
+		p.known = append(p.known, v)
+		if a.For == rollout.ForMain {
+			p.Log.Log(ctx, p.loadLevel(), "policy loaded", "policy", a.Policy.Name, "digest", v.program.module.Digest(), "took", p.Now().Sub(began))
+		}
+	}
+	return answer
+}
+
+func refusalOf(err error) *rollout.Refusal {
+	no := &rollout.Refusal{Message: err.Error(), Memory: memoryNeeded(err)}
+	var w waiting
+	if errors.As(err, &w) {
+		no.Waits, no.ModuleVersion = true, w.version
+	}
+	return no
+}
+
+// loadLevel is Info for what a user brings, Debug for what a start finds.
+func (l *Loader) loadLevel() slog.Level {
+	if l.Current().Number == 0 {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+func (p *pass) carryOut(ctx context.Context, a rollout.Action) {
+	one := p.one
+	switch a := a.(type) {
+	case rollout.Use:
+		p.use(ctx, a.Program)
+	case rollout.Retire:
+		p.retire(p.version(a.Program))
+	case rollout.StartCanary:
+		one.canary = p.startCanary(a)
+	case rollout.EndCanary:
+		one.tried = one.canary.counts
+		if a.Promoted {
+			one.canary.trial.end("", "")
+		}
+		one.canary = nil
+	case rollout.CountAnew:
+		one.counts, one.tried = new(differences), new(differences)
+	case rollout.ForgetTrial:
+		one.tried = new(differences)
+	case rollout.ResumeShadow:
+		one.counts.resume(one.state.Policy.Status.Differences)
+	case rollout.Publish:
+		p.publishes = true
+	case rollout.Warn:
+		p.warn(ctx, a)
+	}
+}
+
+// version finds what a program is the name of.
+func (p *pass) version(is rollout.Program) *version {
+	return p.known[slices.IndexFunc(p.known, func(v *version) bool { return v.is.ID == is.ID })]
+}
+
+// use puts a version in the place of the one that decided, which stays warm. One
+// that was kept warm is told what it has missed.
+func (p *pass) use(ctx context.Context, is rollout.Program) {
+	one, next := p.one, p.version(is)
+	if slices.Contains(one.previous, next) {
+		next.setPriority(p.priorityOf(next, one.state.Policy))
+		_ = p.follows(ctx, next, one.state.Policy)
+	}
+	one.version, one.previous, one.counts = next, nil, new(differences)
+	for _, former := range one.state.Previous {
+		one.previous = append(one.previous, p.version(former))
+	}
+}
+
+func (p *pass) startCanary(a rollout.StartCanary) *canary {
+	object := p.one.state.Policy
+	c := &canary{version: p.version(a.Program), spec: *object.Spec.Canary, counts: new(differences)}
+	c.trial = newTrial(&c.spec, func() { signal(p.wake) })
+	c.trial.differences, c.program.health.trial = c.counts, c.trial
+	if a.Resume {
+		c.counts.resume(object.Status.Differences)
+	}
+	return c
+}
+
+func (p *pass) warn(ctx context.Context, a rollout.Warn) {
+	args := []any{"policy", p.one.state.Policy.Name}
+	if a.Module != "" {
+		args = append(args, "module", a.Module)
+	}
+	if a.Reason != "" {
+		args = append(args, "reason", a.Reason)
+	}
+	p.Log.WarnContext(ctx, a.Text, append(args, "err", a.Message)...)
+}
+
+// moduleVersion is that of a Module, empty if there is none.
+func (l *Loader) moduleVersion(name string) string {
+	digest, err := v1alpha1.Digest(name)
+	if err != nil {
+		return ""
+	}
+	o, ok := l.Objects.Get(store.Key{Resource: Modules, Name: v1alpha1.ModuleName(digest)})
+	if !ok {
+		return ""
+	}
+	return o.GetResourceVersion()
+}
