@@ -62,6 +62,10 @@ var rules = []rule{
 		because: "it knows bytes and fuel, and no pods",
 	},
 	{
+		folder: "host/policy/rollout", may: []string{"abi", "host/policy/v1alpha1"}, only: []string{"k8s.io/apimachinery"},
+		because: "what becomes of a Policy is decided from plain values: who loads, asks and waits is above it",
+	},
+	{
 		folder:  "host/schedule",
 		never:   []string{"host/policy", "host/api", "nodeagent", "github.com/tetratelabs/wazero", "github.com/labstack/echo/v4"},
 		because: "it is a pure core: a predicate is a small interface, and that guests stand behind it is not its business",
