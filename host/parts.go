@@ -18,7 +18,7 @@ import (
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -79,7 +79,7 @@ func (h *Host) runGates(ctx context.Context) error {
 
 // driving is a driver at work for a guest.
 type driving struct {
-	guest *policy.Controller
+	guest *sandbox.Controller
 	end   func()
 }
 

@@ -19,8 +19,8 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/policytest"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -164,7 +164,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 // callsOf tells how often each policy was called.
 func callsOf(t *testing.T, s host.Serving) map[string]int64 {
 	t.Helper()
-	var all []policy.Figures
+	var all []sandbox.Figures
 	askJSON(t, s, "GET", host.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {

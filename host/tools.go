@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 // Paths of what Berth's own commands ask beside the Kubernetes API. They are
@@ -60,7 +60,7 @@ func (h *Host) said(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if lines == nil {
-		lines = []policy.Line{}
+		lines = []sandbox.Line{}
 	}
 	_ = answerJSON(w, lines)
 }

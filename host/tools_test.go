@@ -18,7 +18,7 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 // ask asks the host by path as its administrator.
@@ -65,7 +65,7 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	createNode(t, client, "n1")
 	create(t, client, plainPod("a"))
 	bound(t, client, "a")
-	var all []policy.Figures
+	var all []sandbox.Figures
 	askJSON(t, serving, "GET", host.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {
@@ -77,7 +77,7 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	if calls["PodFitsResources"] == 0 {
 		t.Errorf("PodFitsResources was not called: %v", calls)
 	}
-	var lines []policy.Line
+	var lines []sandbox.Line
 	askJSON(t, serving, "GET", host.FiguresPath+"/PodFitsResources/logs", "", &lines)
 	if code, text := ask(t, serving, "GET", host.FiguresPath+"/none/logs", ""); code != http.StatusNotFound {
 		t.Errorf("logs of no policy = %d %s", code, text)

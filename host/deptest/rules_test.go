@@ -66,6 +66,10 @@ var rules = []rule{
 		because: "what becomes of a Policy is decided from plain values: who loads, asks and waits is above it",
 	},
 	{
+		folder: "host/policy/sandbox", may: []string{"abi", "host/policy/breaker", "host/policy/engine", "host/policy/v1alpha1", "host/policy/wire", "host/schedule"},
+		because: "a guest is run and judged without knowing which objects, sets and profiles it serves",
+	},
+	{
 		folder:  "host/schedule",
 		never:   []string{"host/policy", "host/api", "nodeagent", "github.com/tetratelabs/wazero", "github.com/labstack/echo/v4"},
 		because: "it is a pure core: a predicate is a small interface, and that guests stand behind it is not its business",

@@ -6,11 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// coming is a program on its way: compiled, opened and told the present state
+// pendingLoad is a program on its way: compiled, opened and told the present state
 // beside the live set, so that one slow module holds up no other's swap.
 type pendingLoad struct {
 	cancel context.CancelFunc
@@ -20,7 +21,7 @@ type pendingLoad struct {
 	wanted bool // by the pass that is under way
 }
 
-// beside is what loads run under that Load does not wait for.
+// backgroundLoads are what loads run under that Load does not wait for.
 type backgroundLoads struct {
 	ctx   context.Context
 	group sync.WaitGroup
@@ -136,12 +137,12 @@ func (l *Loader) follows(ctx context.Context, one *version, object *v1alpha1.Pol
 
 func (o *version) follow(ctx context.Context, log snapshot.Log) error {
 	if o.verifier == nil {
-		return o.main.follow(ctx, log)
+		return o.main.Follow(ctx, log)
 	}
 	verified := make(chan error, 1)
-	go func() { verified <- o.verifier.follow(ctx, log) }()
-	err := o.main.follow(ctx, log)
-	if other := <-verified; err == nil && !errors.Is(other, errMemoryReclaimed) {
+	go func() { verified <- o.verifier.Follow(ctx, log) }()
+	err := o.main.Follow(ctx, log)
+	if other := <-verified; err == nil && !errors.Is(other, sandbox.ErrMemoryReclaimed) {
 		err = other
 	}
 	return err
@@ -149,9 +150,9 @@ func (o *version) follow(ctx context.Context, log snapshot.Log) error {
 
 // closeAll gives back what a program holds that never went live.
 func (o *version) closeAll() {
-	o.main.close()
+	o.main.Close()
 	if o.verifier != nil {
-		o.verifier.close()
+		o.verifier.Close()
 	}
 }
 
@@ -163,7 +164,7 @@ func (l *Loader) keepWarm(ctx context.Context) {
 	var former []*version
 	for _, one := range l.policies {
 		for _, f := range one.previous {
-			if f.gate == nil && f.controller == nil && f.main.instance != nil {
+			if f.gate == nil && f.controller == nil && f.main.IsOpen() {
 				former = append(former, f)
 			}
 		}
@@ -178,7 +179,7 @@ func (l *Loader) keepWarm(ctx context.Context) {
 	}
 	for _, f := range former {
 		if err := f.follow(ctx, log); err != nil {
-			l.Log.Debug("former program is not kept warm", "policy", f.program.name, "err", err)
+			l.Log.Debug("former program is not kept warm", "policy", f.program.Name(), "err", err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -113,7 +114,7 @@ type pair struct {
 func (s *Set) pairs(canaries []*canary) []pair {
 	var all []pair
 	for _, c := range canaries {
-		all = append(all, pair{c, s.policies[c.program.name]})
+		all = append(all, pair{c, s.policies[c.program.Name()]})
 	}
 	return all
 }
@@ -134,7 +135,7 @@ func comparing(shadows []*live, pairs []pair) after {
 		return nil
 	}
 	return func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen framework.Outcome) {
-		about := comparison{log: log, pod: pod, now: now, seen: seen}
+		about := comparison{sandbox.Question{Log: log, Pod: pod, Now: now}, seen}
 		for _, l := range shadows {
 			l.counts.shadow(ctx, l.main, &about)
 		}

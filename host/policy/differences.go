@@ -7,10 +7,9 @@ import (
 	"sync"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
-	"github.com/berth-dev/berth/host/schedule/score"
-	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 const (
@@ -23,25 +22,23 @@ const (
 	maxCompared = 2000
 )
 
-// subject is the cycle that a comparison is about, before its pod is placed.
+// comparison is the cycle that a comparison is about, before its pod is placed.
 type comparison struct {
-	log  snapshot.Log
-	pod  *snapshot.Pod
-	now  int64
+	sandbox.Question
 	seen framework.Outcome
 }
 
-func (s *comparison) podName() string { return s.pod.Object.Namespace + "/" + s.pod.Object.Name }
+func (s *comparison) podName() string { return s.Pod.Object.Namespace + "/" + s.Pod.Object.Name }
 
-func (s *comparison) nodeName(row int32) string { return s.log.Row(row).Node.Name }
+func (s *comparison) nodeName(row int32) string { return s.Log.Row(row).Node.Name }
 
 // rows are the nodes to compare on: for each replica others, lest a canary
 // refuses unseen what no pod of a template is ever compared on.
 func (s *comparison) rows() []int32 {
-	step := s.log.Slots()/maxCompared + 1
+	step := s.Log.Slots()/maxCompared + 1
 	var rows []int32
-	for row := int32(spread(s.pod) % uint32(step)); row < s.log.Slots(); row += step {
-		if s.log.Row(row) != nil {
+	for row := int32(spread(s.Pod) % uint32(step)); row < s.Log.Slots(); row += step {
+		if s.Log.Row(row) != nil {
 			rows = append(rows, row)
 		}
 	}
@@ -113,17 +110,17 @@ func (d *differences) example(sort int, e v1alpha1.Difference) {
 // shadow asks a shadow about the cycle that is ending. One that fails hurts
 // nobody: its breaker counts. A shadowed predicate could only take away nodes
 // that all others admit.
-func (d *differences) shadow(ctx context.Context, box *sandbox, s *comparison) {
+func (d *differences) shadow(ctx context.Context, box *sandbox.Sandbox, s *comparison) {
 	rows := s.feasible()
-	if box.entry.Kind == abi.KindPriority {
-		scores, err := box.scores(ctx, s, rows)
+	if box.Kind() == abi.KindPriority {
+		scores, err := box.Scores(ctx, s.Question, rows)
 		if err != nil {
 			return
 		}
 		d.pod(func() { d.preferred(s, rows, scores) })
 		return
 	}
-	verdicts, err := box.judge(ctx, s, rows)
+	verdicts, err := box.Judge(ctx, s.Question, rows)
 	if err != nil {
 		return
 	}
@@ -131,7 +128,7 @@ func (d *differences) shadow(ctx context.Context, box *sandbox, s *comparison) {
 		refused := d.sum.Refused
 		for i, row := range rows {
 			if verdicts[i] != 0 {
-				d.refused(s, row, box.why(verdicts[i]))
+				d.refused(s, row, box.Why(verdicts[i]))
 			}
 		}
 		if d.sum.Refused > refused {
@@ -171,17 +168,17 @@ func (d *differences) preferred(s *comparison, rows []int32, scores []int64) {
 }
 
 // canary compares two versions of a policy.
-func (d *differences) canary(ctx context.Context, old, young *sandbox, s *comparison) {
-	if young.entry.Kind == abi.KindPriority {
+func (d *differences) canary(ctx context.Context, old, young *sandbox.Sandbox, s *comparison) {
+	if young.Kind() == abi.KindPriority {
 		d.compareScores(ctx, old, young, s)
 		return
 	}
 	rows := s.rows()
-	would, err := young.judge(ctx, s, rows)
+	would, err := young.Judge(ctx, s.Question, rows)
 	if err != nil {
 		return // it counts against the canary already
 	}
-	did, err := old.judge(ctx, s, rows)
+	did, err := old.Judge(ctx, s.Question, rows)
 	if err != nil {
 		return
 	}
@@ -190,10 +187,10 @@ func (d *differences) canary(ctx context.Context, old, young *sandbox, s *compar
 		for i, row := range rows {
 			switch {
 			case did[i] == 0 && would[i] != 0:
-				d.refused(s, row, young.why(would[i]))
+				d.refused(s, row, young.Why(would[i]))
 			case did[i] != 0 && would[i] == 0:
 				d.sum.Admitted++
-				d.example(admittedSort, v1alpha1.Difference{Pod: s.podName(), Node: s.nodeName(row), Live: "refuses: " + old.why(did[i]), Trial: "admits"})
+				d.example(admittedSort, v1alpha1.Difference{Pod: s.podName(), Node: s.nodeName(row), Live: "refuses: " + old.Why(did[i]), Trial: "admits"})
 			}
 		}
 		if d.sum.Refused > refused {
@@ -202,13 +199,13 @@ func (d *differences) canary(ctx context.Context, old, young *sandbox, s *compar
 	})
 }
 
-func (d *differences) compareScores(ctx context.Context, old, young *sandbox, s *comparison) {
+func (d *differences) compareScores(ctx context.Context, old, young *sandbox.Sandbox, s *comparison) {
 	rows := s.feasible()
-	would, err := young.scores(ctx, s, rows)
+	would, err := young.Scores(ctx, s.Question, rows)
 	if err != nil {
 		return
 	}
-	did, err := old.scores(ctx, s, rows)
+	did, err := old.Scores(ctx, s.Question, rows)
 	if err != nil {
 		return
 	}
@@ -239,41 +236,3 @@ func (d *differences) delta(by int64) {
 	t.Sum += by
 	t.Least, t.Most = min(t.Least, by), max(t.Most, by)
 }
-
-// judge asks a predicate about rows, whatever it answered in the cycle.
-func (s *sandbox) judge(ctx context.Context, about *comparison, rows []int32) ([]framework.ReasonID, error) {
-	verdicts := make([]framework.ReasonID, len(rows))
-	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
-	if err != nil || answer.Ask == abi.AskSkip || len(rows) == 0 {
-		return verdicts, err
-	}
-	if answer.Ask == abi.AskRefuse {
-		for i := range verdicts {
-			verdicts[i] = answer.Reason
-		}
-		return verdicts, nil
-	}
-	return verdicts, s.Filter(ctx, rows, verdicts)
-}
-
-// scores asks a priority about rows and normalises what it says.
-func (s *sandbox) scores(ctx context.Context, about *comparison, rows []int32) ([]int64, error) {
-	raw := make([]int64, len(rows))
-	answer, err := s.Pod(ctx, about.log, about.pod, about.now)
-	if err != nil || answer.Ask != abi.AskRows || len(rows) == 0 {
-		return raw, err
-	}
-	if err := s.Score(ctx, rows, raw); err != nil {
-		return nil, err
-	}
-	for i := range raw {
-		raw[i] = score.Clamp(raw[i])
-	}
-	extremes := score.Of(raw)
-	for i := range raw {
-		raw[i] = score.Normalize(s.info.Normalize, raw[i], extremes)
-	}
-	return raw, nil
-}
-
-func (s *sandbox) why(reason framework.ReasonID) string { return s.reasons.Get(reason).Text }

@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -72,7 +72,7 @@ func (r *rig) withTrap(nodes int, how string) {
 }
 
 // figures are those of the troubled policy.
-func (r *rig) figures(t testing.TB, name string) policy.Figures {
+func (r *rig) figures(t testing.TB, name string) sandbox.Figures {
 	t.Helper()
 	for _, f := range r.Figures() {
 		if f.Name == name {
@@ -80,7 +80,7 @@ func (r *rig) figures(t testing.TB, name string) policy.Figures {
 		}
 	}
 	t.Fatalf("no figures of %s", name)
-	return policy.Figures{}
+	return sandbox.Figures{}
 }
 
 func TestATrapNamesPodAndNode(t *testing.T) {

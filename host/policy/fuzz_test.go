@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -57,7 +58,7 @@ func FuzzObserves(f *testing.F) {
 	f.Add([]byte(`{"observe":null}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, config []byte) {
-		wants, err := policy.ReadObserves(config)
+		wants, err := sandbox.Observes(nil, config)
 		if err != nil {
 			return
 		}

@@ -18,7 +18,7 @@ const (
 	unusedFor = time.Hour
 )
 
-// collect removes modules that no policy uses, has used lately, or will go
+// collectGarbage removes modules that no policy uses, has used lately, or will go
 // back to, and bytes that no Module stands for: an upload may have ended between
 // the two.
 func (l *Loader) collectGarbage(ctx context.Context) {
@@ -139,7 +139,7 @@ const maxUnused = 1 << 30
 // policy uses.
 var ErrFull = fmt.Errorf("modules of %d MiB were uploaded within the hour that no policy uses: have policies use them, or wait until they are collected", maxUnused>>20)
 
-// arrivals keep uploads and the collector out of each other's way: what came
+// uploads keep uploads and the collector out of each other's way: what came
 // lately is not collected, and what is being collected comes only after that.
 type uploads struct {
 	mu      sync.Mutex
@@ -147,7 +147,7 @@ type uploads struct {
 	leaving map[string]chan struct{} // closed when it is gone
 }
 
-// arrival is when a module last came, and how many bytes it has.
+// upload is when a module last came, and how many bytes it has.
 type upload struct {
 	at   time.Time
 	size int

@@ -3,27 +3,22 @@ package policy
 import (
 	"context"
 
-	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
-
-// tidyAfter is how many calls a guest may have had before it is asked to tidy
-// up: to collect its garbage costs a millisecond or more.
-const tidyAfter = 256
 
 // Rest lets one guest tidy up, the one that was called most since it last did,
 // between two cycles, and says whether another one needs it. It is called from
 // the goroutine of the cycles.
 func (l *Loader) Rest(context.Context) (more bool) {
-	var next *sandbox
+	var next *sandbox.Sandbox
 	untidy := 0
-	look := func(boxes ...*sandbox) {
+	look := func(boxes ...*sandbox.Sandbox) {
 		for _, box := range boxes {
-			if box == nil || !box.untidy() {
+			if box == nil || !box.Untidy() {
 				continue
 			}
 			untidy++
-			if next == nil || box.calls > next.calls {
+			if next == nil || box.Calls() > next.Calls() {
 				next = box
 			}
 		}
@@ -38,39 +33,7 @@ func (l *Loader) Rest(context.Context) (more bool) {
 		}
 	}
 	if next != nil {
-		next.tidy()
+		next.Tidy()
 	}
 	return untidy > 1
-}
-
-func (s *sandbox) untidy() bool { return s.calledSince(tidyAfter) }
-
-func (s *sandbox) calledSince(calls int) bool {
-	return s.instance != nil && s.calls >= calls && s.module.Has(engine.FuncIdle)
-}
-
-// askedTidyAfter is tidyAfter of a gate or a controller: each call brings whole
-// objects, which are garbage afterwards, and between two calls nobody waits.
-const askedTidyAfter = 16
-
-// rest lets a gate's or a controller's guest tidy up after a call.
-func (a *objectGuest) idle() {
-	if a.box.calledSince(askedTidyAfter) {
-		a.box.tidy()
-	}
-}
-
-// tidy has the guest collect its garbage. One that says it would be smaller if
-// it were built anew is: the next cycle builds it. So is one that fails, and
-// that counts as a failure, lest it costs each round a budget and a rebuild.
-func (s *sandbox) tidy() {
-	s.calls, s.about = 0, subject{}
-	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
-	switch {
-	case err != nil:
-		_ = s.fail(err)
-	case r.Status == abi.IdleRebuild:
-		s.log.Debug("policy is built anew, to be smaller")
-		s.close()
-	}
 }

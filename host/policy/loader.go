@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -72,8 +73,8 @@ type Loader struct {
 	ready     ready
 	own       sync.Map
 	uploads   uploads
-	guestLogs guestLogs
-	// departures are the programs that leave.
+	guestLogs sandbox.GuestLogs
+	// retiring are the programs that leave.
 	retiring retiring
 	// since is the revision of the first Load: what comes after it is news.
 	since atomic.Int64
@@ -86,7 +87,7 @@ type Loader struct {
 	policies  map[string]*live
 	// versions counts what was loaded.
 	versions atomic.Int64
-	// beside holds the programs that are being loaded; nil where Load waits for them.
+	// background holds the programs that are being loaded; nil where Load waits for them.
 	background *backgroundLoads
 }
 
@@ -231,7 +232,7 @@ func (l *Loader) Load(ctx context.Context) {
 	for name, one := range dropped {
 		if next[name] == nil {
 			one.each(l.retire)
-			l.guestLogs.forget(name)
+			l.guestLogs.Forget(name)
 		}
 	}
 	l.drainRetired()
@@ -288,10 +289,10 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 
 // healthOf is a new program's, on trial if its Policy was quarantined when the
 // host ended.
-func (l *Loader) healthOf(p *v1alpha1.Policy) *health {
-	h := newHealth(func() { signal(l.wake) })
+func (l *Loader) healthOf(p *v1alpha1.Policy) *sandbox.Health {
+	h := sandbox.NewHealth(func() { signal(l.wake) })
 	if l.Current().Number == 0 && p.Status.Phase == v1alpha1.PhaseQuarantined {
-		return h.onTrial()
+		return h.OnTrial()
 	}
 	return h
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/schema"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
@@ -123,7 +124,7 @@ func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind s
 		return nil, err
 	}
 	one.is = rollout.Program{
-		ID: l.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.entry.Kind, Revision: rollout.Revision(object, module.Digest()),
+		ID: l.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.Kind(), Revision: rollout.Revision(object, module.Digest()),
 	}
 	l.provenance.keep(one.program, object)
 	return one, nil
@@ -138,19 +139,19 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 	if err := ofKind(p, kind); err != nil {
 		return nil, err
 	}
-	one := &version{program: p, main: newSandbox(p)}
+	one := &version{program: p, main: sandbox.New(p)}
 	switch {
-	case p.entry.Kind == abi.KindGate:
-		if one.gate, err = newGate(one.main, rawConfig(object)); err != nil {
+	case p.Kind() == abi.KindGate:
+		if one.gate, err = sandbox.NewGate(one.main, rawConfig(object)); err != nil {
 			return nil, err
 		}
-	case p.entry.Kind == abi.KindController:
-		one.controller = &Controller{objectGuest{box: one.main}}
-	case p.info.Cacheable():
-		one.verifier = newSandbox(p)
+	case p.Kind() == abi.KindController:
+		one.controller = sandbox.NewController(one.main)
+	case p.Cacheable():
+		one.verifier = sandbox.New(p)
 	}
 	one.setPriority(l.priorityOf(one, object))
-	i, err := p.open(ctx, one.main.priorityNow())
+	i, err := p.Open(ctx, one.main.Priority())
 	if err != nil {
 		return nil, err
 	}
@@ -163,11 +164,11 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 }
 
 // ofKind refuses a program of another kind than its Policy is of, empty for any.
-func ofKind(p *program, kind string) error {
-	if kind == "" || p.entry.Kind == kind {
+func ofKind(p *sandbox.Program, kind string) error {
+	if kind == "" || p.Kind() == kind {
 		return nil
 	}
-	return fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.entry.Name, p.entry.Kind, kind)
+	return fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.Entry(), p.Kind(), kind)
 }
 
 func limitsOf(p *v1alpha1.Policy) vet.Limits {
@@ -179,7 +180,7 @@ func limitsOf(p *v1alpha1.Policy) vet.Limits {
 	return limits
 }
 
-func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*program, error) {
+func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*sandbox.Program, error) {
 	manifest, err := abi.ReadManifest(module.Manifest())
 	if err != nil {
 		return nil, err
@@ -198,11 +199,11 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if err := schema.Check(entry.Config, rawConfig(object), "spec.config"); err != nil {
 		return nil, fmt.Errorf("the config is not what the policy's schema wants: %w", err)
 	}
-	spec := programSpec{name: object.Name, module: module, entry: entry, counters: manifest.Counters, config: rawConfig(object)}
+	spec := sandbox.Spec{Name: object.Name, Module: module, Entry: entry, Counters: manifest.Counters, Config: rawConfig(object)}
 	if object.Spec.Limits != nil {
-		spec.limits = *object.Spec.Limits
+		spec.Limits = *object.Spec.Limits
 	}
-	return newProgram(spec, l.Reasons, l.healthOf(object), l.guestLogs.of(object.Name), l.Log)
+	return sandbox.NewProgram(spec, l.Reasons, l.healthOf(object), l.guestLogs.Of(object.Name), l.Log)
 }
 
 func entryNames(m *abi.Manifest) string {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -93,14 +94,14 @@ func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Loaded {
 		answer.Program = v.is
 		p.known = append(p.known, v)
 		if a.For == rollout.ForMain {
-			p.Log.Log(ctx, p.loadLevel(), "policy loaded", "policy", a.Policy.Name, "digest", v.program.module.Digest(), "took", p.Now().Sub(began))
+			p.Log.Log(ctx, p.loadLevel(), "policy loaded", "policy", a.Policy.Name, "digest", v.program.Digest(), "took", p.Now().Sub(began))
 		}
 	}
 	return answer
 }
 
 func refusalOf(err error) *rollout.Refusal {
-	no := &rollout.Refusal{Message: err.Error(), Memory: memoryNeeded(err)}
+	no := &rollout.Refusal{Message: err.Error(), Memory: sandbox.MemoryNeeded(err)}
 	var w waiting
 	if errors.As(err, &w) {
 		no.Waits, no.ModuleVersion = true, w.version
@@ -167,7 +168,7 @@ func (p *pass) startCanary(a rollout.StartCanary) *canary {
 	object := p.one.state.Policy
 	c := &canary{version: p.version(a.Program), spec: *object.Spec.Canary, counts: new(differences)}
 	c.trial = newTrial(&c.spec, func() { signal(p.wake) })
-	c.trial.differences, c.program.health.trial = c.counts, c.trial
+	c.trial.differences, c.program.Health().OnFailure = c.counts, c.trial.failed
 	if a.Resume {
 		c.counts.resume(object.Status.Differences)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/store"
@@ -14,7 +15,7 @@ import (
 // maxRecipes bounds how many programs are known by which decisions were made.
 const maxRecipes = 4096
 
-// recipes tell how programs were made that have decided, so that their
+// provenance tells how programs were made that have decided, so that their
 // decisions can be derived again after they have left.
 type provenance struct {
 	mu    sync.Mutex
@@ -23,10 +24,10 @@ type provenance struct {
 }
 
 // keep notes how a program was made.
-func (r *provenance) keep(p *program, from *v1alpha1.Policy) {
+func (r *provenance) keep(p *sandbox.Program, from *v1alpha1.Policy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.by[p.info.Identity] != nil {
+	if r.by[p.Identity()] != nil {
 		return
 	}
 	if r.by == nil {
@@ -36,9 +37,9 @@ func (r *provenance) keep(p *program, from *v1alpha1.Policy) {
 		delete(r.by, r.order[0])
 		r.order = r.order[1:]
 	}
-	spec := v1alpha1.PolicySpec{Module: v1alpha1.ModuleName(p.module.Digest()), Entry: p.entry.Name, Config: from.Spec.Config, Limits: from.Spec.Limits}
-	r.by[p.info.Identity] = &v1alpha1.Policy{ObjectMeta: from.ObjectMeta, Spec: spec}
-	r.order = append(r.order, p.info.Identity)
+	spec := v1alpha1.PolicySpec{Module: v1alpha1.ModuleName(p.Digest()), Entry: p.Entry(), Config: from.Spec.Config, Limits: from.Spec.Limits}
+	r.by[p.Identity()] = &v1alpha1.Policy{ObjectMeta: from.ObjectMeta, Spec: spec}
+	r.order = append(r.order, p.Identity())
 }
 
 func (r *provenance) get(identity [32]byte) *v1alpha1.Policy {
@@ -47,7 +48,7 @@ func (r *provenance) get(identity [32]byte) *v1alpha1.Policy {
 	return r.by[identity]
 }
 
-// recall opens the very policies that made a decision, whatever is live now, and
+// openDigest opens the very policies that made a decision, whatever is live now, and
 // also if they are quarantined. What they do counts neither for nor against them.
 func (l *Loader) openDigest(ctx context.Context, d *framework.Digest) (p *framework.Profile, release func(), err error) {
 	var closers []func()
@@ -65,14 +66,14 @@ func (l *Loader) openDigest(ctx context.Context, d *framework.Digest) (p *framew
 			continue
 		}
 		program := set.made(one.Name, one.Identity)
-		if program == nil || !program.hold() {
+		if program == nil || !program.Hold() {
 			if program, err = l.remake(ctx, one.Name, one.Identity); err != nil {
 				release()
 				return nil, nil, err
 			}
 		}
-		box := newSandbox(program).aside(newHealth(func() {}))
-		closers = append(closers, box.close, program.release)
+		box := sandbox.New(program).Aside(sandbox.NewHealth(func() {}))
+		closers = append(closers, box.Close, program.Release)
 		if one.Priority {
 			p.Priorities = append(p.Priorities, framework.ProfilePriority{Policy: box, Weight: one.Weight})
 			continue
@@ -83,14 +84,14 @@ func (l *Loader) openDigest(ctx context.Context, d *framework.Digest) (p *framew
 }
 
 // made finds a policy's program that is live, on trial or kept warm.
-func (s *Set) made(name string, identity [32]byte) *program {
+func (s *Set) made(name string, identity [32]byte) *sandbox.Program {
 	one := s.policies[name]
 	if one == nil {
 		return nil
 	}
-	var found *program
+	var found *sandbox.Program
 	one.each(func(v *version) {
-		if v.program.info.Identity == identity {
+		if v.program.Identity() == identity {
 			found = v.program
 		}
 	})
@@ -98,7 +99,7 @@ func (s *Set) made(name string, identity [32]byte) *program {
 }
 
 // remake makes a program once more that has left.
-func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*program, error) {
+func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*sandbox.Program, error) {
 	object, wasm, err := l.Provenance(ctx, identity)
 	if err != nil && l.Archive != nil {
 		object, wasm, err = l.Archive(identity)
@@ -111,7 +112,7 @@ func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*p
 	return l.aside(ctx, &own, wasm)
 }
 
-// Recipe is what a program that decides, or did, was made of.
+// Provenance is what a program that decides, or did, was made of.
 func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
 	object := l.provenance.get(identity)
 	if object == nil {
@@ -129,7 +130,7 @@ func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.P
 }
 
 // aside makes a program that never goes live.
-func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte) (*program, error) {
+func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte) (*sandbox.Program, error) {
 	module, err := l.Engine.Load(ctx, wasm, limitsOf(object))
 	if err != nil {
 		return nil, err
@@ -139,6 +140,6 @@ func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte
 		module.Close()
 		return nil, err
 	}
-	p.guestLog = new(guestLog) // what it says is nobody's business
+	p.Silence() // what it says is nobody's business
 	return p, nil
 }

@@ -27,8 +27,8 @@ type statusInputs struct {
 func (o *live) statusInputs() statusInputs {
 	in := statusInputs{object: o.state.Policy, version: o.version, canary: o.canary, ended: o.state.Canary.Ended, refused: o.state.Main.Why}
 	if o.version != nil {
-		in.quarantined, _ = o.program.health.state()
-		in.failures = o.program.health.failures.Load()
+		in.quarantined, _ = o.program.Health().State()
+		in.failures = o.program.Health().Failures()
 	}
 	return in
 }
@@ -103,7 +103,7 @@ func (l *Loader) facts(one *live) *rollout.Facts {
 	if d := one.counting(); d != nil {
 		f.Counts, f.Differences = true, d.get()
 	}
-	quarantined, last := one.program.health.state()
+	quarantined, last := one.program.Health().State()
 	if f.Quarantined = quarantined; last != nil {
 		f.Failure = last.Error()
 	}

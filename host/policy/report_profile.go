@@ -65,8 +65,8 @@ func (s *Set) missing(p *v1alpha1.Profile) string {
 			lost = append(lost, name)
 		case l == nil || l.version == nil:
 			none = append(none, name)
-		case !s.fits(p, name, l.program.entry.Kind):
-			other = append(other, name+", a "+l.program.entry.Kind)
+		case !s.fits(p, name, l.program.Kind()):
+			other = append(other, name+", a "+l.program.Kind())
 		}
 	}
 	var texts []string

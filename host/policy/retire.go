@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"sync"
+
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 // How a program leaves. Who may still ask one that is in no set any more?
@@ -11,7 +13,7 @@ import (
 //	a replay, an explanation, a plan   holds the program, and opens its own sandboxes
 //	a round of gates, a controller     is told ErrClosed, and turns to who came next
 
-// departures are programs that have left the set while a cycle may still be
+// retiring are programs that have left the set while a cycle may still be
 // asking them, in the order in which they left.
 type retiring struct {
 	mu   sync.Mutex
@@ -19,7 +21,7 @@ type retiring struct {
 	news chan struct{}
 }
 
-// leave notes that a program is to be given back. The set that lacks it is
+// retire notes that a program is to be given back. The set that lacks it is
 // published in the same pass.
 func (l *Loader) retire(o *version) {
 	l.retiring.mu.Lock()
@@ -27,7 +29,7 @@ func (l *Loader) retire(o *version) {
 	l.retiring.all = append(l.retiring.all, o)
 }
 
-// seeOff has programs that left given back, now that their set is no longer
+// drainRetired has programs that left given back, now that their set is no longer
 // live. Without a scheduler there are no cycles to wait for.
 func (l *Loader) drainRetired() {
 	if l.Present == nil {
@@ -39,7 +41,7 @@ func (l *Loader) drainRetired() {
 	}
 }
 
-// waitToLeave gives back what has left once no cycle can be asking it any more,
+// drainLoop gives back what has left once no cycle can be asking it any more,
 // until ctx ends. A cycle that begins takes the live set: whoever has left it,
 // and sees the present between two cycles after that, is forgotten by all.
 func (l *Loader) drainLoop(ctx context.Context) {
@@ -65,7 +67,7 @@ func (d *retiring) count() int {
 	return len(d.all)
 }
 
-// end gives back the first n.
+// drain gives back the first n.
 func (d *retiring) drain(n int) {
 	d.mu.Lock()
 	leaving := d.all[:n:n]
@@ -78,47 +80,18 @@ func (d *retiring) drain(n int) {
 
 // end gives back what the program holds in the set.
 func (o *version) end() {
-	o.main.retire()
+	o.main.Retire()
 	if o.verifier != nil {
-		o.verifier.retire()
+		o.verifier.Retire()
 	}
-	o.program.holds.left.Do(o.program.release)
-}
-
-// holds counts who may open a program: the set that it is in, and all that
-// opened it for themselves.
-type holds struct {
-	mu sync.Mutex
-	n  int
-	// left ends the set's.
-	left sync.Once
-}
-
-// hold keeps the program's code until release; false if it has been given back.
-func (p *program) hold() bool {
-	p.holds.mu.Lock()
-	defer p.holds.mu.Unlock()
-	if p.holds.n == 0 {
-		return false
-	}
-	p.holds.n++
-	return true
-}
-
-// release ends a hold; the last one gives the code back.
-func (p *program) release() {
-	p.holds.mu.Lock()
-	defer p.holds.mu.Unlock()
-	if p.holds.n--; p.holds.n == 0 {
-		p.module.Close()
-	}
+	o.program.Leave()
 }
 
 // borrow holds a program, or one that is made anew as it was made if that has
 // left and is given back.
-func (l *Loader) borrow(ctx context.Context, p *program) (*program, error) {
-	if p.hold() {
+func (l *Loader) borrow(ctx context.Context, p *sandbox.Program) (*sandbox.Program, error) {
+	if p.Hold() {
 		return p, nil
 	}
-	return l.remake(ctx, p.name, p.info.Identity)
+	return l.remake(ctx, p.Name(), p.Identity())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/breaker"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule"
@@ -262,7 +263,7 @@ func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
 	r.join(t, "made", "predicate")
 	set := r.Scheduling()
 	digest := set.Profiles["default-scheduler"].Digest()
-	figures := func() policy.Figures {
+	figures := func() sandbox.Figures {
 		t.Helper()
 		for _, f := range r.Figures() {
 			if f.Name == "made" {
@@ -270,7 +271,7 @@ func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
 			}
 		}
 		t.Fatal("there are no figures of the policy")
-		return policy.Figures{}
+		return sandbox.Figures{}
 	}
 	for i := range 40 {
 		r.cluster.UpsertNode(clustertest.Node("relabelled", "1", "1Gi", 10, func(n *v1.Node) { n.Labels["v"] = fmt.Sprint(i) }))

@@ -1,13 +1,12 @@
 package policy
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
@@ -28,13 +27,13 @@ type Set struct {
 // version is a program with the sandboxes by which it decides.
 type version struct {
 	is      rollout.Program
-	program *program
-	main    *sandbox
+	program *sandbox.Program
+	main    *sandbox.Sandbox
 	// verifier answers a sample of remembered answers once more.
-	verifier *sandbox
+	verifier *sandbox.Sandbox
 	// gate and controller ask main, where it is one.
-	gate       *Gate
-	controller *Controller
+	gate       *sandbox.Gate
+	controller *sandbox.Controller
 }
 
 // live is one Policy as a set holds it.
@@ -75,7 +74,7 @@ func (s *Set) ordered() []string { return slices.Sorted(maps.Keys(s.policies)) }
 // enforced returns the policy of that name, if it decides and is of the kind.
 func (s *Set) enforced(name, kind string) *live {
 	l := s.policies[name]
-	if l == nil || l.version == nil || l.mode() != v1alpha1.Enforce || l.program.entry.Kind != kind {
+	if l == nil || l.version == nil || l.mode() != v1alpha1.Enforce || l.program.Kind() != kind {
 		return nil
 	}
 	return l
@@ -109,15 +108,15 @@ func schedulerNames(p *v1alpha1.Profile) []string {
 }
 
 // opener gives the sandboxes of a program: those that it has, or others.
-type opener func(*version) (main, verifier *sandbox)
+type opener func(*version) (main, verifier *sandbox.Sandbox)
 
-func asOpened(v *version) (main, verifier *sandbox) { return v.main, v.verifier }
+func asOpened(v *version) (main, verifier *sandbox.Sandbox) { return v.main, v.verifier }
 
 // profile makes a profile in which the canaries decide whose share is at least
 // that large.
 func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *framework.Profile {
 	p := &framework.Profile{Name: object.Name}
-	choose := func(l *live) (main, verifier *sandbox) {
+	choose := func(l *live) (main, verifier *sandbox.Sandbox) {
 		if l.canary != nil && l.canary.spec.Share >= share {
 			return open(l.canary.version)
 		}
@@ -197,49 +196,31 @@ func names(p *v1alpha1.Profile) []string {
 	return slices.Compact(all)
 }
 
-// fresh opens the programs of a set once more, in sandboxes of their own.
-func (l *Loader) reopen(ctx context.Context, s *Set) (*framework.LiveSet, func(), error) {
-	f := l.newReopener(ctx)
-	set := assemble(s.Number, s.policies, s.profiles, f.open).Scheduling
-	if f.err != nil {
-		f.release()
-		return nil, nil, f.err
+// Gates returns the live checkers by the condition type that they claim. Where
+// two claim the same, the one whose Policy comes first by name has it.
+func (s *Set) Gates() map[string]*sandbox.Gate {
+	gates := map[string]*sandbox.Gate{}
+	for _, name := range s.ordered() {
+		l := s.enforced(name, abi.KindGate)
+		if l == nil {
+			continue
+		}
+		for _, condition := range l.gate.ConditionTypes() {
+			if gates[condition] == nil {
+				gates[condition] = l.gate
+			}
+		}
 	}
-	return set, f.release, nil
+	return gates
 }
 
-// fresh opens programs in sandboxes that nobody else asks.
-type reopener struct {
-	borrow func(*program) (*program, error)
-	opened map[*program]*sandbox
-	err    error // of the programs that cannot be had any more
-}
-
-func (l *Loader) newReopener(ctx context.Context) *reopener {
-	return &reopener{
-		borrow: func(p *program) (*program, error) { return l.borrow(ctx, p) },
-		opened: map[*program]*sandbox{},
+// Controllers returns the live controllers in the order of their names.
+func (s *Set) Controllers() []*sandbox.Controller {
+	var all []*sandbox.Controller
+	for _, name := range s.ordered() {
+		if l := s.enforced(name, abi.KindController); l != nil {
+			all = append(all, l.controller)
+		}
 	}
-}
-
-func (f *reopener) open(v *version) (main, verifier *sandbox) {
-	box := f.opened[v.program]
-	if box != nil {
-		return box, nil
-	}
-	p, err := f.borrow(v.program)
-	if err != nil {
-		f.err = errors.Join(f.err, err)
-		return newSandbox(v.program), nil
-	}
-	box = newSandbox(p).aside(p.health.copied())
-	f.opened[v.program] = box
-	return box, nil
-}
-
-func (f *reopener) release() {
-	for _, box := range f.opened {
-		box.close()
-		box.release()
-	}
+	return all
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -50,7 +51,7 @@ func (t *trial) end(reason, message string) {
 func (t *trial) failed(err error) {
 	var f *engine.Failure
 	switch {
-	case spentFuel(err):
+	case sandbox.SpentFuel(err):
 		t.end(v1alpha1.ReasonFuelSpent, err.Error())
 	case errors.As(err, &f):
 		t.end(v1alpha1.ReasonTrapped, err.Error())

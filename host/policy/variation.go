@@ -78,10 +78,10 @@ func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, e
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", variations[i].Name, err)
 		}
-		v.release = append(v.release, one.program.release)
-		v.Kinds = append(v.Kinds, one.program.entry.Kind)
+		v.release = append(v.release, one.program.Release)
+		v.Kinds = append(v.Kinds, one.program.Kind())
 		policies[one.state.Policy.Name] = one
-		if err := join(profiles, &variations[i], one.program.entry.Kind); err != nil {
+		if err := join(profiles, &variations[i], one.program.Kind()); err != nil {
 			return nil, err
 		}
 		for _, p := range profiles {
@@ -134,15 +134,15 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	if was != nil && was.version != nil {
-		err = ofKind(p, was.program.entry.Kind)
+		err = ofKind(p, was.program.Kind())
 	}
 	if err != nil {
-		p.release()
+		p.Release()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	i, err := p.open(ctx, engine.PrioritySpare)
+	i, err := p.Open(ctx, engine.PrioritySpare)
 	if err != nil {
-		p.release()
+		p.Release()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	i.Close()

@@ -1,4 +1,4 @@
-package policy
+package sandbox
 
 import (
 	"log/slog"
@@ -27,8 +27,8 @@ const (
 	wordsBurst   = 400
 )
 
-// words are the last lines of all guests that a Policy has and had.
-type guestLog struct {
+// GuestLog is the last lines of all guests that a Policy has and had.
+type GuestLog struct {
 	mu    sync.Mutex
 	lines []Line
 	next  int
@@ -42,7 +42,7 @@ type guestLog struct {
 
 // admit says whether a guest may say one more line now, and how many lines were
 // lost before it.
-func (w *guestLog) admit(now time.Time) (ok bool, lost int) {
+func (w *GuestLog) admit(now time.Time) (ok bool, lost int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spent = max(w.spent-wordsPerRate*now.Sub(w.at).Seconds(), 0)
@@ -56,7 +56,7 @@ func (w *guestLog) admit(now time.Time) (ok bool, lost int) {
 	return true, lost
 }
 
-func (w *guestLog) add(level slog.Level, digest, message string) {
+func (w *GuestLog) add(level slog.Level, digest, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.total++
@@ -69,32 +69,34 @@ func (w *guestLog) add(level slog.Level, digest, message string) {
 	w.next = (w.next + 1) % maxWords
 }
 
-// all returns the lines, oldest first.
-func (w *guestLog) all() []Line {
+// Lines returns the lines, oldest first.
+func (w *GuestLog) Lines() []Line {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append(append([]Line(nil), w.lines[w.next:]...), w.lines[:w.next]...)
 }
 
-// speech holds the words of Policies by name.
-type guestLogs struct {
+// GuestLogs holds the words of Policies by name.
+type GuestLogs struct {
 	mu sync.Mutex
-	by map[string]*guestLog
+	by map[string]*GuestLog
 }
 
-func (s *guestLogs) of(name string) *guestLog {
+// Of is the guest log of a Policy.
+func (s *GuestLogs) Of(name string) *GuestLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.by == nil {
-		s.by = map[string]*guestLog{}
+		s.by = map[string]*GuestLog{}
 	}
 	if s.by[name] == nil {
-		s.by[name] = new(guestLog)
+		s.by[name] = new(GuestLog)
 	}
 	return s.by[name]
 }
 
-func (s *guestLogs) forget(name string) {
+// Forget drops that of a Policy which is gone.
+func (s *GuestLogs) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.by, name)

@@ -1,4 +1,4 @@
-package policy
+package sandbox
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // health is how one Policy has been doing: what its guests used, and whether
 // it may still be asked. All sandboxes of the Policy share it.
-type health struct {
+type Health struct {
 	calls, failures, traps, fuel, nanos atomic.Int64
 
 	rows, refusals atomic.Int64
@@ -22,28 +22,30 @@ type health struct {
 	breaker *breaker.Breaker
 	last    error
 
-	// trial is told of each failure, where the program is a canary.
-	trial *trial
+	// OnFailure is told of each failure; it is set before the program is asked.
+	OnFailure func(error)
 	// changed is told when the policy is quarantined and when it is let out.
 	changed func()
 }
 
-func newHealth(changed func()) *health {
-	return &health{changed: changed, breaker: breaker.New(breaker.Default)}
+// NewHealth is that of a program which did nothing yet; changed is told when it is
+// quarantined and when it is let out.
+func NewHealth(changed func()) *Health {
+	return &Health{changed: changed, breaker: breaker.New(breaker.Default)}
 }
 
-// copied begins where this one stands, and nobody hears of it.
-func (h *health) copied() *health {
+// Copy begins where this one stands, and nobody hears of it.
+func (h *Health) Copy() *Health {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &health{changed: func() {}, breaker: h.breaker.Copy(), last: h.last}
+	c := &Health{changed: func() {}, breaker: h.breaker.Copy(), last: h.last}
 	c.tried.Store(h.tried.Load())
 	return c
 }
 
-// onTrial lets a policy that was quarantined when the host ended begin half
+// OnTrial lets a policy that was quarantined when the host ended begin half
 // open: one failure, and it is quarantined again.
-func (h *health) onTrial() *health {
+func (h *Health) OnTrial() *Health {
 	h.breaker.Try()
 	h.tried.Store(true)
 	return h
@@ -51,7 +53,7 @@ func (h *health) onTrial() *health {
 
 // called counts a call that went well; one that answers speaks for a guest on
 // trial.
-func (h *health) called(took time.Duration, fuel engine.Fuel, answers bool) {
+func (h *Health) called(took time.Duration, fuel engine.Fuel, answers bool) {
 	h.calls.Add(1)
 	h.fuel.Add(int64(fuel))
 	h.nanos.Add(int64(took))
@@ -68,7 +70,7 @@ func (h *health) called(took time.Duration, fuel engine.Fuel, answers bool) {
 }
 
 // failed counts a failure against the policy.
-func (h *health) failed(now time.Time, err error) {
+func (h *Health) failed(now time.Time, err error) {
 	h.failures.Add(1)
 	if trapped(err) {
 		h.traps.Add(1)
@@ -81,27 +83,30 @@ func (h *health) failed(now time.Time, err error) {
 		h.tried.Store(true)
 		h.changed()
 	}
-	if h.trial != nil {
-		h.trial.failed(err)
+	if h.OnFailure != nil {
+		h.OnFailure(err)
 	}
 }
 
 // allow says whether the policy may be asked now.
-func (h *health) allow(now time.Time) bool {
+func (h *Health) allow(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.breaker.Allow(now)
 }
 
-// state is whether the policy is quarantined, and its last failure.
-func (h *health) state() (quarantined bool, last error) {
+// State is whether the policy is quarantined, and its last failure.
+func (h *Health) State() (quarantined bool, last error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.breaker.State() != breaker.Closed, h.last
 }
 
+// Failures is how often it has failed.
+func (h *Health) Failures() int64 { return h.failures.Load() }
+
 // judged counts rows, and how many of them were refused.
-func (h *health) judged(rows, refused int) {
+func (h *Health) judged(rows, refused int) {
 	h.rows.Add(int64(rows))
 	h.refusals.Add(int64(refused))
 }
@@ -112,8 +117,8 @@ func trapped(err error) bool {
 	return errors.As(err, &f) && (f.Kind == engine.Trap || f.Kind == engine.FuelSpent || f.Kind == engine.StackSpent)
 }
 
-// spentFuel tells a budget's end from other failures.
-func spentFuel(err error) bool {
+// SpentFuel tells a budget's end from other failures.
+func SpentFuel(err error) bool {
 	var f *engine.Failure
 	return errors.As(err, &f) && f.Kind == engine.FuelSpent
 }

@@ -1,4 +1,4 @@
-package policy
+package sandbox
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // program is a policy that can be opened as many sandboxes as are wanted: a
 // module, which of its policies, and the config.
-type program struct {
+type Program struct {
 	name     string // the Policy's
 	module   *engine.Module
 	entry    *abi.Policy
@@ -26,45 +26,70 @@ type program struct {
 	info     framework.Info
 	most     engine.Fuel // of a call
 	reasons  *framework.Reasons
-	health   *health
-	guestLog *guestLog
+	health   *Health
+	guestLog *GuestLog
 	log      *slog.Logger
 	holds    *holds
 }
 
 // programSpec is what makes a program what it is.
-type programSpec struct {
-	name     string
-	module   *engine.Module
-	entry    *abi.Policy
-	counters []abi.Counter
-	config   json.RawMessage
-	limits   v1alpha1.PolicyLimits
+type Spec struct {
+	Name     string
+	Module   *engine.Module
+	Entry    *abi.Policy
+	Counters []abi.Counter
+	Config   json.RawMessage
+	Limits   v1alpha1.PolicyLimits
 }
 
 const defaultCall = 5 * time.Millisecond
 
-func newProgram(s programSpec, reasons *framework.Reasons, health *health, words *guestLog, log *slog.Logger) (*program, error) {
-	opening, err := json.Marshal(abi.OpenConfig{Policy: s.entry.Name, Config: s.config})
+// NewProgram makes a program that is not opened yet.
+func NewProgram(s Spec, reasons *framework.Reasons, health *Health, words *GuestLog, log *slog.Logger) (*Program, error) {
+	opening, err := json.Marshal(abi.OpenConfig{Policy: s.Entry.Name, Config: s.Config})
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	call := defaultCall
-	if ms := s.limits.CallMilliseconds; ms > 0 {
+	if ms := s.Limits.CallMilliseconds; ms > 0 {
 		call = time.Duration(ms) * time.Millisecond
 	}
-	entry := *s.entry // the rest of a manifest of many policies need not stay
-	p := &program{
-		name: s.name, module: s.module, entry: &entry, opening: opening,
-		counts: newCounts(s.counters), most: engine.ForTime(call), reasons: reasons, health: health, guestLog: words,
-		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
+	entry := *s.Entry // the rest of a manifest of many policies need not stay
+	p := &Program{
+		name: s.Name, module: s.Module, entry: &entry, opening: opening,
+		counts: newCounts(s.Counters), most: engine.ForTime(call), reasons: reasons, health: health, guestLog: words,
+		holds: &holds{n: 1}, log: log.With("policy", s.Name, "digest", s.Module.Digest()),
 	}
 	p.info = framework.Info{
-		Name: s.name, Reads: s.entry.Groups(), Scope: s.entry.ScopeOf(), Normalize: s.entry.Normalization(),
-		SkipDependsOn: s.entry.SkipDependsOnGroups(), Identity: identity(s.module.Digest(), opening, s.limits),
+		Name: s.Name, Reads: s.Entry.Groups(), Scope: s.Entry.ScopeOf(), Normalize: s.Entry.Normalization(),
+		SkipDependsOn: s.Entry.SkipDependsOnGroups(), Identity: identity(s.Module.Digest(), opening, s.Limits),
 	}
 	return p, nil
 }
+
+// Name is the Policy's.
+func (p *Program) Name() string { return p.name }
+
+// Kind is the entry's, as the manifest has it.
+func (p *Program) Kind() string { return p.entry.Kind }
+
+// Entry is the name of the entry.
+func (p *Program) Entry() string { return p.entry.Name }
+
+// Digest is the module's.
+func (p *Program) Digest() string { return p.module.Digest() }
+
+// Identity covers all that its answers depend on beside pod and rows.
+func (p *Program) Identity() [32]byte { return p.info.Identity }
+
+// Cacheable says whether its answers may be remembered.
+func (p *Program) Cacheable() bool { return p.info.Cacheable() }
+
+// Health is how it has been doing.
+func (p *Program) Health() *Health { return p.health }
+
+// Silence has what its guests say from now on kept from everybody.
+func (p *Program) Silence() { p.guestLog = new(GuestLog) }
 
 // identity covers all that answers depend on beside pod and rows. Limits are in
 // it where there are some: what decided within large ones may fail in others.
@@ -78,13 +103,13 @@ func identity(digest string, opening []byte, limits v1alpha1.PolicyLimits) [32]b
 	return [32]byte(h.Sum(nil))
 }
 
-// open makes an instance with the policy chosen and configured, ErrClosed once
+// Open makes an instance with the policy chosen and configured, ErrClosed once
 // the program is given back.
-func (p *program) open(ctx context.Context, rank engine.MemoryPriority) (*engine.Instance, error) {
-	if !p.hold() {
+func (p *Program) Open(ctx context.Context, rank engine.MemoryPriority) (*engine.Instance, error) {
+	if !p.Hold() {
 		return nil, engine.ErrClosed
 	}
-	defer p.release()
+	defer p.Release()
 	i, err := p.module.Open(ctx, engine.OpenConfig{Log: p.say, Count: p.count, MemoryPriority: rank})
 	if err != nil {
 		return nil, err
@@ -104,7 +129,7 @@ func (p *program) open(ctx context.Context, rank engine.MemoryPriority) (*engine
 }
 
 // say puts a guest's own words into the host's log.
-func (p *program) say(level slog.Level, message string) {
+func (p *Program) say(level slog.Level, message string) {
 	ok, lost := p.guestLog.admit(time.Now())
 	if !ok {
 		return
@@ -115,7 +140,7 @@ func (p *program) say(level slog.Level, message string) {
 	p.tell(level, message)
 }
 
-func (p *program) tell(level slog.Level, message string) {
+func (p *Program) tell(level slog.Level, message string) {
 	p.log.Log(context.Background(), level, "guest says", "message", message)
 	p.guestLog.add(level, p.module.Digest(), message)
 }
@@ -135,7 +160,7 @@ func newCounts(declared []abi.Counter) []count {
 }
 
 // count adds to a counter that the manifest declares; others are passed over.
-func (p *program) count(index, n uint32) {
+func (p *Program) count(index, n uint32) {
 	if int64(index) < int64(len(p.counts)) {
 		p.counts[index].n.Add(int64(n))
 	}

@@ -1,4 +1,4 @@
-package policy
+package sandbox
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 // sandbox is one instance of a program that follows a snapshot. It belongs to
 // one goroutine; an instance that fails is thrown away, and the next cycle
 // builds another from the snapshot.
-type sandbox struct {
-	*program
+type Sandbox struct {
+	*Program
 	instance *engine.Instance
 	// held is instance too, for retire, which any goroutine may call.
 	held           atomic.Pointer[engine.Instance]
@@ -36,12 +36,14 @@ type sandbox struct {
 	calls   int // since the guest last tidied up
 }
 
-func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
+// New is a sandbox of a program, which opens when it is first used.
+func New(p *Program) *Sandbox { return &Sandbox{Program: p, encoder: wire.NewEncoder()} }
 
-func (s *sandbox) Info() *framework.Info { return &s.info }
+// Info implements framework.Policy.
+func (s *Sandbox) Info() *framework.Info { return &s.info }
 
-// close gives the guest's memory back; the sandbox opens anew when it is used.
-func (s *sandbox) close() {
+// Close gives the guest's memory back; the sandbox opens anew when it is used.
+func (s *Sandbox) Close() {
 	if s.instance != nil {
 		s.instance.Close()
 		s.instance = nil
@@ -49,19 +51,22 @@ func (s *sandbox) close() {
 	}
 }
 
-// retire ends the sandbox for good: now, or with the call that is under way.
-func (s *sandbox) retire() {
+// Retire ends the sandbox for good: now, or with the call that is under way.
+func (s *Sandbox) Retire() {
 	s.retired.Store(true)
 	if i := s.held.Load(); i != nil {
 		i.Close()
 	}
 }
 
+// IsOpen says whether it has an instance.
+func (s *Sandbox) IsOpen() bool { return s.instance != nil }
+
 // errQuarantined is what a policy answers that failed too often.
 var errQuarantined = errors.New("the policy is quarantined, since it kept failing")
 
-// follow brings the guest up to the log's newest delta.
-func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
+// Follow brings the guest up to the log's newest delta.
+func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
 	s.slots, s.about = int(log.Slots()), subject{rows: log}
 	s.notice()
 	if s.instance != nil {
@@ -77,24 +82,24 @@ func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
 			}
 			return nil
 		}
-		s.close()
+		s.Close()
 	}
 	return s.rebuild(ctx, log)
 }
 
 // ready opens an instance unless there is one.
-func (s *sandbox) ready(ctx context.Context) error {
+func (s *Sandbox) ready(ctx context.Context) error {
 	if !s.health.allow(time.Now()) {
-		s.close()
+		s.Close()
 		return fmt.Errorf("policy %s: %w", s.name, errQuarantined)
 	}
 	if s.notice(); s.instance != nil {
 		return nil
 	}
 	if !s.mayAsk() {
-		return fmt.Errorf("policy %s: %w", s.name, errMemoryReclaimed)
+		return fmt.Errorf("policy %s: %w", s.name, ErrMemoryReclaimed)
 	}
-	i, err := s.open(ctx, s.priorityNow())
+	i, err := s.Open(ctx, s.Priority())
 	if errors.Is(err, engine.ErrClosed) {
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
@@ -102,7 +107,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 		return s.fail(err)
 	}
 	s.held.Store(i)
-	i.SetMemoryPriority(s.priorityNow())
+	i.SetMemoryPriority(s.Priority())
 	if s.retired.Load() {
 		i.Close()
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
@@ -113,7 +118,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 }
 
 // rebuild opens an instance and gives it the whole present state.
-func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
+func (s *Sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	err := s.ready(ctx)
 	if err != nil {
 		return err
@@ -148,7 +153,7 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	return nil
 }
 
-func (s *sandbox) apply(deltas []snapshot.Delta) error {
+func (s *Sandbox) apply(deltas []snapshot.Delta) error {
 	for len(deltas) > 0 {
 		n := min(len(deltas), wire.MaxBatch)
 		batch, seq := s.encoder.Deltas(deltas[:n], s.info.Reads)
@@ -165,8 +170,8 @@ func (s *sandbox) apply(deltas []snapshot.Delta) error {
 }
 
 // Pod implements framework.Policy.
-func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (framework.Answer, error) {
-	if err := s.follow(ctx, log); err != nil {
+func (s *Sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (framework.Answer, error) {
+	if err := s.Follow(ctx, log); err != nil {
 		return framework.Answer{}, err
 	}
 	s.about.pod, s.about.now = pod, now
@@ -201,7 +206,7 @@ const (
 // by a key that this pod is the first to name, and to double its memory and to
 // collect garbage meanwhile, as when it is told of rows. To trap it there and
 // tell it the whole cluster again would end the same way each time.
-func (s *sandbox) podBudget(rows, size int) engine.Fuel {
+func (s *Sandbox) podBudget(rows, size int) engine.Fuel {
 	if size > largePod {
 		return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots) + largeByte*engine.Fuel(size)
 	}
@@ -212,7 +217,7 @@ func (s *sandbox) podBudget(rows, size int) engine.Fuel {
 }
 
 // reason turns the guest's number of a reason into the host's.
-func (s *sandbox) reason(index uint32) (framework.ReasonID, error) {
+func (s *Sandbox) reason(index uint32) (framework.ReasonID, error) {
 	if int(index) < len(s.ids) {
 		return s.ids[index], nil
 	}
@@ -235,7 +240,7 @@ func (s *sandbox) reason(index uint32) (framework.ReasonID, error) {
 
 // rowsACall is how many of n rows one call is asked about: of a policy of scope
 // row as many as stay within its budget, of one of scope set all.
-func (s *sandbox) rowsACall(n int) int {
+func (s *Sandbox) rowsACall(n int) int {
 	if s.info.Scope != abi.ScopeRow || s.instance == nil {
 		return n
 	}
@@ -244,7 +249,7 @@ func (s *sandbox) rowsACall(n int) int {
 
 // rowsBudget is larger for a policy of scope set, which must be given all rows
 // at once and may collect garbage between two of them.
-func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
+func (s *Sandbox) rowsBudget(rows, size int) engine.Fuel {
 	if s.info.Scope == abi.ScopeRow {
 		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
 	}
@@ -252,7 +257,7 @@ func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
 }
 
 // Filter implements framework.Predicate.
-func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+func (s *Sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
 	for len(rows) > 0 {
 		n := s.rowsACall(len(rows))
 		if err := s.filter(ctx, rows[:n], verdicts[:n]); err != nil {
@@ -268,7 +273,7 @@ func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework
 
 var errNotOpen = errors.New("the policy failed earlier in this cycle")
 
-func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+func (s *Sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
 	r, err := s.ask(ctx, engine.FuncFilter, rows)
 	if err != nil {
 		return err
@@ -281,7 +286,7 @@ func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []framework
 }
 
 // ask calls an export about rows.
-func (s *sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.Result, error) {
+func (s *Sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.Result, error) {
 	if s.instance == nil {
 		return engine.Result{}, errNotOpen
 	}
@@ -303,7 +308,7 @@ func refused(verdicts []framework.ReasonID) (n int) {
 }
 
 // verdicts reads one byte a row.
-func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.ReasonID) error {
+func (s *Sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.ReasonID) error {
 	out, err := abi.ReadVerdicts(out, len(verdicts))
 	if err != nil {
 		return s.fail(fmt.Errorf("%s: %w", f, err))
@@ -324,7 +329,7 @@ func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.Reaso
 }
 
 // Score implements framework.Priority.
-func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
+func (s *Sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
 	for len(rows) > 0 {
 		n := s.rowsACall(len(rows))
 		if err := s.score(ctx, rows[:n], raw[:n]); err != nil {
@@ -338,7 +343,7 @@ func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
 	return nil
 }
 
-func (s *sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
+func (s *Sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
 	r, err := s.ask(ctx, engine.FuncScore, rows)
 	if err != nil {
 		return err
@@ -354,7 +359,7 @@ func (s *sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
 const questionsACall = 64
 
 // WhatIf implements framework.WhatIfer.
-func (s *sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verdicts []framework.ReasonID) error {
+func (s *Sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verdicts []framework.ReasonID) error {
 	for len(questions) > 0 {
 		n := min(len(questions), questionsACall)
 		if s.instance == nil {

@@ -1,4 +1,4 @@
-package policy
+package sandbox
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 	"github.com/berth-dev/berth/host/policy/wire"
 )
 
-// asked is a policy that is asked about objects, not about a snapshot: a gate
+// objectGuest is a policy that is asked about objects, not about a snapshot: a gate
 // or a controller. Its calls come one at a time.
 type objectGuest struct {
 	mu  sync.Mutex // held during a call: the instance serves one at a time
-	box *sandbox
+	box *Sandbox
 }
 
 // ask opens the instance if need be, and calls it about a subject.
@@ -44,30 +44,39 @@ type Gate struct {
 	observes []abi.Observe
 }
 
-// newGate reads what the checker wants observed: its config has the last word.
-func newGate(box *sandbox, config []byte) (*Gate, error) {
-	if err := checkConditionTypes(box.entry.ConditionTypes); err != nil {
+// NewGate reads what the checker wants observed: its config has the last word.
+func NewGate(box *Sandbox, config []byte) (*Gate, error) {
+	if err := CheckConditionTypes(box.entry.ConditionTypes); err != nil {
 		return nil, err
 	}
-	g := &Gate{objectGuest: objectGuest{box: box}, observes: box.entry.Observe}
+	observes, err := Observes(box.entry.Observe, config)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{objectGuest: objectGuest{box: box}, observes: observes}, nil
+}
+
+// Observes is what a checker with that manifest and config wants observed.
+func Observes(manifest []abi.Observe, config []byte) ([]abi.Observe, error) {
+	observes := manifest
 	own, err := ownObserves(config)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if own != nil { // an empty list wants nothing observed
-		g.observes = own
+		observes = own
 	}
-	for i := range g.observes {
-		if _, err := labels.Parse(g.observes[i].Selector); err != nil {
-			return nil, fmt.Errorf("observe %s: %w", g.observes[i].Name, err)
+	for i := range observes {
+		if _, err := labels.Parse(observes[i].Selector); err != nil {
+			return nil, fmt.Errorf("observe %s: %w", observes[i].Name, err)
 		}
 	}
-	return g, nil
+	return observes, nil
 }
 
-// checkConditionTypes refuses what no pod can name as its gate, and what is the
+// CheckConditionTypes refuses what no pod can name as its gate, and what is the
 // node agent's or the scheduler's to say: two would write it by turns.
-func checkConditionTypes(types []string) error {
+func CheckConditionTypes(types []string) error {
 	for _, name := range types {
 		if wrong := validation.IsQualifiedName(name); len(wrong) > 0 {
 			return fmt.Errorf("the conditionType %.64q can be no pod's gate: %s", name, wrong[0])
@@ -158,68 +167,4 @@ func (g *Gate) around(ctx context.Context, now int64, pods []wire.GatePod, failu
 		return nil, err
 	}
 	return slices.Insert(answers, bad, wire.Failed(failure)), nil
-}
-
-// Controller is a live controller.
-type Controller struct{ objectGuest }
-
-// Name is the Policy's.
-func (c *Controller) Name() string { return c.box.name }
-
-// Parent is the kind that it controls.
-func (c *Controller) Parent() abi.ObjectKind { return *c.box.entry.Parent }
-
-// Children are the kinds that it makes.
-func (c *Controller) Children() []abi.ObjectKind { return c.box.entry.Children }
-
-// Related are the kinds that it looks at besides.
-func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
-
-// Identity changes when another module or config goes live.
-func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
-
-// Reconcile asks the guest what is wanted of a parent's children.
-func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.ReconcileResult, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	defer c.idle()
-	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
-	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: parent}, input, 1+len(children)+len(related))
-	if err != nil {
-		return nil, err
-	}
-	outcome, err := abi.ReadReconcileResult(r.Out)
-	if err != nil {
-		return nil, c.box.fail(err)
-	}
-	return outcome, nil
-}
-
-// Gates returns the live checkers by the condition type that they claim. Where
-// two claim the same, the one whose Policy comes first by name has it.
-func (s *Set) Gates() map[string]*Gate {
-	gates := map[string]*Gate{}
-	for _, name := range s.ordered() {
-		l := s.enforced(name, abi.KindGate)
-		if l == nil {
-			continue
-		}
-		for _, condition := range l.program.entry.ConditionTypes {
-			if gates[condition] == nil {
-				gates[condition] = l.gate
-			}
-		}
-	}
-	return gates
-}
-
-// Controllers returns the live controllers in the order of their names.
-func (s *Set) Controllers() []*Controller {
-	var all []*Controller
-	for _, name := range s.ordered() {
-		if l := s.enforced(name, abi.KindController); l != nil {
-			all = append(all, l.controller)
-		}
-	}
-	return all
 }

@@ -1,4 +1,4 @@
-package policy
+package sandbox
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// asking is what a guest is asked about, so that its failures can tell.
+// subject is what a guest is asked about, so that its failures can tell.
 type subject struct {
 	rows   snapshot.Log  // that the slots are of
 	pod    *snapshot.Pod // of the cycle; nil while deltas are applied
@@ -64,7 +64,7 @@ func (s *subject) node(slot int32) string {
 }
 
 // try runs one export and counts it.
-func (s *sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
+func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
 	r, err := s.instance.Call(f, in, budget)
 	if err == nil && r.Status != abi.StatusOK {
 		err = fmt.Errorf("%s: %s", f, complaint(s.instance))
@@ -78,7 +78,7 @@ func (s *sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Resu
 }
 
 // call is try, and throws the instance away if it fails.
-func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
+func (s *Sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
 	r, err := s.try(f, in, budget)
 	if err != nil {
 		return r, s.fail(err)
@@ -86,23 +86,23 @@ func (s *sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 	return r, nil
 }
 
-func (s *sandbox) fail(err error) error { return s.failAt(err, placeOf(err)) }
+func (s *Sandbox) fail(err error) error { return s.failAt(err, placeOf(err)) }
 
 // failAt throws the instance away and tells all who want to know. That one has
 // left is no failure.
-func (s *sandbox) failAt(err error, place int32) error {
+func (s *Sandbox) failAt(err error, place int32) error {
 	if s.retired.Load() {
-		s.close()
+		s.Close()
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
 	if s.memoryReclaimed(err) {
-		s.close()
-		return fmt.Errorf("policy %s: %w", s.name, errMemoryReclaimed)
+		s.Close()
+		return fmt.Errorf("policy %s: %w", s.name, ErrMemoryReclaimed)
 	}
 	if about := s.about.at(place); about != "" {
 		err = fmt.Errorf("%s: %w", about, err)
 	}
-	s.close()
+	s.Close()
 	s.health.failed(time.Now(), err)
 	s.guestLog.add(slog.LevelError, s.module.Digest(), "it failed: "+withStack(err))
 	s.log.Warn("policy failed", "err", withStack(err))
@@ -135,16 +135,16 @@ const maxSearched = 10 * engine.MaxBudget
 // not come out. Where it does not say so itself, a fresh instance is asked about
 // one row after the other, until one fails as well. The breaker bounds how often
 // that may happen.
-func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err error) int32 {
+func (s *Sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err error) int32 {
 	switch place := placeOf(err); {
 	case len(rows) == 1:
 		return rows[0]
 	case place >= 0 || !trapped(err):
 		return place
 	}
-	s.close()
-	box := s.aside(newHealth(func() {}))
-	defer box.close()
+	s.Close()
+	box := s.Aside(NewHealth(func() {}))
+	defer box.Close()
 	if _, err := box.Pod(ctx, s.about.rows, s.about.pod, s.about.now); err != nil {
 		return -1
 	}
@@ -159,11 +159,11 @@ func (s *sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 	return -1
 }
 
-// aside is a sandbox of the same program of which nobody hears. What it does
+// Aside is a sandbox of the same program of which nobody hears. What it does
 // counts in a health of its own.
-func (s *sandbox) aside(h *health) *sandbox {
-	quiet := *s.program
-	quiet.health, quiet.guestLog = h, new(guestLog)
+func (s *Sandbox) Aside(h *Health) *Sandbox {
+	quiet := *s.Program
+	quiet.health, quiet.guestLog = h, new(GuestLog)
 	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
-	return newSandbox(&quiet).spared()
+	return New(&quiet).spared()
 }
