@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/stream"
 	"github.com/berth-dev/berth/host/auth/view"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/usage"
@@ -42,11 +42,11 @@ func (h *Host) handler() (handler http.Handler, close func(), err error) {
 
 // upload takes a module as it comes over the wire.
 func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Request) (store.Object, error) {
-	wasm, done, err := h.loader.Receive(about.User.GetName(), r.Body)
+	wasm, done, err := h.loader.Modules.Receive(about.User.GetName(), r.Body)
 	switch {
-	case errors.Is(err, policy.ErrTooLarge):
+	case errors.Is(err, module.ErrTooLarge):
 		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
-	case errors.Is(err, policy.ErrBusy):
+	case errors.Is(err, module.ErrBusy):
 		return nil, apierrors.NewTooManyRequests(err.Error(), 1)
 	case err != nil:
 		return nil, apierrors.NewBadRequest("read the module: " + err.Error())
@@ -73,7 +73,7 @@ func (h *Host) upload(ctx context.Context, r *http.Request, about *registry.Requ
 
 // signedAnew adds signatures to a module that is there already.
 func (h *Host) signedAnew(ctx context.Context, m *v1alpha1.Module) (store.Object, error) {
-	return h.store.Update(ctx, store.Key{Resource: policy.Modules, Name: m.Name}, func(o store.Object) (store.Object, error) {
+	return h.store.Update(ctx, store.Key{Resource: v1alpha1.Modules, Name: m.Name}, func(o store.Object) (store.Object, error) {
 		have, ok := o.(*v1alpha1.Module)
 		if !ok {
 			return o, nil
@@ -89,7 +89,7 @@ func (h *Host) signedAnew(ctx context.Context, m *v1alpha1.Module) (store.Object
 			return o, nil
 		}
 		// Whose they are nobody need know here, so those that came first give way.
-		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-policy.MaxSignatures):]
+		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-module.MaxSignatures):]
 		return next, nil
 	})
 }
@@ -98,14 +98,14 @@ func (h *Host) signedAnew(ctx context.Context, m *v1alpha1.Module) (store.Object
 func (h *Host) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	m, err := h.loader.Examine(ctx, wasm, signatures)
-	if errors.Is(err, policy.ErrRefused) {
+	m, err := h.loader.Modules.Examine(ctx, wasm, signatures)
+	if errors.Is(err, module.ErrRefused) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if err != nil || dryRun {
 		return m, err
 	}
-	if err := h.loader.Keep(ctx, m, wasm); errors.Is(err, policy.ErrFull) {
+	if err := h.loader.Modules.Keep(ctx, m, wasm); errors.Is(err, module.ErrFull) {
 		return nil, apierrors.NewTooManyRequests(err.Error(), 60)
 	} else if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -95,7 +96,7 @@ func (f foretold) module(ctx context.Context, name string) (m *v1alpha1.Module, 
 	if err != nil {
 		return nil, err.Error()
 	}
-	o, ok := f.host.store.Get(store.Key{Resource: policy.Modules, Name: v1alpha1.ModuleName(digest)})
+	o, ok := f.host.store.Get(store.Key{Resource: v1alpha1.Modules, Name: v1alpha1.ModuleName(digest)})
 	if ok {
 		return o.(*v1alpha1.Module), ""
 	}
@@ -136,7 +137,7 @@ func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 	switch {
 	case ctx.Err() != nil:
 		warn(fmt.Sprintf("not rehearsed within %s"+foretoldAfter, foretellTime, p.Name))
-	case errors.Is(err, policy.ErrRefused):
+	case errors.Is(err, module.ErrRefused):
 		warn("the policy would be refused: " + err.Error())
 	case err != nil:
 		warn("not rehearsed: " + err.Error())

@@ -27,6 +27,8 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -125,13 +127,13 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
 		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
-		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
+		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.takeInline},
 	})
 	return close, h.openScheduler()
 }
 
 func (h *Host) openPolicies(ctx context.Context) error {
-	trusted, err := policy.ReadKeyring(h.TrustedKeys)
+	trusted, err := module.ReadKeyring(h.TrustedKeys)
 	if err != nil {
 		return err
 	}

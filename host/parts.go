@@ -37,7 +37,7 @@ func (h *Host) parts() []part {
 		{"collect", gc.New(h.registry, h.Log).Run},
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
-		{"modules", h.loader.MakeReady},
+		{"modules", h.loader.Modules.MakeReady},
 		{"scheduler", h.scheduler.Run},
 		{"nodes", node.New(node.Config{
 			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,

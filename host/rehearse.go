@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 )
 
 // Bounds of plans and rehearsals: each opens every policy once more, and looks
@@ -22,7 +23,7 @@ const (
 	// usualRehearsal is how many decisions are rehearsed where no number is
 	// given, MaxRehearsed how many at most.
 	usualRehearsal = 200
-	MaxRehearsed  = 5000
+	MaxRehearsed   = 5000
 	// maxDeriving is how many decisions are derived again at a time.
 	maxDeriving = 4
 )
@@ -66,7 +67,7 @@ func (h *Host) take(w http.ResponseWriter, r *http.Request, into any) (release f
 
 // refuse answers an error: the caller's fault, or the state's.
 func refuse(w http.ResponseWriter, err error) {
-	if errors.Is(err, policy.ErrRefused) {
+	if errors.Is(err, module.ErrRefused) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

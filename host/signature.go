@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -12,7 +12,7 @@ import (
 func signaturesOf(r *http.Request) ([]v1alpha1.Signature, error) {
 	var all []v1alpha1.Signature
 	for _, value := range r.Header.Values(signatureHeader) {
-		s, err := policy.ParseSignature(value)
+		s, err := module.ParseSignature(value)
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", signatureHeader, err)
 		}

@@ -66,6 +66,10 @@ var rules = []rule{
 		because: "what becomes of a Policy is decided from plain values: who loads, asks and waits is above it",
 	},
 	{
+		folder: "host/policy/module", may: []string{"abi", "host/policy/engine", "host/policy/v1alpha1", "host/policy/vet", "host/store"},
+		because: "a module is bytes, who signed them, and who names them: what is decided by it is not its business",
+	},
+	{
 		folder: "host/policy/sandbox", may: []string{"abi", "host/policy/breaker", "host/policy/engine", "host/policy/v1alpha1", "host/policy/wire", "host/schedule"},
 		because: "a guest is run and judged without knowing which objects, sets and profiles it serves",
 	},

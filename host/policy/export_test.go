@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+
+	"github.com/berth-dev/berth/host/policy/module"
 )
 
 // Digests are those of the modules that decide in the set, by policy.
@@ -16,23 +18,19 @@ func (s *Set) Digests() map[string]string {
 }
 
 // Collect collects what nobody uses, as Run does from time to time.
-func (l *Loader) Collect(ctx context.Context) { l.collectGarbage(ctx) }
+func (l *Loader) Collect(ctx context.Context) { l.Modules.Collect(ctx) }
 
 // What may be kept ready.
 const (
-	MaxReady      = maxReady
-	MaxReadyBytes = maxReadyBytes
+	MaxReady      = module.MaxReady
+	MaxReadyBytes = module.MaxReadyBytes
 )
 
 // ReadyBytes is what the modules take that are kept ready.
-func (l *Loader) ReadyBytes() int64 {
-	l.ready.mu.Lock()
-	defer l.ready.mu.Unlock()
-	return l.ready.bytes
-}
+func (l *Loader) ReadyBytes() int64 { return l.Modules.Ready.Bytes() }
 
 // IsReady says whether a module is kept ready.
-func (l *Loader) IsReady(digest string) bool { return l.ready.has(digest) }
+func (l *Loader) IsReady(digest string) bool { return l.Modules.Ready.Has(digest) }
 
 // ForgetReady lets go of them all.
-func (l *Loader) ForgetReady() { l.ready.clear() }
+func (l *Loader) ForgetReady() { l.Modules.Ready.Clear() }

@@ -223,7 +223,7 @@ func TestWhatAGuestSaysItIsAtIsNotBelieved(t *testing.T) {
 				m.Export("berth_at", Sig(nil, I32), nil, I32Const(tt.at))
 				m.Export("berth_filter", Sig([]byte{I32}, I64), nil, I32Const(tt.at), I32Const(tt.says), Op(0x36, 2, 0), Op(0))
 			}
-			r.put(t, "made", module(r.upload(t, g.Bytes())))
+			r.put(t, "made", withModule(r.upload(t, g.Bytes())))
 			r.join(t, "made", "predicate")
 			r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
 			if f := r.figures(t, "made"); f.Traps != 1 || !strings.Contains(f.LastFailure, "/p") {
@@ -233,7 +233,7 @@ func TestWhatAGuestSaysItIsAtIsNotBelieved(t *testing.T) {
 	}
 	r := newRig(t)
 	g := guest{Name: "made", Version: "1", Refuse: -1, Also: func(m *Module) { m.Export("berth_at", Sig(nil, I32), nil, I32Const(-4)) }}
-	p := r.put(t, "made", module(r.upload(t, g.Bytes())))
+	p := r.put(t, "made", withModule(r.upload(t, g.Bytes())))
 	if p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "outside of its") {
 		t.Errorf("a place outside of memory: %s: %s", p.Status.Phase, p.Status.Message)
 	}

@@ -1,6 +1,12 @@
 package policy
 
-import "github.com/berth-dev/berth/host/policy/sandbox"
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+)
 
 // Figures returns those of all live policies, by name.
 func (l *Loader) Figures() []sandbox.Figures {
@@ -30,4 +36,15 @@ func (l *Loader) GuestLog(name string) (lines []sandbox.Line, ok bool) {
 		return nil, false
 	}
 	return l.guestLogs.Of(name).Lines(), true
+}
+
+// Users are the policies that need a module, or may go back to it, sorted.
+func (l *Loader) Users(digest string) []string {
+	set := l.Current()
+	return slices.DeleteFunc(set.ordered(), func(name string) bool {
+		return !slices.ContainsFunc(module.References(set.policies[name].state.Policy), func(name string) bool {
+			d, err := v1alpha1.Digest(name)
+			return err == nil && d == digest
+		})
+	})
 }

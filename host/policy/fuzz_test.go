@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -40,10 +40,10 @@ func FuzzKeys(f *testing.F) {
 		if err := os.WriteFile(file, pem, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if key, err := policy.ReadPublicKey(file); err == nil && len(policy.KeyID(key)) != len("ed25519:")+32 {
-			t.Errorf("the key's name is %q", policy.KeyID(key))
+		if key, err := module.ReadPublicKey(file); err == nil && len(module.KeyID(key)) != len("ed25519:")+32 {
+			t.Errorf("the key's name is %q", module.KeyID(key))
 		}
-		if key, err := policy.ReadPrivateKey(file); err == nil && len(key) != 64 {
+		if key, err := module.ReadPrivateKey(file); err == nil && len(key) != 64 {
 			t.Errorf("a private key of %d bytes", len(key))
 		}
 	})

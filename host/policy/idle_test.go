@@ -35,7 +35,7 @@ func judge(t *testing.T, r *rig) error {
 func TestAGateMayTidyUpBetweenCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put(t, "made", module(r.upload(t, hoarder())))
+	r.put(t, "made", withModule(r.upload(t, hoarder())))
 	for i := range 1000 {
 		if err := judge(t, r); err != nil {
 			t.Fatalf("call %d: %v", i, err)
@@ -48,7 +48,7 @@ func TestAGateMayTidyUpBetweenCalls(t *testing.T) {
 func TestAPolicyThatFailsToTidyUpIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put(t, "made", module(r.upload(t, hoarder(Forever()))))
+	r.put(t, "made", withModule(r.upload(t, hoarder(Forever()))))
 	for i := range 1000 {
 		if err := judge(t, r); err != nil {
 			r.Load(t.Context())

@@ -59,7 +59,7 @@ func tried(t *testing.T, young guest, canary func(module string) *v1alpha1.Canar
 	r.withNodes(8)
 	old := guest{Name: "made", Version: "old", Kind: young.Kind, Refuse: -1, Times: 1}
 	young.Name, young.Version = "made", "young"
-	r.put(t, "made", module(r.upload(t, old.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, old.Bytes())))
 	r.join(t, "made", young.Kind)
 	name := r.upload(t, young.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canary(name) })
@@ -259,11 +259,11 @@ func TestAPolicyWhoseModuleComesLaterGoesLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
-	m, err := r.Inspect(t.Context(), wasm)
+	m, err := r.Modules.Inspect(t.Context(), wasm)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := r.put(t, "made", module(m.Name)); p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "upload it first") {
+	if p := r.put(t, "made", withModule(m.Name)); p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "upload it first") {
 		t.Fatalf("without its module the policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 	r.upload(t, wasm)
@@ -318,7 +318,7 @@ func restartsOnTrial(t *testing.T, nodes int) {
 	t.Helper()
 	r := newRig(t)
 	r.withNodes(nodes)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Traps: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Traps: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	r.placed(t, 0, 20)
 	r.Load(t.Context())
@@ -349,7 +349,7 @@ func TestEventsTellOfATrial(t *testing.T) {
 		}
 	}
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	young := r.upload(t, guest{Name: "made", Version: "2", Refuse: -1, Traps: 1}.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(young, 100, "") })
@@ -366,12 +366,12 @@ func TestWhatWasRefusedOnceIsRefusedAgain(t *testing.T) {
 	r := newRig(t)
 	good := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
 	bad := r.upload(t, guest{Name: "made", Version: "2", BadOpen: true}.Bytes())
-	first := r.put(t, "made", module(good))
+	first := r.put(t, "made", withModule(good))
 	for i := range 3 {
-		if p := r.put(t, "made", module(bad)); p.Status.Phase != v1alpha1.PhaseRefused || p.Status.Live != first.Status.Live {
+		if p := r.put(t, "made", withModule(bad)); p.Status.Phase != v1alpha1.PhaseRefused || p.Status.Live != first.Status.Live {
 			t.Fatalf("round %d: a module that refuses its config is %s, live is %s", i, p.Status.Phase, p.Status.Live)
 		}
-		if p := r.put(t, "made", module(good)); p.Status.Phase != v1alpha1.PhaseLive || len(p.Status.History) != 0 {
+		if p := r.put(t, "made", withModule(good)); p.Status.Phase != v1alpha1.PhaseLive || len(p.Status.History) != 0 {
 			t.Fatalf("round %d: when it is withdrawn the policy is %s, history %v", i, p.Status.Phase, history(p))
 		}
 	}
@@ -382,7 +382,7 @@ func TestAModeHoldsAtOnceThoughTheModuleIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1"}.Bytes()))) // refuses all
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1"}.Bytes()))) // refuses all
 	r.join(t, "made", "predicate")
 	if refused := r.placed(t, 0, 3); refused != 3 {
 		t.Fatalf("%d of 3 pods were refused", refused)

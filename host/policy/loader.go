@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -19,25 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Resources of this group, as the store names them.
-const (
-	Policies = "policies.policy.berth.dev"
-	Modules  = "modules.policy.berth.dev"
-	Profiles = "profiles.policy.berth.dev"
-)
-
 // Objects is the part of the store that the loader uses.
 type Objects interface {
+	module.Objects
 	Revision() int64
-	Get(store.Key) (store.Object, bool)
-	List(resource, namespace string, opts store.ListOptions) (store.List, error)
 	Watch(resource, namespace string, from int64) (*store.Watch, error)
 	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
-	Commit(ctx context.Context, ops ...store.Op) (int64, []store.Object, error)
-	PutBlob(ctx context.Context, digest string, data []byte) error
-	Blob(ctx context.Context, digest string) ([]byte, error)
-	Blobs(ctx context.Context) ([]string, error)
-	DeleteBlob(ctx context.Context, digest string) error
 }
 
 // Config is what a Loader needs.
@@ -48,7 +36,7 @@ type Config struct {
 	Now     func() time.Time
 	Log     *slog.Logger
 	// Trusted keys: if there are any, modules must be signed by one of them.
-	Trusted Keyring
+	Trusted module.Keyring
 	// Event tells users of a policy's fate.
 	Event func(about store.Object, kind, reason, message string)
 	// Archive finds what a program was made of that has left long ago; may be nil.
@@ -62,18 +50,12 @@ type Config struct {
 // Loader makes sets of what the objects say.
 type Loader struct {
 	Config
+	// Modules are what policies are made of.
+	Modules    *module.Store
 	current    atomic.Pointer[Set]
 	wake       chan struct{}
 	provenance provenance
-	// intake is what is being uploaded; examining has a token for each module that
-	// is examined. ready are modules that policies may name next, own the digests
-	// of those that come with the host.
-	intake    intake
-	examining chan struct{}
-	ready     ready
-	own       sync.Map
-	uploads   uploads
-	guestLogs sandbox.GuestLogs
+	guestLogs  sandbox.GuestLogs
 	// retiring are the programs that leave.
 	retiring retiring
 	// since is the revision of the first Load: what comes after it is news.
@@ -93,7 +75,8 @@ type Loader struct {
 
 // NewLoader makes a loader. Load brings the first set.
 func NewLoader(c Config) *Loader {
-	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, maxExamining), policies: map[string]*live{}}
+	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
+	l.Modules = module.NewStore(module.Config{Objects: c.Objects, Engine: c.Engine, Trusted: c.Trusted, Now: c.Now, Log: c.Log})
 	l.retiring.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
@@ -140,7 +123,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 3)
-	for _, resource := range []string{Policies, Profiles, Modules} {
+	for _, resource := range []string{v1alpha1.Policies, v1alpha1.Profiles, v1alpha1.Modules} {
 		go func() { ended <- l.follow(ctx, resource) }()
 	}
 	l.loadBeside(ctx)
@@ -149,7 +132,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	leaving.Go(func() { l.drainLoop(ctx) })
 	defer leaving.Wait()
 	defer cancel()
-	collect, warm := time.NewTicker(collectEvery), time.NewTicker(warmEvery)
+	collect, warm := time.NewTicker(module.CollectEvery), time.NewTicker(warmEvery)
 	defer collect.Stop()
 	defer warm.Stop()
 	for {
@@ -157,7 +140,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
-			l.collectGarbage(ctx)
+			l.Modules.Collect(ctx)
 		case <-warm.C:
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
@@ -184,8 +167,8 @@ func (l *Loader) follow(ctx context.Context, resource string) error {
 			if events, err = watch.Next(ctx); err == nil {
 				signal(l.wake)
 			}
-			if resource == Modules {
-				l.ready.gone(events)
+			if resource == v1alpha1.Modules {
+				l.Modules.Forget(events)
 			}
 		}
 		if !errors.Is(err, store.ErrCompacted) {
@@ -266,7 +249,7 @@ func (l *Loader) profilesChanged(profiles []*v1alpha1.Profile) bool {
 }
 
 func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profile, revision int64, err error) {
-	list, err := l.Objects.List(Policies, "", store.ListOptions{})
+	list, err := l.Objects.List(v1alpha1.Policies, "", store.ListOptions{})
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -276,7 +259,7 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 		}
 	}
 	revision = list.Revision
-	if list, err = l.Objects.List(Profiles, "", store.ListOptions{}); err != nil {
+	if list, err = l.Objects.List(v1alpha1.Profiles, "", store.ListOptions{}); err != nil {
 		return nil, nil, 0, err
 	}
 	for _, o := range list.Items {
@@ -307,6 +290,6 @@ func (l *Loader) Close() error {
 	}
 	clear(l.policies)
 	l.retiring.drain(l.retiring.count())
-	l.ready.clear()
+	l.Modules.Close()
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
@@ -19,7 +20,7 @@ import (
 // profileSays is what the default profile's condition Live tells.
 func (r *rig) profileSays(t *testing.T) string {
 	t.Helper()
-	o, ok := r.store.Get(store.Key{Resource: policy.Profiles, Name: "default"})
+	o, ok := r.store.Get(store.Key{Resource: v1alpha1.Profiles, Name: "default"})
 	if !ok {
 		t.Fatal("there is no profile")
 	}
@@ -29,7 +30,7 @@ func (r *rig) profileSays(t *testing.T) string {
 // drop takes a module away, bytes and all.
 func (r *rig) drop(t *testing.T, name string) {
 	t.Helper()
-	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Modules, Name: name}}); err != nil {
+	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Modules, Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.store.DeleteBlob(t.Context(), strings.Replace(name, "-", ":", 1)); err != nil {
@@ -90,10 +91,10 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 	r.withNodes(4)
 	old := r.upload(t, guest{Name: "made", Version: "1", Refuse: 0}.Bytes()) // refuses all
 	score := r.upload(t, guest{Name: "made", Version: "2", Kind: "priority"}.Bytes())
-	r.put(t, "made", module(old))
+	r.put(t, "made", withModule(old))
 	r.join(t, "made", "predicate")
 	for i, restart := range []bool{false, true} {
-		p := r.put(t, "made", module(score))
+		p := r.put(t, "made", withModule(score))
 		if restart {
 			r = r.restarted(t)
 			p = r.policy(t, "made")
@@ -105,7 +106,7 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 			t.Errorf("restart %t: the predicate decides no more: %d of 3 pods were refused", restart, refused)
 		}
 	}
-	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Module: score}}); !errors.Is(err, policy.ErrRefused) {
+	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Module: score}}); !errors.Is(err, module.ErrRefused) {
 		t.Errorf("rehearsed in a predicate's place, a priority is told %v", err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = old, canaryOf(score, 100, "") })
@@ -122,10 +123,10 @@ func TestACanaryWhoseModuleComesLaterBegins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	wasm := guest{Name: "made", Version: "2", Refuse: -1}.Bytes()
-	m, err := r.Inspect(t.Context(), wasm)
+	m, err := r.Modules.Inspect(t.Context(), wasm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +152,8 @@ func TestCanariesDoNotPushOutWhatOneCanGoBackTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	one := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
-	r.put(t, "made", module(one))
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(one))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())))
 	var p *v1alpha1.Policy
 	for i := range 12 {
 		bad := r.upload(t, guest{Name: "made", Version: fmt.Sprint("bad", i), BadOpen: true}.Bytes())
@@ -197,7 +198,7 @@ func TestADecisionIsDerivedAgainWithinTheLimitsThatItHad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	name := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
-	r.put(t, "made", module(name))
+	r.put(t, "made", withModule(name))
 	r.join(t, "made", "predicate")
 	limits := func() *v1alpha1.PolicyLimits {
 		t.Helper()

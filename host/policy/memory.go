@@ -20,13 +20,12 @@ func (l *Loader) setPriority(one *live) {
 }
 
 func (l *Loader) priorityOf(v *version, object *v1alpha1.Policy) engine.MemoryPriority {
-	_, own := l.own.Load(v.program.Digest())
 	switch {
 	case object.ModeOf() == v1alpha1.Off:
 		return engine.PrioritySpare
 	case object.ModeOf() == v1alpha1.Shadow:
 		return engine.PriorityTrial
-	case own:
+	case l.Modules.IsOwn(v.program.Digest()):
 		return engine.PriorityFirst
 	}
 	return engine.PriorityCommon

@@ -102,10 +102,10 @@ func TestAPolicyForWhichThereWasNoRoomIsLoadedOnceThereIs(t *testing.T) {
 		return r.upload(t, guest{Name: name, Version: "1", Refuse: -1, Also: func(m *Module) { m.Memory = &[2]uint32{1000, 1024} }}.Bytes())
 	}
 	first, second := sized("first"), sized("second")
-	r.put(t, "first", module(first))
+	r.put(t, "first", withModule(first))
 	r.join(t, "first", "predicate")
 	r.places(t, 3)
-	status := r.put(t, "second", module(second)).Status
+	status := r.put(t, "second", withModule(second)).Status
 	if status.Phase != v1alpha1.PhaseRefused || !strings.Contains(status.Message, "no room for 62.5 MiB") || !strings.Contains(status.Message, "--guest-memory") {
 		t.Fatalf("the second policy is %s: %s", status.Phase, status.Message)
 	}
@@ -128,7 +128,7 @@ func TestFormerProgramsAndTwinsGiveWayUnheard(t *testing.T) {
 	r.Present = func(context.Context) (snapshot.Log, error) { return r.cluster, nil }
 	// Two of them and the built-in policies fit, three do not.
 	for _, version := range []string{"1", "2", "1", "3"} {
-		r.put(t, "large", module(large(version)))
+		r.put(t, "large", withModule(large(version)))
 		r.join(t, "large", "predicate")
 		r.places(t, 20)
 	}

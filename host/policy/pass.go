@@ -8,10 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/store"
 )
 
 // pass carries out what becomes of one Policy.
@@ -60,12 +60,12 @@ func (p *pass) input(object *v1alpha1.Policy) rollout.Input {
 	in := rollout.Input{Now: metav1.NewTime(p.Now()).Rfc3339Copy(), Policy: object, Starting: p.Current().Number == 0}
 	switch state.Main.Stands() {
 	case rollout.WaitingForModule:
-		in.ModuleVersion = p.moduleVersion(object.Spec.Module)
+		in.ModuleVersion = p.Modules.Version(object.Spec.Module)
 	case rollout.WaitingForMemory:
 		in.Memory = p.memoryFor(p.one)
 	}
 	if object.Spec.Canary != nil && state.Canary.Stands() == rollout.Waiting {
-		in.CanaryVersion = p.moduleVersion(object.Spec.Canary.Module)
+		in.CanaryVersion = p.Modules.Version(object.Spec.Canary.Module)
 	}
 	if p.one.canary != nil {
 		if e := p.one.canary.trial.ending.Load(); e != nil {
@@ -102,9 +102,9 @@ func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Loaded {
 
 func refusalOf(err error) *rollout.Refusal {
 	no := &rollout.Refusal{Message: err.Error(), Memory: sandbox.MemoryNeeded(err)}
-	var w waiting
+	var w module.UnavailableError
 	if errors.As(err, &w) {
-		no.Waits, no.ModuleVersion = true, w.version
+		no.Waits, no.ModuleVersion = true, w.Version
 	}
 	return no
 }
@@ -184,17 +184,4 @@ func (p *pass) warn(ctx context.Context, a rollout.Warn) {
 		args = append(args, "reason", a.Reason)
 	}
 	p.Log.WarnContext(ctx, a.Text, append(args, "err", a.Message)...)
-}
-
-// moduleVersion is that of a Module, empty if there is none.
-func (l *Loader) moduleVersion(name string) string {
-	digest, err := v1alpha1.Digest(name)
-	if err != nil {
-		return ""
-	}
-	o, ok := l.Objects.Get(store.Key{Resource: Modules, Name: v1alpha1.ModuleName(digest)})
-	if !ok {
-		return ""
-	}
-	return o.GetResourceVersion()
 }

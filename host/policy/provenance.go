@@ -131,13 +131,13 @@ func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.P
 
 // aside makes a program that never goes live.
 func (l *Loader) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byte) (*sandbox.Program, error) {
-	module, err := l.Engine.Load(ctx, wasm, limitsOf(object))
+	m, err := l.Engine.Load(ctx, wasm, limitsOf(object))
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.program(object, module)
+	p, err := l.program(object, m)
 	if err != nil {
-		module.Close()
+		m.Close()
 		return nil, err
 	}
 	p.Silence() // what it says is nobody's business

@@ -37,7 +37,7 @@ func (o *live) statusInputs() statusInputs {
 // tells whether the status holds now.
 func (l *Loader) report(ctx context.Context, one *live) bool {
 	var before v1alpha1.PolicyStatus
-	o, err := l.Objects.Update(ctx, store.Key{Resource: Policies, Name: one.state.Policy.Name}, func(o store.Object) (store.Object, error) {
+	o, err := l.Objects.Update(ctx, store.Key{Resource: v1alpha1.Policies, Name: one.state.Policy.Name}, func(o store.Object) (store.Object, error) {
 		object := o.(*v1alpha1.Policy)
 		if object.UID != one.state.Policy.UID {
 			return o, nil

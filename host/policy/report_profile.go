@@ -23,7 +23,7 @@ const maxMissing = 10
 func (l *Loader) reportProfiles(ctx context.Context) {
 	set := l.Current()
 	for _, profile := range set.profiles {
-		_, err := l.Objects.Update(ctx, store.Key{Resource: Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
+		_, err := l.Objects.Update(ctx, store.Key{Resource: v1alpha1.Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
 			object := o.(*v1alpha1.Profile)
 			if object.UID != profile.UID {
 				return o, nil

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -17,7 +16,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	r := newRig(t)
 	profile := func() *v1alpha1.Profile {
 		t.Helper()
-		o, ok := r.store.Get(store.Key{Resource: policy.Profiles, Name: "default"})
+		o, ok := r.store.Get(store.Key{Resource: v1alpha1.Profiles, Name: "default"})
 		if !ok {
 			t.Fatal("there is no profile")
 		}
@@ -25,7 +24,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	}
 	change := func(do func(*v1alpha1.Profile)) {
 		t.Helper()
-		_, err := r.store.Update(t.Context(), store.Key{Resource: policy.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
+		_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
 			p := o.DeepCopyObject().(*v1alpha1.Profile)
 			do(p)
 			return p, nil
@@ -61,7 +60,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	if r.Current().Number != number {
 		t.Errorf("set %d came of a label, after %d", r.Current().Number, number)
 	}
-	r.put(t, "to-come", module(r.upload(t, guest{Name: "to-come", Refuse: -1}.Bytes())))
+	r.put(t, "to-come", withModule(r.upload(t, guest{Name: "to-come", Refuse: -1}.Bytes())))
 	third := profile()
 	if live := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionLive); live.Message != "" || third.Status.Set != second.Status.Set {
 		t.Errorf("status = %+v once the policy came, want it whole, and since set %d", third.Status, second.Status.Set)

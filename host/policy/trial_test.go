@@ -51,7 +51,7 @@ func TestGoingForthAgainAfterARollBackIsAPush(t *testing.T) {
 	one, two := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes()), r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())
 	var p *v1alpha1.Policy
 	for _, m := range []string{one, two, one, two} {
-		p = r.put(t, "made", module(m))
+		p = r.put(t, "made", withModule(m))
 	}
 	if p.Status.Current.Reason != v1alpha1.CamePushed {
 		t.Errorf("the second push of a module is %s", p.Status.Current.Reason)
@@ -59,7 +59,7 @@ func TestGoingForthAgainAfterARollBackIsAPush(t *testing.T) {
 	if diff := cmp.Diff([]string{"RolledBack Replaced", "Pushed RolledBack", "Pushed Replaced"}, history(p)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	p = r.put(t, "made", module(one))
+	p = r.put(t, "made", withModule(one))
 	if p.Status.Current.Reason != v1alpha1.CameRolledBack {
 		t.Errorf("going back to it is %s", p.Status.Current.Reason)
 	}
@@ -73,7 +73,7 @@ func TestCountsBeginAnewWithEachModeAndVersion(t *testing.T) {
 		return r.upload(t, guest{Name: "made", Version: version, Mask: 1, Refuse: refuse}.Bytes())
 	}
 	old, young := made("1", -1), made("2", -1)
-	r.put(t, "made", module(old))
+	r.put(t, "made", withModule(old))
 	r.join(t, "made", "predicate")
 	compared := func(pods int, change func(*v1alpha1.PolicySpec)) int64 {
 		r.put(t, "made", change)
@@ -98,8 +98,8 @@ func TestCountsBeginAnewWithEachModeAndVersion(t *testing.T) {
 		{"and becomes a shadow", 3, mode(v1alpha1.Shadow), 3},
 		{"decides again", 1, mode(v1alpha1.Enforce), 0},
 		{"a shadow once more", 2, mode(v1alpha1.Shadow), 2},
-		{"the former version as a shadow", 4, module(old), 4},
-		{"and back", 5, module(young), 5},
+		{"the former version as a shadow", 4, withModule(old), 4},
+		{"and back", 5, withModule(young), 5},
 	} {
 		if got := compared(step.pods, step.change); got != step.want {
 			t.Errorf("%s: %d pods are compared, want %d", step.name, got, step.want)

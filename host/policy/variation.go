@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -63,7 +64,7 @@ func (v *Varied) Release() {
 //
 // # Errors
 //
-// ErrRefused with the reason, if a module is at fault.
+// module.ErrRefused with the reason, if a module is at fault.
 func (l *Loader) Vary(ctx context.Context, variations []Variation) (_ *Varied, err error) {
 	set := l.Current()
 	policies, profiles := maps.Clone(set.policies), slices.Clone(set.profiles)
@@ -123,27 +124,27 @@ func (l *Loader) vary(ctx context.Context, was *live, v *Variation) (*live, erro
 			name = object.Spec.Module
 		}
 		var err error
-		if _, wasm, err = l.stored(ctx, name); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		if _, wasm, err = l.Modules.Bytes(ctx, name); err != nil {
+			return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 		}
-	} else if err := l.trusts(sha256.Sum256(wasm), v.Signatures); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	} else if err := l.Modules.Trusts(sha256.Sum256(wasm), v.Signatures); err != nil {
+		return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 	}
 	p, err := l.aside(ctx, object, wasm)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 	}
 	if was != nil && was.version != nil {
 		err = ofKind(p, was.program.Kind())
 	}
 	if err != nil {
 		p.Release()
-		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 	}
 	i, err := p.Open(ctx, engine.PrioritySpare)
 	if err != nil {
 		p.Release()
-		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 	}
 	i.Close()
 	return &live{state: rollout.State{Policy: object}, version: &version{program: p}}, nil
@@ -170,5 +171,5 @@ func join(profiles []*v1alpha1.Profile, v *Variation, kind string) error {
 		profiles[i] = p
 		return nil
 	}
-	return fmt.Errorf("%w: there is no profile %s", ErrRefused, v.Profile)
+	return fmt.Errorf("%w: there is no profile %s", module.ErrRefused, v.Profile)
 }

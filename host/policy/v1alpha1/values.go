@@ -7,6 +7,13 @@ import (
 	"strings"
 )
 
+// Resources of this group, as the store names them.
+const (
+	Policies = "policies.policy.berth.dev"
+	Modules  = "modules.policy.berth.dev"
+	Profiles = "profiles.policy.berth.dev"
+)
+
 // Phases of a Policy, as its status tells them.
 const (
 	PhaseLive        = "Live"

@@ -1,4 +1,4 @@
-package policy
+package module
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestUploadsTogetherHoldSoMuchMemory(t *testing.T) {
 	t.Parallel()
-	l := NewLoader(Config{})
+	l := NewStore(Config{})
 	if _, _, err := l.Receive("one", zeros(30<<20)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("30 MB of zeros: %v, want that they are too large", err)
 	}
@@ -98,7 +98,7 @@ func TestModulesThatNobodyUsesDoNotFillTheStore(t *testing.T) {
 
 func TestAModuleHasSoManySignatures(t *testing.T) {
 	t.Parallel()
-	l := NewLoader(Config{})
+	l := NewStore(Config{})
 	if _, err := l.Examine(t.Context(), nil, make([]v1alpha1.Signature, MaxSignatures+1)); !errors.Is(err, ErrRefused) {
 		t.Errorf("Examine = %v, want it refused", err)
 	}

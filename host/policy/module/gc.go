@@ -1,10 +1,9 @@
-package policy
+package module
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,32 +12,33 @@ import (
 )
 
 const (
-	collectEvery = 10 * time.Minute
+	// CollectEvery is how often to Collect.
+	CollectEvery = 10 * time.Minute
 	// unusedFor is how long a module may wait for the first policy to use it.
 	unusedFor = time.Hour
 )
 
-// collectGarbage removes modules that no policy uses, has used lately, or will go
+// Collect removes modules that no policy uses, has used lately, or will go
 // back to, and bytes that no Module stands for: an upload may have ended between
 // the two.
-func (l *Loader) collectGarbage(ctx context.Context) {
-	l.uploads.forget(l.Now())
-	if err := l.collectModules(ctx); err != nil && ctx.Err() == nil {
-		l.Log.Warn("collect modules", "err", err)
+func (s *Store) Collect(ctx context.Context) {
+	s.uploads.forget(s.Now())
+	if err := s.collectModules(ctx); err != nil && ctx.Err() == nil {
+		s.Log.Warn("collect modules", "err", err)
 	}
 }
 
-func (l *Loader) collectModules(ctx context.Context) error {
+func (s *Store) collectModules(ctx context.Context) error {
 	// Bytes come before their object, so whatever is here and has none is left over.
-	blobs, err := l.Objects.Blobs(ctx)
+	blobs, err := s.Objects.Blobs(ctx)
 	if err != nil {
 		return err
 	}
-	list, err := l.Objects.List(Modules, "", store.ListOptions{})
+	list, err := s.Objects.List(v1alpha1.Modules, "", store.ListOptions{})
 	if err != nil {
 		return err
 	}
-	used, err := l.usedModules()
+	used, err := s.usedModules()
 	if err != nil {
 		return err
 	}
@@ -49,27 +49,27 @@ func (l *Loader) collectModules(ctx context.Context) error {
 			continue
 		}
 		known[m.Spec.Digest] = true
-		if !used[m.Spec.Digest] && l.Now().Sub(m.CreationTimestamp.Time) >= unusedFor {
-			l.drop(ctx, m.Spec.Digest, m)
+		if !used[m.Spec.Digest] && s.Now().Sub(m.CreationTimestamp.Time) >= unusedFor {
+			s.drop(ctx, m.Spec.Digest, m)
 		}
 	}
 	for _, digest := range blobs {
 		if !known[digest] && !used[digest] {
-			l.drop(ctx, digest, nil)
+			s.drop(ctx, digest, nil)
 		}
 	}
 	return nil
 }
 
 // usedModules are the digests of all modules that policies may need.
-func (l *Loader) usedModules() (map[string]bool, error) {
-	policies, _, _, err := l.read()
+func (s *Store) usedModules() (map[string]bool, error) {
+	policies, err := s.policies()
 	if err != nil {
 		return nil, err
 	}
 	used := map[string]bool{}
 	for _, p := range policies {
-		for _, name := range references(p) {
+		for _, name := range References(p) {
 			if digest, err := v1alpha1.Digest(name); err == nil {
 				used[digest] = true
 			}
@@ -78,19 +78,8 @@ func (l *Loader) usedModules() (map[string]bool, error) {
 	return used, nil
 }
 
-// Users are the policies that need a module, or may go back to it, sorted.
-func (l *Loader) Users(digest string) []string {
-	set := l.Current()
-	return slices.DeleteFunc(set.ordered(), func(name string) bool {
-		return !slices.ContainsFunc(references(set.policies[name].state.Policy), func(module string) bool {
-			d, err := v1alpha1.Digest(module)
-			return err == nil && d == digest
-		})
-	})
-}
-
-// references are all the modules that a Policy may need.
-func references(p *v1alpha1.Policy) []string {
+// References are all the modules that a Policy may need.
+func References(p *v1alpha1.Policy) []string {
 	names := []string{p.Spec.Module, p.Status.Live}
 	if p.Status.Current != nil {
 		names = append(names, p.Status.Current.Module)
@@ -106,27 +95,27 @@ func references(p *v1alpha1.Policy) []string {
 
 // drop removes a module, unless it was uploaded lately: the object first, if
 // there is one, so that nobody finds one without bytes.
-func (l *Loader) drop(ctx context.Context, digest string, m *v1alpha1.Module) {
-	removed := l.uploads.leave(digest)
+func (s *Store) drop(ctx context.Context, digest string, m *v1alpha1.Module) {
+	removed := s.uploads.leave(digest)
 	if removed == nil {
 		return
 	}
 	defer removed()
-	err := l.remove(ctx, digest, m)
+	err := s.remove(ctx, digest, m)
 	if err != nil {
-		l.Log.Warn("collect module", "digest", digest, "err", err)
+		s.Log.Warn("collect module", "digest", digest, "err", err)
 		return
 	}
-	l.Log.Info("collected module that no policy uses", "digest", digest)
+	s.Log.Info("collected module that no policy uses", "digest", digest)
 }
 
-func (l *Loader) remove(ctx context.Context, digest string, m *v1alpha1.Module) error {
+func (s *Store) remove(ctx context.Context, digest string, m *v1alpha1.Module) error {
 	if m != nil {
-		if _, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Delete, Key: store.Key{Resource: Modules, Name: m.Name}}); err != nil {
+		if _, _, err := s.Objects.Commit(ctx, store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Modules, Name: m.Name}}); err != nil {
 			return err
 		}
 	}
-	if err := l.Objects.DeleteBlob(ctx, digest); !errors.Is(err, store.ErrNotFound) {
+	if err := s.Objects.DeleteBlob(ctx, digest); !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	return nil

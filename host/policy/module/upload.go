@@ -1,4 +1,4 @@
-package policy
+package module
 
 import (
 	"context"
@@ -25,14 +25,14 @@ const MaxSignatures = 16
 // # Errors
 //
 // ErrRefused with the reason, if the module is at fault.
-func (l *Loader) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+func (s *Store) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
 	if len(signatures) > MaxSignatures {
 		return nil, fmt.Errorf("%w: it has %d signatures, and may have %d", ErrRefused, len(signatures), MaxSignatures)
 	}
-	if err := l.trusts(sha256.Sum256(wasm), signatures); err != nil {
+	if err := s.Trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	m, err := l.Inspect(ctx, wasm)
+	m, err := s.Inspect(ctx, wasm)
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +46,14 @@ const maxExamining = 2
 
 // Inspect vets and compiles a module, and returns the Module object that
 // stands for it. Nothing is stored.
-func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
+func (s *Store) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
 	select {
-	case l.examining <- struct{}{}:
-		defer func() { <-l.examining }()
+	case s.examining <- struct{}{}:
+		defer func() { <-s.examining }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	module, err := l.Engine.Load(ctx, wasm, vet.DefaultLimits())
+	module, err := s.Engine.Load(ctx, wasm, vet.DefaultLimits())
 	if err != nil {
 		return nil, refusal(ctx, err)
 	}
@@ -62,7 +62,7 @@ func (l *Loader) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, er
 		module.Close()
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	defer l.ready.keep(module)
+	defer s.Ready.keep(module)
 	digest := module.Digest()
 	m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: digest, Size: int64(len(wasm))}}
 	m.Name = v1alpha1.ModuleName(digest)
@@ -101,15 +101,15 @@ var ErrTooLarge = fmt.Errorf("a module may have %d bytes", vet.DefaultLimits().B
 // # Errors
 //
 // ErrBusy, ErrTooLarge, or the reader's.
-func (l *Loader) Receive(user string, from io.Reader) (wasm []byte, done func(), err error) {
+func (s *Store) Receive(user string, from io.Reader) (wasm []byte, done func(), err error) {
 	const first = 64 << 10
 	most := vet.DefaultLimits().Bytes + 1
 	held := 0
-	done = func() { l.intake.add(user, -held) }
+	done = func() { s.intake.add(user, -held) }
 	for err == nil {
 		if len(wasm) == cap(wasm) {
 			size := min(max(2*cap(wasm), first), most)
-			if !l.intake.add(user, size-held) {
+			if !s.intake.add(user, size-held) {
 				done()
 				return nil, nil, ErrBusy
 			}
@@ -159,13 +159,13 @@ func (i *intake) add(user string, n int) bool {
 // # Errors
 //
 // ErrFull, if too many came that no policy uses.
-func (l *Loader) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
-	used, err := l.usedModules()
+func (s *Store) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
+	used, err := s.usedModules()
 	if err != nil {
 		return err
 	}
-	if err := l.uploads.come(ctx, m.Spec.Digest, len(wasm), used, l.Now()); err != nil {
+	if err := s.uploads.come(ctx, m.Spec.Digest, len(wasm), used, s.Now()); err != nil {
 		return err
 	}
-	return l.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
+	return s.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
 }

@@ -1,4 +1,4 @@
-package policy
+package module
 
 import (
 	"crypto/ed25519"

@@ -1,4 +1,4 @@
-package policy
+package module
 
 import (
 	"cmp"
@@ -16,25 +16,25 @@ import (
 // How many modules are kept ready, and how many bytes of memory they may take
 // together.
 const (
-	maxReady      = 16
-	maxReadyBytes = 48 << 20
+	MaxReady      = 16
+	MaxReadyBytes = 48 << 20
 )
 
-// ready keeps modules loaded that a Policy will most likely name next, those
+// Cache keeps modules loaded that a Policy will most likely name next, those
 // that were uploaded last: a swap to one of them neither vets nor links it again.
-type ready struct {
+type Cache struct {
 	mu    sync.Mutex
 	all   []*engine.Module // oldest first
 	bytes int64
 }
 
 // keep takes a module over, and lets go of the oldest where there are too many.
-func (r *ready) keep(m *engine.Module) {
+func (r *Cache) keep(m *engine.Module) {
 	r.drop(m.Digest())
 	r.mu.Lock()
 	r.all, r.bytes = append(r.all, m), r.bytes+m.Bytes()
 	n, rest := 0, r.bytes
-	for len(r.all)-n > maxReady || rest > maxReadyBytes {
+	for len(r.all)-n > MaxReady || rest > MaxReadyBytes {
 		rest -= r.all[n].Bytes()
 		n++
 	}
@@ -46,10 +46,10 @@ func (r *ready) keep(m *engine.Module) {
 
 // keepOlder takes over a module that is older than all the others, if there is
 // room for it.
-func (r *ready) keepOlder(m *engine.Module) bool {
+func (r *Cache) keepOlder(m *engine.Module) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.all) == maxReady || r.bytes+m.Bytes() > maxReadyBytes {
+	if len(r.all) == MaxReady || r.bytes+m.Bytes() > MaxReadyBytes {
 		return false
 	}
 	r.all, r.bytes = slices.Insert(r.all, 0, m), r.bytes+m.Bytes()
@@ -57,7 +57,7 @@ func (r *ready) keepOlder(m *engine.Module) bool {
 }
 
 // drop lets go of a module.
-func (r *ready) drop(digest string) {
+func (r *Cache) drop(digest string) {
 	r.mu.Lock()
 	var leaving []*engine.Module
 	r.all = slices.DeleteFunc(r.all, func(one *engine.Module) bool {
@@ -72,19 +72,27 @@ func (r *ready) drop(digest string) {
 	closeModules(leaving)
 }
 
-func (r *ready) has(digest string) bool {
+// Has says whether a module is kept.
+func (r *Cache) Has(digest string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.all, func(one *engine.Module) bool { return one.Digest() == digest })
 }
 
-// clear lets go of all.
-func (r *ready) clear() {
+// Clear lets go of all.
+func (r *Cache) Clear() {
 	r.mu.Lock()
 	leaving := r.all
 	r.all, r.bytes = nil, 0
 	r.mu.Unlock()
 	closeModules(leaving)
+}
+
+// Bytes is what they take in memory.
+func (r *Cache) Bytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes
 }
 
 func closeModules(all []*engine.Module) {
@@ -94,7 +102,7 @@ func closeModules(all []*engine.Module) {
 }
 
 // gone lets go of modules that were deleted.
-func (r *ready) gone(events []store.Event) {
+func (r *Cache) gone(events []store.Event) {
 	for _, ev := range events {
 		if digest, err := v1alpha1.Digest(ev.Key.Name); err == nil && ev.Type == store.Deleted {
 			r.drop(digest)
@@ -105,33 +113,33 @@ func (r *ready) gone(events []store.Event) {
 // MakeReady loads the modules that were uploaded last or that policies may go
 // back to, the newest first, as if they had come since the host was started. It
 // comes after the first Load.
-func (l *Loader) MakeReady(ctx context.Context) error {
-	policies, _, _, err := l.read()
+func (s *Store) MakeReady(ctx context.Context) error {
+	policies, err := s.policies()
 	if err != nil {
-		l.Log.Warn("read policies", "err", err)
+		s.Log.Warn("read policies", "err", err)
 		return nil
 	}
 	for _, p := range policies {
-		l.ready.drop(p.Status.Live) // the policy itself has it loaded
+		s.Ready.drop(p.Status.Live) // the policy itself has it loaded
 	}
-	for _, digest := range l.newest(policies) {
+	for _, digest := range s.newest(policies) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if l.ready.has(digest) {
+		if s.Ready.Has(digest) {
 			continue
 		}
-		m, err := l.module(ctx, digest, vet.DefaultLimits())
+		m, err := s.Load(ctx, digest, vet.DefaultLimits())
 		if err != nil {
-			l.Log.Debug("module is not made ready", "digest", digest, "err", err)
+			s.Log.Debug("module is not made ready", "digest", digest, "err", err)
 			continue
 		}
-		if !l.ready.keepOlder(m) {
+		if !s.Ready.keepOlder(m) {
 			m.Close()
 			return nil
 		}
-		if l.moduleOf(digest) == nil {
-			l.ready.drop(digest) // deleted meanwhile
+		if s.moduleOf(digest) == nil {
+			s.Ready.drop(digest) // deleted meanwhile
 		}
 	}
 	return nil
@@ -139,10 +147,10 @@ func (l *Loader) MakeReady(ctx context.Context) error {
 
 // newest are the digests of the modules that no policy runs, those first that
 // were uploaded, or last live, most lately.
-func (l *Loader) newest(policies []*v1alpha1.Policy) (digests []string) {
-	list, err := l.Objects.List(Modules, "", store.ListOptions{})
+func (s *Store) newest(policies []*v1alpha1.Policy) (digests []string) {
+	list, err := s.Objects.List(v1alpha1.Modules, "", store.ListOptions{})
 	if err != nil {
-		l.Log.Warn("list modules", "err", err)
+		s.Log.Warn("list modules", "err", err)
 		return nil
 	}
 	wanted := map[string]time.Time{}
