@@ -10,8 +10,8 @@ import (
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -120,7 +120,7 @@ func (f foretold) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
 
 // rehearse warns of what the last decisions would have become.
 func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
-	v := policy.Variation{Name: p.Name, Object: p}
+	v := trial.Variation{Name: p.Name, Object: p}
 	if p.Spec.Canary != nil {
 		v.Module = p.Spec.Canary.Module
 	}
@@ -133,7 +133,7 @@ func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 		return
 	}
 	defer release()
-	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: maxForetold})
+	r, err := f.host.rehearsed(ctx, &RehearsalRequest{Policies: []trial.Variation{v}, Decisions: maxForetold})
 	switch {
 	case ctx.Err() != nil:
 		warn(fmt.Sprintf("not rehearsed within %s"+foretoldAfter, foretellTime, p.Name))
@@ -146,7 +146,7 @@ func (f foretold) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 	}
 }
 
-func tellRehearsal(r *explain.Rehearsal, v *policy.Variation, warn func(string)) {
+func tellRehearsal(r *explain.Rehearsal, v *trial.Variation, warn func(string)) {
 	kind := r.Kinds[0]
 	switch {
 	case kind != "predicate" && kind != "priority":

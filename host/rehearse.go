@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 )
 
 // Bounds of plans and rehearsals: each opens every policy once more, and looks
@@ -45,12 +45,12 @@ func (t turns) take(ctx context.Context) (release func(), ok bool) {
 type PlanRequest struct {
 	Items []v1.Pod `json:"items"`
 	// Policies are put in place of those that are live.
-	Policies []policy.Variation `json:"policies,omitempty"`
+	Policies []trial.Variation `json:"policies,omitempty"`
 }
 
 // RehearsalRequest asks what policies would have made of past decisions.
 type RehearsalRequest struct {
-	Policies []policy.Variation `json:"policies"`
+	Policies []trial.Variation `json:"policies"`
 	// Decisions is how many of the newest are looked at; 0 is 200.
 	Decisions int `json:"decisions,omitempty"`
 }

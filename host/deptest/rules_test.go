@@ -62,6 +62,10 @@ var rules = []rule{
 		because: "it knows bytes and fuel, and no pods",
 	},
 	{
+		folder: "host/policy/trial", may: []string{"abi", "host/policy/engine", "host/policy/module", "host/policy/sandbox", "host/policy/v1alpha1", "host/schedule"},
+		because: "it compares answers: what becomes of who gave them is rollout's, and which set they are in the loader's",
+	},
+	{
 		folder: "host/policy/rollout", may: []string{"abi", "host/policy/v1alpha1"}, only: []string{"k8s.io/apimachinery"},
 		because: "what becomes of a Policy is decided from plain values: who loads, asks and waits is above it",
 	},

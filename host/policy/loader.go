@@ -12,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -54,7 +55,7 @@ type Loader struct {
 	Modules    *module.Store
 	current    atomic.Pointer[Set]
 	wake       chan struct{}
-	provenance provenance
+	provenance trial.Provenance
 	guestLogs  sandbox.GuestLogs
 	// retiring are the programs that leave.
 	retiring retiring

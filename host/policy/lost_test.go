@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
@@ -106,7 +106,7 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 			t.Errorf("restart %t: the predicate decides no more: %d of 3 pods were refused", restart, refused)
 		}
 	}
-	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Module: score}}); !errors.Is(err, module.ErrRefused) {
+	if _, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Module: score}}); !errors.Is(err, module.ErrRefused) {
 		t.Errorf("rehearsed in a predicate's place, a priority is told %v", err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = old, canaryOf(score, 100, "") })

@@ -36,7 +36,7 @@ func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind s
 	one.is = rollout.Program{
 		ID: l.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.Kind(), Revision: rollout.Revision(object, m.Digest()),
 	}
-	l.provenance.keep(one.program, object)
+	l.provenance.Keep(one.program, object)
 	return one, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -68,8 +69,8 @@ func (p *pass) input(object *v1alpha1.Policy) rollout.Input {
 		in.CanaryVersion = p.Modules.Version(object.Spec.Canary.Module)
 	}
 	if p.one.canary != nil {
-		if e := p.one.canary.trial.ending.Load(); e != nil {
-			in.Fault = &rollout.Fault{Reason: e.reason, Message: e.message}
+		if e := p.one.canary.Ending(); e != nil {
+			in.Fault = &rollout.Fault{Reason: e.Reason, Message: e.Message}
 		}
 	}
 	return in
@@ -127,17 +128,17 @@ func (p *pass) carryOut(ctx context.Context, a rollout.Action) {
 	case rollout.StartCanary:
 		one.canary = p.startCanary(a)
 	case rollout.EndCanary:
-		one.tried = one.canary.counts
+		one.tried = one.canary.Counts
 		if a.Promoted {
-			one.canary.trial.end("", "")
+			one.canary.End("", "")
 		}
 		one.canary = nil
 	case rollout.CountAnew:
-		one.counts, one.tried = new(differences), new(differences)
+		one.shadow, one.tried = trial.NewShadow(), new(trial.Differences)
 	case rollout.ForgetTrial:
-		one.tried = new(differences)
+		one.tried = new(trial.Differences)
 	case rollout.ResumeShadow:
-		one.counts.resume(one.state.Policy.Status.Differences)
+		one.shadow.Counts.Resume(one.state.Policy.Status.Differences)
 	case rollout.Publish:
 		p.publishes = true
 	case rollout.Warn:
@@ -158,7 +159,7 @@ func (p *pass) use(ctx context.Context, is rollout.Program) {
 		next.setPriority(p.priorityOf(next, one.state.Policy))
 		_ = p.follows(ctx, next, one.state.Policy)
 	}
-	one.version, one.previous, one.counts = next, nil, new(differences)
+	one.version, one.previous, one.shadow = next, nil, trial.NewShadow()
 	for _, former := range one.state.Previous {
 		one.previous = append(one.previous, p.version(former))
 	}
@@ -166,11 +167,10 @@ func (p *pass) use(ctx context.Context, is rollout.Program) {
 
 func (p *pass) startCanary(a rollout.StartCanary) *canary {
 	object := p.one.state.Policy
-	c := &canary{version: p.version(a.Program), spec: *object.Spec.Canary, counts: new(differences)}
-	c.trial = newTrial(&c.spec, func() { signal(p.wake) })
-	c.trial.differences, c.program.Health().OnFailure = c.counts, c.trial.failed
+	c := &canary{p.version(a.Program), trial.NewCanary(object.Spec.Canary, func() { signal(p.wake) })}
+	c.program.Health().OnFailure = c.Fail
 	if a.Resume {
-		c.counts.resume(object.Status.Differences)
+		c.Counts.Resume(object.Status.Differences)
 	}
 	return c
 }

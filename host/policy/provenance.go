@@ -4,49 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/store"
 )
-
-// maxRecipes bounds how many programs are known by which decisions were made.
-const maxRecipes = 4096
-
-// provenance tells how programs were made that have decided, so that their
-// decisions can be derived again after they have left.
-type provenance struct {
-	mu    sync.Mutex
-	by    map[[32]byte]*v1alpha1.Policy
-	order [][32]byte
-}
-
-// keep notes how a program was made.
-func (r *provenance) keep(p *sandbox.Program, from *v1alpha1.Policy) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.by[p.Identity()] != nil {
-		return
-	}
-	if r.by == nil {
-		r.by = map[[32]byte]*v1alpha1.Policy{}
-	}
-	if len(r.order) >= maxRecipes {
-		delete(r.by, r.order[0])
-		r.order = r.order[1:]
-	}
-	spec := v1alpha1.PolicySpec{Module: v1alpha1.ModuleName(p.Digest()), Entry: p.Entry(), Config: from.Spec.Config, Limits: from.Spec.Limits}
-	r.by[p.Identity()] = &v1alpha1.Policy{ObjectMeta: from.ObjectMeta, Spec: spec}
-	r.order = append(r.order, p.Identity())
-}
-
-func (r *provenance) get(identity [32]byte) *v1alpha1.Policy {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.by[identity]
-}
 
 // openDigest opens the very policies that made a decision, whatever is live now, and
 // also if they are quarantined. What they do counts neither for nor against them.
@@ -114,7 +77,7 @@ func (l *Loader) remake(ctx context.Context, name string, identity [32]byte) (*s
 
 // Provenance is what a program that decides, or did, was made of.
 func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
-	object := l.provenance.get(identity)
+	object := l.provenance.Get(identity)
 	if object == nil {
 		return nil, nil, errors.New("what it was is forgotten")
 	}

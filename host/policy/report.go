@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -77,19 +78,19 @@ func (l *Loader) reportTrials(ctx context.Context) {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
-		if d := one.counting(); d != nil && d.news() {
+		if d := one.counting(); d != nil && d.News() {
 			l.report(ctx, one)
 		}
 	}
 }
 
 // counting is what compares the policy with something, nil if nothing does.
-func (o *live) counting() *differences {
+func (o *live) counting() *trial.Differences {
 	switch {
 	case o.canary != nil:
-		return o.canary.counts
+		return o.canary.Counts
 	case o.version != nil && o.mode() == v1alpha1.Shadow:
-		return o.counts
+		return o.shadow.Counts
 	}
 	return o.tried
 }
@@ -101,7 +102,7 @@ func (l *Loader) facts(one *live) *rollout.Facts {
 		return f
 	}
 	if d := one.counting(); d != nil {
-		f.Counts, f.Differences = true, d.get()
+		f.Counts, f.Differences = true, d.Get()
 	}
 	quarantined, last := one.program.Health().State()
 	if f.Quarantined = quarantined; last != nil {

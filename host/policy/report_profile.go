@@ -59,7 +59,7 @@ func (l *Loader) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.Prof
 // missing tells which policies a profile names that decide nothing, or refuse all.
 func (s *Set) missing(p *v1alpha1.Profile) string {
 	var none, lost, other []string
-	for _, name := range names(p) {
+	for _, name := range p.Names() {
 		switch l := s.policies[name]; {
 		case l.lost():
 			lost = append(lost, name)
@@ -85,7 +85,7 @@ func (s *Set) missing(p *v1alpha1.Profile) string {
 func (s *Set) fits(p *v1alpha1.Profile, name, kind string) bool {
 	isPriority := slices.ContainsFunc(p.Spec.Priorities, func(q v1alpha1.ProfilePriority) bool { return q.Name == name })
 	isPredicate := slices.ContainsFunc(p.Spec.Predicates, func(q v1alpha1.ProfilePredicate) bool {
-		members, isGroup := group(p, q.Name)
+		members, isGroup := p.Group(q.Name)
 		return q.Name == name && !isGroup || slices.Contains(members, name)
 	})
 	return (!isPriority || kind == abi.KindPriority) && (!isPredicate || kind == abi.KindPredicate)

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
@@ -21,7 +22,7 @@ type Set struct {
 	policies map[string]*live
 	profiles []*v1alpha1.Profile
 	// rungs are the profiles with canaries in them, by the one without.
-	rungs map[*framework.Profile][]rung
+	rungs map[*framework.Profile][]trial.Rung
 }
 
 // version is a program with the sandboxes by which it decides.
@@ -45,10 +46,10 @@ type live struct {
 	canary *canary
 	// previous are the versions before this one, newest first, kept warm.
 	previous []*version
-	// counts is how it differs as a shadow, since it is one.
-	counts *differences
+	// shadow is its trial as a shadow, since it is one.
+	shadow *trial.Trial
 	// tried is what the canary of the last trial counted, once that is over.
-	tried *differences
+	tried *trial.Differences
 	// reported is what the status was written of last.
 	reported statusInputs
 }
@@ -83,28 +84,21 @@ func (s *Set) enforced(name, kind string) *live {
 // assemble makes profiles of what is live. open chooses the sandboxes that
 // they ask.
 func assemble(number int64, policies map[string]*live, profiles []*v1alpha1.Profile, open opener) *Set {
-	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*framework.Profile][]rung{}}
+	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*framework.Profile][]trial.Rung{}}
 	s.Scheduling = &framework.LiveSet{Number: number, Profiles: map[string]*framework.Profile{}}
 	for _, object := range profiles {
 		p := s.profile(object, open, 101)
 		if ladder := s.ladder(object, open); len(ladder) > 0 {
 			s.rungs[p] = ladder
 		}
-		for _, name := range schedulerNames(object) {
+		for _, name := range object.Schedulers() {
 			s.Scheduling.Profiles[name] = p
 		}
 	}
 	if len(s.rungs) > 0 {
-		s.Scheduling.Route = route(s.rungs)
+		s.Scheduling.Route = trial.Route(s.rungs)
 	}
 	return s
-}
-
-func schedulerNames(p *v1alpha1.Profile) []string {
-	if len(p.Spec.SchedulerNames) == 0 {
-		return []string{p.Name}
-	}
-	return p.Spec.SchedulerNames
 }
 
 // opener gives the sandboxes of a program: those that it has, or others.
@@ -117,7 +111,7 @@ func asOpened(v *version) (main, verifier *sandbox.Sandbox) { return v.main, v.v
 func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *framework.Profile {
 	p := &framework.Profile{Name: object.Name}
 	choose := func(l *live) (main, verifier *sandbox.Sandbox) {
-		if l.canary != nil && l.canary.spec.Share >= share {
+		if l.canary != nil && l.canary.Share >= share {
 			return open(l.canary.version)
 		}
 		return open(l.version)
@@ -141,7 +135,7 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 		p.Predicates = append(p.Predicates, one)
 	}
 	for _, predicate := range object.Spec.Predicates {
-		members, isGroup := group(object, predicate.Name)
+		members, isGroup := object.Group(predicate.Name)
 		if !isGroup {
 			add(predicate.Name, "")
 			continue
@@ -165,35 +159,9 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 	return p
 }
 
-func group(p *v1alpha1.Profile, name string) (members []string, ok bool) {
-	for i := range p.Spec.Groups {
-		if p.Spec.Groups[i].Name == name {
-			return p.Spec.Groups[i].Members, true
-		}
-	}
-	return nil, false
-}
-
 // Named says whether a profile mentions a policy.
 func (s *Set) Named(policy string) bool {
-	return slices.ContainsFunc(s.profiles, func(p *v1alpha1.Profile) bool { return slices.Contains(names(p), policy) })
-}
-
-// names returns the policies that a profile mentions, groups resolved, each once.
-func names(p *v1alpha1.Profile) []string {
-	var all []string
-	for _, predicate := range p.Spec.Predicates {
-		if members, ok := group(p, predicate.Name); ok {
-			all = append(all, members...)
-			continue
-		}
-		all = append(all, predicate.Name)
-	}
-	for _, priority := range p.Spec.Priorities {
-		all = append(all, priority.Name)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.ContainsFunc(s.profiles, func(p *v1alpha1.Profile) bool { return slices.Contains(p.Names(), policy) })
 }
 
 // Gates returns the live checkers by the condition type that they claim. Where

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
@@ -97,10 +98,10 @@ func TestNothingUnsignedIsTriedEither(t *testing.T) {
 	key, ring := keyOf(1)
 	r := newRig(t).trusting(t, ring)
 	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
-	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Wasm: wasm, Profile: "default"}}); !errors.Is(err, module.ErrUnsigned) {
+	if _, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Wasm: wasm, Profile: "default"}}); !errors.Is(err, module.ErrUnsigned) {
 		t.Errorf("Vary by an unsigned module = %v", err)
 	}
-	v, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Wasm: wasm, Profile: "default", Signatures: []v1alpha1.Signature{module.Sign(key, wasm)}}})
+	v, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Wasm: wasm, Profile: "default", Signatures: []v1alpha1.Signature{module.Sign(key, wasm)}}})
 	if err != nil {
 		t.Fatalf("Vary by a signed module: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -84,3 +85,38 @@ func (p *Policy) ModeOf() Mode {
 
 // FailsOpen says whether a predicate admits where its policy fails.
 func (p *Policy) FailsOpen() bool { return p.Spec.FailureMode == Open }
+
+// Schedulers are the values of spec.schedulerName that pick the profile.
+func (p *Profile) Schedulers() []string {
+	if len(p.Spec.SchedulerNames) == 0 {
+		return []string{p.Name}
+	}
+	return p.Spec.SchedulerNames
+}
+
+// Group returns the members of a group; ok says that there is one.
+func (p *Profile) Group(name string) (members []string, ok bool) {
+	for i := range p.Spec.Groups {
+		if p.Spec.Groups[i].Name == name {
+			return p.Spec.Groups[i].Members, true
+		}
+	}
+	return nil, false
+}
+
+// Names returns the policies that a profile mentions, groups resolved, each once.
+func (p *Profile) Names() []string {
+	var all []string
+	for _, predicate := range p.Spec.Predicates {
+		if members, ok := p.Group(predicate.Name); ok {
+			all = append(all, members...)
+			continue
+		}
+		all = append(all, predicate.Name)
+	}
+	for _, priority := range p.Spec.Priorities {
+		all = append(all, priority.Name)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,4 +1,4 @@
-package policy
+package trial
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
 	}
 	seen := map[int32]bool{}
 	for i := range 64 {
-		about := comparison{Question: sandbox.Question{Log: cluster, Pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}}
+		about := Cycle{Question: sandbox.Question{Log: cluster, Pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}}
 		rows := about.rows()
 		if len(rows) > maxCompared {
 			t.Fatalf("a pod is compared on %d nodes, at most %d are wanted", len(rows), maxCompared)

@@ -1,4 +1,4 @@
-package policy
+package trial
 
 import (
 	"context"
@@ -22,19 +22,19 @@ const (
 	maxCompared = 2000
 )
 
-// comparison is the cycle that a comparison is about, before its pod is placed.
-type comparison struct {
+// Cycle is what a comparison is about, before its pod is placed.
+type Cycle struct {
 	sandbox.Question
-	seen framework.Outcome
+	Seen framework.Outcome
 }
 
-func (s *comparison) podName() string { return s.Pod.Object.Namespace + "/" + s.Pod.Object.Name }
+func (s *Cycle) podName() string { return s.Pod.Object.Namespace + "/" + s.Pod.Object.Name }
 
-func (s *comparison) nodeName(row int32) string { return s.Log.Row(row).Node.Name }
+func (s *Cycle) nodeName(row int32) string { return s.Log.Row(row).Node.Name }
 
 // rows are the nodes to compare on: for each replica others, lest a canary
 // refuses unseen what no pod of a template is ever compared on.
-func (s *comparison) rows() []int32 {
+func (s *Cycle) rows() []int32 {
 	step := s.Log.Slots()/maxCompared + 1
 	var rows []int32
 	for row := int32(spread(s.Pod) % uint32(step)); row < s.Log.Slots(); row += step {
@@ -46,16 +46,16 @@ func (s *comparison) rows() []int32 {
 }
 
 // feasible are the rows that the profile admitted.
-func (s *comparison) feasible() []int32 {
-	return slices.DeleteFunc(slices.Clone(s.seen.Rows), s.seen.Refused)
+func (s *Cycle) feasible() []int32 {
+	return slices.DeleteFunc(slices.Clone(s.Seen.Rows), s.Seen.Refused)
 }
 
-// differences is what a shadow or canary would have decided otherwise.
-type differences struct {
+// Differences is what a shadow or canary would have decided otherwise.
+type Differences struct {
 	mu      sync.Mutex
 	sum     v1alpha1.Differences
 	sorts   [3]int // examples by sort
-	changed bool   // since get was asked
+	changed bool   // since Get was asked
 }
 
 // Sorts of examples.
@@ -65,8 +65,8 @@ const (
 	scoredSort
 )
 
-// resume goes on from what was counted before a restart.
-func (d *differences) resume(from *v1alpha1.Differences) {
+// Resume goes on from what was counted before a restart.
+func (d *Differences) Resume(from *v1alpha1.Differences) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if from != nil {
@@ -74,7 +74,8 @@ func (d *differences) resume(from *v1alpha1.Differences) {
 	}
 }
 
-func (d *differences) get() *v1alpha1.Differences {
+// Get is what was counted, nil if nothing was.
+func (d *Differences) Get() *v1alpha1.Differences {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = false
@@ -84,15 +85,15 @@ func (d *differences) get() *v1alpha1.Differences {
 	return d.sum.DeepCopy()
 }
 
-// news says whether something was counted since get was asked.
-func (d *differences) news() bool {
+// News says whether something was counted since Get was asked.
+func (d *Differences) News() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed
 }
 
 // pod counts a pod, and has the others count what is different about it.
-func (d *differences) pod(count func()) {
+func (d *Differences) pod(count func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sum.Pods++
@@ -100,7 +101,7 @@ func (d *differences) pod(count func()) {
 	count()
 }
 
-func (d *differences) example(sort int, e v1alpha1.Difference) {
+func (d *Differences) example(sort int, e v1alpha1.Difference) {
 	if d.sorts[sort] < examplesASort && len(d.sum.Examples) < maxExamples {
 		d.sorts[sort]++
 		d.sum.Examples = append(d.sum.Examples, e)
@@ -110,7 +111,7 @@ func (d *differences) example(sort int, e v1alpha1.Difference) {
 // shadow asks a shadow about the cycle that is ending. One that fails hurts
 // nobody: its breaker counts. A shadowed predicate could only take away nodes
 // that all others admit.
-func (d *differences) shadow(ctx context.Context, box *sandbox.Sandbox, s *comparison) {
+func (d *Differences) shadow(ctx context.Context, box *sandbox.Sandbox, s *Cycle) {
 	rows := s.feasible()
 	if box.Kind() == abi.KindPriority {
 		scores, err := box.Scores(ctx, s.Question, rows)
@@ -137,13 +138,13 @@ func (d *differences) shadow(ctx context.Context, box *sandbox.Sandbox, s *compa
 	})
 }
 
-func (d *differences) refused(s *comparison, row int32, why string) {
+func (d *Differences) refused(s *Cycle, row int32, why string) {
 	d.sum.Refused++
 	d.example(refusedSort, v1alpha1.Difference{Pod: s.podName(), Node: s.nodeName(row), Live: "admits" + s.chosen(row), Trial: "refuses: " + why})
 }
 
-func (s *comparison) chosen(row int32) string {
-	if row == s.seen.Winner {
+func (s *Cycle) chosen(row int32) string {
+	if row == s.Seen.Winner {
 		return ", and chose it"
 	}
 	return ""
@@ -151,8 +152,8 @@ func (s *comparison) chosen(row int32) string {
 
 // preferred counts a pod for which a shadowed priority has a better node than
 // the one that it went to.
-func (d *differences) preferred(s *comparison, rows []int32, scores []int64) {
-	at := slices.Index(rows, s.seen.Winner)
+func (d *Differences) preferred(s *Cycle, rows []int32, scores []int64) {
+	at := slices.Index(rows, s.Seen.Winner)
 	if at < 0 {
 		return
 	}
@@ -163,12 +164,12 @@ func (d *differences) preferred(s *comparison, rows []int32, scores []int64) {
 	d.sum.Scored++
 	d.example(scoredSort, v1alpha1.Difference{
 		Pod: s.podName(), Node: s.nodeName(rows[best]),
-		Live: fmt.Sprintf("chose %s, which scores %d", s.nodeName(s.seen.Winner), scores[at]), Trial: fmt.Sprintf("scores %d", scores[best]),
+		Live: fmt.Sprintf("chose %s, which scores %d", s.nodeName(s.Seen.Winner), scores[at]), Trial: fmt.Sprintf("scores %d", scores[best]),
 	})
 }
 
 // canary compares two versions of a policy.
-func (d *differences) canary(ctx context.Context, old, young *sandbox.Sandbox, s *comparison) {
+func (d *Differences) canary(ctx context.Context, old, young *sandbox.Sandbox, s *Cycle) {
 	if young.Kind() == abi.KindPriority {
 		d.compareScores(ctx, old, young, s)
 		return
@@ -199,7 +200,7 @@ func (d *differences) canary(ctx context.Context, old, young *sandbox.Sandbox, s
 	})
 }
 
-func (d *differences) compareScores(ctx context.Context, old, young *sandbox.Sandbox, s *comparison) {
+func (d *Differences) compareScores(ctx context.Context, old, young *sandbox.Sandbox, s *Cycle) {
 	rows := s.feasible()
 	would, err := young.Scores(ctx, s.Question, rows)
 	if err != nil {
@@ -227,7 +228,7 @@ func (d *differences) compareScores(ctx context.Context, old, young *sandbox.San
 	})
 }
 
-func (d *differences) delta(by int64) {
+func (d *Differences) delta(by int64) {
 	if d.sum.ScoreDelta == nil {
 		d.sum.ScoreDelta = &v1alpha1.ScoreDelta{}
 	}
