@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"slices"
 
 	"github.com/berth-dev/berth/host/policy/module"
@@ -35,7 +36,7 @@ func (l *Loader) GuestLog(name string) (lines []sandbox.Line, ok bool) {
 	if l.Current().policies[name] == nil {
 		return nil, false
 	}
-	return l.guestLogs.Of(name).Lines(), true
+	return l.programs.guestLogs.Of(name).Lines(), true
 }
 
 // Users are the policies that need a module, or may go back to it, sorted.
@@ -47,4 +48,41 @@ func (l *Loader) Users(digest string) []string {
 			return err == nil && d == digest
 		})
 	})
+}
+
+// Provenance is what a program that decides, or did, was made of.
+func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
+	return l.programs.origin(ctx, identity)
+}
+
+// Rest lets one guest tidy up, the one that was called most since it last did,
+// between two cycles, and says whether another one needs it. It is called from
+// the goroutine of the cycles.
+func (l *Loader) Rest(context.Context) (more bool) {
+	var next *sandbox.Sandbox
+	untidy := 0
+	look := func(boxes ...*sandbox.Sandbox) {
+		for _, box := range boxes {
+			if box == nil || !box.Untidy() {
+				continue
+			}
+			untidy++
+			if next == nil || box.Calls() > next.Calls() {
+				next = box
+			}
+		}
+	}
+	for _, one := range l.Current().policies {
+		if one.gate != nil || one.controller != nil {
+			continue
+		}
+		look(one.main, one.verifier)
+		if one.canary != nil {
+			look(one.canary.main, one.canary.verifier)
+		}
+	}
+	if next != nil {
+		next.Tidy()
+	}
+	return untidy > 1
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
-	"github.com/berth-dev/berth/host/policy/sandbox"
-	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -52,11 +50,10 @@ type Config struct {
 type Loader struct {
 	Config
 	// Modules are what policies are made of.
-	Modules    *module.Store
-	current    atomic.Pointer[Set]
-	wake       chan struct{}
-	provenance trial.Provenance
-	guestLogs  sandbox.GuestLogs
+	Modules  *module.Store
+	current  atomic.Pointer[Set]
+	wake     chan struct{}
+	programs factory
 	// retiring are the programs that leave.
 	retiring retiring
 	// since is the revision of the first Load: what comes after it is news.
@@ -68,8 +65,6 @@ type Loader struct {
 	// What follows belongs to the goroutine that reloads.
 	reloading sync.Mutex
 	policies  map[string]*live
-	// versions counts what was loaded.
-	versions atomic.Int64
 	// background holds the programs that are being loaded; nil where Load waits for them.
 	background *backgroundLoads
 }
@@ -78,6 +73,7 @@ type Loader struct {
 func NewLoader(c Config) *Loader {
 	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
 	l.Modules = module.NewStore(module.Config{Objects: c.Objects, Engine: c.Engine, Trusted: c.Trusted, Now: c.Now, Log: c.Log})
+	l.programs = factory{Config: &l.Config, modules: l.Modules, starting: func() bool { return l.Current().Number == 0 }, changed: func() { signal(l.wake) }}
 	l.retiring.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
@@ -130,7 +126,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	l.loadBeside(ctx)
 	defer l.stopLoading()
 	var leaving sync.WaitGroup
-	leaving.Go(func() { l.drainLoop(ctx) })
+	leaving.Go(func() { l.retiring.run(ctx, l.Present) })
 	defer leaving.Wait()
 	defer cancel()
 	collect, warm := time.NewTicker(module.CollectEvery), time.NewTicker(warmEvery)
@@ -153,6 +149,21 @@ func (l *Loader) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// loadBeside has later loads run in goroutines of their own.
+func (l *Loader) loadBeside(ctx context.Context) {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	l.background = &backgroundLoads{ctx: ctx, all: map[string]*pendingLoad{}, done: func() { signal(l.wake) }}
+}
+
+// stopLoading waits for loads; the context that they run under has ended.
+func (l *Loader) stopLoading() {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	l.background.stop()
+	l.background = nil
 }
 
 func (l *Loader) follow(ctx context.Context, resource string) error {
@@ -189,6 +200,7 @@ func (l *Loader) Load(ctx context.Context) {
 		return
 	}
 	l.since.CompareAndSwap(0, revision)
+	reporter := reporter{&l.Config}
 	next := make(map[string]*live, len(policies))
 	var news, same []*live
 	for _, object := range policies {
@@ -196,7 +208,7 @@ func (l *Loader) Load(ctx context.Context) {
 		if one == nil {
 			continue // it is being loaded
 		}
-		l.setPriority(one)
+		l.programs.setPriority(one)
 		next[object.Name] = one
 		if fresh {
 			news = append(news, one)
@@ -204,24 +216,24 @@ func (l *Loader) Load(ctx context.Context) {
 			same = append(same, one)
 		}
 	}
-	l.forgetUnwanted()
+	l.background.forgetUnwanted()
 	dropped := l.policies
 	l.policies = next
 	if len(news) > 0 || len(dropped) != len(next) || l.profilesChanged(profiles) {
 		// Statuses are written of a new set alone, since that is what they tell.
-		defer l.reportProfiles(ctx)
+		defer func() { reporter.reportProfiles(ctx, l.Current()) }()
 		l.publish(revision, profiles)
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
 	for name, one := range dropped {
 		if next[name] == nil {
-			one.each(l.retire)
-			l.guestLogs.Forget(name)
+			one.each(l.retiring.retire)
+			l.programs.guestLogs.Forget(name)
 		}
 	}
-	l.drainRetired()
+	l.retiring.published(l.Present != nil)
 	for _, one := range append(news, same...) { // somebody waits for the news
-		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && l.report(ctx, one) {
+		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && reporter.report(ctx, l.Current(), one) {
 			one.reported = is
 		}
 	}
@@ -230,8 +242,10 @@ func (l *Loader) Load(ctx context.Context) {
 func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
 	set := assemble(revision, l.policies, profiles, asOpened)
 	set.compare()
-	set.Scheduling.OpenDigest = l.openDigest
-	set.Scheduling.Reopen = func(ctx context.Context) (*framework.LiveSet, func(), error) { return l.reopen(ctx, set) }
+	set.Scheduling.OpenDigest = func(ctx context.Context, d *framework.Digest) (*framework.Profile, func(), error) {
+		return l.programs.openDigest(ctx, l.Current(), d)
+	}
+	set.Scheduling.Reopen = func(ctx context.Context) (*framework.LiveSet, func(), error) { return l.programs.reopen(ctx, set) }
 	l.current.Store(set)
 	l.tell()
 }
@@ -269,16 +283,6 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 		}
 	}
 	return policies, profiles, max(revision, list.Revision), nil
-}
-
-// healthOf is a new program's, on trial if its Policy was quarantined when the
-// host ended.
-func (l *Loader) healthOf(p *v1alpha1.Policy) *sandbox.Health {
-	h := sandbox.NewHealth(func() { signal(l.wake) })
-	if l.Current().Number == 0 && p.Status.Phase == v1alpha1.PhaseQuarantined {
-		return h.OnTrial()
-	}
-	return h
 }
 
 // Close gives back what all programs hold. It is called when nobody asks them

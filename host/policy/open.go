@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/schema"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
@@ -20,29 +23,43 @@ const (
 	maxMemory     = 1 << 30
 )
 
+// factory makes programs of objects and modules.
+type factory struct {
+	*Config
+	modules    *module.Store
+	provenance trial.Provenance
+	guestLogs  sandbox.GuestLogs
+	// versions counts what was loaded.
+	versions atomic.Int64
+	// starting says that no set was made yet.
+	starting func() bool
+	// changed is told when a policy is quarantined and when it is let out.
+	changed func()
+}
+
 // load makes a Policy's program of a module, and opens it once to see that it
 // does. A guest that decides about pods takes in the present state too, lest a
 // cycle has to wait for that. kind is what it must be, empty for any.
-func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*version, error) {
-	m, err := l.Modules.Load(ctx, name, limitsOf(object))
+func (f *factory) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*version, error) {
+	m, err := f.modules.Load(ctx, name, limitsOf(object))
 	if err != nil {
 		return nil, err
 	}
-	one, err := l.open(ctx, object, m, kind)
+	one, err := f.open(ctx, object, m, kind)
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
 	one.is = rollout.Program{
-		ID: l.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.Kind(), Revision: rollout.Revision(object, m.Digest()),
+		ID: f.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.Kind(), Revision: rollout.Revision(object, m.Digest()),
 	}
-	l.provenance.Keep(one.program, object)
+	f.provenance.Keep(one.program, object)
 	return one, nil
 }
 
 // open makes a program of a module and tries it.
-func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, m *engine.Module, kind string) (*version, error) {
-	p, err := l.program(object, m)
+func (f *factory) open(ctx context.Context, object *v1alpha1.Policy, m *engine.Module, kind string) (*version, error) {
+	p, err := f.program(object, m)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +77,13 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, m *engine.Mo
 	case p.Cacheable():
 		one.verifier = sandbox.New(p)
 	}
-	one.setPriority(l.priorityOf(one, object))
+	one.setPriority(f.priorityOf(one, object))
 	i, err := p.Open(ctx, one.main.Priority())
 	if err != nil {
 		return nil, err
 	}
 	i.Close()
-	if err := l.follows(ctx, one, object); err != nil {
+	if err := f.follows(ctx, one, object); err != nil {
 		one.closeAll()
 		return nil, fmt.Errorf("it fails on the present state of the cluster: %w", err)
 	}
@@ -90,7 +107,7 @@ func limitsOf(p *v1alpha1.Policy) vet.Limits {
 	return limits
 }
 
-func (l *Loader) program(object *v1alpha1.Policy, m *engine.Module) (*sandbox.Program, error) {
+func (f *factory) program(object *v1alpha1.Policy, m *engine.Module) (*sandbox.Program, error) {
 	manifest, err := abi.ReadManifest(m.Manifest())
 	if err != nil {
 		return nil, err
@@ -113,7 +130,7 @@ func (l *Loader) program(object *v1alpha1.Policy, m *engine.Module) (*sandbox.Pr
 	if object.Spec.Limits != nil {
 		spec.Limits = *object.Spec.Limits
 	}
-	return sandbox.NewProgram(spec, l.Reasons, l.healthOf(object), l.guestLogs.Of(object.Name), l.Log)
+	return sandbox.NewProgram(spec, f.Reasons, f.healthOf(object), f.guestLogs.Of(object.Name), f.Log)
 }
 
 func entryNames(m *abi.Manifest) string {
@@ -129,4 +146,14 @@ func rawConfig(p *v1alpha1.Policy) []byte {
 		return nil
 	}
 	return p.Spec.Config.Raw
+}
+
+// healthOf is a new program's, on trial if its Policy was quarantined when the
+// host ended.
+func (f *factory) healthOf(p *v1alpha1.Policy) *sandbox.Health {
+	h := sandbox.NewHealth(f.changed)
+	if f.starting() && p.Status.Phase == v1alpha1.PhaseQuarantined {
+		return h.OnTrial()
+	}
+	return h
 }

@@ -58,12 +58,12 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 // input is what the Policy's next state depends on.
 func (p *pass) input(object *v1alpha1.Policy) rollout.Input {
 	state := &p.one.state
-	in := rollout.Input{Now: metav1.NewTime(p.Now()).Rfc3339Copy(), Policy: object, Starting: p.Current().Number == 0}
+	in := rollout.Input{Now: metav1.NewTime(p.Now()).Rfc3339Copy(), Policy: object, Starting: p.programs.starting()}
 	switch state.Main.Stands() {
 	case rollout.WaitingForModule:
 		in.ModuleVersion = p.Modules.Version(object.Spec.Module)
 	case rollout.WaitingForMemory:
-		in.Memory = p.memoryFor(p.one)
+		in.Memory = p.Engine.MemoryAvailable(state.Main.Memory)
 	}
 	if object.Spec.Canary != nil && state.Canary.Stands() == rollout.Waiting {
 		in.CanaryVersion = p.Modules.Version(object.Spec.Canary.Module)
@@ -80,10 +80,10 @@ func (p *pass) input(object *v1alpha1.Policy) rollout.Input {
 // else to decide by.
 func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Loaded {
 	began := p.Now()
-	load := func(ctx context.Context) (*version, error) { return p.Loader.load(ctx, a.Policy, a.Module, a.Kind) }
-	fetch := p.fetch
+	load := func(ctx context.Context) (*version, error) { return p.programs.load(ctx, a.Policy, a.Module, a.Kind) }
+	fetch := p.background.fetch
 	if a.For == rollout.ForLastGood {
-		fetch = p.await
+		fetch = await
 	}
 	v, err, done := fetch(ctx, a.Name, load)
 	answer := &rollout.Loaded{Load: a, Pending: !done}
@@ -111,8 +111,8 @@ func refusalOf(err error) *rollout.Refusal {
 }
 
 // loadLevel is Info for what a user brings, Debug for what a start finds.
-func (l *Loader) loadLevel() slog.Level {
-	if l.Current().Number == 0 {
+func (p *pass) loadLevel() slog.Level {
+	if p.programs.starting() {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
@@ -124,7 +124,7 @@ func (p *pass) carryOut(ctx context.Context, a rollout.Action) {
 	case rollout.Use:
 		p.use(ctx, a.Program)
 	case rollout.Retire:
-		p.retire(p.version(a.Program))
+		p.retiring.retire(p.version(a.Program))
 	case rollout.StartCanary:
 		one.canary = p.startCanary(a)
 	case rollout.EndCanary:
@@ -156,8 +156,8 @@ func (p *pass) version(is rollout.Program) *version {
 func (p *pass) use(ctx context.Context, is rollout.Program) {
 	one, next := p.one, p.version(is)
 	if slices.Contains(one.previous, next) {
-		next.setPriority(p.priorityOf(next, one.state.Policy))
-		_ = p.follows(ctx, next, one.state.Policy)
+		next.setPriority(p.programs.priorityOf(next, one.state.Policy))
+		_ = p.programs.follows(ctx, next, one.state.Policy)
 	}
 	one.version, one.previous, one.shadow = next, nil, trial.NewShadow()
 	for _, former := range one.state.Previous {

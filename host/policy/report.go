@@ -34,17 +34,20 @@ func (o *live) statusInputs() statusInputs {
 	return in
 }
 
+// reporter writes statuses.
+type reporter struct{ *Config }
+
 // report writes what became of a Policy into its status, if that is news. It
 // tells whether the status holds now.
-func (l *Loader) report(ctx context.Context, one *live) bool {
+func (r reporter) report(ctx context.Context, set *Set, one *live) bool {
 	var before v1alpha1.PolicyStatus
-	o, err := l.Objects.Update(ctx, store.Key{Resource: v1alpha1.Policies, Name: one.state.Policy.Name}, func(o store.Object) (store.Object, error) {
+	o, err := r.Objects.Update(ctx, store.Key{Resource: v1alpha1.Policies, Name: one.state.Policy.Name}, func(o store.Object) (store.Object, error) {
 		object := o.(*v1alpha1.Policy)
 		if object.UID != one.state.Policy.UID {
 			return o, nil
 		}
 		before = object.Status
-		status := rollout.Status(&one.state, &before, l.facts(one))
+		status := rollout.Status(&one.state, &before, r.facts(set, one))
 		if equality.Semantic.DeepEqual(status, object.Status) {
 			return o, nil
 		}
@@ -56,31 +59,20 @@ func (l *Loader) report(ctx context.Context, one *live) bool {
 		return false
 	}
 	if err != nil {
-		l.Log.Warn("report policy", "policy", one.state.Policy.Name, "err", err)
+		r.Log.Warn("report policy", "policy", one.state.Policy.Name, "err", err)
 		return false
 	}
-	l.tellUser(o, &before, &o.(*v1alpha1.Policy).Status)
+	r.tellUser(o, &before, &o.(*v1alpha1.Policy).Status)
 	return true
 }
 
 // tellUser makes Events of what has changed.
-func (l *Loader) tellUser(about store.Object, before, after *v1alpha1.PolicyStatus) {
-	if l.Event == nil {
+func (r reporter) tellUser(about store.Object, before, after *v1alpha1.PolicyStatus) {
+	if r.Event == nil {
 		return
 	}
 	for _, e := range rollout.Events(before, after) {
-		l.Event(about, e.Type, e.Reason, e.Message)
-	}
-}
-
-// reportTrials writes down what shadows and canaries have counted.
-func (l *Loader) reportTrials(ctx context.Context) {
-	l.reloading.Lock()
-	defer l.reloading.Unlock()
-	for _, one := range l.policies {
-		if d := one.counting(); d != nil && d.News() {
-			l.report(ctx, one)
-		}
+		r.Event(about, e.Type, e.Reason, e.Message)
 	}
 }
 
@@ -96,8 +88,8 @@ func (o *live) counting() *trial.Differences {
 }
 
 // facts are what a Policy's status tells beside its state.
-func (l *Loader) facts(one *live) *rollout.Facts {
-	f := &rollout.Facts{Now: metav1.NewTime(l.Now()).Rfc3339Copy(), Set: l.Current().Number}
+func (r reporter) facts(set *Set, one *live) *rollout.Facts {
+	f := &rollout.Facts{Now: metav1.NewTime(r.Now()).Rfc3339Copy(), Set: set.Number}
 	if one.version == nil {
 		return f
 	}

@@ -20,15 +20,14 @@ import (
 const maxMissing = 10
 
 // reportProfiles writes into the profiles' statuses that they decide.
-func (l *Loader) reportProfiles(ctx context.Context) {
-	set := l.Current()
+func (r reporter) reportProfiles(ctx context.Context, set *Set) {
 	for _, profile := range set.profiles {
-		_, err := l.Objects.Update(ctx, store.Key{Resource: v1alpha1.Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
+		_, err := r.Objects.Update(ctx, store.Key{Resource: v1alpha1.Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
 			object := o.(*v1alpha1.Profile)
 			if object.UID != profile.UID {
 				return o, nil
 			}
-			status := l.profileStatus(set, profile, &object.Status)
+			status := r.profileStatus(set, profile, &object.Status)
 			if equality.Semantic.DeepEqual(status, object.Status) {
 				return o, nil
 			}
@@ -37,21 +36,21 @@ func (l *Loader) reportProfiles(ctx context.Context) {
 			return object, nil
 		})
 		if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-			l.Log.Warn("report profile", "profile", profile.Name, "err", err)
+			r.Log.Warn("report profile", "profile", profile.Name, "err", err)
 		}
 	}
 }
 
 // profileStatus is that of a profile as the set holds it, given its former one.
 // A set that other policies brought about is no news to it.
-func (l *Loader) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.ProfileStatus) v1alpha1.ProfileStatus {
+func (r reporter) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.ProfileStatus) v1alpha1.ProfileStatus {
 	s := v1alpha1.ProfileStatus{ObservedGeneration: p.Generation, Set: was.Set, Conditions: slices.Clone(was.Conditions)}
 	if s.Set == 0 || was.ObservedGeneration != p.Generation {
 		s.Set = set.Number
 	}
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionLive, Status: metav1.ConditionTrue, Reason: v1alpha1.PhaseLive, Message: set.missing(p),
-		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(l.Now()).Rfc3339Copy(),
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.Now()).Rfc3339Copy(),
 	})
 	return s
 }

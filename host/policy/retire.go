@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // How a program leaves. Who may still ask one that is in no set any more?
@@ -23,41 +23,41 @@ type retiring struct {
 
 // retire notes that a program is to be given back. The set that lacks it is
 // published in the same pass.
-func (l *Loader) retire(o *version) {
-	l.retiring.mu.Lock()
-	defer l.retiring.mu.Unlock()
-	l.retiring.all = append(l.retiring.all, o)
+func (d *retiring) retire(o *version) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, o)
 }
 
-// drainRetired has programs that left given back, now that their set is no longer
+// published has programs that left given back, now that their set is no longer
 // live. Without a scheduler there are no cycles to wait for.
-func (l *Loader) drainRetired() {
-	if l.Present == nil {
-		l.retiring.drain(l.retiring.count())
+func (d *retiring) published(cycles bool) {
+	if !cycles {
+		d.drain(d.count())
 		return
 	}
-	if l.retiring.count() > 0 {
-		signal(l.retiring.news)
+	if d.count() > 0 {
+		signal(d.news)
 	}
 }
 
-// drainLoop gives back what has left once no cycle can be asking it any more,
+// run gives back what has left once no cycle can be asking it any more,
 // until ctx ends. A cycle that begins takes the live set: whoever has left it,
 // and sees the present between two cycles after that, is forgotten by all.
-func (l *Loader) drainLoop(ctx context.Context) {
+func (d *retiring) run(ctx context.Context, present func(context.Context) (snapshot.Log, error)) {
 	for {
 		select {
-		case <-l.retiring.news:
+		case <-d.news:
 		case <-ctx.Done():
 			return
 		}
-		n := l.retiring.count()
+		n := d.count()
 		// An error means that nothing is scheduled; or that the host ends, which
 		// is when Close gives back the rest.
-		if _, err := l.Present(ctx); err != nil && ctx.Err() != nil {
+		if _, err := present(ctx); err != nil && ctx.Err() != nil {
 			return
 		}
-		l.retiring.drain(n)
+		d.drain(n)
 	}
 }
 
@@ -76,22 +76,4 @@ func (d *retiring) drain(n int) {
 	for _, one := range leaving {
 		one.end()
 	}
-}
-
-// end gives back what the program holds in the set.
-func (o *version) end() {
-	o.main.Retire()
-	if o.verifier != nil {
-		o.verifier.Retire()
-	}
-	o.program.Leave()
-}
-
-// borrow holds a program, or one that is made anew as it was made if that has
-// left and is given back.
-func (l *Loader) borrow(ctx context.Context, p *sandbox.Program) (*sandbox.Program, error) {
-	if p.Hold() {
-		return p, nil
-	}
-	return l.remake(ctx, p.Name(), p.Identity())
 }

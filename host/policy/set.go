@@ -25,18 +25,6 @@ type Set struct {
 	rungs map[*framework.Profile][]trial.Rung
 }
 
-// version is a program with the sandboxes by which it decides.
-type version struct {
-	is      rollout.Program
-	program *sandbox.Program
-	main    *sandbox.Sandbox
-	// verifier answers a sample of remembered answers once more.
-	verifier *sandbox.Sandbox
-	// gate and controller ask main, where it is one.
-	gate       *sandbox.Gate
-	controller *sandbox.Controller
-}
-
 // live is one Policy as a set holds it.
 type live struct {
 	// version decides; nil where no revision loads.

@@ -52,7 +52,7 @@ func (l *Loader) Vary(ctx context.Context, variations []trial.Variation) (_ *Var
 		}
 	}()
 	for i := range variations {
-		one, err := l.vary(ctx, policies[variations[i].Name], &variations[i])
+		one, err := l.programs.vary(ctx, policies[variations[i].Name], &variations[i])
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", variations[i].Name, err)
 		}
@@ -68,7 +68,7 @@ func (l *Loader) Vary(ctx context.Context, variations []trial.Variation) (_ *Var
 			}
 		}
 	}
-	f, g := l.newReopener(ctx), l.newReopener(ctx)
+	f, g := l.programs.newReopener(ctx), l.programs.newReopener(ctx)
 	v.release = append(v.release, f.release, g.release)
 	v.Live = assemble(set.Number, set.policies, set.profiles, g.open).Scheduling
 	v.Set = assemble(set.Number, policies, profiles, f.open).Scheduling
@@ -76,7 +76,7 @@ func (l *Loader) Vary(ctx context.Context, variations []trial.Variation) (_ *Var
 }
 
 // vary makes the program of one variation.
-func (l *Loader) vary(ctx context.Context, was *live, v *trial.Variation) (*live, error) {
+func (f *factory) vary(ctx context.Context, was *live, v *trial.Variation) (*live, error) {
 	var object *v1alpha1.Policy
 	if was != nil {
 		object = was.state.Policy
@@ -89,13 +89,13 @@ func (l *Loader) vary(ctx context.Context, was *live, v *trial.Variation) (*live
 			name = object.Spec.Module
 		}
 		var err error
-		if _, wasm, err = l.Modules.Bytes(ctx, name); err != nil {
+		if _, wasm, err = f.modules.Bytes(ctx, name); err != nil {
 			return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 		}
-	} else if err := l.Modules.Trusts(sha256.Sum256(wasm), v.Signatures); err != nil {
+	} else if err := f.modules.Trusts(sha256.Sum256(wasm), v.Signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 	}
-	p, err := l.aside(ctx, object, wasm)
+	p, err := f.aside(ctx, object, wasm)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", module.ErrRefused, err)
 	}
