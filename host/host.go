@@ -29,6 +29,8 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -133,13 +135,13 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
 		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
-		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.berth.BeforeCreate},
+		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.berth.BeforeCreate},
 	})
 	return close, nil
 }
 
 func (h *Host) openPolicies(ctx context.Context) error {
-	trusted, err := policy.ReadKeyring(h.TrustedKeys)
+	trusted, err := module.ReadKeyring(h.TrustedKeys)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/api/berthapi"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/policytest"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
@@ -189,7 +189,7 @@ func awaitFailures(t *testing.T, s host.Serving, names []string) {
 		for _, name := range names {
 			missing[name] = true
 		}
-		var all []policy.Figures
+		var all []sandbox.Figures
 		askJSON(t, s, "GET", berthapi.FiguresPath, "", &all)
 		for _, f := range all {
 			if f.Failures > 0 && !missing[f.Name] {

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/berth-dev/berth/host/api/connlimit"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -26,7 +26,7 @@ func (h *Host) metrics() http.Handler {
 
 // figures turns what the parts count into metrics when they are asked for.
 type figures struct {
-	policies  func() []policy.Figures
+	policies  func() []sandbox.Figures
 	scheduler func() schedule.Stats
 	store     func() store.Stats
 	recording func() (failing bool, lost uint64)
@@ -111,7 +111,7 @@ func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
 	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-func (s sink) policy(p *policy.Figures) {
+func (s sink) policy(p *sandbox.Figures) {
 	labels := []string{p.Name, p.Kind, p.Digest}
 	s.counter(policyCalls, float64(p.Calls), labels...)
 	s.counter(policyFailures, float64(p.Failures), labels...)

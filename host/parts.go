@@ -25,7 +25,7 @@ import (
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -44,7 +44,7 @@ func (h *Host) parts() []part {
 		{"collect", gc.New(h.registry, h.Log).Run},
 		{"events", h.events.Run},
 		{"policies", h.loader.Run},
-		{"modules", h.loader.MakeReady},
+		{"modules", h.loader.Modules.MakeReady},
 		{"scheduler", h.scheduler.Run},
 		{"nodes", node.New(node.Config{
 			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,
@@ -86,7 +86,7 @@ func (h *Host) runGates(ctx context.Context) error {
 
 // driving is a driver at work for a guest.
 type driving struct {
-	guest *policy.Controller
+	guest *sandbox.Controller
 	end   func()
 }
 
@@ -142,7 +142,7 @@ func (h *Host) runControllers(ctx context.Context) error {
 	}
 }
 
-func (h *Host) driver(guest *policy.Controller) (*controller.Driver, error) {
+func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
 	account := guest.ServiceAccount()
 	as := &user.DefaultInfo{Name: serviceaccount.MakeUsername(account.Namespace, account.Name), Groups: append(serviceaccount.MakeGroupNames(account.Namespace), user.AllAuthenticated)}
 	return controller.New(controller.Config{

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/policytest"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -92,7 +92,7 @@ func TestDecisionsUnderShadowsAndCanariesAreDerivedAgain(t *testing.T) {
 			phases[p.Name] = c.Phase
 		}
 	}
-	if want := map[string]string{"liking": policy.PhaseRunning, "trying": policy.PhaseRolledBack}; !maps.Equal(phases, want) {
+	if want := map[string]string{"liking": v1alpha1.PhaseRunning, "trying": v1alpha1.PhaseRolledBack}; !maps.Equal(phases, want) {
 		t.Errorf("the canaries are %v, want %v", phases, want)
 	}
 	stop()
@@ -147,7 +147,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 		var list v1alpha1.PolicyList
 		askJSON(t, s, "GET", "/apis/policy.berth.dev/v1alpha1/policies", "", &list)
 		for _, one := range list.Items {
-			if one.Status.Phase != policy.PhaseLive || one.Spec.Canary != nil && one.Status.Canary == nil {
+			if one.Status.Phase != v1alpha1.PhaseLive || one.Spec.Canary != nil && one.Status.Canary == nil {
 				return false
 			}
 		}
@@ -165,7 +165,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 // callsOf tells how often each policy was called.
 func callsOf(t *testing.T, s host.Serving) map[string]int64 {
 	t.Helper()
-	var all []policy.Figures
+	var all []sandbox.Figures
 	askJSON(t, s, "GET", berthapi.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 // ask asks the host by path as its administrator.
@@ -66,7 +66,7 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	createNode(t, client, "n1")
 	create(t, client, plainPod("a"))
 	bound(t, client, "a")
-	var all []policy.Figures
+	var all []sandbox.Figures
 	askJSON(t, serving, "GET", berthapi.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {
@@ -78,7 +78,7 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	if calls["PodFitsResources"] == 0 {
 		t.Errorf("PodFitsResources was not called: %v", calls)
 	}
-	var lines []policy.Line
+	var lines []sandbox.Line
 	askJSON(t, serving, "GET", berthapi.FiguresPath+"/PodFitsResources/logs", "", &lines)
 	if code, text := ask(t, serving, "GET", berthapi.FiguresPath+"/none/logs", ""); code != http.StatusNotFound {
 		t.Errorf("logs of no policy = %d %s", code, text)

@@ -67,6 +67,22 @@ var rules = []rule{
 		because: "it knows bytes and fuel, and no pods",
 	},
 	{
+		folder: "host/policy/trial", may: []string{"abi", "host/policy/engine", "host/policy/module", "host/policy/sandbox", "host/policy/v1alpha1", "host/schedule"},
+		because: "it compares answers: what becomes of who gave them is rollout's, and which set they are in the loader's",
+	},
+	{
+		folder: "host/policy/rollout", may: []string{"abi", "host/policy/v1alpha1"}, only: []string{"k8s.io/apimachinery"},
+		because: "what becomes of a Policy is decided from plain values: who loads, asks and waits is above it",
+	},
+	{
+		folder: "host/policy/module", may: []string{"abi", "host/policy/engine", "host/policy/v1alpha1", "host/policy/vet", "host/store"},
+		because: "a module is bytes, who signed them, and who names them: what is decided by it is not its business",
+	},
+	{
+		folder: "host/policy/sandbox", may: []string{"abi", "host/policy/breaker", "host/policy/engine", "host/policy/v1alpha1", "host/policy/wire", "host/schedule"},
+		because: "a guest is run and judged without knowing which objects, sets and profiles it serves",
+	},
+	{
 		folder:  "host/schedule",
 		never:   []string{"host/policy", "host/api", "nodeagent", "github.com/tetratelabs/wazero", "github.com/labstack/echo/v4"},
 		because: "it is a pure core: a predicate is a small interface, and that guests stand behind it is not its business",

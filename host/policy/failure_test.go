@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -50,7 +50,7 @@ func withTroubledLogging(t testing.TB, entry, config string, log *slog.Logger) *
 			withConfig(name, config)(s)
 		}
 	})
-	if p.Status.Phase != policy.PhaseLive {
+	if p.Status.Phase != v1alpha1.PhaseLive {
 		t.Fatalf("%s is %s: %s", entry, p.Status.Phase, p.Status.Message)
 	}
 	switch p.Status.Kind {
@@ -72,7 +72,7 @@ func (r *rig) withTrap(nodes int, how string) {
 }
 
 // figures are those of the troubled policy.
-func (r *rig) figures(t testing.TB, name string) policy.Figures {
+func (r *rig) figures(t testing.TB, name string) sandbox.Figures {
 	t.Helper()
 	for _, f := range r.Figures() {
 		if f.Name == name {
@@ -80,7 +80,7 @@ func (r *rig) figures(t testing.TB, name string) policy.Figures {
 		}
 	}
 	t.Fatalf("no figures of %s", name)
-	return policy.Figures{}
+	return sandbox.Figures{}
 }
 
 func TestATrapNamesPodAndNode(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAQuarantineNamesPodAndNode(t *testing.T) {
 		r.decide(t, clustertest.Pod("unlucky", "10m", "1Mi", nil))
 	}
 	r.Load(t.Context())
-	if p := r.policy(t, "troubled"); p.Status.Phase != policy.PhaseQuarantined || !strings.Contains(p.Status.Message, "unlucky, node the-bad-one: ") {
+	if p := r.policy(t, "troubled"); p.Status.Phase != v1alpha1.PhaseQuarantined || !strings.Contains(p.Status.Message, "unlucky, node the-bad-one: ") {
 		t.Errorf("it is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }
@@ -223,7 +223,7 @@ func TestWhatAGuestSaysItIsAtIsNotBelieved(t *testing.T) {
 				m.Export("berth_at", Sig(nil, I32), nil, I32Const(tt.at))
 				m.Export("berth_filter", Sig([]byte{I32}, I64), nil, I32Const(tt.at), I32Const(tt.says), Op(0x36, 2, 0), Op(0))
 			}
-			r.put(t, "made", module(r.upload(t, g.Bytes())))
+			r.put(t, "made", withModule(r.upload(t, g.Bytes())))
 			r.join(t, "made", "predicate")
 			r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
 			if f := r.figures(t, "made"); f.Traps != 1 || !strings.Contains(f.LastFailure, "/p") {
@@ -233,8 +233,8 @@ func TestWhatAGuestSaysItIsAtIsNotBelieved(t *testing.T) {
 	}
 	r := newRig(t)
 	g := guest{Name: "made", Version: "1", Refuse: -1, Also: func(m *Module) { m.Export("berth_at", Sig(nil, I32), nil, I32Const(-4)) }}
-	p := r.put(t, "made", module(r.upload(t, g.Bytes())))
-	if p.Status.Phase != policy.PhaseRefused || !strings.Contains(p.Status.Message, "outside of its") {
+	p := r.put(t, "made", withModule(r.upload(t, g.Bytes())))
+	if p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "outside of its") {
 		t.Errorf("a place outside of memory: %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }

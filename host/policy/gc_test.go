@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -13,7 +12,7 @@ import (
 // holds says whether a module's object and its bytes are there.
 func (r *rig) holds(t *testing.T, name string) (object, bytes bool) {
 	t.Helper()
-	digest, err := policy.Digest(name)
+	digest, err := v1alpha1.Digest(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +20,7 @@ func (r *rig) holds(t *testing.T, name string) (object, bytes bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, object = r.store.Get(store.Key{Resource: policy.Modules, Name: name})
+	_, object = r.store.Get(store.Key{Resource: v1alpha1.Modules, Name: name})
 	return object, slices.Contains(blobs, digest)
 }
 
@@ -30,21 +29,21 @@ func TestModulesThatNobodyUsesAreCollected(t *testing.T) {
 	r := newRig(t)
 	made := func(version string) []byte { return guest{Name: "made", Version: version, Refuse: -1}.Bytes() }
 	stored := func(version string) string { // bytes whose object never comes
-		m, err := r.Examine(t.Context(), made(version), nil)
+		m, err := r.Modules.Examine(t.Context(), made(version), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Keep(t.Context(), m, made(version)); err != nil {
+		if err := r.Modules.Keep(t.Context(), m, made(version)); err != nil {
 			t.Fatal(err)
 		}
 		return m.Name
 	}
 	live, former, idle := r.upload(t, made("live")), r.upload(t, made("former")), r.upload(t, made("idle"))
-	r.put(t, "made", module(former))
-	r.put(t, "made", module(live))
+	r.put(t, "made", withModule(former))
+	r.put(t, "made", withModule(live))
 	orphan := stored("orphan")
 	named := stored("named") // by a Policy, though its object is gone
-	r.put(t, "other", module(named))
+	r.put(t, "other", withModule(named))
 	check := func(when string, want map[string][2]bool) {
 		t.Helper()
 		r.Collect(t.Context())
@@ -56,14 +55,14 @@ func TestModulesThatNobodyUsesAreCollected(t *testing.T) {
 	}
 	both, alone, none := [2]bool{true, true}, [2]bool{false, true}, [2]bool{}
 	check("at once", map[string][2]bool{live: both, former: both, idle: both, orphan: alone, named: alone})
-	r.Now = func() time.Time { return time.Now().Add(30 * time.Minute) }
+	r.Modules.Now = func() time.Time { return time.Now().Add(30 * time.Minute) }
 	again := r.upload(t, made("idle"))
-	r.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	r.Modules.Now = func() time.Time { return time.Now().Add(time.Hour) }
 	check("after an hour", map[string][2]bool{live: both, former: both, again: both, orphan: none, named: alone})
-	r.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	r.Modules.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 	check("after two hours", map[string][2]bool{live: both, former: both, again: none, orphan: none, named: alone})
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = former })
-	if got := r.policy(t, "made"); got.Status.Phase != policy.PhaseLive {
+	if got := r.policy(t, "made"); got.Status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("going back after the collection: %s: %s", got.Status.Phase, got.Status.Message)
 	}
 	if back := stored("orphan"); back != orphan {

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/host/logtest"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
 
 // says are the guest's lines of a level.
-func says(lines []policy.Line, level slog.Level) (texts []string) {
+func says(lines []sandbox.Line, level slog.Level) (texts []string) {
 	for _, l := range lines {
 		if l.Level == level {
 			texts = append(texts, l.Message)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -78,7 +77,7 @@ func TestLiesAreContained(t *testing.T) {
 			if g.Kind == "" {
 				g.Kind = "predicate"
 			}
-			r.put(t, "liar", module(r.upload(t, g.Bytes())))
+			r.put(t, "liar", withModule(r.upload(t, g.Bytes())))
 			r.join(t, "liar", g.Kind)
 			got := r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
 			if placed := !strings.Contains(got, "Slot:-1"); placed != lie.placed {
@@ -154,8 +153,8 @@ func TestLiesOfGatesAndControllersAreContained(t *testing.T) {
 				reconciler(m)
 				lie(m, "berth_reconcile")
 			}}
-			p := r.put(t, "liar", module(r.upload(t, g.Bytes())))
-			if p.Status.Phase != policy.PhaseLive {
+			p := r.put(t, "liar", withModule(r.upload(t, g.Bytes())))
+			if p.Status.Phase != v1alpha1.PhaseLive {
 				t.Fatalf("%s, %s: it is %s: %s", kind, what, p.Status.Phase, p.Status.Message)
 			}
 			var err error

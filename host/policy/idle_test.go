@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
@@ -35,7 +35,7 @@ func judge(t *testing.T, r *rig) error {
 func TestAGateMayTidyUpBetweenCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put(t, "made", module(r.upload(t, hoarder())))
+	r.put(t, "made", withModule(r.upload(t, hoarder())))
 	for i := range 1000 {
 		if err := judge(t, r); err != nil {
 			t.Fatalf("call %d: %v", i, err)
@@ -48,11 +48,11 @@ func TestAGateMayTidyUpBetweenCalls(t *testing.T) {
 func TestAPolicyThatFailsToTidyUpIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put(t, "made", module(r.upload(t, hoarder(Forever()))))
+	r.put(t, "made", withModule(r.upload(t, hoarder(Forever()))))
 	for i := range 1000 {
 		if err := judge(t, r); err != nil {
 			r.Load(t.Context())
-			if got := r.policy(t, "made").Status; got.Phase != policy.PhaseQuarantined || !strings.Contains(got.Message, "berth_idle") {
+			if got := r.policy(t, "made").Status; got.Phase != v1alpha1.PhaseQuarantined || !strings.Contains(got.Message, "berth_idle") {
 				t.Errorf("after %d calls it is %s: %s", i, got.Phase, got.Message)
 			}
 			return

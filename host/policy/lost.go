@@ -20,10 +20,10 @@ var errAbsent = errors.New("no revision of the policy can be loaded, see its sta
 // To go on without it would let in what it is there to keep out, unless it is
 // to fail open.
 func (l *live) lost() bool {
-	if l == nil || l.program != nil || l.mode() != v1alpha1.Enforce || l.failsOpen() {
+	if l == nil || l.version != nil || l.mode() != v1alpha1.Enforce || l.state.Policy.FailsOpen() {
 		return false
 	}
-	s := &l.object.Status
+	s := &l.state.Policy.Status
 	return s.Current != nil && s.Kind == abi.KindPredicate
 }
 

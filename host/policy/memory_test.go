@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -103,19 +102,19 @@ func TestAPolicyForWhichThereWasNoRoomIsLoadedOnceThereIs(t *testing.T) {
 		return r.upload(t, guest{Name: name, Version: "1", Refuse: -1, Also: func(m *Module) { m.Memory = &[2]uint32{1000, 1024} }}.Bytes())
 	}
 	first, second := sized("first"), sized("second")
-	r.put(t, "first", module(first))
+	r.put(t, "first", withModule(first))
 	r.join(t, "first", "predicate")
 	r.places(t, 3)
-	status := r.put(t, "second", module(second)).Status
-	if status.Phase != policy.PhaseRefused || !strings.Contains(status.Message, "no room for 62.5 MiB") || !strings.Contains(status.Message, "--guest-memory") {
+	status := r.put(t, "second", withModule(second)).Status
+	if status.Phase != v1alpha1.PhaseRefused || !strings.Contains(status.Message, "no room for 62.5 MiB") || !strings.Contains(status.Message, "--guest-memory") {
 		t.Fatalf("the second policy is %s: %s", status.Phase, status.Message)
 	}
 	r.Load(t.Context())
-	if status = r.policy(t, "second").Status; status.Phase != policy.PhaseRefused {
+	if status = r.policy(t, "second").Status; status.Phase != v1alpha1.PhaseRefused {
 		t.Fatalf("the second policy is %s, with the first one there", status.Phase)
 	}
 	r.put(t, "first", func(s *v1alpha1.PolicySpec) { s.Mode = v1alpha1.Off })
-	if status = r.policy(t, "second").Status; status.Phase != policy.PhaseLive {
+	if status = r.policy(t, "second").Status; status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("the second policy is %s, with the first one off: %s", status.Phase, status.Message)
 	}
 }
@@ -129,7 +128,7 @@ func TestFormerProgramsAndTwinsGiveWayUnheard(t *testing.T) {
 	r.Present = func(context.Context) (snapshot.Log, error) { return r.cluster, nil }
 	// Two of them and the built-in policies fit, three do not.
 	for _, version := range []string{"1", "2", "1", "3"} {
-		r.put(t, "large", module(large(version)))
+		r.put(t, "large", withModule(large(version)))
 		r.join(t, "large", "predicate")
 		r.places(t, 20)
 	}
@@ -141,7 +140,7 @@ func TestFormerProgramsAndTwinsGiveWayUnheard(t *testing.T) {
 	if said := r.said(t, "large"); said != "" {
 		t.Errorf("the large policy said %q", said)
 	}
-	if live, _ := r.Digest("large"); policy.ModuleName(live) != large("3") {
+	if live, _ := r.Digest("large"); v1alpha1.ModuleName(live) != large("3") {
 		t.Errorf("module %s is live, want the last one", live)
 	}
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"sync"
+
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // How a program leaves. Who may still ask one that is in no set any more?
@@ -11,51 +13,51 @@ import (
 //	a replay, an explanation, a plan   holds the program, and opens its own sandboxes
 //	a round of gates, a controller     is told ErrClosed, and turns to who came next
 
-// departures are programs that have left the set while a cycle may still be
+// retiring are programs that have left the set while a cycle may still be
 // asking them, in the order in which they left.
 type retiring struct {
 	mu   sync.Mutex
-	all  []*live
+	all  []*version
 	news chan struct{}
 }
 
-// leave notes that a program is to be given back. The set that lacks it is
+// retire notes that a program is to be given back. The set that lacks it is
 // published in the same pass.
-func (l *Loader) retire(o *live) {
-	l.retiring.mu.Lock()
-	defer l.retiring.mu.Unlock()
-	o.each(func(one *live) { l.retiring.all = append(l.retiring.all, one) })
+func (d *retiring) retire(o *version) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, o)
 }
 
-// seeOff has programs that left given back, now that their set is no longer
+// published has programs that left given back, now that their set is no longer
 // live. Without a scheduler there are no cycles to wait for.
-func (l *Loader) drainRetired() {
-	if l.Present == nil {
-		l.retiring.drain(l.retiring.count())
+func (d *retiring) published(cycles bool) {
+	if !cycles {
+		d.drain(d.count())
 		return
 	}
-	if l.retiring.count() > 0 {
-		signal(l.retiring.news)
+	if d.count() > 0 {
+		signal(d.news)
 	}
 }
 
-// waitToLeave gives back what has left once no cycle can be asking it any more,
+// run gives back what has left once no cycle can be asking it any more,
 // until ctx ends. A cycle that begins takes the live set: whoever has left it,
 // and sees the present between two cycles after that, is forgotten by all.
-func (l *Loader) drainLoop(ctx context.Context) {
+func (d *retiring) run(ctx context.Context, present func(context.Context) (snapshot.Log, error)) {
 	for {
 		select {
-		case <-l.retiring.news:
+		case <-d.news:
 		case <-ctx.Done():
 			return
 		}
-		n := l.retiring.count()
+		n := d.count()
 		// An error means that nothing is scheduled; or that the host ends, which
 		// is when Close gives back the rest.
-		if _, err := l.Present(ctx); err != nil && ctx.Err() != nil {
+		if _, err := present(ctx); err != nil && ctx.Err() != nil {
 			return
 		}
-		l.retiring.drain(n)
+		d.drain(n)
 	}
 }
 
@@ -65,7 +67,7 @@ func (d *retiring) count() int {
 	return len(d.all)
 }
 
-// end gives back the first n.
+// drain gives back the first n.
 func (d *retiring) drain(n int) {
 	d.mu.Lock()
 	leaving := d.all[:n:n]
@@ -74,51 +76,4 @@ func (d *retiring) drain(n int) {
 	for _, one := range leaving {
 		one.end()
 	}
-}
-
-// end gives back what the program holds in the set.
-func (o *live) end() {
-	o.main.retire()
-	if o.verifier != nil {
-		o.verifier.retire()
-	}
-	o.program.holds.left.Do(o.program.release)
-}
-
-// holds counts who may open a program: the set that it is in, and all that
-// opened it for themselves.
-type holds struct {
-	mu sync.Mutex
-	n  int
-	// left ends the set's.
-	left sync.Once
-}
-
-// hold keeps the program's code until release; false if it has been given back.
-func (p *program) hold() bool {
-	p.holds.mu.Lock()
-	defer p.holds.mu.Unlock()
-	if p.holds.n == 0 {
-		return false
-	}
-	p.holds.n++
-	return true
-}
-
-// release ends a hold; the last one gives the code back.
-func (p *program) release() {
-	p.holds.mu.Lock()
-	defer p.holds.mu.Unlock()
-	if p.holds.n--; p.holds.n == 0 {
-		p.module.Close()
-	}
-}
-
-// borrow holds a program, or one that is made anew as it was made if that has
-// left and is given back.
-func (l *Loader) borrow(ctx context.Context, p *program) (*program, error) {
-	if p.hold() {
-		return p, nil
-	}
-	return l.remake(ctx, p.name, p.info.Identity)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/breaker"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule"
@@ -91,7 +92,7 @@ func (p *parting) start(t *testing.T) {
 // drop deletes a policy and waits until the live set lacks it.
 func (p *parting) drop(t *testing.T, name string) {
 	t.Helper()
-	if _, _, err := p.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: name}}); err != nil {
+	if _, _, err := p.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Policies, Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	p.until(t, name+" has left", func() bool { return p.Current().Digests()[name] == "" })
@@ -111,7 +112,7 @@ func (p *parting) modules() int { n, _ := p.engine.Holds(); return n }
 // made puts a policy of its own module into the default profile.
 func (p *parting) made(t *testing.T, g guest) {
 	t.Helper()
-	p.put(t, g.Name, module(p.before.upload(t, g.Bytes())))
+	p.put(t, g.Name, withModule(p.before.upload(t, g.Bytes())))
 	p.join(t, g.Name, "predicate")
 	p.Load(t.Context())
 }
@@ -146,9 +147,9 @@ func TestWhatACycleTookStaysUntilTheCycleEnds(t *testing.T) {
 func TestARecalledDecisionNamesItsOwnPolicies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	alike := module(r.upload(t, guest{Name: "replicasEqual", Version: "1", Refuse: -1}.Bytes()))
+	alike := withModule(r.upload(t, guest{Name: "replicasEqual", Version: "1", Refuse: -1}.Bytes()))
 	for _, name := range []string{"first", "second"} {
-		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "replicasEqual" }); p.Status.Phase != policy.PhaseLive {
+		if p := r.put(t, name, func(p *v1alpha1.PolicySpec) { alike(p); p.Entry = "replicasEqual" }); p.Status.Phase != v1alpha1.PhaseLive {
 			t.Fatalf("%s is %s: %s", name, p.Status.Phase, p.Status.Message)
 		}
 		r.join(t, name, "predicate")
@@ -173,7 +174,7 @@ func TestARecalledDecisionNamesItsOwnPolicies(t *testing.T) {
 		t.Errorf("the live ones are called %q", got)
 	}
 	for _, name := range []string{"first", "second"} {
-		if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: name}}); err != nil {
+		if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Policies, Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,11 +259,11 @@ func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
 	r := newRig(t)
 	r.withNodes(2)
 	// An instance answers once, and then it traps.
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 1, Traps: 1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 1, Traps: 1}.Bytes())))
 	r.join(t, "made", "predicate")
 	set := r.Scheduling()
 	digest := set.Profiles["default-scheduler"].Digest()
-	figures := func() policy.Figures {
+	figures := func() sandbox.Figures {
 		t.Helper()
 		for _, f := range r.Figures() {
 			if f.Name == "made" {
@@ -270,7 +271,7 @@ func TestAQuarantinedPolicysDecisionsAreDerivedAgain(t *testing.T) {
 			}
 		}
 		t.Fatal("there are no figures of the policy")
-		return policy.Figures{}
+		return sandbox.Figures{}
 	}
 	for i := range 40 {
 		r.cluster.UpsertNode(clustertest.Node("relabelled", "1", "1Gi", 10, func(n *v1.Node) { n.Labels["v"] = fmt.Sprint(i) }))
@@ -308,7 +309,7 @@ func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.withNodes(4)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	young := r.upload(t, guest{Name: "made", Version: "2", Mask: 1, Refuse: 1}.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(young, 50, "0%") })
@@ -328,10 +329,10 @@ func TestWhatACanaryDecidedIsDerivedAgainAfterItWasRolledBack(t *testing.T) {
 		digests[name], feasible[name] = decided(set, name)
 	}
 	r.Load(t.Context())
-	if got := r.policy(t, "made").Status.Canary; got == nil || got.Phase != policy.PhaseRolledBack {
+	if got := r.policy(t, "made").Status.Canary; got == nil || got.Phase != v1alpha1.PhaseRolledBack {
 		t.Fatalf("the canary is %+v, want it rolled back", got)
 	}
-	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Policies, Name: "made"}}); err != nil {
+	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Policies, Name: "made"}}); err != nil {
 		t.Fatal(err)
 	}
 	r.Load(t.Context())

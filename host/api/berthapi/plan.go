@@ -10,7 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 )
 
 // Bounds of plans and rehearsals: each opens every policy once more, and looks
@@ -44,12 +45,12 @@ func (t turns) take(ctx context.Context) (release func(), ok bool) {
 type PlanRequest struct {
 	Items []v1.Pod `json:"items"`
 	// Policies are put in place of those that are live.
-	Policies []policy.Variation `json:"policies,omitempty"`
+	Policies []trial.Variation `json:"policies,omitempty"`
 }
 
 // RehearsalRequest asks what policies would have made of past decisions.
 type RehearsalRequest struct {
-	Policies []policy.Variation `json:"policies"`
+	Policies []trial.Variation `json:"policies"`
 	// Decisions is how many of the newest are looked at; 0 is 200.
 	Decisions int `json:"decisions,omitempty"`
 }
@@ -66,7 +67,7 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, into any) (release fu
 
 // refuse answers an error: the caller's fault, or the state's.
 func refuse(w http.ResponseWriter, err error) {
-	if errors.Is(err, policy.ErrRefused) {
+	if errors.Is(err, module.ErrRefused) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

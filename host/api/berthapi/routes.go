@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 // Paths of what Berth's own commands ask beside the Kubernetes API. They are
@@ -61,7 +61,7 @@ func (a *API) guestLog(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if lines == nil {
-		lines = []policy.Line{}
+		lines = []sandbox.Line{}
 	}
 	_ = answerJSON(w, lines)
 }

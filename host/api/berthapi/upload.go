@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/registry"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -26,7 +26,7 @@ const SignatureHeader = "Berth-Signature"
 
 // Uploads are the kinds whose objects may come as raw bytes.
 func (a *API) Uploads(r *registry.Registry) map[string]api.Upload {
-	return map[string]api.Upload{policy.Modules: {
+	return map[string]api.Upload{v1alpha1.Modules: {
 		MediaType: MediaType,
 		TooLarge:  "a module that is larger in its object is uploaded by `berth policy push`, or by a POST of its bytes as application/wasm; a Policy then names it as `kubectl get modules` does",
 		Take: func(ctx context.Context, body *http.Request, about *registry.Request) (store.Object, error) {
@@ -38,11 +38,11 @@ func (a *API) Uploads(r *registry.Registry) map[string]api.Upload {
 // upload takes a module as it comes over the wire, as if it had come within its
 // object: BeforeCreate examines both.
 func (a *API) upload(ctx context.Context, into *registry.Registry, r *http.Request, about *registry.Request) (store.Object, error) {
-	wasm, done, err := a.Policies.Receive(about.User.GetName(), r.Body)
+	wasm, done, err := a.Policies.Modules.Receive(about.User.GetName(), r.Body)
 	switch {
-	case errors.Is(err, policy.ErrTooLarge):
+	case errors.Is(err, module.ErrTooLarge):
 		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())
-	case errors.Is(err, policy.ErrBusy):
+	case errors.Is(err, module.ErrBusy):
 		return nil, apierrors.NewTooManyRequests(err.Error(), 1)
 	case err != nil:
 		return nil, apierrors.NewBadRequest("read the module: " + err.Error())
@@ -66,7 +66,7 @@ func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool
 	if dryRun {
 		return m, nil
 	}
-	return a.Store.Update(ctx, store.Key{Resource: policy.Modules, Name: m.Name}, func(o store.Object) (store.Object, error) {
+	return a.Store.Update(ctx, store.Key{Resource: v1alpha1.Modules, Name: m.Name}, func(o store.Object) (store.Object, error) {
 		have, ok := o.(*v1alpha1.Module)
 		if !ok {
 			return o, nil
@@ -82,7 +82,7 @@ func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool
 			return o, nil
 		}
 		// Whose they are nobody need know here, so those that came first give way.
-		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-policy.MaxSignatures):]
+		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-module.MaxSignatures):]
 		return next, nil
 	})
 }
@@ -91,14 +91,14 @@ func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool
 func (a *API) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	m, err := a.Policies.Examine(ctx, wasm, signatures)
-	if errors.Is(err, policy.ErrRefused) {
+	m, err := a.Policies.Modules.Examine(ctx, wasm, signatures)
+	if errors.Is(err, module.ErrRefused) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if err != nil || dryRun {
 		return m, err
 	}
-	if err := a.Policies.Keep(ctx, m, wasm); errors.Is(err, policy.ErrFull) {
+	if err := a.Policies.Modules.Keep(ctx, m, wasm); errors.Is(err, module.ErrFull) {
 		return nil, apierrors.NewTooManyRequests(err.Error(), 60)
 	} else if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (a *API) BeforeCreate(ctx context.Context, r *registry.Request, o store.Obj
 func signaturesOf(r *http.Request) ([]v1alpha1.Signature, error) {
 	var all []v1alpha1.Signature
 	for _, value := range r.Header.Values(SignatureHeader) {
-		s, err := policy.ParseSignature(value)
+		s, err := module.ParseSignature(value)
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", SignatureHeader, err)
 		}

@@ -10,7 +10,8 @@ import (
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -94,11 +95,11 @@ func (w Warnings) missing(ctx context.Context, p *v1alpha1.Policy, warn func(str
 // module is the Module of a name, or why a Policy cannot have it; neither, where
 // it was deleted and its bytes are still here.
 func (w Warnings) module(ctx context.Context, name string) (m *v1alpha1.Module, why string) {
-	digest, err := policy.Digest(name)
+	digest, err := v1alpha1.Digest(name)
 	if err != nil {
 		return nil, err.Error()
 	}
-	o, ok := w.api.Store.Get(store.Key{Resource: policy.Modules, Name: policy.ModuleName(digest)})
+	o, ok := w.api.Store.Get(store.Key{Resource: v1alpha1.Modules, Name: v1alpha1.ModuleName(digest)})
 	if ok {
 		return o.(*v1alpha1.Module), ""
 	}
@@ -122,7 +123,7 @@ func (w Warnings) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
 
 // rehearse warns of what the last decisions would have become.
 func (w Warnings) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(string)) {
-	v := policy.Variation{Name: p.Name, Object: p}
+	v := trial.Variation{Name: p.Name, Object: p}
 	if p.Spec.Canary != nil {
 		v.Module = p.Spec.Canary.Module
 	}
@@ -135,11 +136,11 @@ func (w Warnings) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 		return
 	}
 	defer release()
-	r, err := w.api.rehearsed(ctx, &RehearsalRequest{Policies: []policy.Variation{v}, Decisions: maxRehearsed})
+	r, err := w.api.rehearsed(ctx, &RehearsalRequest{Policies: []trial.Variation{v}, Decisions: maxRehearsed})
 	switch {
 	case ctx.Err() != nil:
 		warn(fmt.Sprintf("not rehearsed within %s"+pushHint, rehearsalTime, p.Name))
-	case errors.Is(err, policy.ErrRefused):
+	case errors.Is(err, module.ErrRefused):
 		warn("the policy would be refused: " + err.Error())
 	case err != nil:
 		warn("not rehearsed: " + err.Error())
@@ -148,7 +149,7 @@ func (w Warnings) rehearse(ctx context.Context, p *v1alpha1.Policy, warn func(st
 	}
 }
 
-func tellRehearsal(r *explain.Rehearsal, v *policy.Variation, warn func(string)) {
+func tellRehearsal(r *explain.Rehearsal, v *trial.Variation, warn func(string)) {
 	kind := r.Kinds[0]
 	switch {
 	case kind != "predicate" && kind != "priority":

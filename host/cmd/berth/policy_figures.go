@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 func newPolicyFigures() *cobra.Command {
@@ -24,7 +24,7 @@ func newPolicyFigures() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var all []policy.Figures
+		var all []sandbox.Figures
 		if err := c.get(cmd.Context(), berthapi.FiguresPath, &all); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func newPolicyFigures() *cobra.Command {
 	return cmd
 }
 
-func figuresTable(all []policy.Figures) *table {
+func figuresTable(all []sandbox.Figures) *table {
 	t := &table{head: []string{"NAME", "KIND", "MODULE", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "LAST FAILURE"}}
 	for i := range all {
 		f := &all[i]

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 func newPolicyLogs() *cobra.Command {
@@ -61,7 +61,7 @@ type logs struct {
 }
 
 func (l *logs) next(ctx context.Context) error {
-	var lines []policy.Line
+	var lines []sandbox.Line
 	if err := l.client.get(ctx, l.path, &lines); err != nil {
 		return err
 	}

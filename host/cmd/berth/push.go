@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -243,7 +242,7 @@ func pointless(was *v1alpha1.Policy, m *v1alpha1.Module) bool {
 		return false
 	}
 	s := was.Status.Canary
-	return s != nil && s.Phase == policy.PhaseRolledBack || shortHex(was.Spec.Canary.Module) == shortHex(m.Name)
+	return s != nil && s.Phase == v1alpha1.PhaseRolledBack || shortHex(was.Spec.Canary.Module) == shortHex(m.Name)
 }
 
 // apply makes or changes the Policy; fresh tells that it is new.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -28,7 +28,7 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	case f.rehearse == 0 && !f.dryRun:
 		return nil
 	}
-	v := policy.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
+	v := trial.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
 	if f.dryRun {
 		v.Wasm, v.Signatures = wasm, m.Spec.Signatures
 	}
@@ -56,8 +56,8 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	return writeRehearsal(out, r)
 }
 
-func (c *client) rehearse(ctx context.Context, v policy.Variation, decisions int) (*explain.Rehearsal, error) {
-	body, err := json.Marshal(berthapi.RehearsalRequest{Policies: []policy.Variation{v}, Decisions: decisions})
+func (c *client) rehearse(ctx context.Context, v trial.Variation, decisions int) (*explain.Rehearsal, error) {
+	body, err := json.Marshal(berthapi.RehearsalRequest{Policies: []trial.Variation{v}, Decisions: decisions})
 	if err != nil {
 		return nil, err
 	}
