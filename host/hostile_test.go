@@ -85,7 +85,9 @@ func push(t *testing.T, s host.Serving, name string, wasm []byte) {
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		t.Fatal(err)
 	}
-	p := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: name, FailureMode: v1alpha1.Open}}
+	// The account may read all kinds: a controller is to be asked.
+	account := &v1alpha1.ServiceAccountReference{Namespace: "kube-system", Name: "generic-garbage-collector"}
+	p := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: name, FailureMode: v1alpha1.Open, ServiceAccount: account}}
 	if code, text := postObject(t, s, "policies", "Policy", p); code != http.StatusCreated {
 		t.Fatalf("push %s = %d %s", name, code, text)
 	}
