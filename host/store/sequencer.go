@@ -225,7 +225,7 @@ func (b *batch) apply(w write, have *entry) Object {
 	}
 	b.revision++
 	c := change{key: w.Key, engineKey: w.engineKey, data: w.data, rev: b.revision, prev: have}
-	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, shelf: b.store.shelf}
+	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, cache: b.store.cache}
 	if w.Kind == Delete {
 		shown.obj, shown.size = deleted(have.object(), b.revision), have.size
 		c.last = shown

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,8 +21,10 @@ import (
 	"github.com/berth-dev/berth/host/store/storetest"
 )
 
-// damageRounds is how often each kind of damage is tried, each time elsewhere.
-func damageRounds() int {
+var rounds = flag.Int("store.damages", usualDamages(), "how often each kind of damage is tried, each time elsewhere")
+
+// usualDamages is more in a campaign.
+func usualDamages() int {
 	if os.Getenv("BERTH_CAMPAIGN") != "" {
 		return 25
 	}
@@ -43,7 +46,7 @@ func TestDamageIsRefusedOrDoesNoHarm(t *testing.T) {
 		for _, d := range damages {
 			t.Run(pattern+" "+d.name, func(t *testing.T) {
 				t.Parallel()
-				for round := range damageRounds() {
+				for round := range *rounds {
 					checkDamage(t, pattern, d, uint64(round), image, older, want)
 				}
 			})

@@ -219,7 +219,11 @@ func (l *ledger) check(db *badger.DB, witnessed uint64) error {
 func guarded(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }: // of runtime.Error, after a fault
+			err = fmt.Errorf("%w: a page of a mapped file cannot be had: either the disk is full, or the file was cut meanwhile", store.ErrNoSpace)
+		default:
 			err = fmt.Errorf("%w: %v", store.ErrCorrupt, r)
 		}
 	}()

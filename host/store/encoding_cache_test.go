@@ -17,7 +17,7 @@ func (suffixed) Share(format string, data []byte, _ int64) ([]byte, bool) {
 func never(Object) ([]byte, error) { return nil, errors.New("encoded, though the bytes were there") }
 
 func formats(e *entry) (names []string) {
-	for s := e.memo.head.Load(); s != nil; s = s.next.Load() {
+	for s := e.encodings.head.Load(); s != nil; s = s.next.Load() {
 		names = append(names, s.format)
 	}
 	return names
@@ -25,7 +25,7 @@ func formats(e *entry) (names []string) {
 
 func TestAnEncodingTakesThePlaceOfTheStoredBytes(t *testing.T) {
 	t.Parallel()
-	e := &entry{obj: &corev1.ConfigMap{}, shelf: &shelf{capacity: 1 << 20, sharer: suffixed{}}}
+	e := &entry{obj: &corev1.ConfigMap{}, cache: &encodingCache{capacity: 1 << 20, sharer: suffixed{}}}
 	e.keepStored([]byte("bytes"))
 	other := func(Object) ([]byte, error) { return []byte("other"), nil }
 	if data, err := e.shared("other", e.obj, other); err != nil || string(data) != "other" {
@@ -37,24 +37,24 @@ func TestAnEncodingTakesThePlaceOfTheStoredBytes(t *testing.T) {
 		}
 	}
 	if got := formats(e); len(got) != 2 || got[0] != "shared" || got[1] != "other" {
-		t.Errorf("the memo holds %q, want what was shared and the other", got)
+		t.Errorf("the object holds %q, want what was shared and the other", got)
 	}
 }
 
-func TestAShelfForgetsByTime(t *testing.T) {
+func TestTheEncodingCacheForgetsByTime(t *testing.T) {
 	t.Parallel()
-	s := &shelf{capacity: 1 << 20, sharer: suffixed{}}
-	old, young := &entry{shelf: s}, &entry{shelf: s}
+	s := &encodingCache{capacity: 1 << 20, sharer: suffixed{}}
+	old, young := &entry{cache: s}, &entry{cache: s}
 	old.keepStored([]byte("old"))
 	s.expire(2)
 	young.keepStored([]byte("young"))
 	s.expire(2)
 	if got := formats(old); len(got) != 1 {
-		t.Errorf("after two calls the memo holds %q, want the stored bytes", got)
+		t.Errorf("after two calls the object holds %q, want the stored bytes", got)
 	}
 	s.expire(2)
 	if len(formats(old)) != 0 || len(formats(young)) != 1 {
-		t.Errorf("after three calls the memos hold %q and %q, want the younger's bytes alone", formats(old), formats(young))
+		t.Errorf("after three calls the objects hold %q and %q, want the younger's bytes alone", formats(old), formats(young))
 	}
 	s.expire(2)
 	if len(formats(young)) != 0 || s.bytes != 0 || len(s.queue) != 0 {
