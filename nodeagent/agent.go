@@ -357,7 +357,7 @@ func (a *Agent) server() *serve.Server {
 	})
 }
 
-func (a *Agent) nodeStats(context.Context) serve.NodeStats {
+func (a *Agent) nodeStats(ctx context.Context) serve.NodeStats {
 	s := serve.NodeStats{Name: a.cfg.NodeName, StartTime: a.started}
 	m, err := node.Measure(a.cfg.RootDir)
 	if err != nil {
@@ -366,6 +366,12 @@ func (a *Agent) nodeStats(context.Context) serve.NodeStats {
 	s.Memory, s.WorkingSet = uint64(m.Memory-m.MemoryAvailable), uint64(m.Memory-m.MemoryAvailable)
 	s.FSCapacity, s.FSAvailable = uint64(m.Disk), uint64(m.DiskAvailable)
 	s.CPUNanos = cpuNanos()
+	s.MemoryCapacity, s.CPUs = uint64(m.Memory), m.CPUs
+	s.Inodes, s.InodesFree = uint64(m.Inodes), uint64(m.InodesFree)
+	s.Processes, s.MaxProcesses = m.PidsUsed, m.PidsMax
+	if s.Images, err = a.cfg.Images.Filesystem(ctx); err != nil {
+		a.log.Warn("measure the images' disk", "err", err)
+	}
 	return s
 }
 

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -323,5 +324,45 @@ func TestALogThatIsBeingRotatedIsRead(t *testing.T) {
 	}
 	if err := Read(t.Context(), filepath.Join(t.TempDir(), "0.log"), Options{}, io.Discard, io.Discard, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Read of no log: %v", err)
+	}
+}
+
+// TestAMillionLinesAreFollowed is what was tried when 372,128 of them were lost:
+// as fast as they can be written, with the sizes that an agent has.
+func TestAMillionLinesAreFollowed(t *testing.T) {
+	t.Parallel()
+	lines := 1_000_000
+	if testing.Short() || os.Getenv("BERTH_CAMPAIGN") == "" {
+		lines = 200_000
+	}
+	path := filepath.Join(t.TempDir(), "0.log")
+	w, err := Open(path, 10<<20, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var on atomic.Bool
+	on.Store(true)
+	from, to := io.Pipe()
+	go func() { to.CloseWithError(Read(t.Context(), path, Options{Follow: true}, to, to, on.Load)) }()
+	go func() {
+		defer on.Store(false)
+		out := w.Stream("stdout")
+		for i := range lines {
+			if _, err := fmt.Fprintf(out, "%d %s\n", i, "a line that is as long as those of programs that say what they do, and when"); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	next := 0
+	for scan := bufio.NewScanner(from); scan.Scan(); next++ {
+		var n int
+		if _, err := fmt.Sscan(scan.Text(), &n); err != nil || n != next {
+			t.Fatalf("line %q, want that of number %d", scan.Text(), next)
+		}
+	}
+	if next != lines {
+		t.Errorf("%d of %d lines came", next, lines)
 	}
 }

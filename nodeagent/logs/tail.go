@@ -27,28 +27,40 @@ func (c *chain) seekTail(n int64) error {
 }
 
 // tailOffset finds where the last n whole lines of a file begin, and how many
-// there are, reading it backwards. Pieces belong to the line that they begin.
+// there are. Pieces belong to the line that they begin.
 func tailOffset(f *os.File, n int64) (offset, found int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, 0, err
 	}
-	end := info.Size()
+	offset = info.Size()
 	if n <= 0 {
-		return end, 0, nil
+		return offset, 0, nil
 	}
-	var (
-		block   = make([]byte, 32<<10)
-		carry   []byte // the beginning of a record whose start lies further left
-		starts  int64
-		tailPos = end
-		first   = true
-	)
+	last := true
+	err = backwards(f, offset, func(at int64, record []byte) bool {
+		if ends(record) || last {
+			if found == n {
+				return false
+			}
+			found++
+		}
+		last, offset = false, at
+		return true
+	})
+	return offset, found, err
+}
+
+// backwards gives the records of a file from its end, each with where it begins,
+// until each wants no more.
+func backwards(f io.ReaderAt, end int64, each func(at int64, record []byte) bool) error {
+	block := make([]byte, 32<<10)
+	var carry []byte // a record whose start lies further left
 	for pos := end; pos > 0; {
 		size := min(int64(len(block)), pos)
 		pos -= size
 		if _, err := f.ReadAt(block[:size], pos); err != nil {
-			return 0, 0, err
+			return err
 		}
 		chunk := append(bytes.Clone(block[:size]), carry...)
 		for {
@@ -56,32 +68,17 @@ func tailOffset(f *os.File, n int64) (offset, found int64, err error) {
 			if i < 0 {
 				break
 			}
-			rec := chunk[i+1:]
-			if ends(rec) || first {
-				if starts == n {
-					return tailPos, n, nil
-				}
-				starts++
+			if !each(pos+int64(i)+1, chunk[i+1:]) {
+				return nil
 			}
-			first = false
-			tailPos = pos + int64(i) + 1
 			chunk = chunk[:i+1]
 		}
-		carry = chunk
-		if len(carry) > 4*maxPiece {
-			carry = carry[:4*maxPiece] // no record of ours is that long
-		}
+		carry = chunk[:min(len(chunk), 4*maxPiece)] // no record of ours is longer
 	}
 	if len(carry) > 0 {
-		if ends(carry) || first {
-			if starts == n {
-				return tailPos, n, nil
-			}
-			starts++
-		}
-		tailPos = 0
+		each(0, carry)
 	}
-	return tailPos, starts, nil
+	return nil
 }
 
 // ends says whether a record ends its line.

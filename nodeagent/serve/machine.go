@@ -33,21 +33,21 @@ func (s *Server) machineLogs() http.Handler {
 // runs.
 func (s *Server) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
-	gauge := func(name, help string, count func(*pod.Record) int) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+	gauge := func(name, help string, labels prometheus.Labels, count func(*pod.Record) int) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
 			n := 0
 			s.cfg.Pods.Each(func(r *pod.Record) { n += count(r) })
 			return float64(n)
 		}))
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", func(r *pod.Record) int {
+	gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", nil, func(r *pod.Record) int {
 		if r.Sandbox.ID != "" && r.Sandbox.Ready {
 			return 1
 		}
 		return 0
 	})
-	gauge("kubelet_running_containers", "Number of containers currently running", func(r *pod.Record) int {
+	gauge("kubelet_running_containers", "Number of containers currently running", prometheus.Labels{"container_state": "running"}, func(r *pod.Record) int {
 		n := 0
 		for _, c := range r.Containers {
 			if c.Phase == pod.Running {

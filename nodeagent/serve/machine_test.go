@@ -22,10 +22,11 @@ func TestTheMachineTellsOfItself(t *testing.T) {
 		code int
 		body string
 	}{
-		"/logs/":       {200, `<a href="syslog">syslog</a>`},
-		"/logs/syslog": {200, "booted"},
-		"/logs/none":   {404, "not found"},
-		"/metrics":     {200, "kubelet_running_pods 1\n"},
+		"/logs/":            {200, `<a href="syslog">syslog</a>`},
+		"/logs/syslog":      {200, "booted"},
+		"/logs/none":        {404, "not found"},
+		"/metrics":          {200, "kubelet_running_pods 1\n"},
+		"/metrics/cadvisor": {200, `container_memory_working_set_bytes{container="app",id="`},
 	} {
 		if code, body := b.get(path); code != want.code || !strings.Contains(body, want.body) {
 			t.Errorf("%s: %d %q, want %d with %q", path, code, body, want.code, want.body)
