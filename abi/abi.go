@@ -65,7 +65,7 @@ const (
 const NumGroups = 23
 
 // PodTerms stands for the placed pods that carry affinity or anti-affinity
-// terms, a part of Pods. It is named in Policy.SkipsBy only.
+// terms, a part of Pods. It is named in Policy.SkipDependsOn only.
 const PodTerms Groups = 1 << NumGroups
 
 const podTermsName = "pods.terms"

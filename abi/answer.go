@@ -109,10 +109,10 @@ func Text(s string, max int) string {
 // Readiness is a gate's answer for one pod.
 type Readiness struct {
 	// Status is True, False or Unknown.
-	Status        string `json:"status"`
-	Reason        string `json:"reason,omitempty"`
-	Message       string `json:"message,omitempty"`
-	AskAgainNanos int64  `json:"askAgainNanos,omitempty"`
+	Status            string `json:"status"`
+	Reason            string `json:"reason,omitempty"`
+	Message           string `json:"message,omitempty"`
+	RequeueAfterNanos int64  `json:"requeueAfterNanos,omitempty"`
 }
 
 // ReadReadiness reads a gate's answers for n pods.
@@ -129,8 +129,8 @@ func ReadReadiness(b []byte, n int) ([]Readiness, error) {
 		if r.Status != "True" && r.Status != "False" && r.Status != "Unknown" {
 			return nil, fmt.Errorf("gate: status %.32q of pod %d is neither True, False nor Unknown", r.Status, i)
 		}
-		if r.AskAgainNanos < 0 {
-			return nil, fmt.Errorf("gate: pod %d: askAgainNanos is negative", i)
+		if r.RequeueAfterNanos < 0 {
+			return nil, fmt.Errorf("gate: pod %d: requeueAfterNanos is negative", i)
 		}
 		r.Reason, r.Message = Text(r.Reason, MaxReason), Text(r.Message, MaxText)
 	}
@@ -144,17 +144,17 @@ const (
 	MaxEvents    = 64
 )
 
-// Outcome is a controller's answer.
-type Outcome struct {
+// ReconcileResult is a controller's answer.
+type ReconcileResult struct {
 	// Status replaces the parent's; none leaves it.
 	Status json.RawMessage `json:"status,omitempty"`
 	Create []Creation      `json:"create,omitempty"`
 	// Delete, Adopt and Release name children by UID.
-	Delete        []string `json:"delete,omitempty"`
-	Adopt         []string `json:"adopt,omitempty"`
-	Release       []string `json:"release,omitempty"`
-	Events        []Event  `json:"events,omitempty"`
-	AskAgainNanos int64    `json:"askAgainNanos,omitempty"`
+	Delete            []string `json:"delete,omitempty"`
+	Adopt             []string `json:"adopt,omitempty"`
+	Release           []string `json:"release,omitempty"`
+	Events            []Event  `json:"events,omitempty"`
+	RequeueAfterNanos int64    `json:"requeueAfterNanos,omitempty"`
 }
 
 // Creation is an object to create Count times.
@@ -170,18 +170,18 @@ type Event struct {
 	Message string `json:"message"`
 }
 
-// ReadOutcome reads what berth_reconcile answered. Whether the objects are of
+// ReadReconcileResult reads what berth_reconcile answered. Whether the objects are of
 // the declared kinds is for the caller to check.
-func ReadOutcome(b []byte) (*Outcome, error) {
-	o := &Outcome{}
+func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
+	o := &ReconcileResult{}
 	if err := readJSON(b, MaxAnswer, o); err != nil {
 		return nil, fmt.Errorf("reconcile: %w", err)
 	}
 	if len(o.Delete)+len(o.Adopt)+len(o.Release) > MaxNamed || len(o.Events) > MaxEvents {
 		return nil, fmt.Errorf("reconcile: at most %d children and %d events may be named", MaxNamed, MaxEvents)
 	}
-	if o.AskAgainNanos < 0 {
-		return nil, fmt.Errorf("reconcile: askAgainNanos is negative")
+	if o.RequeueAfterNanos < 0 {
+		return nil, fmt.Errorf("reconcile: requeueAfterNanos is negative")
 	}
 	var total int64
 	for _, c := range o.Create {

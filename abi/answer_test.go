@@ -81,9 +81,9 @@ func TestReadManifest(t *testing.T) {
 		{"no policies", `{"abi":1}`, "registers no policy"},
 		{"a policy twice", `{"abi":1,"policies":[{"name":"A","kind":"gate","conditionTypes":["x"]},{"name":"A","kind":"gate","conditionTypes":["x"]}]}`, "twice"},
 		{"a group that is not known", policy(`,"reads":["node.moods"]`), "unknown group"},
-		{"skips by what it does not read", policy(`,"reads":["pod.labels"],"skipsBy":["pod.affinity"]`), "does not read \"pod.affinity\""},
-		{"skips by terms that it is not told", policy(`,"reads":["pod.labels"],"skipsBy":["pods.terms"]`), "does not read \"pods.terms\""},
-		{"skips by part of what it reads", policy(`,"reads":["pod.labels","pods"],"skipsBy":["pods.terms","pod.labels"]`), ""},
+		{"skips by what it does not read", policy(`,"reads":["pod.labels"],"skipDependsOn":["pod.affinity"]`), "does not read \"pod.affinity\""},
+		{"skips by terms that it is not told", policy(`,"reads":["pod.labels"],"skipDependsOn":["pods.terms"]`), "does not read \"pods.terms\""},
+		{"skips by part of what it reads", policy(`,"reads":["pod.labels","pods"],"skipDependsOn":["pods.terms","pod.labels"]`), ""},
 		{"reads what only skips name", policy(`,"reads":["pods.terms"]`), "unknown group"},
 		{"a scope that is not known", policy(`,"scope":"all"`), "unknown scope"},
 		{"a normalisation that is not known", policy(`,"normalize":"mean"`), "unknown normalisation"},
@@ -124,7 +124,7 @@ func TestWhoReadsClusterObjectsIsOfScopeSet(t *testing.T) {
 func FuzzReadAnswers(f *testing.F) {
 	f.Add([]byte(`{"abi":1,"policies":[{"name":"A","kind":"predicate","reads":["pods"]}]}`), uint64(2))
 	f.Add([]byte(`[{"text":"Insufficient cpu","final":true},{"text":""}]`), uint64(0x302))
-	f.Add([]byte(`[{"status":"True","askAgainNanos":5}]`), uint64(0))
+	f.Add([]byte(`[{"status":"True","requeueAfterNanos":5}]`), uint64(0))
 	f.Add([]byte(`{"create":[{"count":2,"object":{}}],"delete":["u"],"events":[{"type":"x"}]}`), uint64(255))
 	f.Fuzz(func(t *testing.T, b []byte, packed uint64) {
 		if a, err := abi.ReadPodAnswer(packed); err == nil && a.Reason > abi.MaxReasons {
@@ -140,10 +140,10 @@ func FuzzReadAnswers(f *testing.F) {
 				}
 			}
 		}
-		if list, err := abi.ReadReadiness(b, 1); err == nil && (len(list) != 1 || list[0].AskAgainNanos < 0) {
+		if list, err := abi.ReadReadiness(b, 1); err == nil && (len(list) != 1 || list[0].RequeueAfterNanos < 0) {
 			t.Errorf("readiness %v", list)
 		}
-		if o, err := abi.ReadOutcome(b); err == nil {
+		if o, err := abi.ReadReconcileResult(b); err == nil {
 			for _, c := range o.Create {
 				if c.Count < 0 || c.Count > abi.MaxCreations || !json.Valid(c.Object) {
 					t.Errorf("creation %v", c)

@@ -32,14 +32,14 @@ type Policy struct {
 	Reads       []string `json:"reads"`
 	Scope       string   `json:"scope"`
 	Normalize   string   `json:"normalize,omitempty"`
-	// SkipsBy are the groups on which it depends whether the policy skips a
+	// SkipDependsOn are the groups on which it depends whether the policy skips a
 	// pod; all that it reads where it does not say.
-	SkipsBy []string `json:"skipsBy,omitempty"`
+	SkipDependsOn []string `json:"skipDependsOn,omitempty"`
 	// Alike says that the policy takes pods that are the same in the groups
 	// that it reads for the same pod: it is not sent name and UID, and a pod
 	// like the one sent last is left out.
-	Alike  bool            `json:"alike,omitempty"`
-	Config json.RawMessage `json:"configSchema,omitempty"`
+	ReplicasEqual bool            `json:"replicasEqual,omitempty"`
+	Config        json.RawMessage `json:"configSchema,omitempty"`
 	// ConditionTypes are those that a gate answers for.
 	ConditionTypes []string `json:"conditionTypes,omitempty"`
 	// Observe is what a gate wants to know of each pod; its config may name
@@ -143,29 +143,29 @@ func (p *Policy) Groups() Groups {
 }
 
 // Skips is what it depends on whether the policy skips a pod.
-func (p *Policy) Skips() Groups {
-	if len(p.SkipsBy) == 0 {
+func (p *Policy) SkipDependsOnGroups() Groups {
+	if len(p.SkipDependsOn) == 0 {
 		return p.Groups()
 	}
 	g, _ := p.skips()
 	return g
 }
 
-// skips reads SkipsBy, which names some of what the policy reads.
+// skips reads SkipDependsOn, which names some of what the policy reads.
 func (p *Policy) skips() (g Groups, err error) {
 	allowed := p.Groups()
 	if allowed&Pods != 0 {
 		allowed |= PodTerms
 	}
-	for _, name := range p.SkipsBy {
+	for _, name := range p.SkipDependsOn {
 		one := PodTerms
 		if name != podTermsName {
 			if one, err = ParseGroups([]string{name}); err != nil {
-				return 0, fmt.Errorf("skipsBy: %w", err)
+				return 0, fmt.Errorf("skipDependsOn: %w", err)
 			}
 		}
 		if one&allowed == 0 {
-			return 0, fmt.Errorf("skipsBy: the policy does not read %q", name)
+			return 0, fmt.Errorf("skipDependsOn: the policy does not read %q", name)
 		}
 		g |= one
 	}

@@ -3,14 +3,13 @@ package host
 import (
 	"context"
 	"maps"
-	"net/http"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/audit"
-	"github.com/berth-dev/berth/host/api/fair"
-	"github.com/berth-dev/berth/host/auth/account"
-	"github.com/berth-dev/berth/host/auth/join"
+	"github.com/berth-dev/berth/host/api/flowcontrol"
+	"github.com/berth-dev/berth/host/auth/bootstrap"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
 	"github.com/berth-dev/berth/host/auth/view"
 )
 
@@ -23,15 +22,15 @@ func (h *Host) admission() *admission.Chain {
 // the audit log if one is wanted. end ends the log after its last line.
 func (h *Host) guard(c *api.Config) (end func(), err error) {
 	c.Authenticator, c.Authorizer, c.Reviewer = h.auth, h.auth.Access, h.auth
-	c.Fairness = fair.New(fair.Defaults(processors), h.MaxStreams)
+	c.Fairness = flowcontrol.New(flowcontrol.Defaults(processors), h.MaxStreams)
 	discovery := api.Route{Handler: h.auth.Accounts.Discovery("https://" + h.Listen)}
 	c.Routes = map[string]api.Route{
-		"POST " + join.Path:                {Handler: h.auth.Join, Public: true},
-		"POST /berth/v1/tokens":            {Handler: http.HandlerFunc(h.makeToken)},
-		"GET " + account.ConfigurationPath: discovery,
-		"GET " + account.KeysPath:          discovery,
+		"POST " + bootstrap.Path:                  {Handler: h.auth.Join, Public: true},
+		"GET /metrics":                            {Handler: h.metrics()},
+		"GET " + serviceaccount.ConfigurationPath: discovery,
+		"GET " + serviceaccount.KeysPath:          discovery,
 	}
-	maps.Copy(c.Routes, h.tools())
+	maps.Copy(c.Routes, h.berth.Routes())
 	if h.AuditLog == "" {
 		return func() {}, nil
 	}
@@ -45,7 +44,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	go func() {
 		defer close(done)
 		if err := log.Run(ctx); err != nil {
-			h.Log.Error("audit log", "error", err)
+			h.Log.Error("audit log", "err", err)
 		}
 	}()
 	return func() {

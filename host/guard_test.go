@@ -35,8 +35,8 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/auth/bootstrap"
 	"github.com/berth-dev/berth/host/auth/ca"
-	"github.com/berth-dev/berth/host/auth/join"
 )
 
 // joined is a machine that went the whole way: it found the host by the hash in
@@ -57,11 +57,11 @@ func joinedServing(t *testing.T, serving host.Serving, name string) (kubernetes.
 	token, pin, _ := strings.Cut(text, ":")
 	key, client := request(t)
 	serverKey, server := request(t)
-	body, err := json.Marshal(join.Request{NodeName: name, ClientCSR: client, ServingCSR: server})
+	body, err := json.Marshal(bootstrap.Request{NodeName: name, ClientCSR: client, ServingCSR: server})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, serving.URL+join.Path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, serving.URL+bootstrap.Path, bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func joinedServing(t *testing.T, serving host.Serving, name string) (kubernetes.
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	var certificates join.Response
+	var certificates bootstrap.Response
 	if err := json.NewDecoder(answer.Body).Decode(&certificates); err != nil || answer.StatusCode != http.StatusOK {
 		t.Fatalf("join = %s, %v", answer.Status, err)
 	}

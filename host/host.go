@@ -16,10 +16,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-dev/berth/host/api/address"
 	"github.com/berth-dev/berth/host/api/admission"
+	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/api/connlimit"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/serviceip"
 	"github.com/berth-dev/berth/host/api/socket"
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
@@ -27,8 +29,11 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/record"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
@@ -39,19 +44,19 @@ import (
 // Host is a host under construction; Run makes one, and nothing outlives Run.
 type Host struct {
 	Config
-	store     *store.Store
-	auth      *auth.Auth
-	chain     *admission.Chain
-	engine    *engine.Engine
-	loader    *policy.Loader
-	events    *event.Writer
-	registry  *registry.Registry
-	scheduler *schedule.Scheduler
-	recorder  *record.Writer // nil unless asked for
-	usage     *usage.Meter
-	podRange  netip.Prefix
-	planning  turns // of those who make a plan or a rehearsal
-	deriving  turns // and of those who derive a decision again
+	store       *store.Store
+	auth        *auth.Auth
+	chain       *admission.Chain
+	engine      *engine.Engine
+	loader      *policy.Loader
+	events      *event.Writer
+	registry    *registry.Registry
+	scheduler   *schedule.Scheduler
+	recorder    *record.Writer // nil unless asked for
+	berth       *berthapi.API
+	connections *connlimit.Listener
+	usage       *usage.Meter
+	podRange    netip.Prefix
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -72,9 +77,9 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
 	}
 	defer listener.Close()
-	defer spareCollections()()
-	spareProcessor()
-	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, mostDeriving)}
+	defer tuneGC()()
+	tuneGOMAXPROCS()
+	h := &Host{Config: cfg}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
@@ -121,21 +126,27 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		return close, err
 	}
 	closers = append(closers, h.loader)
+	if err := h.openScheduler(); err != nil {
+		return close, err
+	}
+	h.berth = berthapi.New(berthapi.Config{
+		Store: h.store, Policies: h.loader, Scheduler: h.scheduler, Replay: h.replayed, NewToken: h.auth.NewToken, Log: h.Log,
+	})
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, address.New(h.store, address.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
-		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{policy.Modules: h.takeInline},
+		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
+		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.berth.BeforeCreate},
 	})
-	return close, h.openScheduler()
+	return close, nil
 }
 
 func (h *Host) openPolicies(ctx context.Context) error {
-	trusted, err := policy.ReadKeyring(h.TrustedKeys)
+	trusted, err := module.ReadKeyring(h.TrustedKeys)
 	if err != nil {
 		return err
 	}
 	h.loader = policy.NewLoader(policy.Config{
-		Objects: h.store, Engine: h.engine, Reasons: schedule.NewReasons(0), Now: h.Now, Log: h.Log,
+		Objects: h.store, Engine: h.engine, Reasons: framework.NewReasons(0), Now: h.Now, Log: h.Log,
 		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived,
 	})
 	if err := builtin.Install(ctx, h.loader); err != nil {
@@ -165,7 +176,7 @@ func (h *Host) openScheduler() (err error) {
 		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Swapped: h.loader.Swapped(), Binder: binding.NewWriter(h.store, h.Now),
 		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
 		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Seed: uint64(h.Now().UnixNano()),
-		Impure: func(d schedule.Difference) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
+		OnDivergence: func(d schedule.Divergence) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
 	}
 	// Each decision makes writes: numbers of former runs are not given again.
 	config.FirstDecision = uint64(h.store.Revision())
@@ -179,6 +190,11 @@ func (h *Host) openScheduler() (err error) {
 
 // serve runs all parts until ctx ends or one of them fails.
 func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Serving)) error {
+	descriptors, err := connlimit.Descriptors()
+	if err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
+	h.connections = connlimit.New(listener, connlimit.LimitsFor(descriptors))
 	handler, closeStreams, err := h.handler()
 	if err != nil {
 		return err
@@ -189,13 +205,14 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 		return err
 	}
 	server := &http.Server{
-		Handler: handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
+		ConnState: h.connections.ConnState,
+		Handler:   handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
 		ErrorLog: log.New(quiet{h.Log}, "", 0),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	group.Go(func() error {
-		if err := server.ServeTLS(socket.Listener{Listener: listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(socket.Listener{Listener: h.connections}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/record"
 )
 
@@ -47,7 +47,7 @@ func (h *Host) moduleFile(name string) string {
 }
 
 // archive keeps the policies of a profile that decides.
-func (h *Host) archive(ctx context.Context, d *profile.Digest) error {
+func (h *Host) archive(ctx context.Context, d *framework.Digest) error {
 	for i := range d.Policies {
 		identity := d.Policies[i].Identity
 		if identity == [32]byte{} {
@@ -56,7 +56,7 @@ func (h *Host) archive(ctx context.Context, d *profile.Digest) error {
 		if _, err := os.Stat(h.policyFile(identity)); err == nil {
 			continue
 		}
-		object, wasm, err := h.loader.Recipe(ctx, identity)
+		object, wasm, err := h.loader.Provenance(ctx, identity)
 		if err != nil {
 			h.Log.Warn("policy is not recorded", "policy", d.Policies[i].Name, "err", err)
 			continue

@@ -18,9 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/policytest"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -60,11 +61,11 @@ func TestDecisionsUnderShadowsAndCanariesAreDerivedAgain(t *testing.T) {
 	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/w0/explain", "", &first)
 	replays := func(when, next string) (n, rooms int) {
 		for ; ; n++ {
-			code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, first.Decision.Number+uint64(n)), "")
+			code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, first.Decision.Number+uint64(n)), "")
 			if code == http.StatusNotFound && strings.Contains(text, next) {
 				return n, rooms
 			}
-			var again host.Replay
+			var again berthapi.Replay
 			if err := json.Unmarshal([]byte(text), &again); code != http.StatusOK || err != nil || !again.Same || again.Note != "" {
 				t.Errorf("%s, decision %d = %d %s, %v", when, n, code, text, err)
 				if code != http.StatusOK {
@@ -91,7 +92,7 @@ func TestDecisionsUnderShadowsAndCanariesAreDerivedAgain(t *testing.T) {
 			phases[p.Name] = c.Phase
 		}
 	}
-	if want := map[string]string{"liking": policy.PhaseRunning, "trying": policy.PhaseRolledBack}; !maps.Equal(phases, want) {
+	if want := map[string]string{"liking": v1alpha1.PhaseRunning, "trying": v1alpha1.PhaseRolledBack}; !maps.Equal(phases, want) {
 		t.Errorf("the canaries are %v, want %v", phases, want)
 	}
 	stop()
@@ -146,7 +147,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 		var list v1alpha1.PolicyList
 		askJSON(t, s, "GET", "/apis/policy.berth.dev/v1alpha1/policies", "", &list)
 		for _, one := range list.Items {
-			if one.Status.Phase != policy.PhaseLive || one.Spec.Canary != nil && one.Status.Canary == nil {
+			if one.Status.Phase != v1alpha1.PhaseLive || one.Spec.Canary != nil && one.Status.Canary == nil {
 				return false
 			}
 		}
@@ -164,8 +165,8 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 // callsOf tells how often each policy was called.
 func callsOf(t *testing.T, s host.Serving) map[string]int64 {
 	t.Helper()
-	var all []policy.Figures
-	askJSON(t, s, "GET", host.FiguresPath, "", &all)
+	var all []sandbox.Figures
+	askJSON(t, s, "GET", berthapi.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {
 		calls[f.Name] += f.Calls

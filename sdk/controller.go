@@ -52,17 +52,17 @@ func (o *ControlObject) Controller() string {
 	return ""
 }
 
-// Reconciliation is a controller's input.
-type Reconciliation struct {
+// ReconcileRequest is a controller's input.
+type ReconcileRequest struct {
 	Now               int64
 	Parent            ControlObject
 	Children, Related []ControlObject
 	Symbols           *Symbols
 }
 
-// Outcome is what a controller wants done. The host applies it: it sets owner
+// ReconcileResult is what a controller wants done. The host applies it: it sets owner
 // references, names and namespaces, and refuses kinds that are not declared.
-type Outcome struct {
+type ReconcileResult struct {
 	// Status is JSON that replaces the parent's status; none leaves it.
 	Status string
 	// Create are children wanted that do not exist, as JSON.
@@ -71,8 +71,8 @@ type Outcome struct {
 	// they are to be handled.
 	Delete, Adopt, Release []string
 	Events                 []Event
-	// AskAgain is in how many nanoseconds to ask again; 0 waits for a change.
-	AskAgain int64
+	// RequeueAfter is in how many nanoseconds to ask again; 0 waits for a change.
+	RequeueAfter int64
 }
 
 // Creation is an object to create Count times.
@@ -87,7 +87,7 @@ type Event struct{ Type, Reason, Message string }
 // Reconciler is a controller. This face is experimental: it is not yet part
 // of the ABI's first version.
 type Reconciler interface {
-	Reconcile(r *Reconciliation) (Outcome, error)
+	Reconcile(r *ReconcileRequest) (ReconcileResult, error)
 }
 
 // Controller registers a controller of a kind; call it from init.
@@ -118,7 +118,7 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	in.begin()
 	var input fb.ReconcileInput
 	input.Init(b, at)
-	r := &Reconciliation{Now: input.Now(), Symbols: in.rows.Symbols}
+	r := &ReconcileRequest{Now: input.Now(), Symbols: in.rows.Symbols}
 	var o fb.ControlObject
 	if input.Parent(&o) == nil {
 		return nil, errShort
@@ -140,7 +140,9 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 }
 
 //go:noinline
-func withinReconcile(c Reconciler, r *Reconciliation) (Outcome, error) { return c.Reconcile(r) }
+func withinReconcile(c Reconciler, r *ReconcileRequest) (ReconcileResult, error) {
+	return c.Reconcile(r)
+}
 
 // controlObject copies its texts, since no symbol should outlive the call for
 // what changes as often as a status does.
@@ -162,7 +164,7 @@ func (in *Instance) controlObject(o *fb.ControlObject) ControlObject {
 	return out
 }
 
-func (o *Outcome) json() []byte {
+func (o *ReconcileResult) json() []byte {
 	j := &JSON{}
 	j.Open('{')
 	if o.Status != "" {
@@ -185,8 +187,8 @@ func (o *Outcome) json() []byte {
 		}
 		j.Close(']')
 	}
-	if o.AskAgain > 0 {
-		j.Key("askAgainNanos").Int(o.AskAgain)
+	if o.RequeueAfter > 0 {
+		j.Key("requeueAfterNanos").Int(o.RequeueAfter)
 	}
 	return j.Close('}').Bytes()
 }

@@ -59,7 +59,7 @@ func (wellGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
 func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, AskAgain: 1e9}
+			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: 1e9}
 		}
 	}
 	return sdk.Readiness{Status: sdk.True, Reason: "AllWell"}
@@ -87,20 +87,20 @@ func ExampleGate() {
 type noted struct{}
 
 // A controller says which children there should be; the host makes them.
-func (noted) Reconcile(r *sdk.Reconciliation) (sdk.Outcome, error) {
+func (noted) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
 	if len(r.Children) > 0 {
-		return sdk.Outcome{}, nil
+		return sdk.ReconcileResult{}, nil
 	}
 	j := &sdk.JSON{}
 	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("ConfigMap")
 	j.Key("data").Open('{').Key("parent").Text(r.Parent.Name).Close('}').Close('}')
-	return sdk.Outcome{Create: []sdk.Creation{{Object: string(j.Bytes()), Count: 1}}}, nil
+	return sdk.ReconcileResult{Create: []sdk.Creation{{Object: string(j.Bytes()), Count: 1}}}, nil
 }
 
 func ExampleController() {
 	sdk.Controller("Noted", noted{},
 		sdk.ObjectKind{APIVersion: "batch/v1", Kind: "Job"}, []sdk.ObjectKind{{APIVersion: "v1", Kind: "ConfigMap"}})
-	out, err := noted{}.Reconcile(&sdk.Reconciliation{Parent: sdk.ControlObject{Name: "report"}})
+	out, err := noted{}.Reconcile(&sdk.ReconcileRequest{Parent: sdk.ControlObject{Name: "report"}})
 	if err != nil {
 		fmt.Println(err)
 		return

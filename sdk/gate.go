@@ -42,8 +42,8 @@ type Readiness struct {
 	Status ConditionStatus
 	// Reason is one word in CamelCase, Message is for people.
 	Reason, Message string
-	// AskAgain is in how many nanoseconds to ask again; 0 waits for a change.
-	AskAgain int64
+	// RequeueAfter is in how many nanoseconds to ask again; 0 waits for a change.
+	RequeueAfter int64
 }
 
 // GateChecker decides whether pods may become ready.
@@ -143,8 +143,8 @@ func (r Readiness) append(j *JSON) {
 		status = Unknown
 	}
 	j.Open('{').Key("status").Text(status.String()).Member("reason", r.Reason).Member("message", r.Message)
-	if r.AskAgain > 0 {
-		j.Key("askAgainNanos").Int(r.AskAgain)
+	if r.RequeueAfter > 0 {
+		j.Key("requeueAfterNanos").Int(r.RequeueAfter)
 	}
 	j.Close('}')
 }

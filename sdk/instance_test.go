@@ -10,7 +10,7 @@ func (l *limit) Configure(c Config) (err error) {
 }
 
 func (l *limit) Check(_ int64, pod *GatePod) Readiness {
-	return Readiness{Status: True, AskAgain: l.most}
+	return Readiness{Status: True, RequeueAfter: l.most}
 }
 
 func (l *limit) Filter(*Pod, *Node) Verdict { return Admit }

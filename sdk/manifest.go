@@ -23,9 +23,9 @@ func (p *Policy) manifest(j *JSON) {
 		}
 	}
 	j.Close(']')
-	p.skips(j)
-	if p.Alike || p.Reads&abi.Pods == 0 {
-		j.Key("alike").Bool(true)
+	p.skipDependsOn(j)
+	if p.ReplicasEqual || p.Reads&abi.Pods == 0 {
+		j.Key("replicasEqual").Bool(true)
 	}
 	j.Key("scope").Text([...]string{"row", "set"}[p.Scope&1])
 	if p.Kind == KindPriority {
@@ -48,17 +48,17 @@ func (p *Policy) manifest(j *JSON) {
 	j.Close('}')
 }
 
-func (p *Policy) skips(j *JSON) {
-	if p.SkipsBy == 0 {
+func (p *Policy) skipDependsOn(j *JSON) {
+	if p.SkipDependsOn == 0 {
 		return
 	}
-	j.Key("skipsBy").Open('[')
+	j.Key("skipDependsOn").Open('[')
 	for i, name := range abi.GroupNames {
-		if p.SkipsBy&(1<<i) != 0 {
+		if p.SkipDependsOn&(1<<i) != 0 {
 			j.Text(name)
 		}
 	}
-	if p.SkipsBy&abi.PodTerms != 0 {
+	if p.SkipDependsOn&abi.PodTerms != 0 {
 		j.Text("pods.terms")
 	}
 	j.Close(']')

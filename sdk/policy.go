@@ -41,7 +41,7 @@ const (
 	Namespaces      = abi.Namespaces
 	VolumeObjects   = abi.Volumes
 	Time            = abi.Time
-	// PodTerms is for SkipsBy: the placed pods that carry affinity terms.
+	// PodTerms is for SkipDependsOn: the placed pods that carry affinity terms.
 	PodTerms = abi.PodTerms
 )
 
@@ -54,13 +54,13 @@ type Policy struct {
 	// Reads is what the policy is sent; nothing else ever reaches it.
 	Reads abi.Groups
 	Scope abi.Scope
-	// SkipsBy is what it depends on whether the policy skips a pod, if that is
+	// SkipDependsOn is what it depends on whether the policy skips a pod, if that is
 	// less than Reads: until some of it changes, the host may take a pod that
 	// was skipped for skipped again, without asking.
-	SkipsBy abi.Groups
+	SkipDependsOn abi.Groups
 	// Alike says that a reader of group pods never looks at a pod's UID or
 	// name. They are not sent then, and replicas are told cheaply.
-	Alike bool
+	ReplicasEqual bool
 	// Normalize is a priority's way from raw scores to 0…100.
 	Normalize abi.Normalization
 	// ConfigSchema is a JSON schema of its settings, empty if it has none.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/berth-dev/berth/host/api/apitest"
-	"github.com/berth-dev/berth/host/api/fair"
+	"github.com/berth-dev/berth/host/api/flowcontrol"
 )
 
 // watchesAConnection is what Go's server allows streams.
@@ -97,7 +97,7 @@ func TestIdleWatchesCostLittle(t *testing.T) {
 
 func TestAClientMayHaveSoManyWatchesOpen(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = fair.New(fair.Defaults(2), 2) }))
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Fairness = flowcontrol.New(flowcontrol.Defaults(2), 2) }))
 	c := httpClient(t, s)
 	open := func() *http.Response { return watchOf(t, c, s.URL+"/api/v1/pods") }
 	first := open()

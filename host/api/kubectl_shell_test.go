@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/api"
-	"github.com/berth-dev/berth/host/api/address"
 	"github.com/berth-dev/berth/host/api/admission"
 	"github.com/berth-dev/berth/host/api/apitest"
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/serviceip"
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/logtest"
@@ -78,7 +78,7 @@ func furnish(t *testing.T) func(*apitest.Parts) {
 		}
 		p.Registry.Tokens, p.API.Reviewer, p.API.Metrics = a, a, usage{}
 		chain := admission.New(admission.Config{Objects: view.Of(p.Registry.Store), Access: a.Access, Defaults: a.Defaults})
-		p.Registry.Admission = registry.Admissions{chain, address.New(p.Registry.Store, address.Ranges{})}
+		p.Registry.Admission = registry.Admissions{chain, serviceip.New(p.Registry.Store, serviceip.Ranges{})}
 		background(t, chain.Run)
 		p.API.Connectors = map[string]api.Connector{"pods/log": func(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
 			_, err := fmt.Fprintf(w, "%s says: %s\n", c.Name, r.URL.RawQuery)

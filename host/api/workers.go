@@ -21,8 +21,8 @@ type job struct {
 }
 
 const (
-	// mostIdle bounds the goroutines that wait for something to do.
-	mostIdle = 64
+	// maxIdle bounds the goroutines that wait for something to do.
+	maxIdle = 64
 	// answersPerStack is after how many answers a worker begins anew, so that
 	// one deep stack isn't kept for ever.
 	answersPerStack = 1 << 12
@@ -46,7 +46,7 @@ func (p *pool) do(fn func()) {
 func (p *pool) work(j *job) {
 	for range answersPerStack {
 		j.guard()
-		if p.idle.Add(1) > mostIdle {
+		if p.idle.Add(1) > maxIdle {
 			p.idle.Add(-1)
 			return
 		}

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-dev/berth/host/auth/access"
-	"github.com/berth-dev/berth/host/auth/account"
+	"github.com/berth-dev/berth/host/auth/authn"
+	"github.com/berth-dev/berth/host/auth/authz"
+	"github.com/berth-dev/berth/host/auth/bootstrap"
 	"github.com/berth-dev/berth/host/auth/ca"
-	"github.com/berth-dev/berth/host/auth/identity"
-	"github.com/berth-dev/berth/host/auth/join"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +42,7 @@ type Config struct {
 // Objects is the store as this room sees it, with the placement of pods.
 type Objects interface {
 	view.Store
-	access.Placement
+	authz.Placement
 }
 
 // Auth is everything a host needs to know its callers.
@@ -53,17 +53,17 @@ type Auth struct {
 	// one so that no machine can ever stand in for the host.
 	Agents *ca.Authority
 	// Access answers what somebody may do.
-	Access *access.Authorizer
+	Access *authz.Authorizer
 	// AgentClient is the certificate that the host shows to node agents.
 	AgentClient *ca.Leaf
 	// Requests answers who somebody is, before impersonation.
-	Requests *identity.Requests
+	Requests *authn.Requests
 	// Accounts makes and checks service account tokens.
-	Accounts *account.Issuer
+	Accounts *serviceaccount.Issuer
 	// Join answers POST join.Path; it authenticates by itself.
 	Join http.Handler
 	// Defaults furnishes namespaces.
-	Defaults *account.Defaults
+	Defaults *serviceaccount.Defaults
 
 	config Config
 }
@@ -93,25 +93,25 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := account.NewIssuer(c.Objects, key, c.Issuer, c.Now)
+	accounts, err := serviceaccount.NewIssuer(c.Objects, key, c.Issuer, c.Now)
 	if err != nil {
 		return nil, err
 	}
-	if err := access.Bootstrap(ctx, c.Objects, c.Log, c.Now()); err != nil {
+	if err := authz.Bootstrap(ctx, c.Objects, c.Log, c.Now()); err != nil {
 		return nil, err
 	}
-	requests := identity.NewRequests(c.Now, accounts, identity.NewBootstrap(c.Objects, c.Now))
+	requests := authn.NewRequests(c.Now, accounts, authn.NewBootstrap(c.Objects, c.Now))
 	a := &Auth{
 		Authority:   authority,
 		Agents:      agents,
 		AgentClient: agentClient,
-		Access:      access.New(c.Objects, c.Objects),
+		Access:      authz.New(c.Objects, c.Objects),
 		Requests:    requests,
-		Join: join.New(join.Config{
+		Join: bootstrap.New(bootstrap.Config{
 			Who: requests, Objects: c.Objects, Clients: authority, Servers: agents, Now: c.Now, Log: c.Log,
 		}),
 		Accounts: accounts,
-		Defaults: account.NewDefaults(c.Objects, authority.PEM(), c.Now),
+		Defaults: serviceaccount.NewDefaults(c.Objects, authority.PEM(), c.Now),
 		config:   c,
 	}
 	if err := a.furnish(ctx); err != nil {
@@ -123,7 +123,7 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 // NewToken makes a bootstrap token with which machines join, in the form that
 // pins the authority: "ID.SECRET:sha256:HASH". A life of 0 never ends.
 func (a *Auth) NewToken(ctx context.Context, life time.Duration, description string) (string, error) {
-	token, err := identity.NewToken(ctx, a.config.Objects, life, description, a.config.Now())
+	token, err := authn.NewToken(ctx, a.config.Objects, life, description, a.config.Now())
 	if err != nil {
 		return "", err
 	}
@@ -148,12 +148,12 @@ func (a *Auth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 func (a *Auth) Who(r *http.Request) (user.Info, error) {
 	response, _, err := a.Requests.AuthenticateRequest(r)
 	if err != nil {
-		a.config.Log.Debug("unauthorized", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		a.config.Log.Debug("unauthorized", "path", r.URL.Path, "from", r.RemoteAddr, "err", err)
 		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
-	who, err := identity.Impersonate(r.Context(), a.Access, response.User, r.Header)
+	who, err := authn.Impersonate(r.Context(), a.Access, response.User, r.Header)
 	switch {
-	case errors.Is(err, identity.ErrMalformed):
+	case errors.Is(err, authn.ErrMalformed):
 		return nil, apierrors.NewBadRequest(err.Error())
 	case err != nil:
 		return nil, apierrors.NewForbidden(schema.GroupResource{}, "", err)
@@ -165,7 +165,7 @@ func (a *Auth) Who(r *http.Request) (user.Info, error) {
 // aggregate fills the aggregated roles until they rest.
 func (a *Auth) aggregate(ctx context.Context) error {
 	for range 16 {
-		changed, err := access.Aggregate(ctx, a.config.Objects)
+		changed, err := authz.Aggregate(ctx, a.config.Objects)
 		if err != nil || !changed {
 			return err
 		}
@@ -206,7 +206,7 @@ func (a *Auth) keep(ctx context.Context, resource string, fn func(context.Contex
 	for {
 		seen := a.config.Objects.Version(resource)
 		if err := fn(ctx); err != nil && ctx.Err() == nil {
-			a.config.Log.Warn("upkeep", "resource", resource, "error", err)
+			a.config.Log.Warn("upkeep", "resource", resource, "err", err)
 		}
 		if pause(ctx, moment) != nil {
 			return nil
@@ -223,8 +223,8 @@ func (a *Auth) keep(ctx context.Context, resource string, fn func(context.Contex
 
 func (a *Auth) sweepTokens(ctx context.Context) {
 	for {
-		if err := identity.Sweep(ctx, a.config.Objects, a.config.Now()); err != nil && ctx.Err() == nil {
-			a.config.Log.Warn("remove spent bootstrap tokens", "error", err)
+		if err := authn.Sweep(ctx, a.config.Objects, a.config.Now()); err != nil && ctx.Err() == nil {
+			a.config.Log.Warn("remove spent bootstrap tokens", "err", err)
 		}
 		if pause(ctx, time.Minute) != nil {
 			return

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/berth-dev/berth/host/auth/identity"
+	"github.com/berth-dev/berth/host/auth/authn"
 )
 
 // IssueToken answers serviceaccounts/NAME/token.
@@ -74,7 +74,7 @@ func (a *Auth) reviewToken(ctx context.Context, review *authenticationv1.TokenRe
 	ctx = authenticator.WithAudiences(ctx, audiences)
 	response, ok, err := a.Requests.AuthenticateToken(ctx, review.Spec.Token)
 	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok}
-	if err != nil && !errors.Is(err, identity.ErrUnknown) {
+	if err != nil && !errors.Is(err, authn.ErrUnknown) {
 		review.Status.Error = "[invalid bearer token, " + err.Error() + "]"
 	}
 	if ok {

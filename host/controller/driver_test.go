@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ import (
 
 // guest answers what decide says.
 type guest struct {
-	decide func(parent *Object, children []Object) (*abi.Outcome, error)
+	decide func(parent *Object, children []Object) (*abi.ReconcileResult, error)
 	// related are kinds that it looks at besides, and besides what it found.
 	related []Kind
 	besides func(related []Object)
@@ -40,7 +41,7 @@ func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}}}
 }
 func (g *guest) Related() []Kind { return g.related }
-func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, related []Object) (*abi.Outcome, error) {
+func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, related []Object) (*abi.ReconcileResult, error) {
 	if g.besides != nil {
 		g.besides(related)
 	}
@@ -54,6 +55,25 @@ type cluster struct {
 	mu     sync.Mutex
 	made   int
 	events []string
+	notes  []string
+	// denied is what the guest's ServiceAccount may not, as "verb resource".
+	denied string
+}
+
+func (c *cluster) May(_ context.Context, verb, resource, subresource, _, _ string) error {
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	if verb+" "+resource == c.denied {
+		return fmt.Errorf("cannot %s %s", verb, resource)
+	}
+	return nil
+}
+
+func (c *cluster) note(_ slog.Level, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notes = append(c.notes, message)
 }
 
 func (c *cluster) Create(ctx context.Context, resource string, o store.Object) error {
@@ -138,7 +158,7 @@ func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check 
 		}})}
 		fill(c)
 		d, err := New(Config{
-			Guest: g, Objects: over(c), Writer: c, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Guest: g, Objects: over(c), Writer: c, Access: c, Note: c.note, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Types: func(apiVersion, kind string) (Type, bool) { found, ok := kinds[apiVersion+" "+kind]; return found, ok },
 		})
 		if err != nil {
@@ -172,12 +192,12 @@ func pod(name, app string) *v1.Pod {
 }
 
 // keep is the decision of a ReplicaSet in short.
-func keep(parent *Object, children []Object) (*abi.Outcome, error) {
+func keep(parent *Object, children []Object) (*abi.ReconcileResult, error) {
 	var want int
 	if err := json.Unmarshal(parent.Fields[0], &want); err != nil {
 		return nil, err
 	}
-	out := &abi.Outcome{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, len(children)))}
+	out := &abi.ReconcileResult{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, len(children)))}
 	for _, c := range children {
 		if metav1.GetControllerOf(c.Object) == nil {
 			out.Adopt = append(out.Adopt, string(c.Object.GetUID()))
@@ -222,19 +242,19 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
-		outcome abi.Outcome
+		outcome abi.ReconcileResult
 	}{
-		{"delete what its parent does not own", abi.Outcome{Delete: []string{"uid-mine"}}},
-		{"delete what it was not given", abi.Outcome{Delete: []string{"uid-other"}}},
-		{"adopt what it was not given", abi.Outcome{Adopt: []string{"uid-other"}}},
-		{"make a kind that it did not declare", abi.Outcome{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Secret"}`)}}}},
-		{"make what is no object", abi.Outcome{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`[]`)}}}},
-		{"write a status that does not decode", abi.Outcome{Status: json.RawMessage(`{"replicas":"many"}`)}},
+		{"delete what its parent does not own", abi.ReconcileResult{Delete: []string{"uid-mine"}}},
+		{"delete what it was not given", abi.ReconcileResult{Delete: []string{"uid-other"}}},
+		{"adopt what it was not given", abi.ReconcileResult{Adopt: []string{"uid-other"}}},
+		{"make a kind that it did not declare", abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Secret"}`)}}}},
+		{"make what is no object", abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`[]`)}}}},
+		{"write a status that does not decode", abi.ReconcileResult{Status: json.RawMessage(`{"replicas":"many"}`)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) { out := tt.outcome; return &out, nil }}
+			g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) { out := tt.outcome; return &out, nil }}
 			drive(t, g, func(c *cluster) {
 				c.put("replicasets.apps", set("web", 1))
 				c.put("pods", pod("mine", "web"))
@@ -248,14 +268,78 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 	}
 }
 
+func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
+	t.Parallel()
+	all := func(*Object, []Object) (*abi.ReconcileResult, error) {
+		return &abi.ReconcileResult{
+			Status: json.RawMessage(`{"replicas":7}`), Adopt: []string{"uid-orphan"}, Delete: []string{"uid-owned"},
+			Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}},
+			Events: []abi.Event{{Type: "Normal", Reason: "Said"}},
+		}, nil
+	}
+	tests := []struct {
+		denied string
+		pods   []string
+		said   bool
+		status int32
+	}{
+		{"", []string{"orphan of web", "web-1 of web"}, true, 7},
+		{"list replicasets.apps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"watch replicasets.apps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"list pods", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"list configmaps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"patch pods", []string{"orphan of nobody", "web-1 of web"}, true, 7},
+		{"delete pods", []string{"orphan of web", "owned of web", "web-1 of web"}, true, 7},
+		{"create pods", []string{"orphan of web"}, true, 7},
+		{"update replicasets.apps/status", []string{"orphan of web", "web-1 of web"}, true, 0},
+		{"create events", []string{"orphan of web", "web-1 of web"}, false, 7},
+	}
+	for _, tt := range tests {
+		t.Run("denied: "+tt.denied, func(t *testing.T) {
+			t.Parallel()
+			asked := false
+			g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap"}}, decide: func(p *Object, c []Object) (*abi.ReconcileResult, error) {
+				if asked {
+					return &abi.ReconcileResult{}, nil
+				}
+				asked = true
+				return all(p, c)
+			}}
+			drive(t, g, func(c *cluster) {
+				c.denied = tt.denied
+				c.put("replicasets.apps", set("web", 1))
+				c.put("pods", pod("orphan", "web"))
+				owned := pod("owned", "web")
+				yes := true
+				owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "uid-web", Controller: &yes}}
+				c.put("pods", owned)
+			}, func(c *cluster) {
+				if diff := cmp.Diff(tt.pods, c.pods()); diff != "" {
+					t.Errorf("pods differ (-want +got):\n%s", diff)
+				}
+				if said := slices.Contains(c.events, "Normal Said"); said != tt.said {
+					t.Errorf("events %q, want Said: %v", c.events, tt.said)
+				}
+				o, _ := c.store.Get(store.Key{Resource: "replicasets.apps", Namespace: "default", Name: "web"})
+				if got := o.(*appsv1.ReplicaSet).Status.Replicas; got != tt.status {
+					t.Errorf("status.replicas = %d, want %d", got, tt.status)
+				}
+				if tt.denied != "" && !strings.Contains(strings.Join(c.notes, "\n"), "cannot "+tt.denied) {
+					t.Errorf("nobody is told that it cannot %s: %q", tt.denied, c.notes)
+				}
+			})
+		})
+	}
+}
+
 func TestCreationsAreBounded(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) {
 		if asked++; asked > 1 {
-			return &abi.Outcome{}, nil
+			return &abi.ReconcileResult{}, nil
 		}
-		return &abi.Outcome{Create: []abi.Creation{{Count: 5000, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}}, nil
+		return &abi.ReconcileResult{Create: []abi.Creation{{Count: 5000, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}}, nil
 	}}
 	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 1)) }, func(c *cluster) {
 		if got := len(c.pods()); got != MaxCreations {
@@ -267,7 +351,7 @@ func TestCreationsAreBounded(t *testing.T) {
 func TestAGuestThatFailsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	g := &guest{decide: func(p *Object, c []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(p *Object, c []Object) (*abi.ReconcileResult, error) {
 		if asked++; asked < 3 {
 			return nil, fmt.Errorf("trap %d", asked)
 		}
@@ -293,9 +377,9 @@ func TestKindsThatAreNotServedAreRefused(t *testing.T) {
 func TestAStatusThatIsSoAlreadyIsNotWritten(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) {
 		asked.Add(1)
-		return &abi.Outcome{Status: json.RawMessage(`{"replicas":3}`)}, nil
+		return &abi.ReconcileResult{Status: json.RawMessage(`{"replicas":3}`)}, nil
 	}}
 	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
 		if n := asked.Load(); n > 3 {
@@ -310,12 +394,12 @@ func TestAGuestThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]int64{"by asking": 1, "by its status": 0} {
 		var asked atomic.Int32
-		g := &guest{decide: func(*Object, []Object) (*abi.Outcome, error) {
+		g := &guest{decide: func(*Object, []Object) (*abi.ReconcileResult, error) {
 			n := asked.Add(1)
 			if again > 0 {
-				return &abi.Outcome{AskAgainNanos: again}, nil
+				return &abi.ReconcileResult{RequeueAfterNanos: again}, nil
 			}
-			return &abi.Outcome{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, n%1000))}, nil
+			return &abi.ReconcileResult{Status: json.RawMessage(fmt.Sprintf(`{"replicas":%d}`, n%1000))}, nil
 		}}
 		drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 3)) }, func(*cluster) {
 			if n := asked.Load(); n < 5 || n > 2*burst {
@@ -332,7 +416,7 @@ func TestAnObjectThatIsNoLongerRelatedIsToldOf(t *testing.T) {
 	g := &guest{
 		related: []Kind{{APIVersion: "v1", Kind: "ConfigMap"}},
 		besides: func(found []Object) { related.Store(int32(len(found))) },
-		decide:  func(*Object, []Object) (*abi.Outcome, error) { return &abi.Outcome{}, nil },
+		decide:  func(*Object, []Object) (*abi.ReconcileResult, error) { return &abi.ReconcileResult{}, nil },
 	}
 	drive(t, g, func(c *cluster) {
 		c.put("replicasets.apps", set("web", 3))
@@ -374,9 +458,9 @@ func (s slow) List(resource, namespace string, opts store.ListOptions) (store.Li
 func TestAChildThatComesWhileADriverStartsIsSeen(t *testing.T) {
 	t.Parallel()
 	var seen atomic.Int32
-	g := &guest{decide: func(_ *Object, children []Object) (*abi.Outcome, error) {
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
 		seen.Store(int32(len(children)))
-		return &abi.Outcome{}, nil
+		return &abi.ReconcileResult{}, nil
 	}}
 	driveOver(t, g, func(c *cluster) Objects {
 		return slow{c.store, sync.OnceFunc(func() { c.put("pods", pod("late", "web")) })}

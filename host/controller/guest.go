@@ -20,5 +20,5 @@ type Guest interface {
 	Parent() Kind
 	Children() []Kind
 	Related() []Kind
-	Reconcile(ctx context.Context, now int64, parent *Object, children, related []Object) (*abi.Outcome, error)
+	Reconcile(ctx context.Context, now int64, parent *Object, children, related []Object) (*abi.ReconcileResult, error)
 }

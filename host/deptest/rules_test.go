@@ -49,8 +49,13 @@ var rules = []rule{
 		because: "who you are and what you may do is decided from stored objects alone",
 	},
 	{
-		folder: "host/api", never: []string{"host/schedule", "host/policy/engine", "nodeagent", "github.com/tetratelabs/wazero"},
+		folder: "host/api", but: []string{"host/api/berthapi"},
+		never:   []string{"host/schedule", "host/policy/engine", "nodeagent", "github.com/tetratelabs/wazero"},
 		because: "the API serves objects; who acts on them watches, like any other client",
+	},
+	{
+		folder: "host/api/berthapi", never: []string{"nodeagent"},
+		because: "it answers from what the scheduler and the policies tell, in handlers that the API routes to",
 	},
 	{
 		folder: "host/policy/vet", may: nothing, only: nothing,
@@ -60,6 +65,22 @@ var rules = []rule{
 		folder: "host/policy/engine", may: []string{"host/policy/vet"},
 		only:    []string{"github.com/tetratelabs/wazero", "golang.org/x/sys"},
 		because: "it knows bytes and fuel, and no pods",
+	},
+	{
+		folder: "host/policy/trial", may: []string{"abi", "host/policy/engine", "host/policy/module", "host/policy/sandbox", "host/policy/v1alpha1", "host/schedule"},
+		because: "it compares answers: what becomes of who gave them is rollout's, and which set they are in the loader's",
+	},
+	{
+		folder: "host/policy/rollout", may: []string{"abi", "host/policy/v1alpha1"}, only: []string{"k8s.io/apimachinery"},
+		because: "what becomes of a Policy is decided from plain values: who loads, asks and waits is above it",
+	},
+	{
+		folder: "host/policy/module", may: []string{"abi", "host/policy/engine", "host/policy/v1alpha1", "host/policy/vet", "host/store"},
+		because: "a module is bytes, who signed them, and who names them: what is decided by it is not its business",
+	},
+	{
+		folder: "host/policy/sandbox", may: []string{"abi", "host/policy/breaker", "host/policy/engine", "host/policy/v1alpha1", "host/policy/wire", "host/schedule"},
+		because: "a guest is run and judged without knowing which objects, sets and profiles it serves",
 	},
 	{
 		folder:  "host/schedule",

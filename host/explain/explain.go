@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -167,7 +167,7 @@ type derived struct {
 }
 
 // before is the state that a decision was made from, and what is live now.
-func before(ctx context.Context, s *schedule.Scheduler, trace *schedule.Trace) (*snapshot.View, *schedule.LiveSet, error) {
+func before(ctx context.Context, s *schedule.Scheduler, trace *schedule.Trace) (*snapshot.View, *framework.LiveSet, error) {
 	view, ok, err := s.At(ctx, trace.Position)
 	if err != nil {
 		return nil, nil, err
@@ -181,7 +181,7 @@ func before(ctx context.Context, s *schedule.Scheduler, trace *schedule.Trace) (
 
 // derive makes a decision again from the state that it was made from, and has
 // all policies say what they say of all nodes.
-func derive(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons, trace *schedule.Trace, view *snapshot.View) (*derived, error) {
+func derive(ctx context.Context, set *framework.LiveSet, reasons *framework.Reasons, trace *schedule.Trace, view *snapshot.View) (*derived, error) {
 	deciding, note, release, err := reopen(ctx, set, trace)
 	if err != nil {
 		return nil, err
@@ -207,17 +207,17 @@ func derive(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons
 
 // reopen opens the policies that made a decision, or those of today where
 // they cannot be had any more; note says so.
-func reopen(ctx context.Context, set *schedule.LiveSet, trace *schedule.Trace) (p *schedule.Profile, note string, release func(), err error) {
+func reopen(ctx context.Context, set *framework.LiveSet, trace *schedule.Trace) (p *framework.Profile, note string, release func(), err error) {
 	lost := errors.New("what they were is not kept")
-	if set.Recall != nil {
-		if p, release, lost = set.Recall(ctx, trace.Digest); lost == nil {
+	if set.OpenDigest != nil {
+		if p, release, lost = set.OpenDigest(ctx, trace.Digest); lost == nil {
 			return p, "", release, nil
 		}
 	}
-	if set.Fresh == nil {
+	if set.Reopen == nil {
 		return nil, "", nil, errors.New("the live policies cannot be opened a second time")
 	}
-	fresh, release, err := set.Fresh(ctx)
+	fresh, release, err := set.Reopen(ctx)
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("open the policies again: %w", err)
 	}
@@ -231,7 +231,7 @@ func reopen(ctx context.Context, set *schedule.LiveSet, trace *schedule.Trace) (
 	return p, note, release, nil
 }
 
-func sameDigest(a, b *profile.Digest) bool {
+func sameDigest(a, b *framework.Digest) bool {
 	if a.Profile != b.Profile || len(a.Policies) != len(b.Policies) {
 		return false
 	}
@@ -322,7 +322,7 @@ func Again(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace, vie
 const victimsUnknown = "it was recorded by a version that did not keep whom it preempted, so that is not compared"
 
 // redo makes a decision again from the state that it was made from.
-func redo(ctx context.Context, set *schedule.LiveSet, reasons *profile.Reasons, trace *schedule.Trace, view *snapshot.View) (*Replayed, error) {
+func redo(ctx context.Context, set *framework.LiveSet, reasons *framework.Reasons, trace *schedule.Trace, view *snapshot.View) (*Replayed, error) {
 	deciding, note, release, err := reopen(ctx, set, trace)
 	if err != nil {
 		return nil, fmt.Errorf("replay %d: %w", trace.Number, err)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,10 +129,10 @@ func (*cluster) Provision(_ context.Context, list []schedule.Provision) []error 
 
 func run(t testing.TB, c *cluster, bytes int) *schedule.Scheduler {
 	t.Helper()
-	reasons := profile.NewReasons(0)
-	set := policytest.Live(7, func() *profile.Profile { return policytest.Default(reasons) })
+	reasons := framework.NewReasons(0)
+	set := policytest.Live(7, func() *framework.Profile { return policytest.Default(reasons) })
 	s, err := schedule.New(schedule.Config{
-		Source: c, Binder: c, Reasons: reasons, Set: func() *schedule.LiveSet { return set }, Seed: 3, LogBytes: bytes,
+		Source: c, Binder: c, Reasons: reasons, Set: func() *framework.LiveSet { return set }, Seed: 3, LogBytes: bytes,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestPlansWithoutPlacing(t *testing.T) {
 		policytest.Pod("pushes", "1", "1Gi", func(p *v1.Pod) { p.Spec.Priority = &high }),
 		policytest.Pod("foreign", "1", "1Gi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
 	}
-	got, err := explain.Plan(t.Context(), s, policytest.Live(7, func() *profile.Profile { return policytest.Default(s.Reasons()) }), pods)
+	got, err := explain.Plan(t.Context(), s, policytest.Live(7, func() *framework.Profile { return policytest.Default(s.Reasons()) }), pods)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -26,7 +27,7 @@ type Placement struct {
 
 // Plan tells where pods would go, one after the other, from the present state
 // on, without placing any. set must have been opened for this alone.
-func Plan(ctx context.Context, s *schedule.Scheduler, set *schedule.LiveSet, pods []*v1.Pod) ([]Placement, error) {
+func Plan(ctx context.Context, s *schedule.Scheduler, set *framework.LiveSet, pods []*v1.Pod) ([]Placement, error) {
 	traces, evicted, err := s.Rehearse(ctx, set, pods)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)

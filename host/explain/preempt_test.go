@@ -14,8 +14,8 @@ import (
 
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 )
 
 func priority(n int32) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.Priority = &n } }
@@ -136,7 +136,7 @@ func TestARehearsalTellsWhomAnotherPolicyWouldPreempt(t *testing.T) {
 	all := map[string]bool{whole(s).Profiles["default-scheduler"].Name: true}
 	for _, tt := range []struct {
 		name   string
-		varied *schedule.LiveSet
+		varied *framework.LiveSet
 		want   []string
 	}{
 		{"the same policies", whole(s), nil},
@@ -163,8 +163,8 @@ func TestARehearsalTellsWhomAnotherPolicyWouldPreempt(t *testing.T) {
 // A policy that failed, then, fails again: what it left unsaid is not made up.
 func TestADecisionInWhichAPolicyFailedIsReplayed(t *testing.T) {
 	t.Parallel()
-	reasons := profile.NewReasons(0)
-	open := func() *profile.Profile {
+	reasons := framework.NewReasons(0)
+	open := func() *framework.Profile {
 		p := policytest.Default(reasons)
 		p.Predicates[1].FailOpen = true
 		return p
@@ -174,7 +174,7 @@ func TestADecisionInWhichAPolicyFailedIsReplayed(t *testing.T) {
 	broken.Fail = func() error { return policytest.ErrBroken }
 	set.Profiles["default-scheduler"].Predicates[1].Policy.(*policytest.Native).Fail = broken.Fail
 	c := newCluster()
-	s, err := schedule.New(schedule.Config{Source: c, Binder: c, Reasons: reasons, Set: func() *schedule.LiveSet { return set }, Seed: 3})
+	s, err := schedule.New(schedule.Config{Source: c, Binder: c, Reasons: reasons, Set: func() *framework.LiveSet { return set }, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// mostChanges bounds how many changes a rehearsal tells one by one.
-const mostChanges = 100
+// maxChanges bounds how many changes a rehearsal tells one by one.
+const maxChanges = 100
 
 // Rehearsal is what other policies would have made of past decisions, each by
 // itself: what follows from a pod's being elsewhere is not played out.
@@ -55,7 +55,7 @@ type Change struct {
 // Variant is a live set beside the one that it would take the place of, both
 // opened for this alone.
 type Variant struct {
-	Live, Varied *schedule.LiveSet
+	Live, Varied *framework.LiveSet
 	// Profiles are those in which the two differ.
 	Profiles map[string]bool
 }
@@ -93,7 +93,7 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 		if change == nil {
 			continue
 		}
-		if r.Changed++; len(r.Changes) < mostChanges {
+		if r.Changed++; len(r.Changes) < maxChanges {
 			r.Changes = append(r.Changes, *change)
 		}
 	}
@@ -133,7 +133,7 @@ type judged struct {
 	pick  int32
 }
 
-func judge(ctx context.Context, p *profile.Profile, reasons *profile.Reasons, log snapshot.Log, t *schedule.Trace) (*judged, error) {
+func judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, t *schedule.Trace) (*judged, error) {
 	table, err := cycle.Judge(ctx, p, reasons, log, t.Pod, t.Now)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func judge(ctx context.Context, p *profile.Profile, reasons *profile.Reasons, lo
 // rehearse compares what both sets say of one decision. The same luck decides
 // among equals, but to be among the best is as good as to be chosen: another
 // pick alone is no change.
-func rehearse(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (*Change, bool, error) {
+func rehearse(ctx context.Context, reasons *framework.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (*Change, bool, error) {
 	live, err := judge(ctx, v.Live.For(t.Pod), reasons, log, t)
 	if err != nil {
 		return nil, false, err
@@ -180,7 +180,7 @@ func rehearse(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, v
 
 // otherRoom compares what both sets make by preemption for a pod that fits
 // nowhere. remade says that it is other room than was made then.
-func otherRoom(ctx context.Context, reasons *profile.Reasons, log snapshot.Log, live, varied *profile.Profile, t *schedule.Trace) (*Change, bool, error) {
+func otherRoom(ctx context.Context, reasons *framework.Reasons, log snapshot.Log, live, varied *framework.Profile, t *schedule.Trace) (*Change, bool, error) {
 	if t.Preemption == nil {
 		return nil, false, nil
 	}
@@ -211,7 +211,7 @@ func name(log snapshot.Log, row int32) string {
 }
 
 // why says in a line what moved a pod from a row to another.
-func why(reasons *profile.Reasons, log snapshot.Log, live, varied *cycle.Table, was, would int32) string {
+func why(reasons *framework.Reasons, log snapshot.Log, live, varied *cycle.Table, was, would int32) string {
 	if was >= 0 {
 		if k, reason := varied.First(slices.Index(varied.Rows, was)); k >= 0 {
 			return fmt.Sprintf("%s refuses %s: %s", varied.Predicates[k].Policy, name(log, was), reasons.Get(reason).Text)
@@ -226,16 +226,16 @@ func why(reasons *profile.Reasons, log snapshot.Log, live, varied *cycle.Table, 
 	}
 	from := slices.Index(varied.Rows, was)
 	text := fmt.Sprintf("%s totals %d and %s %d", name(log, would), varied.Total[at], name(log, was), varied.Total[from])
-	if k := mostMoved(live, varied, from, at); k >= 0 {
+	if k := maxMoved(live, varied, from, at); k >= 0 {
 		p := &varied.Priorities[k]
 		text += fmt.Sprintf(": %s scores them %d and %d", p.Policy, p.Normalized[at], p.Normalized[from])
 	}
 	return text
 }
 
-// mostMoved is the priority whose preference between two rows has changed
+// maxMoved is the priority whose preference between two rows has changed
 // most, -1 for none.
-func mostMoved(live, varied *cycle.Table, from, to int) int {
+func maxMoved(live, varied *cycle.Table, from, to int) int {
 	prefers := func(s *cycle.Scores) int64 { return s.Weight * (s.Normalized[to] - s.Normalized[from]) }
 	found, most := -1, int64(0)
 	for k := range varied.Priorities {

@@ -9,13 +9,13 @@ import (
 
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 )
 
 // without is the default profile without one of its predicates.
-func without(s *schedule.Scheduler, name string) *schedule.LiveSet {
-	return policytest.Live(8, func() *profile.Profile {
+func without(s *schedule.Scheduler, name string) *framework.LiveSet {
+	return policytest.Live(8, func() *framework.Profile {
 		p := policytest.Default(s.Reasons())
 		for i := range p.Predicates {
 			if p.Predicates[i].Policy.Info().Name == name {
@@ -27,8 +27,8 @@ func without(s *schedule.Scheduler, name string) *schedule.LiveSet {
 	})
 }
 
-func whole(s *schedule.Scheduler) *schedule.LiveSet {
-	return policytest.Live(8, func() *profile.Profile { return policytest.Default(s.Reasons()) })
+func whole(s *schedule.Scheduler) *framework.LiveSet {
+	return policytest.Live(8, func() *framework.Profile { return policytest.Default(s.Reasons()) })
 }
 
 func TestARehearsalTellsWhatWouldHaveGoneElsewhere(t *testing.T) {
@@ -48,7 +48,7 @@ func TestARehearsalTellsWhatWouldHaveGoneElsewhere(t *testing.T) {
 	decided(t, s, "later", schedule.Placed)
 
 	all := map[string]bool{whole(s).Profiles["default-scheduler"].Name: true}
-	rehearse := func(live, varied *schedule.LiveSet) *explain.Rehearsal {
+	rehearse := func(live, varied *framework.LiveSet) *explain.Rehearsal {
 		r, err := explain.Rehearse(t.Context(), s, explain.Variant{Live: live, Varied: varied, Profiles: all}, 100)
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -121,7 +121,7 @@ func hostColumn(t *cycle.Table, log snapshot.Log, pod *snapshot.Pod, nominated m
 }
 
 // fill writes a table into the report.
-func (r *Report) fill(t *cycle.Table, reasons *profile.Reasons, log snapshot.Log, host map[int]string, o Options) {
+func (r *Report) fill(t *cycle.Table, reasons *framework.Reasons, log snapshot.Log, host map[int]string, o Options) {
 	r.Nodes = len(t.Rows)
 	alone := countAlone(t, host)
 	for k := range t.Predicates {

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // rows writes the nodes that the options ask for.
-func (r *Report) rows(t *cycle.Table, reasons *profile.Reasons, log snapshot.Log, host map[int]string, o Options) {
+func (r *Report) rows(t *cycle.Table, reasons *framework.Reasons, log snapshot.Log, host map[int]string, o Options) {
 	order := make([]int, 0, len(t.Rows))
 	for i, slot := range t.Rows {
 		if o.Node != "" && log.Row(slot).Node.Name != o.Node {
@@ -50,7 +50,7 @@ func (r *Report) rows(t *cycle.Table, reasons *profile.Reasons, log snapshot.Log
 	}
 }
 
-func refusals(t *cycle.Table, reasons *profile.Reasons, i int) []Refusal {
+func refusals(t *cycle.Table, reasons *framework.Reasons, i int) []Refusal {
 	var list []Refusal
 	for k := range t.Predicates {
 		if id := t.Predicates[k].Reasons[i]; id != 0 {

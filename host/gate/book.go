@@ -16,7 +16,7 @@ type key struct {
 }
 
 // Book knows which gates are due when. It belongs to one goroutine.
-type Book struct {
+type Queue struct {
 	entries map[key]*entry
 	byPod   map[types.NamespacedName][]v1.PodConditionType
 	due     dueHeap
@@ -26,10 +26,10 @@ type entry struct {
 	key   key
 	at    time.Time
 	index int
-	asks  asks
+	rate  rateLimit
 	// told is what its checker was last told and said; nil if that is to be
 	// forgotten.
-	told *told
+	lastInput *input
 	// late says that the last look at its pod took long.
 	late bool
 }
@@ -42,13 +42,13 @@ const (
 )
 
 // asks bounds how often one gate is asked.
-type asks struct {
+type rateLimit struct {
 	used  int
 	since time.Time // of the first that counts
 }
 
 // take says whether the gate may be asked now, and if not, when.
-func (a *asks) take(now time.Time) (again time.Time, ok bool) {
+func (a *rateLimit) take(now time.Time) (again time.Time, ok bool) {
 	if a.used == 0 {
 		a.since = now
 	}
@@ -64,13 +64,13 @@ func (a *asks) take(now time.Time) (again time.Time, ok bool) {
 }
 
 // NewBook returns an empty book.
-func NewBook() *Book {
-	return &Book{entries: map[key]*entry{}, byPod: map[types.NamespacedName][]v1.PodConditionType{}}
+func NewQueue() *Queue {
+	return &Queue{entries: map[key]*entry{}, byPod: map[types.NamespacedName][]v1.PodConditionType{}}
 }
 
 // Changed makes all gates of the pod due now; a pod that has none, has ended
 // or has no node yet is forgotten.
-func (b *Book) Changed(pod *v1.Pod, now time.Time) {
+func (b *Queue) Changed(pod *v1.Pod, now time.Time) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	if !gated(pod) {
 		b.Forget(name)
@@ -88,7 +88,7 @@ func (b *Book) Changed(pod *v1.Pod, now time.Time) {
 		if b.entries[k] == nil {
 			b.entries[k] = &entry{key: k, index: -1}
 		}
-		b.Again(name, condition, now)
+		b.Requeue(name, condition, now)
 	}
 }
 
@@ -112,7 +112,7 @@ func gated(pod *v1.Pod) bool {
 }
 
 // Forget drops the pod.
-func (b *Book) Forget(name types.NamespacedName) {
+func (b *Queue) Forget(name types.NamespacedName) {
 	for _, condition := range b.byPod[name] {
 		k := key{name, condition}
 		if e := b.entries[k]; e != nil {
@@ -127,7 +127,7 @@ func (b *Book) Forget(name types.NamespacedName) {
 
 // Again makes one gate due at a time, or earlier if it already is. One that was
 // forgotten stays so.
-func (b *Book) Again(name types.NamespacedName, condition v1.PodConditionType, at time.Time) {
+func (b *Queue) Requeue(name types.NamespacedName, condition v1.PodConditionType, at time.Time) {
 	k := key{name, condition}
 	e := b.entries[k]
 	if e == nil {
@@ -145,19 +145,19 @@ func (b *Book) Again(name types.NamespacedName, condition v1.PodConditionType, a
 }
 
 // All makes every gate due now: the checkers have changed.
-func (b *Book) All(now time.Time) {
+func (b *Queue) All(now time.Time) {
 	for k := range b.entries {
-		b.Again(k.pod, k.condition, now)
+		b.Requeue(k.pod, k.condition, now)
 	}
 }
 
 // Due takes out at most limit gates that are due; those that were asked too
 // often become due later.
-func (b *Book) Due(now time.Time, limit int) []key {
+func (b *Queue) Due(now time.Time, limit int) []key {
 	var keys []key
 	for len(b.due) > 0 && len(keys) < limit && !b.due[0].at.After(now) {
 		e := b.due[0]
-		if again, ok := e.asks.take(now); !ok {
+		if again, ok := e.rate.take(now); !ok {
 			e.at = again
 			heap.Fix(&b.due, 0)
 			continue
@@ -168,34 +168,34 @@ func (b *Book) Due(now time.Time, limit int) []key {
 }
 
 // told is what was said about one gate; nil without one.
-func (b *Book) told(k key) *told {
+func (b *Queue) lastInput(k key) *input {
 	if e := b.entries[k]; e != nil {
-		return e.told
+		return e.lastInput
 	}
 	return nil
 }
 
 // tell keeps what was said about a gate.
-func (b *Book) tell(k key, t *told) {
+func (b *Queue) setLastInput(k key, t *input) {
 	if e := b.entries[k]; e != nil {
-		e.told = t
+		e.lastInput = t
 	}
 }
 
 // late says whether the last look for a gate took long.
-func (b *Book) late(k key) bool {
+func (b *Queue) late(k key) bool {
 	e := b.entries[k]
 	return e != nil && e.late
 }
 
-func (b *Book) setLate(k key, late bool) {
+func (b *Queue) setLate(k key, late bool) {
 	if e := b.entries[k]; e != nil {
 		e.late = late
 	}
 }
 
 // Next is when the next gate is due.
-func (b *Book) Next() (time.Time, bool) {
+func (b *Queue) Next() (time.Time, bool) {
 	if len(b.due) == 0 {
 		return time.Time{}, false
 	}
@@ -203,7 +203,7 @@ func (b *Book) Next() (time.Time, bool) {
 }
 
 // Len is how many gates there are.
-func (b *Book) Len() int { return len(b.entries) }
+func (b *Queue) Len() int { return len(b.entries) }
 
 type dueHeap []*entry
 

@@ -35,44 +35,44 @@ func TestBook(t *testing.T) {
 	web := types.NamespacedName{Namespace: "default", Name: "web"}
 	tests := []struct {
 		name string
-		fill func(*Book)
+		fill func(*Queue)
 		at   time.Duration
 		want []string
 	}{
-		{"a changed pod's gates are due at once", func(b *Book) { b.Changed(gatedPod("web", "a"), start) }, 0, []string{"web/a"}},
-		{"a pod without gates never is", func(b *Book) { b.Changed(gatedPod("web"), start) }, time.Hour, nil},
-		{"a pod without a node is not yet", func(b *Book) {
+		{"a changed pod's gates are due at once", func(b *Queue) { b.Changed(gatedPod("web", "a"), start) }, 0, []string{"web/a"}},
+		{"a pod without gates never is", func(b *Queue) { b.Changed(gatedPod("web"), start) }, time.Hour, nil},
+		{"a pod without a node is not yet", func(b *Queue) {
 			p := gatedPod("web", "a")
 			p.Spec.NodeName = ""
 			b.Changed(p, start)
 		}, time.Hour, nil},
-		{"a pod that has ended is forgotten", func(b *Book) {
+		{"a pod that has ended is forgotten", func(b *Queue) {
 			b.Changed(gatedPod("web", "a"), start)
 			p := gatedPod("web", "a")
 			p.Status.Phase = v1.PodSucceeded
 			b.Changed(p, start)
 		}, time.Hour, nil},
-		{"again waits for its time", func(b *Book) {
+		{"again waits for its time", func(b *Queue) {
 			b.Changed(gatedPod("web", "a"), start)
 			b.Due(start, 10)
-			b.Again(web, "a", start.Add(time.Minute))
+			b.Requeue(web, "a", start.Add(time.Minute))
 		}, 59 * time.Second, nil},
-		{"again comes when its time has come", func(b *Book) {
+		{"again comes when its time has come", func(b *Queue) {
 			b.Changed(gatedPod("web", "a"), start)
 			b.Due(start, 10)
-			b.Again(web, "a", start.Add(time.Minute))
+			b.Requeue(web, "a", start.Add(time.Minute))
 		}, time.Minute, []string{"web/a"}},
-		{"an earlier time wins", func(b *Book) {
+		{"an earlier time wins", func(b *Queue) {
 			b.Changed(gatedPod("web", "a"), start.Add(time.Minute))
-			b.Again(web, "a", start)
-			b.Again(web, "a", start.Add(time.Hour))
+			b.Requeue(web, "a", start)
+			b.Requeue(web, "a", start.Add(time.Hour))
 		}, 0, []string{"web/a"}},
-		{"a swap makes all due", func(b *Book) {
+		{"a swap makes all due", func(b *Queue) {
 			b.Changed(gatedPod("web", "a"), start)
 			b.Due(start, 10)
 			b.All(start)
 		}, 0, []string{"web/a"}},
-		{"a forgotten pod is not due", func(b *Book) {
+		{"a forgotten pod is not due", func(b *Queue) {
 			b.Changed(gatedPod("web", "a"), start)
 			b.Forget(web)
 		}, time.Hour, nil},
@@ -80,7 +80,7 @@ func TestBook(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := NewBook()
+			b := NewQueue()
 			tt.fill(b)
 			if diff := cmp.Diff(tt.want, names(b.Due(start.Add(tt.at), 10))); diff != "" {
 				t.Errorf("Due(%v) differs (-want +got):\n%s", tt.at, diff)
@@ -91,7 +91,7 @@ func TestBook(t *testing.T) {
 
 func TestBookHoldsNothingOfForgottenPods(t *testing.T) {
 	t.Parallel()
-	b := NewBook()
+	b := NewQueue()
 	for range 100 {
 		p := gatedPod("web", "a", "b")
 		b.Changed(p, start)

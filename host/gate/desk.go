@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// mostLooking is how many network attempts a checker has under way.
-	mostLooking = 64
+	// maxLooking is how many network attempts a checker has under way.
+	maxLooking = 64
 	// lateAfter is how long a look takes that is late: the next one at that pod
 	// waits behind those at others, and may not take the last places.
 	lateAfter = 500 * time.Millisecond
@@ -23,14 +23,14 @@ const (
 // desk is where one checker's gates are worked on: several are looked at at
 // once, and what was seen is judged by the batch, one batch at a time. So an
 // endpoint that does not answer takes a place, and holds up nobody.
-type desk struct {
+type pool struct {
 	checker Checker
 	wants   []abi.Observe
 	// looking is how many pods are looked at; late are those of them whose last
 	// look was late.
 	looking, late int
 	// ready are those to be judged, since then.
-	ready   []subject
+	ready   []item
 	since   time.Time
 	judging bool
 	// last is when the last batch was begun.
@@ -38,8 +38,8 @@ type desk struct {
 }
 
 // newDesk makes a checker's desk; where nobody can look, there is nothing to see.
-func newDesk(checker Checker, sees bool) *desk {
-	at := &desk{checker: checker}
+func newPool(checker Checker, sees bool) *pool {
+	at := &pool{checker: checker}
 	if sees {
 		at.wants = checker.Observes()
 	}
@@ -48,12 +48,12 @@ func newDesk(checker Checker, sees bool) *desk {
 
 // places is how many pods are looked at at once: a pod has as many attempts
 // under way as things are wanted of it.
-func (at *desk) places() int { return max(mostLooking/max(len(at.wants), 1), 1) }
+func (at *pool) places() int { return max(maxLooking/max(len(at.wants), 1), 1) }
 
 // room says whether the desk takes one more.
-func (at *desk) room(late bool) bool {
+func (at *pool) room(late bool) bool {
 	switch {
-	case len(at.ready) >= batch:
+	case len(at.ready) >= maxBatch:
 		return false
 	case len(at.wants) == 0:
 		return true
@@ -63,21 +63,21 @@ func (at *desk) room(late bool) bool {
 	return at.looking < at.places()
 }
 
-func (at *desk) take(late bool) {
+func (at *pool) take(late bool) {
 	at.looking++
 	if late {
 		at.late++
 	}
 }
 
-func (at *desk) leave(late bool) {
+func (at *pool) leave(late bool) {
 	at.looking--
 	if late {
 		at.late--
 	}
 }
 
-func (at *desk) keep(s subject, now time.Time) {
+func (at *pool) keep(s item, now time.Time) {
 	if len(at.ready) == 0 {
 		at.since = now
 	}
@@ -86,12 +86,12 @@ func (at *desk) keep(s subject, now time.Time) {
 
 // ripens is when to judge what the desk has: a full batch now, and less when
 // others would not join soon.
-func (at *desk) ripens() (when time.Time, waits bool) {
+func (at *pool) ripens() (when time.Time, waits bool) {
 	if at.judging || len(at.ready) == 0 {
 		return when, false
 	}
 	when = at.since
-	if len(at.ready) >= batch {
+	if len(at.ready) >= maxBatch {
 		return when, true
 	}
 	if at.looking > at.late {
@@ -104,24 +104,24 @@ func (at *desk) ripens() (when time.Time, waits bool) {
 }
 
 // gather takes a batch off the desk.
-func (at *desk) gather(now time.Time) []subject {
-	n := min(len(at.ready), batch)
+func (at *pool) gather(now time.Time) []item {
+	n := min(len(at.ready), maxBatch)
 	taken := at.ready[:n:n]
-	at.ready = append([]subject(nil), at.ready[n:]...)
+	at.ready = append([]item(nil), at.ready[n:]...)
 	at.judging, at.last = true, now
 	return taken
 }
 
 // over says whether nothing is left of a desk that another began.
-func (at *desk) over(now time.Time) bool {
+func (at *pool) over(now time.Time) bool {
 	return at.looking == 0 && len(at.ready) == 0 && !at.judging && !now.Before(at.last.Add(breath))
 }
 
 // look is a look at a subject; was says whether it was expected to be late.
 type look struct {
-	at  *desk
+	at  *pool
 	was bool
-	subject
+	item
 }
 
 // lanes are gates that wait for a place: those whose last look was late wait
@@ -137,7 +137,7 @@ func (l *lanes) add(k key, late bool) {
 }
 
 // next takes the next gate for which the desk has room; nobody's desk takes all.
-func (l *lanes) next(at *desk) (k key, late, ok bool) {
+func (l *lanes) next(at *pool) (k key, late, ok bool) {
 	if at == nil || at.room(false) {
 		if k, ok = l.quick.take(); ok {
 			return k, false, true

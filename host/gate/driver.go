@@ -42,15 +42,15 @@ type Config struct {
 // holds up no other.
 type Driver struct {
 	Config
-	book *Book
+	book *Queue
 	// state says where a gate is that was due and is not answered yet; lanes
 	// are those that no desk has taken.
 	state map[key]state
 	lanes map[v1.PodConditionType]*lanes
-	desks map[Checker]*desk
+	desks map[Checker]*pool
 	// looked and judged bring what was begun for a desk back to it.
 	looked chan look
-	judged chan round
+	judged chan batch
 }
 
 // state of a gate that is due.
@@ -64,7 +64,7 @@ const (
 )
 
 // New makes a driver.
-func New(cfg Config) *Driver { return &Driver{Config: cfg, book: NewBook()} }
+func New(cfg Config) *Driver { return &Driver{Config: cfg, book: NewQueue()} }
 
 // Run works until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
@@ -85,9 +85,9 @@ func (d *Driver) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.book, d.state = NewBook(), map[key]state{}
-	d.lanes, d.desks = map[v1.PodConditionType]*lanes{}, map[Checker]*desk{}
-	d.looked, d.judged = make(chan look, mostLooking), make(chan round)
+	d.book, d.state = NewQueue(), map[key]state{}
+	d.lanes, d.desks = map[v1.PodConditionType]*lanes{}, map[Checker]*pool{}
+	d.looked, d.judged = make(chan look, maxLooking), make(chan batch)
 	for _, o := range pods.Items {
 		if pod, ok := o.(*v1.Pod); ok {
 			d.book.Changed(pod, d.Now())
@@ -162,7 +162,7 @@ func (d *Driver) take(events []store.Event) {
 // pass queues what is due, and has each desk work on.
 func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
 	for {
-		due := d.book.Due(d.Now(), batch)
+		due := d.book.Due(d.Now(), maxBatch)
 		if len(due) == 0 {
 			break
 		}
@@ -205,7 +205,7 @@ func (d *Driver) fill(ctx context.Context, working *sync.WaitGroup) {
 	for condition, waiting := range d.lanes {
 		checker := checkers[condition]
 		if checker != nil && d.desks[checker] == nil {
-			d.desks[checker] = newDesk(checker, d.Observe != nil)
+			d.desks[checker] = newPool(checker, d.Observe != nil)
 		}
 		for {
 			k, late, ok := waiting.next(d.desks[checker])
@@ -213,7 +213,7 @@ func (d *Driver) fill(ctx context.Context, working *sync.WaitGroup) {
 				break
 			}
 			if pod := d.pod(k); checker != nil && pod != nil {
-				s := subject{key: k, late: late, told: d.book.told(k), GatePod: wire.GatePod{Pod: pod, Condition: string(condition)}}
+				s := item{key: k, late: late, input: d.book.lastInput(k), GatePod: wire.GatePod{Pod: pod, Condition: string(condition)}}
 				d.put(ctx, working, d.desks[checker], s)
 				continue
 			}
@@ -226,7 +226,7 @@ func (d *Driver) fill(ctx context.Context, working *sync.WaitGroup) {
 }
 
 // put begins to look at a subject, or has it judged if there is nothing to see.
-func (d *Driver) put(ctx context.Context, working *sync.WaitGroup, at *desk, s subject) {
+func (d *Driver) put(ctx context.Context, working *sync.WaitGroup, at *pool, s item) {
 	d.state[s.key] = asking
 	if len(at.wants) == 0 {
 		d.keep(at, s)
@@ -234,7 +234,7 @@ func (d *Driver) put(ctx context.Context, working *sync.WaitGroup, at *desk, s s
 	}
 	at.take(s.late)
 	working.Go(func() {
-		l := look{at: at, was: s.late, subject: s}
+		l := look{at: at, was: s.late, item: s}
 		began := d.Now()
 		l.Observed = d.Observe(ctx, s.Pod, at.wants)
 		l.late = d.Now().Sub(began) >= lateAfter
@@ -249,28 +249,28 @@ func (d *Driver) put(ctx context.Context, working *sync.WaitGroup, at *desk, s s
 func (d *Driver) seen(l *look) {
 	l.at.leave(l.was)
 	d.book.setLate(l.key, l.late)
-	d.keep(l.at, l.subject)
+	d.keep(l.at, l.item)
 }
 
 // keep has a subject judged with others, unless there is nothing new to judge.
-func (d *Driver) keep(at *desk, s subject) {
+func (d *Driver) keep(at *pool, s item) {
 	now := d.Now()
 	if s.news(at.checker, now) {
 		at.keep(s, now)
 		return
 	}
-	a := answer{key: s.key, told: s.told, again: s.told.again}
+	a := answer{key: s.key, input: s.input, again: s.input.again}
 	if len(at.wants) > 0 {
-		a.again = earlier(s.told.until, now.Add(lookEvery))
+		a.again = earlier(s.input.until, now.Add(lookEvery))
 	}
 	d.answered(&a)
 }
 
 // begin has a checker judge what its desk has.
-func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *desk, now time.Time) {
+func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *pool, now time.Time) {
 	subjects := at.gather(now)
 	working.Go(func() {
-		r := round{at: at, answers: d.ask(ctx, at.checker, subjects)}
+		r := batch{at: at, answers: d.ask(ctx, at.checker, subjects)}
 		select {
 		case d.judged <- r:
 		case <-ctx.Done():
@@ -302,7 +302,7 @@ func (d *Driver) pod(k key) *v1.Pod {
 }
 
 // finish notes when the gates of a round are due again.
-func (d *Driver) finish(r *round) {
+func (d *Driver) finish(r *batch) {
 	r.at.judging = false
 	for i := range r.answers {
 		d.answered(&r.answers[i])
@@ -314,8 +314,8 @@ func (d *Driver) answered(a *answer) {
 		a.again = d.Now()
 	}
 	delete(d.state, a.key)
-	d.book.tell(a.key, a.told)
+	d.book.setLastInput(a.key, a.input)
 	if !a.again.IsZero() {
-		d.book.Again(a.key.pod, a.key.condition, a.again)
+		d.book.Requeue(a.key.pod, a.key.condition, a.again)
 	}
 }

@@ -106,7 +106,7 @@ func TestACheckerIsAskedAgainWhenItSaysSo(t *testing.T) {
 	t.Parallel()
 	c := &checker{judge: func(asked int32, _ *wire.GatePod) (abi.Readiness, error) {
 		if asked < 6 {
-			return abi.Readiness{Status: "False", Reason: "Wait", AskAgainNanos: int64(30 * time.Second)}, nil
+			return abi.Readiness{Status: "False", Reason: "Wait", RequeueAfterNanos: int64(30 * time.Second)}, nil
 		}
 		return abi.Readiness{Status: "True"}, nil
 	}}
@@ -170,11 +170,11 @@ func TestManyPodsAreJudgedInBatches(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if calls := c.asked.Load(); calls > 2*pods/mostLooking {
+		if calls := c.asked.Load(); calls > 2*pods/maxLooking {
 			t.Errorf("%d pods cost %d calls", pods, calls)
 		}
-		if most.Load() > mostLooking {
-			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), mostLooking)
+		if most.Load() > maxLooking {
+			t.Errorf("%d pods were looked at at once, at most %d may be", most.Load(), maxLooking)
 		}
 	})
 }

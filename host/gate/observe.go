@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// mostHeader is how much of an answer's header is read; its body is not.
-	mostHeader = 16 << 10
-	// mostDetail is how much a guest is told of what an endpoint says.
-	mostDetail = 256
+	// maxHeader is how much of an answer's header is read; its body is not.
+	maxHeader = 16 << 10
+	// maxDetail is how much a guest is told of what an endpoint says.
+	maxDetail = 256
 )
 
 // Observer looks at the world for checkers, which cannot.
@@ -43,7 +43,7 @@ func NewObserver(objects Objects, now func() time.Time) *Observer {
 			Transport: &http.Transport{
 				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // a pod's own certificate, as probes take it
 				ForceAttemptHTTP2: true, DisableKeepAlives: true, DisableCompression: true,
-				Proxy: nil, MaxResponseHeaderBytes: mostHeader, DialContext: dial,
+				Proxy: nil, MaxResponseHeaderBytes: maxHeader, DialContext: dial,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -72,7 +72,7 @@ func (o *Observer) Observe(ctx context.Context, pod *v1.Pod, wants []abi.Observe
 	}
 	group.Wait()
 	for i := range out {
-		out[i].Detail = abi.Text(out[i].Detail, mostDetail)
+		out[i].Detail = abi.Text(out[i].Detail, maxDetail)
 	}
 	return out
 }
@@ -112,8 +112,8 @@ const (
 	// fresh is how long an answer serves: thousands of pods that wait for the
 	// same must not have all objects looked through for each.
 	fresh = 200 * time.Millisecond
-	// mostKnown is how many answers are kept.
-	mostKnown = 1024
+	// maxKnown is how many answers are kept.
+	maxKnown = 1024
 )
 
 func (o *Observer) matching(resource string, pod *v1.Pod, w *abi.Observe) (matches, error) {
@@ -131,7 +131,7 @@ func (o *Observer) matching(resource string, pod *v1.Pod, w *abi.Observe) (match
 	if err != nil {
 		return m, err
 	}
-	if len(o.known) >= mostKnown {
+	if len(o.known) >= maxKnown {
 		clear(o.known)
 	}
 	m.at = now

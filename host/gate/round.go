@@ -17,18 +17,18 @@ import (
 
 const (
 	// batch is how many pods one call of a checker judges.
-	batch = 256
+	maxBatch = 256
 	// lookEvery is how often the host looks anew for a checker that observes
 	// and does not say itself when it wants to be asked again.
 	lookEvery = 10 * time.Second
-	// mostWriting is how many conditions are written at a time, so that they
+	// maxWriting is how many conditions are written at a time, so that they
 	// share the disk's syncs.
-	mostWriting = 16
+	maxWriting = 16
 )
 
 // round is one batch of gates that one checker was asked about.
-type round struct {
-	at      *desk
+type batch struct {
+	at      *pool
 	answers []answer
 }
 
@@ -37,20 +37,20 @@ type round struct {
 type answer struct {
 	key   key
 	again time.Time
-	told  *told
+	input *input
 }
 
 // subject is one gate of one pod in a round.
-type subject struct {
+type item struct {
 	wire.GatePod
-	key  key
-	late bool
-	told *told
+	key   key
+	late  bool
+	input *input
 }
 
 // told is what a checker was asked about a gate, so that it is not asked the
 // same again.
-type told struct {
+type input struct {
 	checker Checker
 	version string // of the pod
 	seen    []wire.Observation
@@ -61,8 +61,8 @@ type told struct {
 
 // news says whether there is something to ask: a pod, an observation or a
 // checker that is not the one of last time.
-func (s *subject) news(checker Checker, now time.Time) bool {
-	t := s.told
+func (s *item) news(checker Checker, now time.Time) bool {
+	t := s.input
 	return t == nil || t.checker != checker || t.version != s.Pod.ResourceVersion || !now.Before(t.until) ||
 		!slices.EqualFunc(t.seen, s.Observed, sameSight)
 }
@@ -72,7 +72,7 @@ func sameSight(a, b wire.Observation) bool {
 }
 
 // ask has a checker judge, and writes.
-func (d *Driver) ask(ctx context.Context, checker Checker, subjects []subject) []answer {
+func (d *Driver) ask(ctx context.Context, checker Checker, subjects []item) []answer {
 	now := d.Now()
 	answers := make([]answer, len(subjects))
 	pods := make([]wire.GatePod, len(subjects))
@@ -82,7 +82,7 @@ func (d *Driver) ask(ctx context.Context, checker Checker, subjects []subject) [
 	verdicts := d.judge(ctx, checker, pods, now)
 	checkers := d.Checkers()
 	var writing errgroup.Group
-	writing.SetLimit(mostWriting)
+	writing.SetLimit(maxWriting)
 	for i := range subjects {
 		s, a := &subjects[i], &answers[i]
 		if checkers[s.key.condition] != checker {
@@ -104,7 +104,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // settle writes a verdict and notes when to ask again.
-func (d *Driver) settle(ctx context.Context, s *subject, a *answer, checker Checker, v *abi.Readiness, now time.Time) {
+func (d *Driver) settle(ctx context.Context, s *item, a *answer, checker Checker, v *abi.Readiness, now time.Time) {
 	version, err := d.write(ctx, s, *v, now)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -113,11 +113,11 @@ func (d *Driver) settle(ctx context.Context, s *subject, a *answer, checker Chec
 		a.again = now.Add(time.Second)
 		return
 	}
-	a.told = &told{checker: checker, version: version, seen: s.Observed, until: now.Add(stale)}
+	a.input = &input{checker: checker, version: version, seen: s.Observed, until: now.Add(stale)}
 	switch {
-	case v.AskAgainNanos > 0:
-		a.again = now.Add(time.Duration(v.AskAgainNanos))
-		a.told.again, a.told.until = a.again, a.again
+	case v.RequeueAfterNanos > 0:
+		a.again = now.Add(time.Duration(v.RequeueAfterNanos))
+		a.input.again, a.input.until = a.again, a.again
 	case len(checker.Observes()) > 0:
 		a.again = now.Add(lookEvery)
 	}
@@ -138,7 +138,7 @@ func (d *Driver) judge(ctx context.Context, checker Checker, pods []wire.GatePod
 
 // write writes a verdict, and returns the version of the pod that its checker
 // knows: the one that it judged, or that with nothing but this condition changed.
-func (d *Driver) write(ctx context.Context, s *subject, v abi.Readiness, now time.Time) (version string, err error) {
+func (d *Driver) write(ctx context.Context, s *item, v abi.Readiness, now time.Time) (version string, err error) {
 	judged := s.Pod.ResourceVersion
 	if withCondition(s.Pod, v1.PodConditionType(s.Condition), v, now) == s.Pod {
 		return judged, nil

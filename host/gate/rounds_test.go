@@ -74,7 +74,7 @@ func answering(status string) func(int32, *wire.GatePod) (abi.Readiness, error) 
 func TestACheckerThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
 	t.Parallel()
 	c := &checker{judge: func(asked int32, _ *wire.GatePod) (abi.Readiness, error) {
-		return abi.Readiness{Status: "False", Message: strconv.Itoa(int(asked)), AskAgainNanos: 1}, nil
+		return abi.Readiness{Status: "False", Message: strconv.Itoa(int(asked)), RequeueAfterNanos: 1}, nil
 	}}
 	run(t, []*v1.Pod{gatedPod("web", madeGate)}, func(cfg *Config) {
 		cfg.Checkers = claimed(map[v1.PodConditionType]Checker{madeGate: c})
@@ -179,7 +179,7 @@ func TestACheckerIsAskedWhenAnObservationChanges(t *testing.T) {
 func TestAPodThatIsDeletedWhileItIsObservedIsForgotten(t *testing.T) {
 	t.Parallel()
 	c := &checker{wants: []abi.Observe{{Name: "slow", Kind: "http", Port: "80"}}, judge: func(int32, *wire.GatePod) (abi.Readiness, error) {
-		return abi.Readiness{Status: "False", AskAgainNanos: int64(time.Second)}, nil
+		return abi.Readiness{Status: "False", RequeueAfterNanos: int64(time.Second)}, nil
 	}}
 	run(t, []*v1.Pod{gatedPod("web", madeGate)}, func(cfg *Config) {
 		cfg.Checkers = claimed(map[v1.PodConditionType]Checker{madeGate: c})
@@ -314,7 +314,7 @@ func TestAGateThatAPodNamesTwiceIsAskedNoMoreOften(t *testing.T) {
 func TestEndpointsThatHangHoldUpNoOthersOfTheirChecker(t *testing.T) {
 	t.Parallel()
 	c := &checker{wants: []abi.Observe{{Name: "page", Kind: "http", Port: "80"}}, judge: func(_ int32, p *wire.GatePod) (abi.Readiness, error) {
-		return abi.Readiness{Status: map[bool]string{true: "True", false: "False"}[p.Observed[0].OK], AskAgainNanos: int64(time.Second)}, nil
+		return abi.Readiness{Status: map[bool]string{true: "True", false: "False"}[p.Observed[0].OK], RequeueAfterNanos: int64(time.Second)}, nil
 	}}
 	var pods []*v1.Pod
 	for i := range 200 {

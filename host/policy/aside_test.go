@@ -17,7 +17,7 @@ func TestWhatIsPlayedThroughCountsForNobody(t *testing.T) {
 			t.Parallel()
 			r := withTroubled(t, entry, "")
 			r.withTrap(3, how)
-			set, release, err := r.Scheduling().Fresh(t.Context())
+			set, release, err := r.Scheduling().Reopen(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,7 +31,7 @@ func TestWhatIsPlayedThroughCountsForNobody(t *testing.T) {
 			if f := r.figures(t, "troubled"); f.Calls != 0 || f.Failures != 0 || f.Quarantined {
 				t.Errorf("the policy that decides counts %d calls and %d failures, quarantined: %v", f.Calls, f.Failures, f.Quarantined)
 			}
-			if lines, _ := r.Said("troubled"); len(lines) > 0 {
+			if lines, _ := r.GuestLog("troubled"); len(lines) > 0 {
 				t.Errorf("it says %q", lines[0].Message)
 			}
 		})

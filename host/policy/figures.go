@@ -1,48 +1,21 @@
 package policy
 
 import (
-	"time"
+	"context"
+	"slices"
 
-	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
-// Figures are what one Policy's live program has used since it went live.
-type Figures struct {
-	Name   string `json:"name"`
-	Kind   string `json:"kind"`
-	Digest string `json:"digest"`
-	// Calls succeeded, Failures did not; Traps are those of the failures in which
-	// the guest ran into a trap, or out of fuel or stack.
-	Calls    int64 `json:"calls"`
-	Failures int64 `json:"failures"`
-	Traps    int64 `json:"traps"`
-	// Rows were judged or scored, Refusals of them were refused. Answers that the
-	// host remembered are not among them.
-	Rows     int64 `json:"rows"`
-	Refusals int64 `json:"refusals"`
-	// Fuel and Time were spent in the calls.
-	Fuel int64         `json:"fuel"`
-	Time time.Duration `json:"time"`
-	// Quarantined says that the policy is not asked for the time being.
-	Quarantined bool   `json:"quarantined"`
-	LastFailure string `json:"lastFailure,omitempty"`
-	// Counters are the guest's own.
-	Counters []Count `json:"counters,omitempty"`
-}
-
-// Count is one of a module's own counters.
-type Count struct {
-	abi.Counter
-	N int64 `json:"n"`
-}
-
 // Figures returns those of all live policies, by name.
-func (l *Loader) Figures() []Figures {
+func (l *Loader) Figures() []sandbox.Figures {
 	set := l.Current()
-	all := make([]Figures, 0, len(set.policies))
+	all := make([]sandbox.Figures, 0, len(set.policies))
 	for _, name := range set.ordered() {
-		if p := set.policies[name].program; p != nil {
-			all = append(all, p.figures())
+		if v := set.policies[name].version; v != nil {
+			all = append(all, v.program.Figures())
 		}
 	}
 	return all
@@ -51,34 +24,65 @@ func (l *Loader) Figures() []Figures {
 // Digest is that of the module by which a policy is live.
 func (l *Loader) Digest(name string) (digest string, ok bool) {
 	one := l.Current().policies[name]
-	if one == nil || one.program == nil {
+	if one == nil || one.version == nil {
 		return "", false
 	}
-	return one.program.module.Digest(), true
+	return one.program.Digest(), true
 }
 
-func (p *program) figures() Figures {
-	h := p.health
-	f := Figures{
-		Name: p.name, Kind: p.entry.Kind, Digest: p.module.Digest(),
-		Calls: h.calls.Load(), Failures: h.failures.Load(), Traps: h.traps.Load(),
-		Rows: h.rows.Load(), Refusals: h.refusals.Load(), Fuel: h.fuel.Load(), Time: time.Duration(h.nanos.Load()),
-	}
-	for _, c := range p.counts {
-		f.Counters = append(f.Counters, Count{c.Counter, c.n.Load()})
-	}
-	quarantined, last := h.state()
-	if f.Quarantined = quarantined; last != nil {
-		f.LastFailure = last.Error()
-	}
-	return f
-}
-
-// Said returns the last lines of the guests that a Policy has and had, the
+// GuestLog returns the last lines of the guests that a Policy has and had, the
 // oldest first; ok says that there is such a Policy.
-func (l *Loader) Said(name string) (lines []Line, ok bool) {
+func (l *Loader) GuestLog(name string) (lines []sandbox.Line, ok bool) {
 	if l.Current().policies[name] == nil {
 		return nil, false
 	}
-	return l.speech.of(name).all(), true
+	return l.programs.guestLogs.Of(name).Lines(), true
+}
+
+// Users are the policies that need a module, or may go back to it, sorted.
+func (l *Loader) Users(digest string) []string {
+	set := l.Current()
+	return slices.DeleteFunc(set.ordered(), func(name string) bool {
+		return !slices.ContainsFunc(module.References(set.policies[name].state.Policy), func(name string) bool {
+			d, err := v1alpha1.Digest(name)
+			return err == nil && d == digest
+		})
+	})
+}
+
+// Provenance is what a program that decides, or did, was made of.
+func (l *Loader) Provenance(ctx context.Context, identity [32]byte) (*v1alpha1.Policy, []byte, error) {
+	return l.programs.origin(ctx, identity)
+}
+
+// Rest lets one guest tidy up, the one that was called most since it last did,
+// between two cycles, and says whether another one needs it. It is called from
+// the goroutine of the cycles.
+func (l *Loader) Rest(context.Context) (more bool) {
+	var next *sandbox.Sandbox
+	untidy := 0
+	look := func(boxes ...*sandbox.Sandbox) {
+		for _, box := range boxes {
+			if box == nil || !box.Untidy() {
+				continue
+			}
+			untidy++
+			if next == nil || box.Calls() > next.Calls() {
+				next = box
+			}
+		}
+	}
+	for _, one := range l.Current().policies {
+		if one.version == nil || one.gate != nil || one.controller != nil {
+			continue
+		}
+		look(one.main, one.verifier)
+		if one.canary != nil {
+			look(one.canary.main, one.canary.verifier)
+		}
+	}
+	if next != nil {
+		next.Tidy()
+	}
+	return untidy > 1
 }

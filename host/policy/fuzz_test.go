@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 // FuzzDigest gives anything as the name of a module.
@@ -16,15 +18,15 @@ func FuzzDigest(f *testing.F) {
 	f.Add("sha256:" + strings.Repeat("AF", 32))
 	f.Add("sha256-sha256:")
 	f.Fuzz(func(t *testing.T, name string) {
-		digest, err := policy.Digest(name)
+		digest, err := v1alpha1.Digest(name)
 		if err != nil {
 			return
 		}
 		if len(digest) != len("sha256:")+64 || strings.ContainsAny(digest, "/\\. ") {
 			t.Errorf("Digest(%q) = %q", name, digest)
 		}
-		if again, err := policy.Digest(policy.ModuleName(digest)); again != digest || err != nil {
-			t.Errorf("the digest of %q is %q, %v; want %q", policy.ModuleName(digest), again, err, digest)
+		if again, err := v1alpha1.Digest(v1alpha1.ModuleName(digest)); again != digest || err != nil {
+			t.Errorf("the digest of %q is %q, %v; want %q", v1alpha1.ModuleName(digest), again, err, digest)
 		}
 	})
 }
@@ -38,10 +40,10 @@ func FuzzKeys(f *testing.F) {
 		if err := os.WriteFile(file, pem, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if key, err := policy.ReadPublicKey(file); err == nil && len(policy.KeyID(key)) != len("ed25519:")+32 {
-			t.Errorf("the key's name is %q", policy.KeyID(key))
+		if key, err := module.ReadPublicKey(file); err == nil && len(module.KeyID(key)) != len("ed25519:")+32 {
+			t.Errorf("the key's name is %q", module.KeyID(key))
 		}
-		if key, err := policy.ReadPrivateKey(file); err == nil && len(key) != 64 {
+		if key, err := module.ReadPrivateKey(file); err == nil && len(key) != 64 {
 			t.Errorf("a private key of %d bytes", len(key))
 		}
 	})
@@ -56,7 +58,7 @@ func FuzzObserves(f *testing.F) {
 	f.Add([]byte(`{"observe":null}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, config []byte) {
-		wants, err := policy.ReadObserves(config)
+		wants, err := sandbox.Observes(nil, config)
 		if err != nil {
 			return
 		}

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/wire"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
@@ -81,11 +81,11 @@ func TestAConfigWithASlipInWhatToObserveIsRefused(t *testing.T) {
 		{"a port out of range", `{"observe":[{"name":"up","kind":"tcp","port":0}]}`, "1 to 65535"},
 		{"no list", `{"observe":{"name":"up"}}`, "observe: json"},
 	} {
-		if _, err := policy.ReadObserves([]byte(tt.config)); err == nil || !strings.Contains(err.Error(), tt.err) {
+		if _, err := sandbox.Observes(nil, []byte(tt.config)); err == nil || !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
 		}
 	}
-	if wants, err := policy.ReadObserves([]byte(`{"after":"5s"}`)); err != nil || len(wants) != 0 {
+	if wants, err := sandbox.Observes(nil, []byte(`{"after":"5s"}`)); err != nil || len(wants) != 0 {
 		t.Errorf("a config that wants nothing observed: %v, %v", wants, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestAConfigMayWantNothingObserved(t *testing.T) {
 	t.Parallel()
 	manifest := []abi.Observe{{Name: "health", Kind: abi.ObserveHTTP, Port: "8080"}}
 	for config, want := range map[string]int{``: 1, `{}`: 1, `{"observe":null}`: 1, `{"observe":[]}`: 0} {
-		if wants, err := policy.ObservesInstead(manifest, []byte(config)); err != nil || len(wants) != want {
+		if wants, err := sandbox.Observes(manifest, []byte(config)); err != nil || len(wants) != want {
 			t.Errorf("with the config %s it observes %v, %v; want %d", config, wants, err, want)
 		}
 	}
@@ -110,7 +110,7 @@ func TestAGateClaimsConditionsOfItsOwn(t *testing.T) {
 		"": "can be no pod's gate", "a b": "can be no pod's gate", "example.test/a/b": "can be no pod's gate",
 		"Ready": "is Kubernetes' own", "ContainersReady": "is Kubernetes' own", "PodScheduled": "is Kubernetes' own",
 	} {
-		err := policy.CheckConditionTypes("example.test/First", name)
+		err := sandbox.CheckConditionTypes([]string{"example.test/First", name})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}

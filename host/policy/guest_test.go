@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
@@ -17,14 +16,14 @@ type guest = policytest.Guest
 // upload puts a module into the store and returns its name.
 func (r *rig) upload(t testing.TB, wasm []byte) string {
 	t.Helper()
-	m, err := r.Examine(t.Context(), wasm, nil)
+	m, err := r.Modules.Examine(t.Context(), wasm, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Keep(t.Context(), m, wasm); err != nil {
+	if err := r.Modules.Keep(t.Context(), m, wasm); err != nil {
 		t.Fatal(err)
 	}
-	key := store.Key{Resource: policy.Modules, Name: m.Name}
+	key := store.Key{Resource: v1alpha1.Modules, Name: m.Name}
 	if _, ok := r.store.Get(key); !ok {
 		if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Create, Key: key, Object: m}); err != nil {
 			t.Fatal(err)
@@ -43,7 +42,7 @@ func (r *rig) put(t testing.TB, name string, change func(*v1alpha1.PolicySpec)) 
 
 func (r *rig) write(t testing.TB, name string, change func(*v1alpha1.PolicySpec)) {
 	t.Helper()
-	key := store.Key{Resource: policy.Policies, Name: name}
+	key := store.Key{Resource: v1alpha1.Policies, Name: name}
 	op := store.Op{Kind: store.Update, Key: key}
 	p := &v1alpha1.Policy{}
 	if o, ok := r.store.Get(key); ok {
@@ -51,6 +50,7 @@ func (r *rig) write(t testing.TB, name string, change func(*v1alpha1.PolicySpec)
 	} else {
 		op.Kind = store.Create
 		p.Name, p.UID = name, "uid-of-policy"
+		p.Spec.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: "default", Name: "tests"} // of controllers
 	}
 	change(&p.Spec)
 	p.Generation++
@@ -63,7 +63,7 @@ func (r *rig) write(t testing.TB, name string, change func(*v1alpha1.PolicySpec)
 // join puts a policy into the default profile.
 func (r *rig) join(t testing.TB, name, kind string) {
 	t.Helper()
-	_, err := r.store.Update(t.Context(), store.Key{Resource: policy.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
+	_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
 		p := o.(*v1alpha1.Profile).DeepCopy()
 		if kind == "priority" {
 			p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: name, Weight: 100})
@@ -78,7 +78,7 @@ func (r *rig) join(t testing.TB, name, kind string) {
 	r.Load(t.Context())
 }
 
-func module(name string) func(*v1alpha1.PolicySpec) {
+func withModule(name string) func(*v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) { s.Module = name }
 }
 

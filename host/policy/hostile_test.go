@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -78,7 +77,7 @@ func TestLiesAreContained(t *testing.T) {
 			if g.Kind == "" {
 				g.Kind = "predicate"
 			}
-			r.put(t, "liar", module(r.upload(t, g.Bytes())))
+			r.put(t, "liar", withModule(r.upload(t, g.Bytes())))
 			r.join(t, "liar", g.Kind)
 			got := r.decide(t, clustertest.Pod("p", "10m", "1Mi", nil))
 			if placed := !strings.Contains(got, "Slot:-1"); placed != lie.placed {
@@ -123,8 +122,8 @@ func TestLiesOfGatesAndControllersAreContained(t *testing.T) {
 			"a status in small letters": said(`[{"status":"true"}]`),
 			"no answer":                 said(`[]`),
 			"an answer too many":        said(`[{"status":"True"},{"status":"True"}]`),
-			"to be asked in the past":   said(`[{"status":"True","askAgainNanos":-1}]`),
-			"a number beyond all":       said(`[{"status":"True","askAgainNanos":1e400}]`),
+			"to be asked in the past":   said(`[{"status":"True","requeueAfterNanos":-1}]`),
+			"a number beyond all":       said(`[{"status":"True","requeueAfterNanos":1e400}]`),
 			"no JSON":                   said("yes"),
 			"an answer cut short":       said(`[{"status":"True"`),
 			"deep nesting":              said(strings.Repeat("[", 20_000)),
@@ -136,7 +135,7 @@ func TestLiesOfGatesAndControllersAreContained(t *testing.T) {
 			"a list":                   said(`[]`),
 			"a count below nothing":    said(`{"create":[{"count":-1,"object":{}}]}`),
 			"a count beyond all":       said(`{"create":[{"count":1000000000,"object":{}}]}`),
-			"to be asked in the past":  said(`{"askAgainNanos":-1}`),
+			"to be asked in the past":  said(`{"requeueAfterNanos":-1}`),
 			"too many events":          said(`{"events":[` + strings.Repeat(`{"type":"Normal","reason":"R"},`, 100) + `{"type":"Normal","reason":"R"}]}`),
 			"no JSON":                  said("yes"),
 			"1 GB":                     constant(at<<32 | 1<<30),
@@ -154,8 +153,8 @@ func TestLiesOfGatesAndControllersAreContained(t *testing.T) {
 				reconciler(m)
 				lie(m, "berth_reconcile")
 			}}
-			p := r.put(t, "liar", module(r.upload(t, g.Bytes())))
-			if p.Status.Phase != policy.PhaseLive {
+			p := r.put(t, "liar", withModule(r.upload(t, g.Bytes())))
+			if p.Status.Phase != v1alpha1.PhaseLive {
 				t.Fatalf("%s, %s: it is %s: %s", kind, what, p.Status.Phase, p.Status.Message)
 			}
 			var err error

@@ -59,7 +59,7 @@ func tried(t *testing.T, young guest, canary func(module string) *v1alpha1.Canar
 	r.withNodes(8)
 	old := guest{Name: "made", Version: "old", Kind: young.Kind, Refuse: -1, Times: 1}
 	young.Name, young.Version = "made", "young"
-	r.put(t, "made", module(r.upload(t, old.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, old.Bytes())))
 	r.join(t, "made", young.Kind)
 	name := r.upload(t, young.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canary(name) })
@@ -71,7 +71,7 @@ func tried(t *testing.T, young guest, canary func(module string) *v1alpha1.Canar
 func TestACanaryThatIsGoodIsPromoted(t *testing.T) {
 	t.Parallel()
 	r, p := tried(t, guest{Refuse: -1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 30, "0") })
-	if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseRunning {
+	if c := p.Status.Canary; c == nil || c.Phase != v1alpha1.PhaseRunning {
 		t.Fatalf("canary = %+v, want it running", c)
 	}
 	d := p.Status.Differences
@@ -80,7 +80,7 @@ func TestACanaryThatIsGoodIsPromoted(t *testing.T) {
 	}
 	module := p.Spec.Canary.Module
 	p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = s.Canary.Module, nil })
-	if p.Status.Current.Module != module || p.Status.Current.Reason != policy.CamePromoted || p.Status.Canary != nil {
+	if p.Status.Current.Module != module || p.Status.Current.Reason != v1alpha1.CamePromoted || p.Status.Canary != nil {
 		t.Errorf("current = %+v, canary = %+v, want the canary promoted", p.Status.Current, p.Status.Canary)
 	}
 	if diff := cmp.Diff([]string{"Pushed Replaced"}, history(p)); diff != "" {
@@ -98,26 +98,26 @@ func TestACanaryIsRolledBackByItself(t *testing.T) {
 		refusals string
 		reason   string
 	}{
-		"it traps":                    {guest{Refuse: -1, Traps: 3}, "", policy.ReasonTrapped},
-		"it spins":                    {guest{Refuse: -1, Traps: 3, Spins: true}, "", policy.ReasonFuelSpent},
-		"it refuses more than it may": {guest{Mask: 1, Refuse: 1}, "5%", policy.ReasonRefuses},
-		"a priority traps":            {guest{Kind: "priority", Traps: 2}, "", policy.ReasonTrapped},
+		"it traps":                    {guest{Refuse: -1, Traps: 3}, "", v1alpha1.ReasonTrapped},
+		"it spins":                    {guest{Refuse: -1, Traps: 3, Spins: true}, "", v1alpha1.ReasonFuelSpent},
+		"it refuses more than it may": {guest{Mask: 1, Refuse: 1}, "5%", v1alpha1.ReasonRefuses},
+		"a priority traps":            {guest{Kind: "priority", Traps: 2}, "", v1alpha1.ReasonTrapped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, p := tried(t, c.young, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, c.refusals) })
 			is := p.Status.Canary
-			if is == nil || is.Phase != policy.PhaseRolledBack || is.Reason != c.reason || is.Message == "" {
+			if is == nil || is.Phase != v1alpha1.PhaseRolledBack || is.Reason != c.reason || is.Message == "" {
 				t.Fatalf("canary = %+v, want it rolled back: %s", is, c.reason)
 			}
-			if p.Status.Phase != policy.PhaseLive {
+			if p.Status.Phase != v1alpha1.PhaseLive {
 				t.Errorf("the policy is %s: %s", p.Status.Phase, p.Status.Message)
 			}
 			if diff := cmp.Diff([]string{"Canary AutoRolledBack"}, history(p)); diff != "" {
 				t.Errorf("history (-want +got):\n%s", diff)
 			}
-			healthy := meta.FindStatusCondition(p.Status.Conditions, policy.ConditionCanary)
-			if healthy == nil || healthy.Status != "False" || healthy.Reason != c.reason || !meta.IsStatusConditionTrue(p.Status.Conditions, policy.ConditionLive) {
+			healthy := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionCanary)
+			if healthy == nil || healthy.Status != "False" || healthy.Reason != c.reason || !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionLive) {
 				t.Errorf("conditions = %+v", p.Status.Conditions)
 			}
 			if refused := r.placed(t, 100, 40); refused != 0 {
@@ -129,7 +129,7 @@ func TestACanaryIsRolledBackByItself(t *testing.T) {
 			}
 			// Another trial is another matter.
 			p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary.Share = 10 })
-			if p.Status.Canary.Phase != policy.PhaseRunning {
+			if p.Status.Canary.Phase != v1alpha1.PhaseRunning {
 				t.Errorf("canary of another share = %+v, want it running", p.Status.Canary)
 			}
 		})
@@ -140,7 +140,7 @@ func TestACanaryThatMayRefuseGoesOn(t *testing.T) {
 	t.Parallel()
 	_, p := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 100, "") })
 	d := p.Status.Differences
-	if p.Status.Canary.Phase != policy.PhaseRunning || d == nil || d.Pods != 100 || d.Refused != 400 || d.RefusedPods != 100 || d.Admitted != 0 {
+	if p.Status.Canary.Phase != v1alpha1.PhaseRunning || d == nil || d.Pods != 100 || d.Refused != 400 || d.RefusedPods != 100 || d.Admitted != 0 {
 		t.Fatalf("canary = %+v, differences = %+v, want half of 8 nodes refused to each of 100 pods", p.Status.Canary, d)
 	}
 	want := v1alpha1.Difference{Pod: "default/pod-0", Node: "n1", Live: "admits", Trial: "refuses: version young says no"}
@@ -184,7 +184,7 @@ func TestSharesAreWithinEachOther(t *testing.T) {
 func TestACanaryThatDoesNotLoadLeavesThePolicyLive(t *testing.T) {
 	t.Parallel()
 	_, p := tried(t, guest{BadOpen: true}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "") })
-	if p.Status.Phase != policy.PhaseLive || p.Status.Canary.Reason != policy.ReasonRefused || !strings.Contains(p.Status.Canary.Message, "version young refuses") {
+	if p.Status.Phase != v1alpha1.PhaseLive || p.Status.Canary.Reason != v1alpha1.ReasonRefused || !strings.Contains(p.Status.Canary.Message, "version young refuses") {
 		t.Errorf("policy is %s, canary = %+v", p.Status.Phase, p.Status.Canary)
 	}
 	if diff := cmp.Diff([]string{"Canary AutoRolledBack"}, history(p)); diff != "" {
@@ -231,7 +231,7 @@ func TestHistoryTellsHowEachRevisionCameAndLeft(t *testing.T) {
 	r := newRig(t)
 	one, two := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes()), r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())
 	p := r.put(t, "made", withConfig(one, `{"a":1}`))
-	if p.Status.Current.Reason != policy.CamePushed || len(p.Status.History) != 0 {
+	if p.Status.Current.Reason != v1alpha1.CamePushed || len(p.Status.History) != 0 {
 		t.Errorf("a new policy: %+v", p.Status)
 	}
 	p = r.put(t, "made", withConfig(one, `{"a":2}`))
@@ -244,7 +244,7 @@ func TestHistoryTellsHowEachRevisionCameAndLeft(t *testing.T) {
 		t.Errorf("former revision = %+v", former)
 	}
 	p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Config = former.Module, former.Config })
-	if p.Status.Current.Reason != policy.CameRolledBack || p.Status.History[0].Module != two || p.Status.History[0].Left != policy.LeftRolledBack {
+	if p.Status.Current.Reason != v1alpha1.CameRolledBack || p.Status.History[0].Module != two || p.Status.History[0].Left != v1alpha1.LeftRolledBack {
 		t.Errorf("after going back: %+v", p.Status)
 	}
 	for i := range 30 {
@@ -259,16 +259,16 @@ func TestAPolicyWhoseModuleComesLaterGoesLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
-	m, err := r.Inspect(t.Context(), wasm)
+	m, err := r.Modules.Inspect(t.Context(), wasm)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := r.put(t, "made", module(m.Name)); p.Status.Phase != policy.PhaseRefused || !strings.Contains(p.Status.Message, "upload it first") {
+	if p := r.put(t, "made", withModule(m.Name)); p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "upload it first") {
 		t.Fatalf("without its module the policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 	r.upload(t, wasm)
 	r.Load(t.Context())
-	if p := r.policy(t, "made"); p.Status.Phase != policy.PhaseLive || p.Status.Message != "" {
+	if p := r.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseLive || p.Status.Message != "" {
 		t.Errorf("with its module the policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }
@@ -286,7 +286,7 @@ func TestARestartKeepsWhatBecameOfACanary(t *testing.T) {
 	t.Parallel()
 	r, p := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
 	again := r.restarted(t)
-	if got := again.policy(t, "made"); got.Status.Canary.Phase != policy.PhaseRolledBack || len(got.Status.History) != len(p.Status.History) {
+	if got := again.policy(t, "made"); got.Status.Canary.Phase != v1alpha1.PhaseRolledBack || len(got.Status.History) != len(p.Status.History) {
 		t.Errorf("a canary that was rolled back is after a restart %+v", got.Status.Canary)
 	}
 	if refused := again.placed(t, 200, 40); refused != 0 {
@@ -298,7 +298,7 @@ func TestARestartKeepsWhatBecameOfACanary(t *testing.T) {
 	again.placed(t, 200, 10)
 	again.put(t, "made", func(*v1alpha1.PolicySpec) {})
 	got := again.policy(t, "made")
-	if got.Status.Canary.Phase != policy.PhaseRunning || got.Status.Canary.Since != p.Status.Canary.Since || got.Status.Differences.Pods != 110 {
+	if got.Status.Canary.Phase != v1alpha1.PhaseRunning || got.Status.Canary.Since != p.Status.Canary.Since || got.Status.Differences.Pods != 110 {
 		t.Errorf("a running canary is after a restart %+v, %+v, want 110 pods", got.Status.Canary, got.Status.Differences)
 	}
 }
@@ -318,16 +318,16 @@ func restartsOnTrial(t *testing.T, nodes int) {
 	t.Helper()
 	r := newRig(t)
 	r.withNodes(nodes)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Traps: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Traps: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	r.placed(t, 0, 20)
 	r.Load(t.Context())
 	before := r.policy(t, "made")
-	if before.Status.Phase != policy.PhaseQuarantined {
+	if before.Status.Phase != v1alpha1.PhaseQuarantined {
 		t.Fatalf("a policy that traps is %s", before.Status.Phase)
 	}
 	again := r.restarted(t)
-	if got := again.policy(t, "made"); got.Status.Phase != policy.PhaseQuarantined || got.Status.Message != before.Status.Message {
+	if got := again.policy(t, "made"); got.Status.Phase != v1alpha1.PhaseQuarantined || got.Status.Message != before.Status.Message {
 		t.Errorf("after a restart it is %s: %s, want it quarantined as before", got.Status.Phase, got.Status.Message)
 	}
 	// On trial, one failure is enough.
@@ -349,7 +349,7 @@ func TestEventsTellOfATrial(t *testing.T) {
 		}
 	}
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	young := r.upload(t, guest{Name: "made", Version: "2", Refuse: -1, Traps: 1}.Bytes())
 	r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(young, 100, "") })
@@ -366,12 +366,12 @@ func TestWhatWasRefusedOnceIsRefusedAgain(t *testing.T) {
 	r := newRig(t)
 	good := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
 	bad := r.upload(t, guest{Name: "made", Version: "2", BadOpen: true}.Bytes())
-	first := r.put(t, "made", module(good))
+	first := r.put(t, "made", withModule(good))
 	for i := range 3 {
-		if p := r.put(t, "made", module(bad)); p.Status.Phase != policy.PhaseRefused || p.Status.Live != first.Status.Live {
+		if p := r.put(t, "made", withModule(bad)); p.Status.Phase != v1alpha1.PhaseRefused || p.Status.Live != first.Status.Live {
 			t.Fatalf("round %d: a module that refuses its config is %s, live is %s", i, p.Status.Phase, p.Status.Live)
 		}
-		if p := r.put(t, "made", module(good)); p.Status.Phase != policy.PhaseLive || len(p.Status.History) != 0 {
+		if p := r.put(t, "made", withModule(good)); p.Status.Phase != v1alpha1.PhaseLive || len(p.Status.History) != 0 {
 			t.Fatalf("round %d: when it is withdrawn the policy is %s, history %v", i, p.Status.Phase, history(p))
 		}
 	}
@@ -382,7 +382,7 @@ func TestAModeHoldsAtOnceThoughTheModuleIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1"}.Bytes()))) // refuses all
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1"}.Bytes()))) // refuses all
 	r.join(t, "made", "predicate")
 	if refused := r.placed(t, 0, 3); refused != 3 {
 		t.Fatalf("%d of 3 pods were refused", refused)
@@ -401,11 +401,11 @@ func TestAConfigThatItsSchemaRefusesSaysWhere(t *testing.T) {
 	schema := `{"type":"object","properties":{"racks":{"type":"array","items":{"type":"integer"}}},"additionalProperties":false}`
 	one := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1, Schema: schema}.Bytes())
 	before := r.put(t, "made", withConfig(one, `{"racks":[1]}`))
-	if before.Status.Phase != policy.PhaseLive {
+	if before.Status.Phase != v1alpha1.PhaseLive {
 		t.Fatalf("a good config: %s: %s", before.Status.Phase, before.Status.Message)
 	}
 	after := r.put(t, "made", withConfig(one, `{"racks":[1,"two"]}`))
-	if after.Status.Phase != policy.PhaseRefused || !strings.Contains(after.Status.Message, "spec.config.racks[1]: it is string, want integer") {
+	if after.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(after.Status.Message, "spec.config.racks[1]: it is string, want integer") {
 		t.Errorf("a bad config: %s: %s", after.Status.Phase, after.Status.Message)
 	}
 	if diff := cmp.Diff(before.Status.Current, after.Status.Current); diff != "" || after.Status.Live != before.Status.Live {

@@ -2,9 +2,6 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -12,44 +9,33 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Resources of this group, as the store names them.
-const (
-	Policies = "policies.policy.berth.dev"
-	Modules  = "modules.policy.berth.dev"
-	Profiles = "profiles.policy.berth.dev"
-)
-
 // Objects is the part of the store that the loader uses.
 type Objects interface {
+	module.Objects
 	Revision() int64
-	Get(store.Key) (store.Object, bool)
-	List(resource, namespace string, opts store.ListOptions) (store.List, error)
 	Watch(resource, namespace string, from int64) (*store.Watch, error)
 	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
-	Commit(ctx context.Context, ops ...store.Op) (int64, []store.Object, error)
-	PutBlob(ctx context.Context, digest string, data []byte) error
-	Blob(ctx context.Context, digest string) ([]byte, error)
-	Blobs(ctx context.Context) ([]string, error)
-	DeleteBlob(ctx context.Context, digest string) error
 }
 
 // Config is what a Loader needs.
 type Config struct {
 	Objects Objects
 	Engine  *engine.Engine
-	Reasons *schedule.Reasons
+	Reasons *framework.Reasons
 	Now     func() time.Time
 	Log     *slog.Logger
 	// Trusted keys: if there are any, modules must be signed by one of them.
-	Trusted Keyring
+	Trusted module.Keyring
 	// Event tells users of a policy's fate.
 	Event func(about store.Object, kind, reason, message string)
 	// Archive finds what a program was made of that has left long ago; may be nil.
@@ -63,20 +49,13 @@ type Config struct {
 // Loader makes sets of what the objects say.
 type Loader struct {
 	Config
-	current atomic.Pointer[Set]
-	wake    chan struct{}
-	recipes recipes
-	// intake is what is being uploaded; examining has a token for each module that
-	// is examined. ready are modules that policies may name next, own the digests
-	// of those that come with the host.
-	intake    intake
-	examining chan struct{}
-	ready     ready
-	own       sync.Map
-	arrivals  arrivals
-	speech    speech
-	// departures are the programs that leave.
-	departures departures
+	// Modules are what policies are made of.
+	Modules  *module.Store
+	current  atomic.Pointer[Set]
+	wake     chan struct{}
+	programs factory
+	// retiring are the programs that leave.
+	retiring retiring
 	// since is the revision of the first Load: what comes after it is news.
 	since atomic.Int64
 
@@ -86,15 +65,17 @@ type Loader struct {
 	// What follows belongs to the goroutine that reloads.
 	reloading sync.Mutex
 	policies  map[string]*live
-	// beside holds the programs that are being loaded; nil where Load waits for them.
-	beside *beside
+	// background holds the programs that are being loaded; nil where Load waits for them.
+	background *backgroundLoads
 }
 
 // NewLoader makes a loader. Load brings the first set.
 func NewLoader(c Config) *Loader {
-	l := &Loader{Config: c, wake: make(chan struct{}, 1), examining: make(chan struct{}, mostExamining), policies: map[string]*live{}}
-	l.departures.news = make(chan struct{}, 1)
-	l.current.Store(&Set{Scheduling: &schedule.LiveSet{Profiles: map[string]*schedule.Profile{}}})
+	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
+	l.Modules = module.NewStore(module.Config{Objects: c.Objects, Engine: c.Engine, Trusted: c.Trusted, Now: c.Now, Log: c.Log})
+	l.programs = factory{Config: &l.Config, modules: l.Modules, starting: func() bool { return l.Current().Number == 0 }, changed: func() { signal(l.wake) }}
+	l.retiring.news = make(chan struct{}, 1)
+	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
 }
 
@@ -102,7 +83,7 @@ func NewLoader(c Config) *Loader {
 func (l *Loader) Current() *Set { return l.current.Load() }
 
 // Scheduling is the part of the live set that the scheduler takes.
-func (l *Loader) Scheduling() *schedule.LiveSet { return l.Current().Scheduling }
+func (l *Loader) Scheduling() *framework.LiveSet { return l.Current().Scheduling }
 
 // Swapped returns a channel that is told of each new set.
 func (l *Loader) Swapped() <-chan struct{} {
@@ -139,16 +120,16 @@ func (l *Loader) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 3)
-	for _, resource := range []string{Policies, Profiles, Modules} {
+	for _, resource := range []string{v1alpha1.Policies, v1alpha1.Profiles, v1alpha1.Modules} {
 		go func() { ended <- l.follow(ctx, resource) }()
 	}
 	l.loadBeside(ctx)
 	defer l.stopLoading()
 	var leaving sync.WaitGroup
-	leaving.Go(func() { l.waitToLeave(ctx) })
+	leaving.Go(func() { l.retiring.run(ctx, l.Present) })
 	defer leaving.Wait()
 	defer cancel()
-	collect, warm := time.NewTicker(collectEvery), time.NewTicker(warmEvery)
+	collect, warm := time.NewTicker(module.CollectEvery), time.NewTicker(warmEvery)
 	defer collect.Stop()
 	defer warm.Stop()
 	for {
@@ -156,11 +137,11 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.Load(ctx)
 		case <-collect.C:
-			l.collect(ctx)
+			l.Modules.Collect(ctx)
 		case <-warm.C:
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
-			l.tryCrowded()
+			l.retryForMemory()
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return nil
@@ -168,6 +149,21 @@ func (l *Loader) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// loadBeside has later loads run in goroutines of their own.
+func (l *Loader) loadBeside(ctx context.Context) {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	l.background = &backgroundLoads{ctx: ctx, all: map[string]*pendingLoad{}, done: func() { signal(l.wake) }}
+}
+
+// stopLoading waits for loads; the context that they run under has ended.
+func (l *Loader) stopLoading() {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	l.background.stop()
+	l.background = nil
 }
 
 func (l *Loader) follow(ctx context.Context, resource string) error {
@@ -183,8 +179,8 @@ func (l *Loader) follow(ctx context.Context, resource string) error {
 			if events, err = watch.Next(ctx); err == nil {
 				signal(l.wake)
 			}
-			if resource == Modules {
-				l.ready.gone(events)
+			if resource == v1alpha1.Modules {
+				l.Modules.Forget(events)
 			}
 		}
 		if !errors.Is(err, store.ErrCompacted) {
@@ -204,6 +200,7 @@ func (l *Loader) Load(ctx context.Context) {
 		return
 	}
 	l.since.CompareAndSwap(0, revision)
+	reporter := reporter{&l.Config}
 	next := make(map[string]*live, len(policies))
 	var news, same []*live
 	for _, object := range policies {
@@ -211,7 +208,7 @@ func (l *Loader) Load(ctx context.Context) {
 		if one == nil {
 			continue // it is being loaded
 		}
-		l.rank(one)
+		l.programs.setPriority(one)
 		next[object.Name] = one
 		if fresh {
 			news = append(news, one)
@@ -219,25 +216,25 @@ func (l *Loader) Load(ctx context.Context) {
 			same = append(same, one)
 		}
 	}
-	l.forgetUnwanted()
+	l.background.forgetUnwanted()
 	dropped := l.policies
 	l.policies = next
 	if len(news) > 0 || len(dropped) != len(next) || l.profilesChanged(profiles) {
 		// Statuses are written of a new set alone, since that is what they tell.
-		defer l.reportProfiles(ctx)
+		defer func() { reporter.reportProfiles(ctx, l.Current()) }()
 		l.publish(revision, profiles)
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
 	for name, one := range dropped {
 		if next[name] == nil {
-			l.leave(one)
-			l.speech.forget(name)
+			one.each(l.retiring.retire)
+			l.programs.guestLogs.Forget(name)
 		}
 	}
-	l.seeOff()
+	l.retiring.published(l.Present != nil)
 	for _, one := range append(news, same...) { // somebody waits for the news
-		if is := one.telling(); !one.settling && (is != one.told || one.counting() != nil) && l.report(ctx, one) {
-			one.told = is
+		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && reporter.report(ctx, l.Current(), one) {
+			one.reported = is
 		}
 	}
 }
@@ -245,8 +242,10 @@ func (l *Loader) Load(ctx context.Context) {
 func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
 	set := assemble(revision, l.policies, profiles, asOpened)
 	set.compare()
-	set.Scheduling.Recall = l.recall
-	set.Scheduling.Fresh = func(ctx context.Context) (*schedule.LiveSet, func(), error) { return l.fresh(ctx, set) }
+	set.Scheduling.OpenDigest = func(ctx context.Context, d *framework.Digest) (*framework.Profile, func(), error) {
+		return l.programs.openDigest(ctx, l.Current(), d)
+	}
+	set.Scheduling.Reopen = func(ctx context.Context) (*framework.LiveSet, func(), error) { return l.programs.reopen(ctx, set) }
 	l.current.Store(set)
 	l.tell()
 }
@@ -265,7 +264,7 @@ func (l *Loader) profilesChanged(profiles []*v1alpha1.Profile) bool {
 }
 
 func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profile, revision int64, err error) {
-	list, err := l.Objects.List(Policies, "", store.ListOptions{})
+	list, err := l.Objects.List(v1alpha1.Policies, "", store.ListOptions{})
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -275,7 +274,7 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 		}
 	}
 	revision = list.Revision
-	if list, err = l.Objects.List(Profiles, "", store.ListOptions{}); err != nil {
+	if list, err = l.Objects.List(v1alpha1.Profiles, "", store.ListOptions{}); err != nil {
 		return nil, nil, 0, err
 	}
 	for _, o := range list.Items {
@@ -286,241 +285,16 @@ func (l *Loader) read() (policies []*v1alpha1.Policy, profiles []*v1alpha1.Profi
 	return policies, profiles, max(revision, list.Revision), nil
 }
 
-// take makes the live form of one Policy; fresh tells that the set changes.
-// There is none while the first program of a Policy is being loaded.
-func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
-	one, fresh = l.takeMain(ctx, old, object)
-	if one == nil || one.object != object {
-		return one, fresh
-	}
-	return one, l.takeCanary(ctx, one) || fresh
-}
-
-func (l *Loader) takeMain(ctx context.Context, old *live, object *v1alpha1.Policy) (one *live, fresh bool) {
-	key := old.keyOf(object)
-	if old != nil && old.asked == key && old.object.UID == object.UID && !(old.waits && l.version(object.Spec.Module) != old.without) && !l.roomFor(old) {
-		return old.with(object)
-	}
-	if old != nil && old.key == key && old.object.UID == object.UID { // what was refused is withdrawn
-		one, fresh := old.with(object)
-		one.settled()
-		return one, fresh
-	}
-	if old != nil && old.canary != nil && old.canary.key == key {
-		old.canary.trial.end("", "")
-		return l.replace(old, old.canary.live, object), true
-	}
-	if warm := old.warm(key); warm != nil {
-		l.rank(warm)
-		l.follows(ctx, warm)
-		return l.replace(old, warm, object), true
-	}
-	began := l.Now()
-	kind := l.kindOf(old, object)
-	next, err, done := l.fetch(ctx, object.Name+" "+key, func(ctx context.Context) (*live, error) {
-		return l.load(ctx, object, object.Spec.Module, kind)
-	})
-	if !done {
-		return old, false
-	}
-	if err == nil {
-		l.Log.Log(ctx, l.loadLevel(), "policy loaded", "policy", object.Name, "digest", next.program.module.Digest(), "took", l.Now().Sub(began))
-		one := l.replace(old, next, object)
-		if old == nil {
-			l.resume(one)
-		}
-		return one, true
-	}
-	kept, fresh := &live{}, true
-	if old != nil {
-		kept, fresh = old.with(object)
-	} else if good := l.lastGood(ctx, object); good != nil {
-		kept = good
-	}
-	if kept.refused != err.Error() {
-		l.Log.Warn("policy refused", "policy", object.Name, "err", err)
-	}
-	var w waiting
-	kept.waits, kept.needs = errors.As(err, &w), needs(err)
-	kept.object, kept.asked, kept.refused, kept.without = object, key, err.Error(), w.version
-	return kept, fresh
-}
-
-// with is the same program under a Policy that differs in other things; fresh
-// tells that the set changes.
-func (o *live) with(object *v1alpha1.Policy) (one *live, fresh bool) {
-	same := *o
-	same.object = object
-	turned := o.mode() != same.mode()
-	if turned {
-		same.counts, same.tried = new(differences), new(differences)
-	}
-	return &same, turned || o.failsOpen() != same.failsOpen()
-}
-
-// settled notes that what the Policy asks for is what is live.
-func (o *live) settled() {
-	o.asked, o.refused, o.waits, o.without, o.needs = o.key, "", false, "", 0
-}
-
-// kindOf is the kind that a Policy's modules must be of, empty for any: what a
-// profile asks as a predicate must not become something else unseen.
-func (l *Loader) kindOf(old *live, object *v1alpha1.Policy) string {
-	switch {
-	case old != nil && old.object.UID != object.UID:
-		return ""
-	case old != nil && old.program != nil:
-		return old.program.entry.Kind
-	case object.Status.Current != nil:
-		return object.Status.Kind
-	}
-	return ""
-}
-
-// resume has a shadow that was one when the host ended count on from there.
-func (l *Loader) resume(one *live) {
-	s := &one.object.Status
-	if l.Current().Number == 0 && one.mode() == v1alpha1.Shadow && s.ObservedGeneration == one.object.Generation &&
-		s.Current != nil && SameRevision(s.Current, &one.revision) {
-		one.counts.resume(s.Differences)
-	}
-}
-
-// lastGood is the revision that decided when the host ended, for a Policy whose
-// spec was refused then too; nil if there is none.
-func (l *Loader) lastGood(ctx context.Context, object *v1alpha1.Policy) *live {
-	last := object.Status.Current
-	if last == nil || l.Current().Number != 0 {
-		return nil
-	}
-	former := object.DeepCopy()
-	former.Spec.Module, former.Spec.Entry, former.Spec.Config = last.Module, last.Entry, last.Config
-	good, err := l.load(ctx, former, last.Module, object.Status.Kind)
-	if err != nil && former.Spec.Limits != nil {
-		former.Spec.Limits = nil // they may be what was refused
-		good, err = l.load(ctx, former, last.Module, object.Status.Kind)
-	}
-	if err != nil {
-		l.Log.Warn("the policy's last good revision does not load either", "policy", object.Name, "module", last.Module, "err", err)
-		return nil
-	}
-	return good
-}
-
-// healthOf is a new program's, on trial if its Policy was quarantined when the
-// host ended.
-func (l *Loader) healthOf(p *v1alpha1.Policy) *health {
-	h := newHealth(func() { signal(l.wake) })
-	if l.Current().Number == 0 && p.Status.Phase == PhaseQuarantined {
-		return h.onTrial()
-	}
-	return h
-}
-
-// loadLevel is Info for what a user brings, Debug for what a start finds.
-func (l *Loader) loadLevel() slog.Level {
-	if l.Current().Number == 0 {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
-}
-
-// keyOf covers what a program of that module is made from.
-func keyOf(p *v1alpha1.Policy, module string) string {
-	return hashOf(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})
-}
-
-// keyOf is that of the Policy now, which need not be made again while it is as
-// it was.
-func (o *live) keyOf(p *v1alpha1.Policy) string {
-	if o != nil && o.object == p {
-		return o.asked
-	}
-	return keyOf(p, p.Spec.Module)
-}
-
-// trialOf covers what a canary's trial is about.
-func trialOf(p *v1alpha1.Policy) string {
-	return hashOf(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})[:16]
-}
-
-func hashOf(spec v1alpha1.PolicySpec) string {
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return err.Error()
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
-// mostFormer is how many former programs are kept warm.
-const mostFormer = 2
-
-// warm returns the former program that was made from key.
-func (o *live) warm(key string) *live {
-	if o == nil {
-		return nil
-	}
-	for _, f := range o.former {
-		if f.key == key {
-			return f
-		}
-	}
-	return nil
-}
-
-// replace puts next in o's place and keeps o warm behind it. What o has on
-// trial goes on.
-func (l *Loader) replace(o, next *live, object *v1alpha1.Policy) *live {
-	one := *next
-	one.object, one.former, one.counts = object, nil, new(differences)
-	one.settled()
-	if o == nil {
-		return &one
-	}
-	one.canary, one.ended, one.lacks, one.tried = o.canary, o.ended, o.lacks, o.tried
-	if o.program == nil {
-		return &one
-	}
-	behind := *o
-	behind.former, behind.canary, behind.ended = nil, nil, nil
-	one.former = append(one.former, &behind)
-	for _, f := range o.former {
-		if f.main == one.main {
-			continue
-		}
-		if len(one.former) < mostFormer {
-			one.former = append(one.former, f)
-			continue
-		}
-		l.leave(f)
-	}
-	return &one
-}
-
-// each calls do for the program, its canary and those before it.
-func (o *live) each(do func(*live)) {
-	for _, f := range o.former {
-		f.each(do)
-	}
-	if o.canary != nil {
-		o.canary.live.each(do)
-	}
-	if o.program != nil {
-		do(o)
-	}
-}
-
 // Close gives back what all programs hold. It is called when nobody asks them
 // any more.
 func (l *Loader) Close() error {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
-		one.each((*live).end)
+		one.each((*version).end)
 	}
 	clear(l.policies)
-	l.departures.end(l.departures.count())
-	l.ready.clear()
+	l.retiring.drain(l.retiring.count())
+	l.Modules.Close()
 	return nil
 }

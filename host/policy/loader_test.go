@@ -19,8 +19,8 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 type rig struct {
 	*policy.Loader
 	store   *store.Store
-	reasons *schedule.Reasons
+	reasons *framework.Reasons
 	cluster *snapshot.Cluster
 	decider *cycle.Decider
 }
@@ -64,7 +64,7 @@ func newRig(t testing.TB, opts ...store.Options) *rig {
 
 func newRigOn(t testing.TB, e *engine.Engine, opts ...store.Options) *rig {
 	t.Helper()
-	r := &rig{store: storetest.Open(t, opts...), reasons: schedule.NewReasons(0), cluster: snapshot.New(0)}
+	r := &rig{store: storetest.Open(t, opts...), reasons: framework.NewReasons(0), cluster: snapshot.New(0)}
 	r.decider = cycle.New(cycle.Options{Reasons: r.reasons})
 	r.Loader = policy.NewLoader(policy.Config{
 		Objects: r.store, Engine: e, Reasons: r.reasons, Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -78,7 +78,7 @@ func newRigOn(t testing.TB, e *engine.Engine, opts ...store.Options) *rig {
 
 func (r *rig) policy(t testing.TB, name string) *v1alpha1.Policy {
 	t.Helper()
-	o, ok := r.store.Get(store.Key{Resource: policy.Policies, Name: name})
+	o, ok := r.store.Get(store.Key{Resource: v1alpha1.Policies, Name: name})
 	if !ok {
 		t.Fatalf("no policy %s", name)
 	}
@@ -104,13 +104,13 @@ func (r *rig) decide(t testing.TB, pod *v1.Pod) string {
 func TestBuiltInPoliciesAreLive(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	list, err := r.store.List(policy.Policies, "", store.ListOptions{})
+	list, err := r.store.List(v1alpha1.Policies, "", store.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range list.Items {
 		p := o.(*v1alpha1.Policy)
-		if p.Status.Phase != policy.PhaseLive || p.Status.Live == "" || p.Status.Kind == "" {
+		if p.Status.Phase != v1alpha1.PhaseLive || p.Status.Live == "" || p.Status.Kind == "" {
 			t.Errorf("policy %s is %q: %s", p.Name, p.Status.Phase, p.Status.Message)
 		}
 	}
@@ -144,12 +144,12 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 	change := before.DeepCopy()
 	change.Spec.Module = "sha256-" + strings.Repeat("0", 64)
 	change.Generation++
-	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Update, Key: store.Key{Resource: policy.Policies, Name: change.Name}, Object: change}); err != nil {
+	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Update, Key: store.Key{Resource: v1alpha1.Policies, Name: change.Name}, Object: change}); err != nil {
 		t.Fatal(err)
 	}
 	r.Load(t.Context())
 	after := r.policy(t, "PodFitsResources")
-	if after.Status.Phase != policy.PhaseRefused || !strings.Contains(after.Status.Message, "upload it first") {
+	if after.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(after.Status.Message, "upload it first") {
 		t.Errorf("status = %s: %s", after.Status.Phase, after.Status.Message)
 	}
 	if after.Status.Live != before.Status.Live {

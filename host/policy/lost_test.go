@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
@@ -19,17 +20,17 @@ import (
 // profileSays is what the default profile's condition Live tells.
 func (r *rig) profileSays(t *testing.T) string {
 	t.Helper()
-	o, ok := r.store.Get(store.Key{Resource: policy.Profiles, Name: "default"})
+	o, ok := r.store.Get(store.Key{Resource: v1alpha1.Profiles, Name: "default"})
 	if !ok {
 		t.Fatal("there is no profile")
 	}
-	return meta.FindStatusCondition(o.(*v1alpha1.Profile).Status.Conditions, policy.ConditionLive).Message
+	return meta.FindStatusCondition(o.(*v1alpha1.Profile).Status.Conditions, v1alpha1.ConditionLive).Message
 }
 
 // drop takes a module away, bytes and all.
 func (r *rig) drop(t *testing.T, name string) {
 	t.Helper()
-	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Modules, Name: name}}); err != nil {
+	if _, _, err := r.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Modules, Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.store.DeleteBlob(t.Context(), strings.Replace(name, "-", ":", 1)); err != nil {
@@ -62,7 +63,7 @@ func TestAPredicateThatCannotBeLoadedAnyMoreFailsByItsMode(t *testing.T) {
 			r.drop(t, name)
 			again := r.restarted(t)
 			is := again.policy(t, "made").Status
-			if is.Phase != policy.PhaseRefused || is.Live != "" || cmp.Diff(before.Current, is.Current) != "" {
+			if is.Phase != v1alpha1.PhaseRefused || is.Live != "" || cmp.Diff(before.Current, is.Current) != "" {
 				t.Errorf("it is %s, live %q, current %+v; want it refused and what it was known", is.Phase, is.Live, is.Current)
 			}
 			if says := again.profileSays(t); says != c.says {
@@ -74,7 +75,7 @@ func TestAPredicateThatCannotBeLoadedAnyMoreFailsByItsMode(t *testing.T) {
 			again.upload(t, wasm)
 			again.Load(t.Context())
 			is = again.policy(t, "made").Status
-			if is.Phase != policy.PhaseLive || cmp.Diff(before.Current, is.Current) != "" || len(is.History) != 0 {
+			if is.Phase != v1alpha1.PhaseLive || cmp.Diff(before.Current, is.Current) != "" || len(is.History) != 0 {
 				t.Errorf("with its module back it is %s, current %+v, history %+v", is.Phase, is.Current, is.History)
 			}
 			if refused := again.placed(t, 5, 5); refused != 0 {
@@ -90,26 +91,26 @@ func TestAPolicyStaysOfItsKind(t *testing.T) {
 	r.withNodes(4)
 	old := r.upload(t, guest{Name: "made", Version: "1", Refuse: 0}.Bytes()) // refuses all
 	score := r.upload(t, guest{Name: "made", Version: "2", Kind: "priority"}.Bytes())
-	r.put(t, "made", module(old))
+	r.put(t, "made", withModule(old))
 	r.join(t, "made", "predicate")
 	for i, restart := range []bool{false, true} {
-		p := r.put(t, "made", module(score))
+		p := r.put(t, "made", withModule(score))
 		if restart {
 			r = r.restarted(t)
 			p = r.policy(t, "made")
 		}
-		if p.Status.Phase != policy.PhaseRefused || p.Status.Kind != "predicate" || !strings.Contains(p.Status.Message, "is a priority, and the policy a predicate") {
+		if p.Status.Phase != v1alpha1.PhaseRefused || p.Status.Kind != "predicate" || !strings.Contains(p.Status.Message, "is a priority, and the policy a predicate") {
 			t.Errorf("restart %t: a priority in a predicate's place: %s %s: %s", restart, p.Status.Kind, p.Status.Phase, p.Status.Message)
 		}
 		if refused := r.placed(t, 10*i, 3); refused != 3 {
 			t.Errorf("restart %t: the predicate decides no more: %d of 3 pods were refused", restart, refused)
 		}
 	}
-	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Module: score}}); !errors.Is(err, policy.ErrRefused) {
+	if _, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Module: score}}); !errors.Is(err, module.ErrRefused) {
 		t.Errorf("rehearsed in a predicate's place, a priority is told %v", err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Canary = old, canaryOf(score, 100, "") })
-	if c := p.Status.Canary; c == nil || c.Reason != policy.ReasonRefused || !strings.Contains(c.Message, "is a priority, and the policy a predicate") {
+	if c := p.Status.Canary; c == nil || c.Reason != v1alpha1.ReasonRefused || !strings.Contains(c.Message, "is a priority, and the policy a predicate") {
 		t.Errorf("a priority as the canary of a predicate: %+v", c)
 	}
 	r.join(t, "LeastRequestedPriority", "predicate")
@@ -122,19 +123,19 @@ func TestACanaryWhoseModuleComesLaterBegins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.withNodes(2)
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())))
 	r.join(t, "made", "predicate")
 	wasm := guest{Name: "made", Version: "2", Refuse: -1}.Bytes()
-	m, err := r.Inspect(t.Context(), wasm)
+	m, err := r.Modules.Inspect(t.Context(), wasm)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(m.Name, 100, "") })
-	if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseWaiting || !strings.Contains(c.Message, "upload it first") || len(p.Status.History) != 0 {
+	if c := p.Status.Canary; c == nil || c.Phase != v1alpha1.PhaseWaiting || !strings.Contains(c.Message, "upload it first") || len(p.Status.History) != 0 {
 		t.Fatalf("without its module the canary is %+v, history %v", c, history(p))
 	}
 	r = r.restarted(t)
-	if c := r.policy(t, "made").Status.Canary; c == nil || c.Phase != policy.PhaseWaiting {
+	if c := r.policy(t, "made").Status.Canary; c == nil || c.Phase != v1alpha1.PhaseWaiting {
 		t.Fatalf("after a restart the canary is %+v", c)
 	}
 	r.upload(t, wasm)
@@ -142,7 +143,7 @@ func TestACanaryWhoseModuleComesLaterBegins(t *testing.T) {
 	r.placed(t, 0, 3)
 	r.Load(t.Context())
 	p = r.policy(t, "made")
-	if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseRunning || p.Status.Differences == nil || p.Status.Differences.Pods != 3 {
+	if c := p.Status.Canary; c == nil || c.Phase != v1alpha1.PhaseRunning || p.Status.Differences == nil || p.Status.Differences.Pods != 3 {
 		t.Errorf("with its module the canary is %+v, differences %+v", c, p.Status.Differences)
 	}
 }
@@ -151,8 +152,8 @@ func TestCanariesDoNotPushOutWhatOneCanGoBackTo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	one := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
-	r.put(t, "made", module(one))
-	r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())))
+	r.put(t, "made", withModule(one))
+	r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())))
 	var p *v1alpha1.Policy
 	for i := range 12 {
 		bad := r.upload(t, guest{Name: "made", Version: fmt.Sprint("bad", i), BadOpen: true}.Bytes())
@@ -169,7 +170,7 @@ func TestACanaryOfAnotherShareGoesOn(t *testing.T) {
 	for _, share := range []int32{30, 60} {
 		p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary.Share = share })
 	}
-	if p.Status.Canary.Phase != policy.PhaseRunning || len(p.Status.History) != 0 {
+	if p.Status.Canary.Phase != v1alpha1.PhaseRunning || len(p.Status.History) != 0 {
 		t.Errorf("canary = %+v, history %v, want none of it rolled back", p.Status.Canary, history(p))
 	}
 }
@@ -197,7 +198,7 @@ func TestADecisionIsDerivedAgainWithinTheLimitsThatItHad(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	name := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes())
-	r.put(t, "made", module(name))
+	r.put(t, "made", withModule(name))
 	r.join(t, "made", "predicate")
 	limits := func() *v1alpha1.PolicyLimits {
 		t.Helper()
@@ -205,7 +206,7 @@ func TestADecisionIsDerivedAgainWithinTheLimitsThatItHad(t *testing.T) {
 			if p.Name != "made" {
 				continue
 			}
-			object, _, err := r.Recipe(t.Context(), p.Identity)
+			object, _, err := r.Provenance(t.Context(), p.Identity)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,170 +2,90 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/schema"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
-	"github.com/berth-dev/berth/host/store"
 )
 
 // Limits that a Policy may not exceed, and what holds where it says nothing.
 const (
 	defaultMemory = 64 << 20
-	mostMemory    = 1 << 30
+	maxMemory     = 1 << 30
 )
 
-// errNoModule is cured by an upload.
-var errNoModule = errors.New("it is not there: upload it first")
-
-// waiting is an error that a change of the Module may cure; version is that of
-// the Module as it was found, empty if there was none.
-type waiting struct {
-	error
-	version string
-}
-
-func (w waiting) Unwrap() error { return w.error }
-
-// version is that of a Module, empty if there is none.
-func (l *Loader) version(name string) string {
-	digest, err := Digest(name)
-	if err != nil {
-		return ""
-	}
-	o, ok := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)})
-	if !ok {
-		return ""
-	}
-	return o.GetResourceVersion()
-}
-
-// Vouch lets a module in that comes with the host itself, whoever signed it.
-func (l *Loader) Vouch(digest string) { l.own.Store(digest, true) }
-
-// trusts says whether the bytes of that sum may run here.
-func (l *Loader) trusts(sum [sha256.Size]byte, signatures []v1alpha1.Signature) error {
-	if _, own := l.own.Load("sha256:" + hex.EncodeToString(sum[:])); own {
-		return nil
-	}
-	return l.Trusted.Verify(sum, signatures)
-}
-
-// stored returns a module's bytes, if they may run here. Keys may have been
-// trusted, or withdrawn, since it was uploaded.
-func (l *Loader) stored(ctx context.Context, name string) (digest string, wasm []byte, err error) {
-	if digest, err = Digest(name); err != nil {
-		return "", nil, err
-	}
-	var signatures []v1alpha1.Signature
-	version := ""
-	if m := l.moduleOf(digest); m != nil {
-		signatures, version = m.Spec.Signatures, m.ResourceVersion
-	}
-	if wasm, err = l.Objects.Blob(ctx, digest); errors.Is(err, store.ErrNotFound) {
-		return "", nil, waiting{fmt.Errorf("module %s: %w", name, errNoModule), version}
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("module %s: %w", name, err)
-	}
-	if err := l.trusts(sha256.Sum256(wasm), signatures); err != nil {
-		return "", nil, waiting{fmt.Errorf("module %s: %w", name, err), version}
-	}
-	return digest, wasm, nil
-}
-
-// moduleOf is the Module of a digest; nil if there is none.
-func (l *Loader) moduleOf(digest string) *v1alpha1.Module {
-	o, _ := l.Objects.Get(store.Key{Resource: Modules, Name: ModuleName(digest)})
-	m, _ := o.(*v1alpha1.Module)
-	return m
-}
-
-// module makes a module ready, if it may run here.
-func (l *Loader) module(ctx context.Context, name string, limits vet.Limits) (*engine.Module, error) {
-	if m := l.loaded(name, limits); m != nil {
-		return m, nil
-	}
-	_, wasm, err := l.stored(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return l.Engine.Load(ctx, wasm, limits)
-}
-
-// loaded is a module that is in memory already, so that its bytes need not be
-// read; nil if it is not. Whether it may run here is asked as of any other.
-func (l *Loader) loaded(name string, limits vet.Limits) *engine.Module {
-	digest, err := Digest(name)
-	if err != nil {
-		return nil
-	}
-	m := l.moduleOf(digest)
-	sum := sumOf(digest)
-	if m == nil || l.trusts(sum, m.Spec.Signatures) != nil {
-		return nil
-	}
-	return l.Engine.Loaded(sum, limits)
-}
-
-// sumOf is the sum in a digest that Digest has checked.
-func sumOf(digest string) (sum [sha256.Size]byte) {
-	_, _ = hex.Decode(sum[:], []byte(digest[len("sha256:"):]))
-	return sum
+// factory makes programs of objects and modules.
+type factory struct {
+	*Config
+	modules    *module.Store
+	provenance trial.Provenance
+	guestLogs  sandbox.GuestLogs
+	// versions counts what was loaded.
+	versions atomic.Int64
+	// starting says that no set was made yet.
+	starting func() bool
+	// changed is told when a policy is quarantined and when it is let out.
+	changed func()
 }
 
 // load makes a Policy's program of a module, and opens it once to see that it
 // does. A guest that decides about pods takes in the present state too, lest a
 // cycle has to wait for that. kind is what it must be, empty for any.
-func (l *Loader) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*live, error) {
-	module, err := l.module(ctx, name, limitsOf(object))
+func (f *factory) load(ctx context.Context, object *v1alpha1.Policy, name, kind string) (*version, error) {
+	m, err := f.modules.Load(ctx, name, limitsOf(object))
 	if err != nil {
 		return nil, err
 	}
-	one, err := l.open(ctx, object, module, kind)
+	one, err := f.open(ctx, object, m, kind)
 	if err != nil {
-		module.Close()
+		m.Close()
 		return nil, err
 	}
-	one.key, one.revision = keyOf(object, name), revisionOf(object, module.Digest())
-	l.recipes.keep(one.program, object)
+	one.is = rollout.Program{
+		ID: f.versions.Add(1), Key: rollout.Key(object, name), Kind: one.program.Kind(), Revision: rollout.Revision(object, m.Digest()),
+	}
+	f.provenance.Keep(one.program, object)
 	return one, nil
 }
 
 // open makes a program of a module and tries it.
-func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engine.Module, kind string) (*live, error) {
-	p, err := l.program(object, module)
+func (f *factory) open(ctx context.Context, object *v1alpha1.Policy, m *engine.Module, kind string) (*version, error) {
+	p, err := f.program(object, m)
 	if err != nil {
 		return nil, err
 	}
 	if err := ofKind(p, kind); err != nil {
 		return nil, err
 	}
-	one := &live{object: object, program: p, main: newSandbox(p), counts: new(differences)}
+	one := &version{program: p, main: sandbox.New(p)}
 	switch {
-	case p.entry.Kind == abi.KindGate:
-		if one.gate, err = newGate(one.main, rawConfig(object)); err != nil {
+	case p.Kind() == abi.KindGate:
+		if one.gate, err = sandbox.NewGate(one.main, rawConfig(object)); err != nil {
 			return nil, err
 		}
-	case p.entry.Kind == abi.KindController:
-		one.controller = &Controller{asked{box: one.main}}
-	case p.info.Remembered():
-		one.twin = newSandbox(p)
+	case p.Kind() == abi.KindController:
+		if one.controller, err = sandbox.NewController(one.main, object.Spec.ServiceAccount); err != nil {
+			return nil, err
+		}
+	case p.Cacheable():
+		one.verifier = sandbox.New(p)
 	}
-	l.rank(one)
-	i, err := p.open(ctx, one.main.ranked())
+	one.setPriority(f.priorityOf(one, object))
+	i, err := p.Open(ctx, one.main.Priority())
 	if err != nil {
 		return nil, err
 	}
 	i.Close()
-	if err := l.follows(ctx, one); err != nil {
+	if err := f.follows(ctx, one, object); err != nil {
 		one.closeAll()
 		return nil, fmt.Errorf("it fails on the present state of the cluster: %w", err)
 	}
@@ -173,24 +93,24 @@ func (l *Loader) open(ctx context.Context, object *v1alpha1.Policy, module *engi
 }
 
 // ofKind refuses a program of another kind than its Policy is of, empty for any.
-func ofKind(p *program, kind string) error {
-	if kind == "" || p.entry.Kind == kind {
+func ofKind(p *sandbox.Program, kind string) error {
+	if kind == "" || p.Kind() == kind {
 		return nil
 	}
-	return fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.entry.Name, p.entry.Kind, kind)
+	return fmt.Errorf("%s in the module is a %s, and the policy a %s: give it a Policy of its own, or delete this one first", p.Entry(), p.Kind(), kind)
 }
 
 func limitsOf(p *v1alpha1.Policy) vet.Limits {
 	limits := vet.DefaultLimits()
 	limits.MemoryBytes = defaultMemory
 	if p.Spec.Limits != nil && p.Spec.Limits.MemoryBytes > 0 {
-		limits.MemoryBytes = min(p.Spec.Limits.MemoryBytes, mostMemory)
+		limits.MemoryBytes = min(p.Spec.Limits.MemoryBytes, maxMemory)
 	}
 	return limits
 }
 
-func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*program, error) {
-	manifest, err := abi.ReadManifest(module.Manifest())
+func (f *factory) program(object *v1alpha1.Policy, m *engine.Module) (*sandbox.Program, error) {
+	manifest, err := abi.ReadManifest(m.Manifest())
 	if err != nil {
 		return nil, err
 	}
@@ -208,11 +128,11 @@ func (l *Loader) program(object *v1alpha1.Policy, module *engine.Module) (*progr
 	if err := schema.Check(entry.Config, rawConfig(object), "spec.config"); err != nil {
 		return nil, fmt.Errorf("the config is not what the policy's schema wants: %w", err)
 	}
-	spec := programSpec{name: object.Name, module: module, entry: entry, counters: manifest.Counters, config: rawConfig(object)}
+	spec := sandbox.Spec{Name: object.Name, Module: m, Entry: entry, Counters: manifest.Counters, Config: rawConfig(object)}
 	if object.Spec.Limits != nil {
-		spec.limits = *object.Spec.Limits
+		spec.Limits = *object.Spec.Limits
 	}
-	return newProgram(spec, l.Reasons, l.healthOf(object), l.speech.of(object.Name), l.Log)
+	return sandbox.NewProgram(spec, f.Reasons, f.healthOf(object), f.guestLogs.Of(object.Name), f.Log)
 }
 
 func entryNames(m *abi.Manifest) string {
@@ -223,22 +143,19 @@ func entryNames(m *abi.Manifest) string {
 	return strings.Join(all, ", ")
 }
 
-// Digest turns a Module's name or digest into the digest.
-func Digest(name string) (string, error) {
-	digest := strings.Replace(name, "sha256-", "sha256:", 1)
-	raw, ok := strings.CutPrefix(digest, "sha256:")
-	if b, err := hex.DecodeString(raw); !ok || err != nil || len(b) != sha256.Size {
-		return "", fmt.Errorf("module %q: want sha256-<64 hex digits>, as `kubectl get modules` shows it", name)
-	}
-	return digest, nil
-}
-
-// ModuleName is the name of the Module of that digest.
-func ModuleName(digest string) string { return strings.Replace(digest, "sha256:", "sha256-", 1) }
-
 func rawConfig(p *v1alpha1.Policy) []byte {
 	if p.Spec.Config == nil {
 		return nil
 	}
 	return p.Spec.Config.Raw
+}
+
+// healthOf is a new program's, on trial if its Policy was quarantined when the
+// host ended.
+func (f *factory) healthOf(p *v1alpha1.Policy) *sandbox.Health {
+	h := sandbox.NewHealth(f.changed)
+	if f.starting() && p.Status.Phase == v1alpha1.PhaseQuarantined {
+		return h.OnTrial()
+	}
+	return h
 }

@@ -39,7 +39,7 @@ func examining(t *testing.T) (*rig, *engine.Engine, *reads) {
 // uploadedAt has a module look as if it had come then.
 func (r *rig) uploadedAt(t *testing.T, name string, at time.Time) {
 	t.Helper()
-	_, err := r.store.Update(t.Context(), store.Key{Resource: policy.Modules, Name: name}, func(o store.Object) (store.Object, error) {
+	_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Modules, Name: name}, func(o store.Object) (store.Object, error) {
 		m := o.(*v1alpha1.Module).DeepCopy()
 		m.CreationTimestamp = metav1.NewTime(at)
 		return m, nil
@@ -81,17 +81,17 @@ func TestASwapToAModuleThatCameLatelyDoesNotReadItAgain(t *testing.T) {
 	t.Parallel()
 	r, _, counted := examining(t)
 	name := r.upload(t, made(1))
-	if p := r.put(t, "made", module(name)); p.Status.Phase != policy.PhaseLive {
+	if p := r.put(t, "made", withModule(name)); p.Status.Phase != v1alpha1.PhaseLive {
 		t.Fatalf("the policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 	before := counted.n.Load()
-	r.put(t, "made", module(r.upload(t, made(2))))
+	r.put(t, "made", withModule(r.upload(t, made(2))))
 	if n := counted.n.Load() - before; n != 0 {
 		t.Errorf("%d modules were read for a swap to one that was just uploaded, want none", n)
 	}
 	small := int64(32 << 20)
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Limits = &v1alpha1.PolicyLimits{MemoryBytes: small} })
-	if n := counted.n.Load() - before; n != 1 || p.Status.Phase != policy.PhaseLive {
+	if n := counted.n.Load() - before; n != 1 || p.Status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("%d modules were read for other limits, want 1: it must be vetted for them; the policy is %s", n, p.Status.Phase)
 	}
 }
@@ -101,31 +101,31 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 	t.Parallel()
 	before := newRig(t)
 	var names []string
-	for i := range policy.MostReady + 3 {
+	for i := range policy.MaxReady + 3 {
 		name := before.upload(t, made(i))
 		before.uploadedAt(t, name, time.Now().Add(time.Duration(i-60)*time.Minute))
 		names = append(names, name)
 	}
-	before.put(t, "made", module(names[0])) // the oldest, and so the last to be made ready
-	before.put(t, "made", module(names[1]))
-	before.put(t, "made", module(names[2]))
+	before.put(t, "made", withModule(names[0])) // the oldest, and so the last to be made ready
+	before.put(t, "made", withModule(names[1]))
+	before.put(t, "made", withModule(names[2]))
 
 	r, own, counted := restarted(t, before)
 	r.Load(t.Context())
 	running, _ := own.Holds()
 	// As a host does with those that come with it.
-	if _, err := r.Inspect(t.Context(), made(2)); err != nil {
+	if _, err := r.Modules.Inspect(t.Context(), made(2)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.MakeReady(t.Context()); err != nil {
+	if err := r.Modules.MakeReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := own.Holds(); n != running+policy.MostReady {
-		t.Errorf("%d modules are loaded beside the %d that policies run, want %d", n-running, running, policy.MostReady)
+	if n, _ := own.Holds(); n != running+policy.MaxReady {
+		t.Errorf("%d modules are loaded beside the %d that policies run, want %d", n-running, running, policy.MaxReady)
 	}
 	reads := counted.n.Load()
 	for _, name := range []string{names[0], names[len(names)-1], names[1]} {
-		if p := r.put(t, "made", module(name)); p.Status.Phase != policy.PhaseLive {
+		if p := r.put(t, "made", withModule(name)); p.Status.Phase != v1alpha1.PhaseLive {
 			t.Errorf("the policy is %s: %s", p.Status.Phase, p.Status.Message)
 		}
 	}
@@ -137,20 +137,20 @@ func TestASwapAfterAStartDoesNotReadTheModule(t *testing.T) {
 func TestWhatCameSinceTheStartIsNotPushedOutByWhatIsOlder(t *testing.T) {
 	t.Parallel()
 	before := newRig(t)
-	for i := range policy.MostReady {
+	for i := range policy.MaxReady {
 		before.upload(t, made(i))
 	}
 	r, _, _ := restarted(t, before)
 	r.Load(t.Context())
 	var digests []string
 	for i := range 3 {
-		m, err := r.Inspect(t.Context(), made(100+i))
+		m, err := r.Modules.Inspect(t.Context(), made(100+i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		digests = append(digests, m.Spec.Digest)
 	}
-	if err := r.MakeReady(t.Context()); err != nil {
+	if err := r.Modules.MakeReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, digest := range digests {
@@ -169,8 +169,8 @@ func TestTheOldestReadyModulesMakeRoom(t *testing.T) {
 		least int
 		most  int
 	}{
-		{"small ones, by their number", made, policy.MostReady + 4, policy.MostReady, policy.MostReady},
-		{"large ones, by their bytes", large, 12, 2, policy.MostReadyBytes / (2 * largeBytes)},
+		{"small ones, by their number", made, policy.MaxReady + 4, policy.MaxReady, policy.MaxReady},
+		{"large ones, by their bytes", large, 12, 2, policy.MaxReadyBytes / (2 * largeBytes)},
 		{"one again and again, once", func(int) []byte { return made(0) }, 5, 1, 1},
 	}
 	for _, test := range tests {
@@ -179,7 +179,7 @@ func TestTheOldestReadyModulesMakeRoom(t *testing.T) {
 			r, own, _ := examining(t)
 			var last string
 			for i := range test.n {
-				m, err := r.Inspect(t.Context(), test.wasm(i))
+				m, err := r.Modules.Inspect(t.Context(), test.wasm(i))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -189,8 +189,8 @@ func TestTheOldestReadyModulesMakeRoom(t *testing.T) {
 			if modules < test.least || modules > test.most || holds != modules {
 				t.Errorf("of %d modules %d are loaded, held by %d; want %d to %d, and each held once", test.n, modules, holds, test.least, test.most)
 			}
-			if have := r.ReadyBytes(); have <= 0 || have > policy.MostReadyBytes {
-				t.Errorf("they take %d bytes, want some, and %d at most", have, policy.MostReadyBytes)
+			if have := r.ReadyBytes(); have <= 0 || have > policy.MaxReadyBytes {
+				t.Errorf("they take %d bytes, want some, and %d at most", have, policy.MaxReadyBytes)
 			}
 			if !r.IsReady(last) {
 				t.Error("the last of them is not there")
@@ -217,7 +217,7 @@ func TestAModuleThatIsDeletedDoesNotStayLoaded(t *testing.T) {
 	if n := p.modules(); n != before+1 {
 		t.Fatalf("%d modules are loaded after an upload, want %d", n, before+1)
 	}
-	if _, _, err := p.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: policy.Modules, Name: name}}); err != nil {
+	if _, _, err := p.store.Commit(t.Context(), store.Op{Kind: store.Delete, Key: store.Key{Resource: v1alpha1.Modules, Name: name}}); err != nil {
 		t.Fatal(err)
 	}
 	p.until(t, "the module is given back", func() bool { return p.modules() == before })
@@ -231,7 +231,7 @@ func TestModulesComeAndGoAtOnce(t *testing.T) {
 	for side := range 4 {
 		group.Go(func() {
 			for i := range 40 {
-				if _, err := r.Inspect(t.Context(), made(i*(side+1)%(policy.MostReady+8))); err != nil {
+				if _, err := r.Modules.Inspect(t.Context(), made(i*(side+1)%(policy.MaxReady+8))); err != nil {
 					t.Error(err)
 				}
 				if i%10 == side {

@@ -16,19 +16,18 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// mostMissing is how many policies a profile's status names that are not live.
-const mostMissing = 10
+// maxMissing is how many policies a profile's status names that are not live.
+const maxMissing = 10
 
 // reportProfiles writes into the profiles' statuses that they decide.
-func (l *Loader) reportProfiles(ctx context.Context) {
-	set := l.Current()
+func (r reporter) reportProfiles(ctx context.Context, set *Set) {
 	for _, profile := range set.profiles {
-		_, err := l.Objects.Update(ctx, store.Key{Resource: Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
+		_, err := r.Objects.Update(ctx, store.Key{Resource: v1alpha1.Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
 			object := o.(*v1alpha1.Profile)
 			if object.UID != profile.UID {
 				return o, nil
 			}
-			status := l.profileStatus(set, profile, &object.Status)
+			status := r.profileStatus(set, profile, &object.Status)
 			if equality.Semantic.DeepEqual(status, object.Status) {
 				return o, nil
 			}
@@ -37,21 +36,21 @@ func (l *Loader) reportProfiles(ctx context.Context) {
 			return object, nil
 		})
 		if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
-			l.Log.Warn("report profile", "profile", profile.Name, "err", err)
+			r.Log.Warn("report profile", "profile", profile.Name, "err", err)
 		}
 	}
 }
 
 // profileStatus is that of a profile as the set holds it, given its former one.
 // A set that other policies brought about is no news to it.
-func (l *Loader) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.ProfileStatus) v1alpha1.ProfileStatus {
+func (r reporter) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.ProfileStatus) v1alpha1.ProfileStatus {
 	s := v1alpha1.ProfileStatus{ObservedGeneration: p.Generation, Set: was.Set, Conditions: slices.Clone(was.Conditions)}
 	if s.Set == 0 || was.ObservedGeneration != p.Generation {
 		s.Set = set.Number
 	}
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: ConditionLive, Status: metav1.ConditionTrue, Reason: PhaseLive, Message: set.missing(p),
-		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(l.Now()).Rfc3339Copy(),
+		Type: v1alpha1.ConditionLive, Status: metav1.ConditionTrue, Reason: v1alpha1.PhaseLive, Message: set.missing(p),
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.Now()).Rfc3339Copy(),
 	})
 	return s
 }
@@ -59,14 +58,14 @@ func (l *Loader) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.Prof
 // missing tells which policies a profile names that decide nothing, or refuse all.
 func (s *Set) missing(p *v1alpha1.Profile) string {
 	var none, lost, other []string
-	for _, name := range names(p) {
+	for _, name := range p.Names() {
 		switch l := s.policies[name]; {
 		case l.lost():
 			lost = append(lost, name)
-		case l == nil || l.program == nil:
+		case l == nil || l.version == nil:
 			none = append(none, name)
-		case !s.fits(p, name, l.program.entry.Kind):
-			other = append(other, name+", a "+l.program.entry.Kind)
+		case !s.fits(p, name, l.program.Kind()):
+			other = append(other, name+", a "+l.program.Kind())
 		}
 	}
 	var texts []string
@@ -85,15 +84,15 @@ func (s *Set) missing(p *v1alpha1.Profile) string {
 func (s *Set) fits(p *v1alpha1.Profile, name, kind string) bool {
 	isPriority := slices.ContainsFunc(p.Spec.Priorities, func(q v1alpha1.ProfilePriority) bool { return q.Name == name })
 	isPredicate := slices.ContainsFunc(p.Spec.Predicates, func(q v1alpha1.ProfilePredicate) bool {
-		members, isGroup := group(p, q.Name)
+		members, isGroup := p.Group(q.Name)
 		return q.Name == name && !isGroup || slices.Contains(members, name)
 	})
 	return (!isPriority || kind == abi.KindPriority) && (!isPredicate || kind == abi.KindPredicate)
 }
 
 func some(list []string) string {
-	if n := len(list) - mostMissing; n > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostMissing], ", "), n)
+	if n := len(list) - maxMissing; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxMissing], ", "), n)
 	}
 	return strings.Join(list, ", ")
 }

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -17,7 +16,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	r := newRig(t)
 	profile := func() *v1alpha1.Profile {
 		t.Helper()
-		o, ok := r.store.Get(store.Key{Resource: policy.Profiles, Name: "default"})
+		o, ok := r.store.Get(store.Key{Resource: v1alpha1.Profiles, Name: "default"})
 		if !ok {
 			t.Fatal("there is no profile")
 		}
@@ -25,7 +24,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	}
 	change := func(do func(*v1alpha1.Profile)) {
 		t.Helper()
-		_, err := r.store.Update(t.Context(), store.Key{Resource: policy.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
+		_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
 			p := o.DeepCopyObject().(*v1alpha1.Profile)
 			do(p)
 			return p, nil
@@ -35,7 +34,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 		}
 	}
 	first := profile()
-	if s := first.Status; s.Set == 0 || !meta.IsStatusConditionTrue(s.Conditions, policy.ConditionLive) {
+	if s := first.Status; s.Set == 0 || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionLive) {
 		t.Fatalf("status = %+v, want it live", s)
 	}
 	change(func(p *v1alpha1.Profile) {
@@ -47,7 +46,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	}
 	r.Load(t.Context())
 	second := profile()
-	live := meta.FindStatusCondition(second.Status.Conditions, policy.ConditionLive)
+	live := meta.FindStatusCondition(second.Status.Conditions, v1alpha1.ConditionLive)
 	if s := second.Status; s.ObservedGeneration != second.Generation || live.ObservedGeneration != second.Generation || s.Set <= first.Status.Set || s.Set != r.Current().Number {
 		t.Errorf("status = %+v, want generation %d live by set %d", s, second.Generation, r.Current().Number)
 	}
@@ -61,9 +60,9 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	if r.Current().Number != number {
 		t.Errorf("set %d came of a label, after %d", r.Current().Number, number)
 	}
-	r.put(t, "to-come", module(r.upload(t, guest{Name: "to-come", Refuse: -1}.Bytes())))
+	r.put(t, "to-come", withModule(r.upload(t, guest{Name: "to-come", Refuse: -1}.Bytes())))
 	third := profile()
-	if live := meta.FindStatusCondition(third.Status.Conditions, policy.ConditionLive); live.Message != "" || third.Status.Set != second.Status.Set {
+	if live := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionLive); live.Message != "" || third.Status.Set != second.Status.Set {
 		t.Errorf("status = %+v once the policy came, want it whole, and since set %d", third.Status, second.Status.Set)
 	}
 }

@@ -1,14 +1,15 @@
 package policy
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // Set is all that is live at one moment. It is never changed.
@@ -16,63 +17,45 @@ type Set struct {
 	// Number is the store's revision that the set was made from.
 	Number int64
 	// Scheduling is the part that decides where pods go.
-	Scheduling *schedule.LiveSet
+	Scheduling *framework.LiveSet
 
 	policies map[string]*live
 	profiles []*v1alpha1.Profile
 	// rungs are the profiles with canaries in them, by the one without.
-	rungs map[*schedule.Profile][]rung
+	rungs map[*framework.Profile][]trial.Rung
 }
 
 // live is one Policy as a set holds it.
 type live struct {
-	object  *v1alpha1.Policy
-	program *program
-	main    *sandbox
-	// twin answers a sample of remembered answers once more.
-	twin *sandbox
-	// gate and controller ask main, where it is one.
-	gate       *Gate
-	controller *Controller
-	// key covers what the program was made from, revision names it; asked covers
-	// what the Policy asks for, which is another one where that was refused.
-	key, asked string
-	revision   v1alpha1.PolicyRevision
+	// version decides; nil where no revision loads.
+	*version
+	state rollout.State
 	// canary decides a share of the pods; nil without one.
 	canary *canary
-	// ended is how the canary that the spec names ended, nil while it runs; where
-	// it waits for its Module, lacks is that one's version.
-	ended *v1alpha1.CanaryStatus
-	lacks string
-	// counts is how it differs as a shadow or canary, since it is one.
-	counts *differences
+	// previous are the versions before this one, newest first, kept warm.
+	previous []*version
+	// shadow is its trial as a shadow, since it is one.
+	shadow *trial.Trial
 	// tried is what the canary of the last trial counted, once that is over.
-	tried *differences
-	// settling says that the canary is being loaded.
-	settling bool
-	// refused is why the Policy's newest spec did not go live; waits says that
-	// it may do so without being changed, by another Module than the one of
-	// version without.
-	refused string
-	waits   bool
-	without string
-	// needs is how much memory the newest spec was refused for want of.
-	needs int64
-	// told is what the status was written of last.
-	told telling
-	// former are the programs before this one, newest first, kept warm.
-	former []*live
+	tried *trial.Differences
+	// reported is what the status was written of last.
+	reported statusInputs
 }
 
-func (l *live) mode() v1alpha1.Mode {
-	if l.object.Spec.Mode == "" {
-		return v1alpha1.Enforce
+func (l *live) mode() v1alpha1.Mode { return l.state.Policy.ModeOf() }
+
+// each calls do for all versions of the Policy.
+func (l *live) each(do func(*version)) {
+	for _, v := range l.previous {
+		do(v)
 	}
-	return l.object.Spec.Mode
+	if l.canary != nil {
+		do(l.canary.version)
+	}
+	if l.version != nil {
+		do(l.version)
+	}
 }
-
-// failsOpen says whether a predicate admits where its policy fails.
-func (l *live) failsOpen() bool { return l.object.Spec.FailureMode == v1alpha1.Open }
 
 // ordered are the names of all policies, sorted.
 func (s *Set) ordered() []string { return slices.Sorted(maps.Keys(s.policies)) }
@@ -80,7 +63,7 @@ func (s *Set) ordered() []string { return slices.Sorted(maps.Keys(s.policies)) }
 // enforced returns the policy of that name, if it decides and is of the kind.
 func (s *Set) enforced(name, kind string) *live {
 	l := s.policies[name]
-	if l == nil || l.program == nil || l.mode() != v1alpha1.Enforce || l.program.entry.Kind != kind {
+	if l == nil || l.version == nil || l.mode() != v1alpha1.Enforce || l.program.Kind() != kind {
 		return nil
 	}
 	return l
@@ -89,65 +72,58 @@ func (s *Set) enforced(name, kind string) *live {
 // assemble makes profiles of what is live. open chooses the sandboxes that
 // they ask.
 func assemble(number int64, policies map[string]*live, profiles []*v1alpha1.Profile, open opener) *Set {
-	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*schedule.Profile][]rung{}}
-	s.Scheduling = &schedule.LiveSet{Number: number, Profiles: map[string]*schedule.Profile{}}
+	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*framework.Profile][]trial.Rung{}}
+	s.Scheduling = &framework.LiveSet{Number: number, Profiles: map[string]*framework.Profile{}}
 	for _, object := range profiles {
 		p := s.profile(object, open, 101)
 		if ladder := s.ladder(object, open); len(ladder) > 0 {
 			s.rungs[p] = ladder
 		}
-		for _, name := range schedulerNames(object) {
+		for _, name := range object.Schedulers() {
 			s.Scheduling.Profiles[name] = p
 		}
 	}
 	if len(s.rungs) > 0 {
-		s.Scheduling.Route = route(s.rungs)
+		s.Scheduling.Route = trial.Route(s.rungs)
 	}
 	return s
 }
 
-func schedulerNames(p *v1alpha1.Profile) []string {
-	if len(p.Spec.SchedulerNames) == 0 {
-		return []string{p.Name}
-	}
-	return p.Spec.SchedulerNames
-}
-
 // opener gives the sandboxes of a program: those that it has, or others.
-type opener func(*live) (main, twin *sandbox)
+type opener func(*version) (main, verifier *sandbox.Sandbox)
 
-func asOpened(l *live) (main, twin *sandbox) { return l.main, l.twin }
+func asOpened(v *version) (main, verifier *sandbox.Sandbox) { return v.main, v.verifier }
 
 // profile makes a profile in which the canaries decide whose share is at least
 // that large.
-func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *schedule.Profile {
-	p := &schedule.Profile{Name: object.Name}
-	choose := func(l *live) (main, twin *sandbox) {
-		if l.canary != nil && l.canary.spec.Share >= share {
-			return open(l.canary.live)
+func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *framework.Profile {
+	p := &framework.Profile{Name: object.Name}
+	choose := func(l *live) (main, verifier *sandbox.Sandbox) {
+		if l.canary != nil && l.canary.Share >= share {
+			return open(l.canary.version)
 		}
-		return open(l)
+		return open(l.version)
 	}
 	seen := map[string]bool{}
 	add := func(name, group string) {
 		if s.policies[name].lost() && !seen[name] {
 			seen[name] = true
-			p.Predicates = append(p.Predicates, schedule.ProfilePredicate{Policy: absent(name), Group: group})
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent(name), Group: group})
 		}
 		l := s.enforced(name, abi.KindPredicate)
 		if l == nil || seen[name] {
 			return
 		}
 		seen[name] = true
-		main, twin := choose(l)
-		one := schedule.ProfilePredicate{Policy: main, Group: group, FailOpen: l.failsOpen()}
-		if twin != nil {
-			one.Twin = twin
+		main, verifier := choose(l)
+		one := framework.ProfilePredicate{Policy: main, Group: group, FailOpen: l.state.Policy.FailsOpen()}
+		if verifier != nil {
+			one.Verifier = verifier
 		}
 		p.Predicates = append(p.Predicates, one)
 	}
 	for _, predicate := range object.Spec.Predicates {
-		members, isGroup := group(object, predicate.Name)
+		members, isGroup := object.Group(predicate.Name)
 		if !isGroup {
 			add(predicate.Name, "")
 			continue
@@ -161,90 +137,46 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *sched
 		if l == nil || priority.Weight <= 0 {
 			continue
 		}
-		main, twin := choose(l)
-		one := schedule.ProfilePriority{Policy: main, Weight: int64(priority.Weight)}
-		if twin != nil {
-			one.Twin = twin
+		main, verifier := choose(l)
+		one := framework.ProfilePriority{Policy: main, Weight: int64(priority.Weight)}
+		if verifier != nil {
+			one.Verifier = verifier
 		}
 		p.Priorities = append(p.Priorities, one)
 	}
 	return p
 }
 
-func group(p *v1alpha1.Profile, name string) (members []string, ok bool) {
-	for i := range p.Spec.Groups {
-		if p.Spec.Groups[i].Name == name {
-			return p.Spec.Groups[i].Members, true
-		}
-	}
-	return nil, false
-}
-
 // Named says whether a profile mentions a policy.
 func (s *Set) Named(policy string) bool {
-	return slices.ContainsFunc(s.profiles, func(p *v1alpha1.Profile) bool { return slices.Contains(names(p), policy) })
+	return slices.ContainsFunc(s.profiles, func(p *v1alpha1.Profile) bool { return slices.Contains(p.Names(), policy) })
 }
 
-// names returns the policies that a profile mentions, groups resolved, each once.
-func names(p *v1alpha1.Profile) []string {
-	var all []string
-	for _, predicate := range p.Spec.Predicates {
-		if members, ok := group(p, predicate.Name); ok {
-			all = append(all, members...)
+// Gates returns the live checkers by the condition type that they claim. Where
+// two claim the same, the one whose Policy comes first by name has it.
+func (s *Set) Gates() map[string]*sandbox.Gate {
+	gates := map[string]*sandbox.Gate{}
+	for _, name := range s.ordered() {
+		l := s.enforced(name, abi.KindGate)
+		if l == nil {
 			continue
 		}
-		all = append(all, predicate.Name)
+		for _, condition := range l.gate.ConditionTypes() {
+			if gates[condition] == nil {
+				gates[condition] = l.gate
+			}
+		}
 	}
-	for _, priority := range p.Spec.Priorities {
-		all = append(all, priority.Name)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return gates
 }
 
-// fresh opens the programs of a set once more, in sandboxes of their own.
-func (l *Loader) fresh(ctx context.Context, s *Set) (*schedule.LiveSet, func(), error) {
-	f := l.newFresh(ctx)
-	set := assemble(s.Number, s.policies, s.profiles, f.open).Scheduling
-	if f.err != nil {
-		f.release()
-		return nil, nil, f.err
+// Controllers returns the live controllers in the order of their names.
+func (s *Set) Controllers() []*sandbox.Controller {
+	var all []*sandbox.Controller
+	for _, name := range s.ordered() {
+		if l := s.enforced(name, abi.KindController); l != nil {
+			all = append(all, l.controller)
+		}
 	}
-	return set, f.release, nil
-}
-
-// fresh opens programs in sandboxes that nobody else asks.
-type fresh struct {
-	borrow func(*program) (*program, error)
-	opened map[*program]*sandbox
-	err    error // of the programs that cannot be had any more
-}
-
-func (l *Loader) newFresh(ctx context.Context) *fresh {
-	return &fresh{
-		borrow: func(p *program) (*program, error) { return l.borrow(ctx, p) },
-		opened: map[*program]*sandbox{},
-	}
-}
-
-func (f *fresh) open(l *live) (main, twin *sandbox) {
-	box := f.opened[l.program]
-	if box != nil {
-		return box, nil
-	}
-	p, err := f.borrow(l.program)
-	if err != nil {
-		f.err = errors.Join(f.err, err)
-		return newSandbox(l.program), nil
-	}
-	box = newSandbox(p).aside(p.health.copied())
-	f.opened[l.program] = box
-	return box, nil
-}
-
-func (f *fresh) release() {
-	for _, box := range f.opened {
-		box.close()
-		box.release()
-	}
+	return all
 }

@@ -206,7 +206,7 @@ func (l *load) broken(t *testing.T, name string, k int) {
 	case 3: // bytes that are no module at all
 		module = "sha256-" + fmt.Sprintf("%064x", k)
 		m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: strings.Replace(module, "-", ":", 1)}}
-		if err := l.Keep(t.Context(), m, []byte("no module")); err != nil {
+		if err := l.Modules.Keep(t.Context(), m, []byte("no module")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,13 +226,13 @@ func (l *load) settled(t *testing.T, name string, bad bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		o, ok := l.store.Get(store.Key{Resource: policy.Policies, Name: name})
+		o, ok := l.store.Get(store.Key{Resource: v1alpha1.Policies, Name: name})
 		if !ok {
 			t.Fatalf("policy %s is gone", name)
 		}
 		p := o.(*v1alpha1.Policy)
 		if p.Status.ObservedGeneration == p.Generation {
-			if refused := p.Status.Phase == policy.PhaseRefused; refused != bad {
+			if refused := p.Status.Phase == v1alpha1.PhaseRefused; refused != bad {
 				t.Fatalf("policy %s, generation %d, is %s: %s", name, p.Generation, p.Status.Phase, p.Status.Message)
 			}
 			return

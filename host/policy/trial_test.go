@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -14,7 +13,7 @@ func TestARolledBackCanaryStillTellsHowItDiffered(t *testing.T) {
 	t.Parallel()
 	r, p := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
 	d := p.Status.Differences
-	if p.Status.Canary.Phase != policy.PhaseRolledBack || d == nil || d.Pods == 0 || d.Refused == 0 || len(d.Examples) == 0 {
+	if p.Status.Canary.Phase != v1alpha1.PhaseRolledBack || d == nil || d.Pods == 0 || d.Refused == 0 || len(d.Examples) == 0 {
 		t.Fatalf("canary = %+v, differences = %+v, want what made it end", p.Status.Canary, d)
 	}
 	r.Load(t.Context())
@@ -28,7 +27,7 @@ func TestACanaryThatNeverRanShowsNoFormerDifferences(t *testing.T) {
 	r, _ := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "") })
 	bad := r.upload(t, guest{Name: "made", Version: "bad", BadOpen: true}.Bytes())
 	p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(bad, 50, "") })
-	if p.Status.Canary.Reason != policy.ReasonRefused || p.Status.Differences != nil {
+	if p.Status.Canary.Reason != v1alpha1.ReasonRefused || p.Status.Differences != nil {
 		t.Errorf("canary = %+v, differences = %+v, want none", p.Status.Canary, p.Status.Differences)
 	}
 }
@@ -38,7 +37,7 @@ func TestARolledBackCanaryIsNotTriedAgainForAChangeOfMode(t *testing.T) {
 	r, _ := tried(t, guest{Mask: 1, Refuse: 1}, func(m string) *v1alpha1.Canary { return canaryOf(m, 50, "5%") })
 	for _, mode := range []v1alpha1.Mode{v1alpha1.Shadow, v1alpha1.Off, v1alpha1.Enforce} {
 		p := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Mode = mode })
-		if c := p.Status.Canary; c == nil || c.Phase != policy.PhaseRolledBack || len(p.Status.History) != 1 {
+		if c := p.Status.Canary; c == nil || c.Phase != v1alpha1.PhaseRolledBack || len(p.Status.History) != 1 {
 			t.Errorf("in mode %s the canary is %+v, history %v, want it rolled back as before", mode, c, history(p))
 		}
 	}
@@ -52,16 +51,16 @@ func TestGoingForthAgainAfterARollBackIsAPush(t *testing.T) {
 	one, two := r.upload(t, guest{Name: "made", Version: "1", Refuse: -1}.Bytes()), r.upload(t, guest{Name: "made", Version: "2", Refuse: -1}.Bytes())
 	var p *v1alpha1.Policy
 	for _, m := range []string{one, two, one, two} {
-		p = r.put(t, "made", module(m))
+		p = r.put(t, "made", withModule(m))
 	}
-	if p.Status.Current.Reason != policy.CamePushed {
+	if p.Status.Current.Reason != v1alpha1.CamePushed {
 		t.Errorf("the second push of a module is %s", p.Status.Current.Reason)
 	}
 	if diff := cmp.Diff([]string{"RolledBack Replaced", "Pushed RolledBack", "Pushed Replaced"}, history(p)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	p = r.put(t, "made", module(one))
-	if p.Status.Current.Reason != policy.CameRolledBack {
+	p = r.put(t, "made", withModule(one))
+	if p.Status.Current.Reason != v1alpha1.CameRolledBack {
 		t.Errorf("going back to it is %s", p.Status.Current.Reason)
 	}
 }
@@ -74,7 +73,7 @@ func TestCountsBeginAnewWithEachModeAndVersion(t *testing.T) {
 		return r.upload(t, guest{Name: "made", Version: version, Mask: 1, Refuse: refuse}.Bytes())
 	}
 	old, young := made("1", -1), made("2", -1)
-	r.put(t, "made", module(old))
+	r.put(t, "made", withModule(old))
 	r.join(t, "made", "predicate")
 	compared := func(pods int, change func(*v1alpha1.PolicySpec)) int64 {
 		r.put(t, "made", change)
@@ -99,8 +98,8 @@ func TestCountsBeginAnewWithEachModeAndVersion(t *testing.T) {
 		{"and becomes a shadow", 3, mode(v1alpha1.Shadow), 3},
 		{"decides again", 1, mode(v1alpha1.Enforce), 0},
 		{"a shadow once more", 2, mode(v1alpha1.Shadow), 2},
-		{"the former version as a shadow", 4, module(old), 4},
-		{"and back", 5, module(young), 5},
+		{"the former version as a shadow", 4, withModule(old), 4},
+		{"and back", 5, withModule(young), 5},
 	} {
 		if got := compared(step.pods, step.change); got != step.want {
 			t.Errorf("%s: %d pods are compared, want %d", step.name, got, step.want)

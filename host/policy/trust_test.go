@@ -13,20 +13,22 @@ import (
 
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/store"
 )
 
-func keyOf(seed byte) (ed25519.PrivateKey, policy.Keyring) {
+func keyOf(seed byte) (ed25519.PrivateKey, module.Keyring) {
 	sum := sha256.Sum256([]byte{seed})
 	key := ed25519.NewKeyFromSeed(sum[:])
 	public := key.Public().(ed25519.PublicKey)
-	return key, policy.Keyring{policy.KeyID(public): public}
+	return key, module.Keyring{module.KeyID(public): public}
 }
 
 // trusting is another loader over the same objects, which trusts a key.
-func (r *rig) trusting(t testing.TB, ring policy.Keyring) *rig {
+func (r *rig) trusting(t testing.TB, ring module.Keyring) *rig {
 	t.Helper()
 	again := *r
 	config := r.Config
@@ -41,7 +43,7 @@ func (r *rig) trusting(t testing.TB, ring policy.Keyring) *rig {
 
 func (r *rig) signed(t testing.TB, module string, by ...v1alpha1.Signature) {
 	t.Helper()
-	_, err := r.store.Update(t.Context(), store.Key{Resource: policy.Modules, Name: module}, func(o store.Object) (store.Object, error) {
+	_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Modules, Name: module}, func(o store.Object) (store.Object, error) {
 		m := o.(*v1alpha1.Module).DeepCopy()
 		m.Spec.Signatures = by
 		return m, nil
@@ -57,22 +59,22 @@ func TestAHostThatBeginsToTrustKeysRefusesWhatNobodySigned(t *testing.T) {
 	r := newRig(t)
 	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
 	name := r.upload(t, wasm)
-	r.put(t, "made", module(name))
+	r.put(t, "made", withModule(name))
 	key, ring := keyOf(1)
 	other, _ := keyOf(2)
 	again := r.trusting(t, ring)
-	if p := again.policy(t, "made"); p.Status.Phase != policy.PhaseRefused || !strings.Contains(p.Status.Message, "no trusted key") {
+	if p := again.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused || !strings.Contains(p.Status.Message, "no trusted key") {
 		t.Errorf("the policy of an unsigned module is %s: %s", p.Status.Phase, p.Status.Message)
 	}
-	if p := again.policy(t, "PodFitsResources"); p.Status.Phase != policy.PhaseLive {
+	if p := again.policy(t, "PodFitsResources"); p.Status.Phase != v1alpha1.PhaseLive {
 		t.Errorf("a built-in policy is %s: %s", p.Status.Phase, p.Status.Message)
 	}
-	again.signed(t, name, policy.Sign(other, wasm), policy.Sign(key, []byte("another module")))
-	if p := again.policy(t, "made"); p.Status.Phase != policy.PhaseRefused {
+	again.signed(t, name, module.Sign(other, wasm), module.Sign(key, []byte("another module")))
+	if p := again.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused {
 		t.Errorf("signed by another key, and for another module, it is %s", p.Status.Phase)
 	}
-	again.signed(t, name, policy.Sign(other, wasm), policy.Sign(key, wasm))
-	if p := again.policy(t, "made"); p.Status.Phase != policy.PhaseLive || p.Status.Message != "" {
+	again.signed(t, name, module.Sign(other, wasm), module.Sign(key, wasm))
+	if p := again.policy(t, "made"); p.Status.Phase != v1alpha1.PhaseLive || p.Status.Message != "" {
 		t.Errorf("signed by several keys, one of them trusted, it is %s: %s", p.Status.Phase, p.Status.Message)
 	}
 }
@@ -83,10 +85,10 @@ func TestAKeyThatIsNotTrustedAnyMoreDoesNotCount(t *testing.T) {
 	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
 	name := r.upload(t, wasm)
 	old, _ := keyOf(1)
-	r.signed(t, name, policy.Sign(old, wasm))
-	r.put(t, "made", module(name))
+	r.signed(t, name, module.Sign(old, wasm))
+	r.put(t, "made", withModule(name))
 	_, ring := keyOf(2)
-	if p := r.trusting(t, ring).policy(t, "made"); p.Status.Phase != policy.PhaseRefused {
+	if p := r.trusting(t, ring).policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused {
 		t.Errorf("signed by a key of former times it is %s", p.Status.Phase)
 	}
 }
@@ -96,10 +98,10 @@ func TestNothingUnsignedIsTriedEither(t *testing.T) {
 	key, ring := keyOf(1)
 	r := newRig(t).trusting(t, ring)
 	wasm := guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
-	if _, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Wasm: wasm, Profile: "default"}}); !errors.Is(err, policy.ErrUnsigned) {
+	if _, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Wasm: wasm, Profile: "default"}}); !errors.Is(err, module.ErrUnsigned) {
 		t.Errorf("Vary by an unsigned module = %v", err)
 	}
-	v, err := r.Vary(t.Context(), []policy.Variation{{Name: "made", Wasm: wasm, Profile: "default", Signatures: []v1alpha1.Signature{policy.Sign(key, wasm)}}})
+	v, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Wasm: wasm, Profile: "default", Signatures: []v1alpha1.Signature{module.Sign(key, wasm)}}})
 	if err != nil {
 		t.Fatalf("Vary by a signed module: %v", err)
 	}
@@ -123,10 +125,10 @@ func TestARestartKeepsTheLastGoodRevision(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.withNodes(4)
-			r.put(t, "made", module(r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 0}.Bytes())))
+			r.put(t, "made", withModule(r.upload(t, guest{Name: "made", Version: "1", Mask: 1, Refuse: 0}.Bytes())))
 			r.join(t, "made", "predicate")
 			before := r.put(t, "made", func(s *v1alpha1.PolicySpec) { change(r, s) })
-			if before.Status.Phase != policy.PhaseRefused || before.Status.Live == "" {
+			if before.Status.Phase != v1alpha1.PhaseRefused || before.Status.Live == "" {
 				t.Fatalf("the policy is %+v", before.Status)
 			}
 			again := r.restarted(t)

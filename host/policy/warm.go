@@ -2,163 +2,19 @@ package policy
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"time"
 
-	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule/snapshot"
+	"github.com/berth-dev/berth/host/policy/rollout"
 )
-
-// coming is a program on its way: compiled, opened and told the present state
-// beside the live set, so that one slow module holds up no other's swap.
-type coming struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	one    *live
-	err    error
-	wanted bool // by the pass that is under way
-}
-
-// beside is what loads run under that Load does not wait for.
-type beside struct {
-	ctx   context.Context
-	group sync.WaitGroup
-	all   map[string]*coming
-}
-
-// loadBeside has later loads run in goroutines of their own.
-func (l *Loader) loadBeside(ctx context.Context) {
-	l.reloading.Lock()
-	defer l.reloading.Unlock()
-	l.beside = &beside{ctx: ctx, all: map[string]*coming{}}
-}
-
-// stopLoading waits for them; the context that they run under has ended.
-func (l *Loader) stopLoading() {
-	l.reloading.Lock()
-	defer l.reloading.Unlock()
-	l.beside.group.Wait()
-	for _, c := range l.beside.all {
-		c.drop()
-	}
-	l.beside = nil
-}
-
-func (c *coming) drop() {
-	c.cancel()
-	if c.one != nil {
-		c.one.end()
-	}
-}
-
-// fetch loads something under a name, or tells that it is not done yet.
-func (l *Loader) fetch(ctx context.Context, name string, load func(context.Context) (*live, error)) (one *live, err error, done bool) {
-	if l.beside == nil {
-		one, err = load(ctx)
-		return one, err, true
-	}
-	c := l.beside.all[name]
-	if c == nil {
-		c = &coming{done: make(chan struct{})}
-		var own context.Context
-		own, c.cancel = context.WithCancel(l.beside.ctx)
-		l.beside.all[name] = c
-		l.beside.group.Go(func() {
-			c.one, c.err = load(own)
-			close(c.done)
-			signal(l.wake)
-		})
-	}
-	c.wanted = true
-	select {
-	case <-c.done:
-		c.cancel()
-		delete(l.beside.all, name)
-		return c.one, c.err, true
-	default:
-		return nil, nil, false
-	}
-}
-
-// forgetUnwanted drops what was asked for once and no longer is.
-func (l *Loader) forgetUnwanted() {
-	if l.beside == nil {
-		return
-	}
-	for name, c := range l.beside.all {
-		if c.wanted {
-			c.wanted = false
-			continue
-		}
-		c.cancel()
-		select {
-		case <-c.done:
-			c.drop()
-			delete(l.beside.all, name)
-		default: // the next pass will
-		}
-	}
-}
-
-// mostPatience is how long a load waits for the scheduler's state.
-const mostPatience = time.Second
-
-// present is the scheduler's state; nil where there is none.
-func (l *Loader) present(ctx context.Context) snapshot.Log {
-	if l.Present == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, mostPatience)
-	defer cancel()
-	log, err := l.Present(ctx)
-	if err != nil {
-		return nil
-	}
-	return log
-}
-
-// follows brings a program that no cycle asks up to the present state.
-func (l *Loader) follows(ctx context.Context, one *live) error {
-	if one.gate != nil || one.controller != nil || one.mode() == v1alpha1.Off {
-		return nil
-	}
-	if log := l.present(ctx); log != nil {
-		return one.follow(ctx, log)
-	}
-	return nil
-}
-
-func (o *live) follow(ctx context.Context, log snapshot.Log) error {
-	if o.twin == nil {
-		return o.main.follow(ctx, log)
-	}
-	twin := make(chan error, 1)
-	go func() { twin <- o.twin.follow(ctx, log) }()
-	err := o.main.follow(ctx, log)
-	if other := <-twin; err == nil && !errors.Is(other, errCrowded) {
-		err = other
-	}
-	return err
-}
-
-// closeAll gives back what a program holds that never went live.
-func (o *live) closeAll() {
-	o.main.close()
-	if o.twin != nil {
-		o.twin.close()
-	}
-}
 
 // keepWarm tells former programs what has changed, so that going back to them
 // costs no more than a pointer.
 func (l *Loader) keepWarm(ctx context.Context) {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
-	var former []*live
+	var former []*version
 	for _, one := range l.policies {
-		for _, f := range one.former {
-			if f.gate == nil && f.controller == nil && f.main.instance != nil {
+		for _, f := range one.previous {
+			if f.gate == nil && f.controller == nil && f.main.IsOpen() {
 				former = append(former, f)
 			}
 		}
@@ -167,13 +23,37 @@ func (l *Loader) keepWarm(ctx context.Context) {
 		return
 	}
 	// Whatever cycle still asked them when they left has ended once this is there.
-	log := l.present(ctx)
+	log := l.programs.present(ctx)
 	if log == nil {
 		return
 	}
 	for _, f := range former {
 		if err := f.follow(ctx, log); err != nil {
-			l.Log.Debug("former program is not kept warm", "policy", f.object.Name, "err", err)
+			l.Log.Debug("former program is not kept warm", "policy", f.program.Name(), "err", err)
+		}
+	}
+}
+
+// reportTrials writes down what shadows and canaries have counted.
+func (l *Loader) reportTrials(ctx context.Context) {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	for _, one := range l.policies {
+		if d := one.counting(); d != nil && d.News() {
+			reporter{&l.Config}.report(ctx, l.Current(), one)
+		}
+	}
+}
+
+// retryForMemory has policies loaded again that were refused for want of memory, as
+// soon as there is some.
+func (l *Loader) retryForMemory() {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	for _, one := range l.policies {
+		if m := &one.state.Main; m.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(m.Memory) {
+			signal(l.wake)
+			return
 		}
 	}
 }

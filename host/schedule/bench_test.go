@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -23,9 +23,9 @@ func BenchmarkCore(b *testing.B) {
 }
 
 func benchCore(b *testing.B, nodes, classes int) {
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	set := policytest.Set(1, policytest.Default(reasons))
-	c := newCore(Config{Set: func() *LiveSet { return set }, Reasons: reasons, Clock: time.Now})
+	c := newCore(Config{Set: func() *framework.LiveSet { return set }, Reasons: reasons, Clock: time.Now})
 	for _, n := range policytest.Nodes(nodes) {
 		c.apply([]Event{{Resource: "nodes", Object: n}}, 0)
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/queue"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/schedule/volumes"
@@ -24,18 +24,18 @@ type core struct {
 	queue   *queue.Queue
 	decider *cycle.Decider
 	ledger  *volumes.Ledger
-	reasons *profile.Reasons
+	reasons *framework.Reasons
 	traces  *Traces
 	// logBytes bounds the log of changes and traces.
 	logBytes int
-	set      func() *profile.LiveSet
+	set      func() *framework.LiveSet
 	clock    func() int64
 	failed   func(policy string, err error)
 
 	seed    uint64
 	cycles  uint64
-	lastSet *profile.LiveSet
-	digests map[*profile.Profile]*profile.Digest
+	lastSet *framework.LiveSet
+	digests map[*framework.Profile]*framework.Digest
 	// assumed are pods that have a place here and are not seen bound yet.
 	assumed map[types.UID]*assumption
 	// settling are plans of bound pods whose claims and volumes are not seen
@@ -84,7 +84,7 @@ func newCore(c Config) *core {
 	return &core{
 		cluster:   cluster,
 		queue:     queue.New(),
-		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, Impure: c.Impure}),
+		decider:   cycle.New(cycle.Options{Reasons: c.Reasons, MemoryBytes: c.MemoryBytes, OnDivergence: c.OnDivergence}),
 		ledger:    newLedger(cluster),
 		reasons:   c.Reasons,
 		traces:    newTraces(c.FirstDecision),
@@ -98,7 +98,7 @@ func newCore(c Config) *core {
 		latest:    map[types.UID]*v1.Pod{},
 		unclaimed: map[types.UID]*v1.Pod{},
 		evicted:   map[types.UID]bool{},
-		digests:   map[*profile.Profile]*profile.Digest{},
+		digests:   map[*framework.Profile]*framework.Digest{},
 	}
 }
 
@@ -383,7 +383,7 @@ func (c *core) step(ctx context.Context) bool {
 }
 
 // decide runs the cycle of a pod.
-func (c *core) decide(ctx context.Context, entry *queue.Entry, set *profile.LiveSet, p *profile.Profile, now int64) {
+func (c *core) decide(ctx context.Context, entry *queue.Entry, set *framework.LiveSet, p *framework.Profile, now int64) {
 	c.cycles++
 	in := cycle.Input{Set: set, Profile: p, Log: c.cluster, Pod: entry.Pod, Now: now, Seed: mix(c.seed + c.cycles)}
 	if c.cluster.Nominations() > 0 {
@@ -425,7 +425,7 @@ func (c *core) trim() {
 	c.cluster.Beside(c.traces.size())
 }
 
-func (c *core) newTrace(set *profile.LiveSet, p *profile.Profile, in cycle.Input) Trace {
+func (c *core) newTrace(set *framework.LiveSet, p *framework.Profile, in cycle.Input) Trace {
 	digest := c.digests[p]
 	if digest == nil {
 		digest = p.Digest()

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/schedule/volumes"
 
@@ -63,7 +63,7 @@ type world struct {
 	r    *rand.Rand
 	core *core
 	now  time.Time
-	set  *profile.LiveSet
+	set  *framework.LiveSet
 
 	nodes   map[string]*v1.Node
 	pods    map[types.UID]*v1.Pod
@@ -85,12 +85,12 @@ func newWorld(t *testing.T, seed uint64) *world {
 		nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, claims: map[string]*v1.PersistentVolumeClaim{},
 		volumes: map[string]*v1.PersistentVolume{}, news: map[string][]Event{}, boundTo: map[types.UID]string{},
 	}
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	w.swap(reasons)
 	w.core = newCore(Config{
-		Set: func() *LiveSet { return w.set }, Reasons: reasons, Seed: seed, MemoryBytes: 1 << 20,
+		Set: func() *framework.LiveSet { return w.set }, Reasons: reasons, Seed: seed, MemoryBytes: 1 << 20,
 		Clock: func() time.Time { return w.now }, LogBytes: 1 << 16,
-		Impure: func(d Difference) { t.Errorf("impure: %+v", d) },
+		OnDivergence: func(d Divergence) { t.Errorf("impure: %+v", d) },
 	})
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	w.tell("storageclasses.storage.k8s.io", false, &storagev1.StorageClass{
@@ -102,7 +102,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-func (w *world) swap(reasons *profile.Reasons) {
+func (w *world) swap(reasons *framework.Reasons) {
 	p := policytest.Default(reasons)
 	fits := p.Predicates[3].Policy.(*policytest.Native)
 	fits.Fail = func() error {
@@ -533,7 +533,7 @@ func (w *world) checkWaits(p *v1.Pod) {
 		if row == nil {
 			continue
 		}
-		refused := slices.ContainsFunc(natives, func(m profile.Predicated) bool {
+		refused := slices.ContainsFunc(natives, func(m framework.ProfilePredicate) bool {
 			n := m.Policy.(*policytest.Native)
 			if n.Answer != nil && strings.HasPrefix(n.Is.Name, "Apart") && p.Labels["apart"] == "" {
 				return false

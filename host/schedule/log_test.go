@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -52,7 +52,7 @@ func newLogRig(bytes, nodes int) *logRig {
 }
 
 // bind decides about a pod, and lets the one of so many binds before go.
-func (r *logRig) bind(alive int, digest *profile.Digest) {
+func (r *logRig) bind(alive int, digest *framework.Digest) {
 	pod, node := storedPod(r.n, nil), fmt.Sprint("node-", r.n%r.cluster.Nodes())
 	r.traces.add(Trace{Namespace: "default", Name: pod.Object.Name, Digest: digest, Position: r.cluster.Seq(), Pod: pod, Outcome: Placed, Node: node})
 	r.cluster.Place(pod, node)
@@ -66,7 +66,7 @@ func (r *logRig) bind(alive int, digest *profile.Digest) {
 }
 
 // refuse decides about a pod that waits, in ever new states, and is gone after ten.
-func (r *logRig) refuse(digest *profile.Digest) {
+func (r *logRig) refuse(digest *framework.Digest) {
 	pod := storedPod(r.n/10, func(p *v1.Pod) { p.Annotations = map[string]string{"tried": fmt.Sprint(r.n)} })
 	r.traces.add(Trace{
 		Namespace: "default", Name: pod.Object.Name, Digest: digest, Position: r.cluster.Seq(), Pod: pod, Outcome: Refused,
@@ -80,7 +80,7 @@ func (r *logRig) refuse(digest *profile.Digest) {
 }
 
 // preempt makes a pod go for another, against a budget that changes each time.
-func (r *logRig) preempt(digest *profile.Digest) {
+func (r *logRig) preempt(digest *framework.Digest) {
 	victim, node := storedPod(2*r.n, nil), fmt.Sprint("node-", r.n%r.cluster.Nodes())
 	r.cluster.Place(victim, node)
 	pod := storedPod(2*r.n+1, nil)
@@ -118,7 +118,7 @@ func liveHeap() int {
 // TestTheLogTakesWhatItSays is no parallel test, since it looks at the heap.
 func TestTheLogTakesWhatItSays(t *testing.T) {
 	const limit = 4 << 20
-	digest := &profile.Digest{Profile: "p"}
+	digest := &framework.Digest{Profile: "p"}
 	tests := []struct {
 		name string
 		step func(*logRig)

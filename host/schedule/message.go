@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -15,7 +15,7 @@ const maxReasons = 32
 
 // refusal is the message of a pod that fits nowhere, in Kubernetes' form:
 // "0/5 nodes are available: 2 Too many pods, 3 Insufficient cpu."
-func refusal(d cycle.Decision, reasons *profile.Reasons) string {
+func refusal(d cycle.Decision, reasons *framework.Reasons) string {
 	if d.Nodes == 0 {
 		return "no nodes available to schedule pods"
 	}

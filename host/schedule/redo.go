@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,7 +16,7 @@ import (
 // Redo makes a decision again: by a profile's policies, from the cluster as it
 // was, with the same luck, budgets and failures. It goes the way that the
 // scheduler goes, preemption included.
-func Redo(ctx context.Context, p *Profile, reasons *Reasons, log snapshot.Log, was *Trace) (Trace, error) {
+func Redo(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, was *Trace) (Trace, error) {
 	starts, err := was.starts(log)
 	if err != nil {
 		return Trace{}, err
@@ -63,7 +64,7 @@ func exclude(d *cycle.Decider, decision cycle.Decision, excluded map[int32]strin
 }
 
 // conclude makes of a past decision what came out this time, without its preemption.
-func (t *Trace) conclude(decision cycle.Decision, log snapshot.Log, reasons *Reasons) {
+func (t *Trace) conclude(decision cycle.Decision, log snapshot.Log, reasons *framework.Reasons) {
 	was := t.Outcome
 	t.Node, t.Made, t.Message = "", "", ""
 	t.Total, t.Feasible, t.Nodes, t.Tied = decision.Total, decision.Feasible, decision.Nodes, decision.Tied

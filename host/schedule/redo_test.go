@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -235,9 +235,9 @@ type stand struct {
 }
 
 func newStand(t *testing.T) *stand {
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	set := policytest.Set(1, policytest.Default(reasons))
-	s := &stand{t: t, core: newCore(Config{Set: func() *LiveSet { return set }, Reasons: reasons, Clock: func() time.Time { return time.Unix(1e9, 0) }, LogBytes: 1 << 20})}
+	s := &stand{t: t, core: newCore(Config{Set: func() *framework.LiveSet { return set }, Reasons: reasons, Clock: func() time.Time { return time.Unix(1e9, 0) }, LogBytes: 1 << 20})}
 	s.apply([]Event{
 		{Resource: "nodes", Object: policytest.Node("a", "1", "4Gi", 10, nil)},
 		{Resource: "pods", Object: policytest.Pod("low", "1", "1Gi", func(p *v1.Pod) {

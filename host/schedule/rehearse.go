@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,14 +15,14 @@ import (
 // on, as if each were bound at once; nothing comes of it. The policies must be
 // opened for this alone. It returns one trace for each pod, with an empty
 // Outcome for one that was not tried, and by pod whom it would preempt.
-func (s *Scheduler) Rehearse(ctx context.Context, set *LiveSet, pods []*v1.Pod) ([]Trace, [][]string, error) {
+func (s *Scheduler) Rehearse(ctx context.Context, set *framework.LiveSet, pods []*v1.Pod) ([]Trace, [][]string, error) {
 	var copied *snapshot.Cluster
 	var of core
 	if err := s.ask(ctx, func(c *core) { copied, of = c.cluster.Clone(), c.copyFor() }); err != nil {
 		return nil, nil, err
 	}
 	config := s.config
-	config.Set, config.Impure, config.Failed = func() *profile.LiveSet { return set }, nil, nil
+	config.Set, config.OnDivergence, config.Failed = func() *framework.LiveSet { return set }, nil, nil
 	c := newCore(config)
 	c.cluster, c.latest, c.budgets = copied, of.latest, of.budgets
 	c.ledger = newLedger(copied)

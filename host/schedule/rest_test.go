@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -31,15 +31,15 @@ func (f *flood) Bind(_ context.Context, list []Binding) []error { return make([]
 
 func TestPoliciesTidyUpThoughThereIsMoreToDecide(t *testing.T) {
 	t.Parallel()
-	reasons := NewReasons(0)
-	set := policytest.Live(1, func() *profile.Profile { return policytest.Default(reasons) })
+	reasons := framework.NewReasons(0)
+	set := policytest.Live(1, func() *framework.Profile { return policytest.Default(reasons) })
 	f := &flood{events: make(chan []Event, 1)}
 	const pods = 4 * restAfter
 	done := make(chan struct{})
 	var s *Scheduler
 	last, longest := uint64(0), uint64(0)
 	s, err := New(Config{
-		Source: f, Binder: f, Reasons: reasons, Set: func() *LiveSet { return set },
+		Source: f, Binder: f, Reasons: reasons, Set: func() *framework.LiveSet { return set },
 		Rest: func(context.Context) bool {
 			now := s.Stats().Cycles
 			last, longest = now, max(longest, now-last)
@@ -77,12 +77,12 @@ func TestPoliciesTidyUpThoughThereIsMoreToDecide(t *testing.T) {
 func TestPoliciesDoNotTidyUpInEachPauseForBreath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		reasons := NewReasons(0)
-		set := policytest.Live(1, func() *profile.Profile { return policytest.Default(reasons) })
+		reasons := framework.NewReasons(0)
+		set := policytest.Live(1, func() *framework.Profile { return policytest.Default(reasons) })
 		f := &flood{events: make(chan []Event, 1)}
 		rests := make(chan time.Time, 1000)
 		s, err := New(Config{
-			Source: f, Binder: f, Reasons: reasons, Set: func() *LiveSet { return set },
+			Source: f, Binder: f, Reasons: reasons, Set: func() *framework.LiveSet { return set },
 			Rest: func(context.Context) bool {
 				rests <- time.Now()
 				return len(rests)%3 != 0
@@ -123,13 +123,13 @@ func TestPoliciesDoNotTidyUpInEachPauseForBreath(t *testing.T) {
 // bit by bit, lest the decisions with it cannot be.
 func TestWhatComesAtOnceIsRecordedBitByBit(t *testing.T) {
 	t.Parallel()
-	reasons := NewReasons(0)
-	set := policytest.Live(1, func() *profile.Profile { return policytest.Default(reasons) })
+	reasons := framework.NewReasons(0)
+	set := policytest.Live(1, func() *framework.Profile { return policytest.Default(reasons) })
 	f := &flood{}
 	var seen uint64
 	missed := 0
 	s, err := New(Config{
-		Source: f, Binder: f, Reasons: reasons, Set: func() *LiveSet { return set }, LogBytes: 1 << 18,
+		Source: f, Binder: f, Reasons: reasons, Set: func() *framework.LiveSet { return set }, LogBytes: 1 << 18,
 		Record: func(_ context.Context, log snapshot.Log, _ []Trace) {
 			if _, ok := log.Since(seen); !ok {
 				missed++

@@ -14,8 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"golang.org/x/tools/txtar"
@@ -95,10 +95,10 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	set := policytest.Set(1, policytest.Default(reasons))
 	s := &stage{t: t, now: time.Unix(1e9, 0), pods: map[string]*v1.Pod{}, messages: map[string]string{}}
-	s.core = newCore(Config{Set: func() *LiveSet { return set }, Reasons: reasons, Clock: func() time.Time { return s.now }})
+	s.core = newCore(Config{Set: func() *framework.LiveSet { return set }, Reasons: reasons, Clock: func() time.Time { return s.now }})
 	return s
 }
 

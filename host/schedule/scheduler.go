@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"golang.org/x/sync/errgroup"
@@ -18,7 +18,7 @@ import (
 type Config struct {
 	Source Source
 	// Set returns the live set; it is asked once before each cycle.
-	Set    func() *LiveSet
+	Set    func() *framework.LiveSet
 	Binder Binder
 	// Swapped is told when Set gives another one, lest pods that wait sleep on;
 	// nil where that never happens.
@@ -26,15 +26,15 @@ type Config struct {
 	// Recorder tells users of events; nil tells nobody.
 	Recorder Recorder
 	// Reasons is the table that the policies intern their reasons in.
-	Reasons *Reasons
+	Reasons *framework.Reasons
 	Logger  *slog.Logger
 	Clock   func() time.Time
 	// Seed makes the choices among equals; the same inputs give the same decisions.
 	Seed uint64
-	// Impure hears of policies whose remembered answers proved wrong, Failed of
+	// OnDivergence hears of policies whose remembered answers proved wrong, Failed of
 	// those that failed. Both are called between policy calls and must be quick.
-	Impure func(Difference)
-	Failed func(policy string, err error)
+	OnDivergence func(Divergence)
+	Failed       func(policy string, err error)
 	// Rest is called, from the cycle's goroutine, when nothing has happened for
 	// a while after some decisions, and now and then though there is: policies
 	// tidy up there. It does a little at a time and says whether more is left.
@@ -54,12 +54,12 @@ type Config struct {
 	BatchPods int
 }
 
-// Difference is what Config.Impure hears.
-type Difference = cycle.Difference
+// Divergence is what Config.OnDivergence hears.
+type Divergence = cycle.Divergence
 
 func (c Config) withDefaults() Config {
 	if c.Reasons == nil {
-		c.Reasons = NewReasons(0)
+		c.Reasons = framework.NewReasons(0)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -152,7 +152,7 @@ func New(c Config) (*Scheduler, error) {
 func (s *Scheduler) Traces() *Traces { return s.core.traces }
 
 // Reasons returns the table of reasons.
-func (s *Scheduler) Reasons() *Reasons { return s.config.Reasons }
+func (s *Scheduler) Reasons() *framework.Reasons { return s.config.Reasons }
 
 // Run schedules until ctx ends or the source fails. It is called once.
 func (s *Scheduler) Run(ctx context.Context) error {
@@ -459,8 +459,8 @@ func (s *Scheduler) ask(ctx context.Context, fn func(*core)) error {
 // Present is what an inspection of the present state sees, between two cycles.
 type Present struct {
 	Log     snapshot.Log
-	Set     *LiveSet
-	Reasons *profile.Reasons
+	Set     *framework.LiveSet
+	Reasons *framework.Reasons
 	// Pod is the pod asked about, as it waits or runs; nil if there is none.
 	Pod *snapshot.Pod
 	// Node is where it counts; empty while it waits.
@@ -517,7 +517,7 @@ func (s *Scheduler) Held(ctx context.Context) (oldest, next uint64, err error) {
 }
 
 // Now returns the present state for use beside the running scheduler.
-func (s *Scheduler) Now(ctx context.Context) (view *snapshot.View, set *LiveSet, err error) {
+func (s *Scheduler) Now(ctx context.Context) (view *snapshot.View, set *framework.LiveSet, err error) {
 	err = s.ask(ctx, func(c *core) { view = c.cluster.Now(); set = c.set() })
 	return view, set, err
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/pieces"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +33,7 @@ type Trace struct {
 	UID       types.UID
 	// Set is the live set that decided, Digest its policies.
 	Set    int64
-	Digest *profile.Digest
+	Digest *framework.Digest
 	// Position is the log's position before the decision's own reservation.
 	Position uint64
 	Now      int64
@@ -64,7 +64,7 @@ type Trace struct {
 // to. It is safe for concurrent use.
 type Traces struct {
 	mu     sync.Mutex
-	list   pieces.List[kept]
+	list   chunkqueue.List[storedTrace]
 	origin uint64 // the number of the first of all
 	first  uint64 // and of the first that is kept
 	next   uint64
@@ -75,7 +75,7 @@ type Traces struct {
 	made map[types.UID]uint64
 	// budgets are those of the newest preemption: the next one shares them.
 	budgets []*cycle.Budget
-	era     *era
+	era     *traceHeader
 }
 
 const (
@@ -87,9 +87,9 @@ const (
 )
 
 // kept is a Trace as it lies in memory.
-type kept struct {
-	era      *era
-	odd      *odd // what most decisions have nothing of
+type storedTrace struct {
+	era      *traceHeader
+	odd      *traceExtra // what most decisions have nothing of
 	pod      *snapshot.Ref
 	name     uint64
 	node     string
@@ -105,32 +105,32 @@ type kept struct {
 }
 
 // era is what many decisions in a row have in common.
-type era struct {
+type traceHeader struct {
 	set    int64
-	digest *profile.Digest
+	digest *framework.Digest
 }
 
 // odd is what sets a decision apart from one that simply placed its pod.
-type odd struct {
+type traceExtra struct {
 	nominated map[int32][]*snapshot.Ref
 	excluded  map[int32]string
 	message   string
-	made      *made
+	made      *preemptionDetail
 }
 
 // made is a Preemption as it lies in memory, and what failed.
-type made struct {
+type preemptionDetail struct {
 	node     string
 	sought   bool
 	by       types.UID
-	victims  []gone
+	victims  []victimRef
 	budgets  []*cycle.Budget
 	started  Starts
 	failures []Failure
 }
 
 // gone is a victim.
-type gone struct {
+type victimRef struct {
 	pod    *snapshot.Ref
 	uid    types.UID
 	breaks []string
@@ -138,7 +138,7 @@ type gone struct {
 
 // soughtInVain is what nearly all have in common that looked for room and found
 // none: no pod came into question.
-var soughtInVain = &made{sought: true}
+var soughtInVain = &preemptionDetail{sought: true}
 
 var outcomes = [...]Outcome{Placed, Refused, Failed, Provisions, ""}
 
@@ -156,7 +156,7 @@ func hashOf(namespace, name string) uint64 {
 
 func newTraces(first uint64) *Traces {
 	return &Traces{
-		list:   pieces.New[kept](tracesTogether, keptBytes),
+		list:   chunkqueue.New[storedTrace](tracesTogether, keptBytes),
 		origin: first, first: first, next: first, newest: map[uint64]uint64{}, made: map[types.UID]uint64{},
 	}
 }
@@ -165,9 +165,9 @@ func (t *Traces) add(trace Trace) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.era == nil || t.era.set != trace.Set || t.era.digest != trace.Digest {
-		t.era = &era{set: trace.Set, digest: trace.Digest}
+		t.era = &traceHeader{set: trace.Set, digest: trace.Digest}
 	}
-	k := kept{
+	k := storedTrace{
 		era: t.era, pod: trace.Pod.Ref(), name: hashOf(trace.Namespace, trace.Name), node: trace.Node,
 		position: trace.Position, now: trace.Now, seed: trace.Seed, total: trace.Total, took: trace.Took,
 		feasible: int32(trace.Feasible), nodes: int32(trace.Nodes), tied: int32(trace.Tied),
@@ -185,7 +185,7 @@ func (t *Traces) add(trace Trace) {
 }
 
 // last is the newest decision about a name, nil if there is none.
-func (t *Traces) last(name uint64) *kept {
+func (t *Traces) last(name uint64) *storedTrace {
 	number, ok := t.newest[name]
 	if !ok {
 		return nil
@@ -205,11 +205,11 @@ func (t *Traces) gone(pod *snapshot.Pod) {
 
 // oddOf is what sets the decision apart, and adds what that takes to holds. A
 // pod is often refused for the same reasons as before.
-func oddOf(trace *Trace, before *kept, made *made, holds *int) *odd {
+func oddOf(trace *Trace, before *storedTrace, made *preemptionDetail, holds *int) *traceExtra {
 	if trace.Nominated == nil && trace.Excluded == nil && trace.Message == "" && made == nil {
 		return nil
 	}
-	o := &odd{excluded: trace.Excluded, message: trace.Message, made: made}
+	o := &traceExtra{excluded: trace.Excluded, message: trace.Message, made: made}
 	for slot, pods := range trace.Nominated {
 		if o.nominated == nil {
 			o.nominated = make(map[int32][]*snapshot.Ref, len(trace.Nominated))
@@ -236,7 +236,7 @@ func oddOf(trace *Trace, before *kept, made *made, holds *int) *odd {
 }
 
 // madeOf is what there is to keep of how room was sought, and what that takes.
-func (t *Traces) madeOf(trace *Trace, holds *int) *made {
+func (t *Traces) madeOf(trace *Trace, holds *int) *preemptionDetail {
 	p := trace.Preemption
 	switch {
 	case p == nil && trace.Made == "" && len(trace.Failures) == 0:
@@ -246,10 +246,10 @@ func (t *Traces) madeOf(trace *Trace, holds *int) *made {
 	case trace.Made == "" && len(trace.Failures)+len(p.Budgets)+len(p.Started) == 0:
 		return soughtInVain
 	}
-	m := &made{node: trace.Made, sought: trace.Preemption != nil, by: trace.UID, started: p.Started, failures: trace.Failures}
+	m := &preemptionDetail{node: trace.Made, sought: trace.Preemption != nil, by: trace.UID, started: p.Started, failures: trace.Failures}
 	m.budgets = t.sharedBudgets(p.Budgets, holds)
 	for _, v := range p.Victims {
-		m.victims = append(m.victims, gone{pod: v.Pod.Ref(), uid: v.Pod.UID(), breaks: v.Breaks})
+		m.victims = append(m.victims, victimRef{pod: v.Pod.Ref(), uid: v.Pod.UID(), breaks: v.Breaks})
 		t.made[v.Pod.UID()] = t.next
 		*holds += victimBytes
 		for _, name := range v.Breaks {
@@ -284,7 +284,7 @@ func (t *Traces) sharedBudgets(budgets []*cycle.Budget, holds *int) []*cycle.Bud
 }
 
 // forget takes a decision that goes out of the places where others look for it.
-func (t *Traces) forget(k *kept, number uint64) {
+func (t *Traces) forget(k *storedTrace, number uint64) {
 	if t.newest[k.name] == number {
 		delete(t.newest, k.name)
 	}
@@ -299,7 +299,7 @@ func (t *Traces) forget(k *kept, number uint64) {
 	}
 }
 
-func (m *made) uids() []types.UID {
+func (m *preemptionDetail) uids() []types.UID {
 	list := make([]types.UID, 0, len(m.victims)+1)
 	for i := range m.victims {
 		list = append(list, m.victims[i].uid)
@@ -308,7 +308,7 @@ func (m *made) uids() []types.UID {
 }
 
 // fill gives a trace what was made.
-func (m *made) fill(trace *Trace) {
+func (m *preemptionDetail) fill(trace *Trace) {
 	trace.Made, trace.Failures = m.node, m.failures
 	if !m.sought {
 		return
@@ -347,7 +347,7 @@ func (t *Traces) drop() bool {
 }
 
 // at is the decision with a number, nil if it is not kept.
-func (t *Traces) at(number uint64) *kept {
+func (t *Traces) at(number uint64) *storedTrace {
 	if number < t.first || number >= t.next {
 		return nil
 	}
@@ -436,7 +436,7 @@ func (t *Traces) Lost(n int) int {
 func (t *Traces) From(position uint64) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.first + uint64(t.list.Search(func(k *kept) bool { return k.position >= position }))
+	return t.first + uint64(t.list.Search(func(k *storedTrace) bool { return k.position >= position }))
 }
 
 // Last returns up to n of the newest decisions, the oldest first.

@@ -28,6 +28,9 @@ type Facts struct {
 	PodIPs, HostIPs []string
 	// Allocatable stands in for limits that a container does not set.
 	Allocatable v1.ResourceList
+	// EnvFile reads a variable from a file of one of the pod's volumes; empty is
+	// not there.
+	EnvFile func(volume, path, key string) (string, error)
 }
 
 // Env gives a container's variables in the order of their definition: services
@@ -96,7 +99,7 @@ func (e *environment) set(name, value string) {
 func envFrom(ctx context.Context, ns string, from v1.EnvFromSource, objs Objects, e *environment, result map[string]string) error {
 	put := func(k, v string) {
 		name := from.Prefix + k
-		if len(validation.IsEnvVarName(name)) > 0 {
+		if len(validation.IsRelaxedEnvVarName(name)) > 0 {
 			return
 		}
 		e.set(name, v)
@@ -168,6 +171,13 @@ func envValue(ctx context.Context, p *v1.Pod, c *v1.Container, v *v1.EnvVar, obj
 		}
 		got, ok := s.Data[ref.Key]
 		return missingKey(string(got), ok, ref.Optional, "Secret", ref.Key, p.Namespace, ref.Name)
+	case from.FileKeyRef != nil && facts.EnvFile != nil:
+		ref := from.FileKeyRef
+		value, err = facts.EnvFile(ref.VolumeName, ref.Path, ref.Key)
+		if err == nil && value == "" && (ref.Optional == nil || !*ref.Optional) {
+			err = fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
+		}
+		return value, value != "", err
 	}
 	return "", false, fmt.Errorf("environment variable %s: unknown kind of source", v.Name)
 }

@@ -47,6 +47,9 @@ func Security(p *v1.Pod, c *v1.Container, imageUser, seccompRoot string) (runtim
 	if s.Privileged {
 		s.Seccomp = runtime.Seccomp{Type: runtime.SeccompUnconfined}
 	}
+	if s.AppArmor, err = appArmor(AppArmorProfile(p, c), s.Privileged); err != nil {
+		return s, err
+	}
 	if nonRoot := or(cs.RunAsNonRoot, ps.RunAsNonRoot); is(nonRoot) {
 		if err := verifyNonRoot(c.Name, s); err != nil {
 			return s, err

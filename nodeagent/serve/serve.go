@@ -34,6 +34,8 @@ type Config struct {
 	}
 	// Node describes the machine, for /stats/summary.
 	Node func(ctx context.Context) NodeStats
+	// LogDir is the machine's; /var/log unless set.
+	LogDir string
 	// Certificate is asked at each handshake, so that it can be renewed.
 	Certificate func() (*tls.Certificate, error)
 	// ClientCA signs who may connect, Clients are their common names.
@@ -101,6 +103,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/portForward/{namespace}/{pod}", s.portForward)
 	mux.HandleFunc("GET /stats/summary", s.summary)
 	mux.HandleFunc("GET /metrics/resource", s.resource)
+	mux.Handle("GET /metrics", s.metrics())
+	mux.Handle("GET /logs/", s.machineLogs())
 	return s.guard(mux)
 }
 

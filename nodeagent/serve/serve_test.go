@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,11 +110,15 @@ type bench struct {
 	addr string
 	rt   *fake.Runtime
 	rec  *pod.Record
+	logs string // the machine's
 }
 
 // newBench serves one pod with a container that runs the script.
 func newBench(t *testing.T, script string, stdin bool) *bench {
-	b := &bench{t: t, ca: newAuthority(t), rt: fake.New()}
+	b := &bench{t: t, ca: newAuthority(t), rt: fake.New(), logs: filepath.Join(t.TempDir(), "log")}
+	if err := os.Mkdir(b.logs, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}, Spec: v1.PodSpec{
 		Containers: []v1.Container{{Name: "app", Image: "i", Stdin: stdin}, {Name: "late", Image: "i"}}}}
 	b.rec = pod.New(p, time.Now())
@@ -144,7 +149,7 @@ func (b *bench) serve() {
 	b.addr = l.Addr().String()
 	serving := b.ca.issue("system:node:n1")
 	s := New(Config{
-		Pods: records{b.rec}, Runtime: b.rt, ClientCA: b.ca.pool(), Clients: []string{"berth-host"}, Log: slog.New(slog.DiscardHandler),
+		Pods: records{b.rec}, Runtime: b.rt, ClientCA: b.ca.pool(), Clients: []string{"berth-host"}, Log: slog.New(slog.DiscardHandler), LogDir: b.logs,
 		Certificate: func() (*tls.Certificate, error) { return &serving, nil },
 		Node:        func(context.Context) NodeStats { return NodeStats{Name: "n1", CPUNanos: 5e9} },
 	})

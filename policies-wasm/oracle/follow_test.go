@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/oracletest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -164,7 +164,7 @@ func question(t *testing.T, c *oracletest.Case, g *guest) {
 				t.Fatal("the copy does not tell what was done to it")
 			}
 			g.pod(pod)
-			in := g.encoder.WhatIf([]schedule.WhatIf{{Deltas: deltas.Whole(), Row: slot}}, g.manifest.Groups())
+			in := g.encoder.WhatIf([]framework.WhatIf{{Deltas: deltas.Whole(), Row: slot}}, g.manifest.Groups())
 			out, err := g.speaker.(native).in.WhatIf(in)
 			g.must("whatif", err)
 			fresh := opener(openNative).over(t, g.manifest.Name, "", without)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/builtin/builtintest"
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/oracletest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -109,7 +109,7 @@ func TestNonsenseGetsVerdicts(t *testing.T) {
 	}
 }
 
-func sound(t *testing.T, host *builtintest.Host, p *profile.Profile, cluster *snapshot.Cluster, pod *snapshot.Pod) {
+func sound(t *testing.T, host *builtintest.Host, p *framework.Profile, cluster *snapshot.Cluster, pod *snapshot.Pod) {
 	table, err := cycle.Judge(t.Context(), p, host.Reasons, cluster, pod, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func sound(t *testing.T, host *builtintest.Host, p *profile.Profile, cluster *sn
 		}
 	}
 	decider := cycle.New(cycle.Options{Reasons: host.Reasons})
-	set := &profile.LiveSet{Number: 1, Profiles: map[string]*profile.Profile{p.Name: p}}
+	set := &framework.LiveSet{Number: 1, Profiles: map[string]*framework.Profile{p.Name: p}}
 	got := decider.Decide(t.Context(), cycle.Input{Set: set, Profile: p, Log: cluster, Pod: pod})
 	decider.End()
 	if len(got.Failures) > 0 {

@@ -37,8 +37,8 @@ type ControllerCase struct {
 	Delete, Adopt, Release []string
 	// Status is JSON; it is looked at where it is given.
 	Status string
-	// AskAgain is in how many nanoseconds; it is looked at where it is given.
-	AskAgain int64
+	// RequeueAfter is in how many nanoseconds; it is looked at where it is given.
+	RequeueAfter int64
 }
 
 // ControllerTable is cases for a controller.
@@ -60,7 +60,7 @@ func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 		t.Fatal(err)
 	}
 	tape.bytes(abi.FuncReconcile, input, out)
-	got, err := abi.ReadOutcome(out)
+	got, err := abi.ReadReconcileResult(out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 		t.Errorf("Reconcile creates %d, want %d", creates, c.Creates)
 	}
 	c.objects(t, got.Create)
-	if c.AskAgain != 0 && got.AskAgainNanos != c.AskAgain {
-		t.Errorf("Reconcile asks again in %d ns, want %d", got.AskAgainNanos, c.AskAgain)
+	if c.RequeueAfter != 0 && got.RequeueAfterNanos != c.RequeueAfter {
+		t.Errorf("Reconcile asks again in %d ns, want %d", got.RequeueAfterNanos, c.RequeueAfter)
 	}
 	for _, list := range []struct {
 		what      string

@@ -47,9 +47,9 @@ type GateCase struct {
 	Pod  GatePod
 	// Want is True, False or Unknown.
 	Want string
-	// Reason and AskAgain are looked at where they are given.
-	Reason   string
-	AskAgain int64
+	// Reason and RequeueAfter are looked at where they are given.
+	Reason       string
+	RequeueAfter int64
 }
 
 // GateTable is cases for a readiness gate.
@@ -82,8 +82,8 @@ func (c *GateCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	if c.Reason != "" && got.Reason != c.Reason {
 		t.Errorf("Check has the reason %s, want %s", got.Reason, c.Reason)
 	}
-	if c.AskAgain != 0 && got.AskAgainNanos != c.AskAgain {
-		t.Errorf("Check asks again in %d ns, want %d", got.AskAgainNanos, c.AskAgain)
+	if c.RequeueAfter != 0 && got.RequeueAfterNanos != c.RequeueAfter {
+		t.Errorf("Check asks again in %d ns, want %d", got.RequeueAfterNanos, c.RequeueAfter)
 	}
 }
 

@@ -18,14 +18,14 @@ func (dependencyGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
 			return sdk.Readiness{
-				Status: sdk.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, AskAgain: second,
+				Status: sdk.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, RequeueAfter: second,
 			}
 		}
 	}
 	if len(pod.Observations) == 0 {
 		return sdk.Readiness{Status: sdk.Unknown, Reason: "NothingObserved", Message: "the setting observe names no dependency"}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "DependenciesReady", AskAgain: 5 * second}
+	return sdk.Readiness{Status: sdk.True, Reason: "DependenciesReady", RequeueAfter: 5 * second}
 }
 
 func init() {

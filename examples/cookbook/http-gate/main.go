@@ -20,10 +20,10 @@ func (httpGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	}
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, AskAgain: second}
+			return sdk.Readiness{Status: sdk.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, RequeueAfter: second}
 		}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "Answering", AskAgain: 10 * second}
+	return sdk.Readiness{Status: sdk.True, Reason: "Answering", RequeueAfter: 10 * second}
 }
 
 func init() {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth"
-	"github.com/berth-dev/berth/host/auth/account"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
 	"github.com/berth-dev/berth/host/auth/view"
 )
 
@@ -13,7 +13,7 @@ import (
 // nothing is created in a namespace that ends is the registry's to refuse.
 type namespaceLifecycle struct {
 	objects  view.Objects
-	defaults *account.Defaults
+	defaults *serviceaccount.Defaults
 }
 
 func (n namespaceLifecycle) admit(ctx context.Context, a *registry.Attributes) error {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/host/api/registry"
-	"github.com/berth-dev/berth/host/auth/access"
+	"github.com/berth-dev/berth/host/auth/authz"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -22,7 +22,7 @@ import (
 type nodeRestriction struct{ objects view.Objects }
 
 func (n nodeRestriction) pod(ctx context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -141,7 +141,7 @@ func refersTo(pod *corev1.Pod) string {
 }
 
 func (n nodeRestriction) node(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (n nodeRestriction) node(_ context.Context, a *registry.Attributes) error {
 	if obj.Spec.ConfigSource != nil && !apiequality.Semantic.DeepEqual(obj.Spec.ConfigSource, old.Spec.ConfigSource) {
 		return forbid(a, "node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
-	if a.Operation == registry.Update && !apiequality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
+	if a.Operation == registry.Update && !slices.EqualFunc(obj.Spec.Taints, old.Spec.Taints, sameTaint) {
 		return forbid(a, "node %q is not allowed to modify taints", node)
 	}
 	if a.Operation == registry.Update && !apiequality.Semantic.DeepEqual(obj.OwnerReferences, old.OwnerReferences) {
@@ -169,6 +169,14 @@ func (n nodeRestriction) node(_ context.Context, a *registry.Attributes) error {
 		return forbid(a, "node %q is not allowed to modify labels: %s", node, strings.Join(labels, ", "))
 	}
 	return nil
+}
+
+// sameTaint compares times as clients can send them: in whole seconds.
+func sameTaint(a, b corev1.Taint) bool {
+	if a.Key != b.Key || a.Value != b.Value || a.Effect != b.Effect || (a.TimeAdded == nil) != (b.TimeAdded == nil) {
+		return false
+	}
+	return a.TimeAdded == nil || a.TimeAdded.Unix() == b.TimeAdded.Unix()
 }
 
 // forbiddenLabels are those that changed and by which a machine could draw pods
@@ -207,7 +215,7 @@ func within(domain, parent string) bool {
 // token: a machine gets tokens for pods that are bound to it, for audiences
 // that these pods ask for.
 func (n nodeRestriction) token(ctx context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok || a.Subresource != "token" {
 		return nil
 	}
@@ -256,7 +264,7 @@ func asksFor(pod *corev1.Pod, audience string) bool {
 }
 
 func (n nodeRestriction) claim(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -282,7 +290,7 @@ func stripClaim(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 }
 
 func (n nodeRestriction) lease(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}
@@ -293,7 +301,7 @@ func (n nodeRestriction) lease(_ context.Context, a *registry.Attributes) error 
 }
 
 func (n nodeRestriction) csiNode(_ context.Context, a *registry.Attributes) error {
-	node, ok := access.NodeOf(a.User)
+	node, ok := authz.NodeOf(a.User)
 	if !ok {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/host/api/registry"
-	"github.com/berth-dev/berth/host/auth/account"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
 	"github.com/berth-dev/berth/host/auth/view"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +42,7 @@ func (s serviceAccounts) admit(ctx context.Context, a *registry.Attributes) erro
 		return nil
 	}
 	if pod.Spec.ServiceAccountName == "" {
-		pod.Spec.ServiceAccountName = account.DefaultAccount
+		pod.Spec.ServiceAccountName = serviceaccount.DefaultAccount
 	}
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 	sa, err := s.account(ctx, a, pod)
@@ -128,7 +128,7 @@ func tokenVolume() *corev1.ProjectedVolumeSource {
 		Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To(tokenLife)}},
 			{ConfigMap: &corev1.ConfigMapProjection{
-				LocalObjectReference: corev1.LocalObjectReference{Name: account.RootConfigMap},
+				LocalObjectReference: corev1.LocalObjectReference{Name: serviceaccount.RootConfigMap},
 				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
 			}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{

@@ -50,9 +50,9 @@ type Kind struct {
 	// DefaultAgain marks kinds whose preparation leaves something that defaults
 	// fill: Kubernetes defaults once more whenever it reads an object.
 	DefaultAgain bool
-	// MostParts is how long a list of parts may be where a thousand is too
+	// MaxParts is how long a list of parts may be where a thousand is too
 	// few.
-	MostParts int
+	MaxParts int
 	// Replicas spares objects that resemble one another most of preparation and
 	// validation; nil for kinds that come one by one.
 	Replicas *Replicas

@@ -20,9 +20,9 @@ type memory[V any] struct {
 }
 
 const (
-	// longestLike bounds what values are remembered by, mostLikes a generation.
+	// longestLike bounds what values are remembered by, maxLikes a generation.
 	longestLike = 8 << 10
-	mostLikes   = 512 << 10
+	maxLikes    = 512 << 10
 )
 
 func newMemory[V any]() memory[V] {
@@ -62,7 +62,7 @@ func (m *memory[V]) keep(like []byte, known V) {
 
 // put remembers. Called with mu held.
 func (m *memory[V]) put(like string, known V) {
-	if m.bytes+len(like) > mostLikes {
+	if m.bytes+len(like) > maxLikes {
 		m.old, m.young, m.bytes = m.young, map[string]V{}, 0
 	}
 	m.young[like] = known

@@ -138,7 +138,7 @@ func TestPodsWhoseClaimsBearTheirNameAreNotRecalled(t *testing.T) {
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newReplicas()
-	for i := range 4 * mostLikes / 512 {
+	for i := range 4 * maxLikes / 512 {
 		labels := func(p *corev1.Pod) { p.Labels["app"] = fmt.Sprint("web-", i) }
 		if recalled(t, r, replica("first", labels), replica("third", labels)) == nil {
 			t.Fatalf("replica %d is not recalled right after it was kept", i)
@@ -151,8 +151,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	for like := range r.made.old {
 		held += len(like)
 	}
-	if held > 2*mostLikes {
-		t.Errorf("%d bytes are remembered, want at most %d", held, 2*mostLikes)
+	if held > 2*maxLikes {
+		t.Errorf("%d bytes are remembered, want at most %d", held, 2*maxLikes)
 	}
 }
 

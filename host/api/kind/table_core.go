@@ -46,7 +46,7 @@ func coreKinds() []Kind {
 	return []Kind{
 		{Name: "Binding", Resource: "bindings", Served: coreV1, Namespaced: true, Verbs: []string{"create"}},
 		{Name: "ConfigMap", Resource: "configmaps", Served: coreV1, Namespaced: true, Short: []string{"cm"}, Strategy: configMaps},
-		{Name: "Endpoints", Resource: "endpoints", Singular: "endpoints", Served: coreV1, Namespaced: true, Short: []string{"ep"}, Strategy: endpoints, MostParts: 10000},
+		{Name: "Endpoints", Resource: "endpoints", Singular: "endpoints", Served: coreV1, Namespaced: true, Short: []string{"ep"}, Strategy: endpoints, MaxParts: 10000},
 		{Name: "LimitRange", Resource: "limitranges", Served: coreV1, Namespaced: true, Short: []string{"limits"}, Strategy: limitrange.Strategy},
 		{Name: "Namespace", ShowsDeleted: true, Resource: "namespaces", Served: coreV1, Short: []string{"ns"}, Strategy: namespaces,
 			Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},

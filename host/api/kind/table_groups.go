@@ -134,10 +134,10 @@ const manyRules = 10000
 func rbacKinds() []Kind {
 	v1 := served(rbacv1.SchemeGroupVersion)
 	return []Kind{
-		{Name: "ClusterRoleBinding", Resource: "clusterrolebindings", Served: v1, Strategy: clusterrolebinding.Strategy, MostParts: manyRules},
-		{Name: "ClusterRole", Resource: "clusterroles", Served: v1, Strategy: clusterrole.Strategy, MostParts: manyRules},
-		{Name: "RoleBinding", Resource: "rolebindings", Served: v1, Namespaced: true, Strategy: rolebinding.Strategy, MostParts: manyRules},
-		{Name: "Role", Resource: "roles", Served: v1, Namespaced: true, Strategy: role.Strategy, MostParts: manyRules},
+		{Name: "ClusterRoleBinding", Resource: "clusterrolebindings", Served: v1, Strategy: clusterrolebinding.Strategy, MaxParts: manyRules},
+		{Name: "ClusterRole", Resource: "clusterroles", Served: v1, Strategy: clusterrole.Strategy, MaxParts: manyRules},
+		{Name: "RoleBinding", Resource: "rolebindings", Served: v1, Namespaced: true, Strategy: rolebinding.Strategy, MaxParts: manyRules},
+		{Name: "Role", Resource: "roles", Served: v1, Namespaced: true, Strategy: role.Strategy, MaxParts: manyRules},
 	}
 }
 

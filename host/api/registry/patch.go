@@ -156,16 +156,16 @@ func merge(into, patch map[string]any) map[string]any {
 	return into
 }
 
-// mostCompared bounds the work on lists that are merged by key, where each
+// maxCompared bounds the work on lists that are merged by key, where each
 // element of the patch is looked for among all others.
-const mostCompared = 1 << 24
+const maxCompared = 1 << 24
 
 func strategicMerge(doc []byte, patch map[string]any, shape any) ([]byte, error) {
 	into := map[string]any{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &into); err != nil {
 		return nil, err
 	}
-	if n := elements(patch); n*(n+elements(into)) > mostCompared {
+	if n := elements(patch); n*(n+elements(into)) > maxCompared {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"a strategic merge patch of %d list elements takes too long; send it as another type of patch", n))
 	}

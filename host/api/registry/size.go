@@ -14,15 +14,15 @@ import (
 // and its validation compares the parts of many lists with one another: a body
 // of 3 MB that is nothing but containers kept a processor busy for minutes.
 const (
-	mostParts   = 1000  // of a list of parts: containers, ports, variables
-	mostEntries = 10000 // of a list of words, and of a map
+	maxParts   = 1000  // of a list of parts: containers, ports, variables
+	maxEntries = 10000 // of a list of words, and of a map
 )
 
 // checkSize refuses an object with a list or map that is too long.
 func checkSize(r *Request, obj any) error {
-	most := limits{parts: mostParts, entries: mostEntries}
-	if r.Kind.MostParts > 0 {
-		most.parts = r.Kind.MostParts
+	most := limits{parts: maxParts, entries: maxEntries}
+	if r.Kind.MaxParts > 0 {
+		most.parts = r.Kind.MaxParts
 	}
 	v := reflect.ValueOf(obj)
 	measure := measureOf(v.Type())
@@ -155,9 +155,9 @@ func measureStruct(t reflect.Type) measure {
 
 // checkApplied does the same for an apply configuration, before it is merged.
 func checkApplied(r *Request, doc map[string]any) error {
-	most := limits{parts: mostParts, entries: mostEntries}
-	if r.Kind.MostParts > 0 {
-		most.parts = r.Kind.MostParts
+	most := limits{parts: maxParts, entries: maxEntries}
+	if r.Kind.MaxParts > 0 {
+		most.parts = r.Kind.MaxParts
 	}
 	name, has, bound := longest(doc, &most)
 	if has == 0 {

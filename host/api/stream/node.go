@@ -52,8 +52,8 @@ func (s *Streams) agent(ctx context.Context, name string) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(name, strconv.Itoa(int(port)))}, nil
 }
 
-// mostOfAnswer bounds what Fetch reads of an agent's answer.
-const mostOfAnswer = 32 << 20
+// maxOfAnswer bounds what Fetch reads of an agent's answer.
+const maxOfAnswer = 32 << 20
 
 // Fetch gets a path of a node's agent, for the host itself.
 func (s *Streams) Fetch(ctx context.Context, node, path string) ([]byte, error) {
@@ -74,7 +74,7 @@ func (s *Streams) Fetch(ctx context.Context, node, path string) ([]byte, error) 
 	if answer.StatusCode != http.StatusOK {
 		return nil, agentRefusal(node, answer)
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, mostOfAnswer))
+	return io.ReadAll(io.LimitReader(answer.Body, maxOfAnswer))
 }
 
 func addressOf(node *corev1.Node) (string, error) {

@@ -49,7 +49,7 @@ func measureBinds(ctx context.Context) (table, error) {
 	return t, nil
 }
 
-const bindsAtOnce, mostBinds = 512, 20_000
+const bindsAtOnce, maxBinds = 512, 20_000
 
 func bindAmong(ctx context.Context, stored int) (r row, err error) {
 	say("binds among %d pods", stored)
@@ -82,7 +82,7 @@ func bindAmong(ctx context.Context, stored int) (r row, err error) {
 	if err := createAll(ctx, s, "pods", pods); err != nil {
 		return r, err
 	}
-	n := min(stored, mostBinds)
+	n := min(stored, maxBinds)
 	bytes, commits, began := engine.bytes.Load(), engine.commits.Load(), time.Now()
 	if err := bindAll(ctx, binding.NewWriter(s, nil), pods[:n]); err != nil {
 		return r, err

@@ -149,8 +149,8 @@ func newDesk(ctx context.Context, dir string) (*desk, error) {
 	d := &desk{told: make(chan []schedule.Event, 64), failed: map[string]bool{}}
 	d.scheduler, err = schedule.New(schedule.Config{
 		Source: d, Binder: d, Set: loader.Scheduling, Reasons: loader.Reasons, Rest: loader.Rest, Clock: time.Now, Seed: 1,
-		Impure: func(x schedule.Difference) { say("a policy does not repeat its answers: %+v", x) },
-		Failed: d.fail,
+		OnDivergence: func(x schedule.Divergence) { say("a policy does not repeat its answers: %+v", x) },
+		Failed:       d.fail,
 	})
 	if err != nil {
 		cancel()

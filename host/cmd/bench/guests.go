@@ -12,7 +12,7 @@ import (
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -28,7 +28,7 @@ func openGuests(ctx context.Context, dir string) (*policy.Loader, func() error, 
 	if err != nil {
 		return nil, nil, errors.Join(err, e.Close())
 	}
-	l := policy.NewLoader(policy.Config{Objects: s, Engine: e, Reasons: schedule.NewReasons(0), Now: time.Now, Log: log})
+	l := policy.NewLoader(policy.Config{Objects: s, Engine: e, Reasons: framework.NewReasons(0), Now: time.Now, Log: log})
 	closeAll := func() error { return errors.Join(l.Close(), s.Close(), e.Close()) }
 	if err := builtin.Install(ctx, l); err != nil {
 		return nil, nil, errors.Join(err, closeAll())

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host"
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -253,7 +252,7 @@ func (p *pushing) push(ctx context.Context, r *rig, c *web, wasm []byte) error {
 		return err
 	}
 	o := &v1alpha1.Policy{TypeMeta: metav1.TypeMeta{APIVersion: "policy.berth.dev/v1alpha1", Kind: "Policy"}}
-	o.Name, o.Spec.Module = hostileName, policy.ModuleName(m.Spec.Digest)
+	o.Name, o.Spec.Module = hostileName, v1alpha1.ModuleName(m.Spec.Digest)
 	if len(m.Status.Entries) > 0 {
 		o.Spec.Entry = m.Status.Entries[0].Name
 	}

@@ -28,13 +28,13 @@ const (
 	settled = 3 * time.Second
 	// underWay is how long clients keep a scheduler busy before swaps are measured:
 	// its first cycle after a start has all guests take in the whole cluster.
-	underWay     = time.Second
-	swapClients  = 8
-	swapped      = "PodFitsResources"
-	configured   = "LeastRequestedPriority"
-	aimSwap      = 50 // ms
-	aimRollback  = 10 // ms
-	mostWaitLive = 15 * time.Second
+	underWay    = time.Second
+	swapClients = 8
+	swapped     = "PodFitsResources"
+	configured  = "LeastRequestedPriority"
+	aimSwap     = 50 // ms
+	aimRollback = 10 // ms
+	maxWaitLive = 15 * time.Second
 )
 
 // measureSwaps swaps a built-in policy's module for others and back, first on
@@ -238,7 +238,7 @@ func (c *web) swapTo(ctx context.Context, policy string, spec map[string]any, li
 	}
 	want := "sha256:" + patched.Spec.Module[len("sha256-"):]
 	last := "as it was"
-	patience := time.NewTimer(mostWaitLive)
+	patience := time.NewTimer(maxWaitLive)
 	defer patience.Stop()
 	for {
 		select {
@@ -254,7 +254,7 @@ func (c *web) swapTo(ctx context.Context, policy string, spec map[string]any, li
 			}
 			last = p.Status.Phase + " " + p.Status.Live + " " + p.Status.Message
 		case <-patience.C:
-			return 0, fmt.Errorf("policy %s is not live with %v after %v; it is %s", policy, spec, mostWaitLive, last)
+			return 0, fmt.Errorf("policy %s is not live with %v after %v; it is %s", policy, spec, maxWaitLive, last)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

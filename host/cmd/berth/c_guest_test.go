@@ -76,7 +76,7 @@ func TestThePolicyInCRefusesWhatItCannotDo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			i := openGuest(t.Context(), t, wasm)
-			r, err := i.Call(tt.f, tt.in, engine.MostBudget)
+			r, err := i.Call(tt.f, tt.in, engine.MaxBudget)
 			if err == nil && r.Status == abi.StatusOK {
 				t.Errorf("%s took it: %+v", tt.f, r)
 			}
@@ -107,7 +107,7 @@ func TestATrapShowsSourceLines(t *testing.T) {
 	i := openGuest(t.Context(), t, buildC(t))
 	var failure *engine.Failure
 	// A record whose root lies outside of the guest's memory.
-	if _, err := i.Call(engine.FuncApply, []byte{0xff, 0xff, 0xff, 0x7f}, engine.MostBudget); !errors.As(err, &failure) {
+	if _, err := i.Call(engine.FuncApply, []byte{0xff, 0xff, 0xff, 0x7f}, engine.MaxBudget); !errors.As(err, &failure) {
 		t.Fatalf("berth_apply = %v", err)
 	}
 	stack := strings.Join(failure.Stack, "\n")
@@ -128,11 +128,11 @@ func TestATrapTellsTheRow(t *testing.T) {
 	wasm, last := buildC(t), int32(-1)
 	for _, budget := range []engine.Fuel{5_000, 20_000} {
 		i := openGuest(t.Context(), t, wasm)
-		if err := i.Watch(engine.MostBudget); err != nil {
+		if err := i.Watch(engine.MaxBudget); err != nil {
 			t.Fatal(err)
 		}
 		for _, batch := range c.Batches {
-			if r, err := i.Call(engine.FuncApply, batch, engine.MostBudget); err != nil || r.Status != abi.StatusOK {
+			if r, err := i.Call(engine.FuncApply, batch, engine.MaxBudget); err != nil || r.Status != abi.StatusOK {
 				t.Fatal(r, err)
 			}
 		}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -183,7 +183,7 @@ func (c *client) upload(ctx context.Context, wasm []byte, signatures []v1alpha1.
 	if len(signatures) > 0 {
 		var lines []string
 		for _, s := range signatures {
-			lines = append(lines, policy.FormatSignature(s))
+			lines = append(lines, module.FormatSignature(s))
 		}
 		req = req.SetHeader("Berth-Signature", lines...)
 	}

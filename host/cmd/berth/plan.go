@@ -16,9 +16,9 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -101,8 +101,8 @@ func planTable(placed []explain.Placement, varied bool) *table {
 }
 
 // variations reads what --policy names.
-func (c *client) variations(ctx context.Context, flags []string) ([]policy.Variation, error) {
-	var all []policy.Variation
+func (c *client) variations(ctx context.Context, flags []string) ([]trial.Variation, error) {
+	var all []trial.Variation
 	for _, flag := range flags {
 		name, file, ok := strings.Cut(flag, "=")
 		if !ok || name == "" || file == "" {
@@ -112,7 +112,7 @@ func (c *client) variations(ctx context.Context, flags []string) ([]policy.Varia
 		if err != nil {
 			return nil, err
 		}
-		v := policy.Variation{Name: name, Wasm: wasm}
+		v := trial.Variation{Name: name, Wasm: wasm}
 		if err := c.get(ctx, policyAPI+"policies/"+url.PathEscape(name), &v1alpha1.Policy{}); isNotFound(err) {
 			v.Profile = "default"
 		}
@@ -122,8 +122,8 @@ func (c *client) variations(ctx context.Context, flags []string) ([]policy.Varia
 }
 
 // plan has each pod completed as if it were created, and asks where they go.
-func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string, policies []policy.Variation) ([]explain.Placement, error) {
-	request := host.PlanRequest{Items: make([]v1.Pod, len(pods)), Policies: policies}
+func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string, policies []trial.Variation) ([]explain.Placement, error) {
+	request := berthapi.PlanRequest{Items: make([]v1.Pod, len(pods)), Policies: policies}
 	for i := range pods {
 		if err := c.complete(ctx, &pods[i], namespace, &request.Items[i]); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pods[i].Name, err)
@@ -134,7 +134,7 @@ func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string, poli
 		return nil, err
 	}
 	var placed []explain.Placement
-	return placed, c.send(ctx, "POST", host.PlanPath, "application/json", body, &placed)
+	return placed, c.send(ctx, "POST", berthapi.PlanPath, "application/json", body, &placed)
 }
 
 // complete gives a pod its defaults by a creation that is not carried out. What

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -145,11 +144,11 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 	if err != nil {
 		return err
 	}
-	if p.Status.Phase == policy.PhaseRefused {
+	if p.Status.Phase == v1alpha1.PhaseRefused {
 		return fmt.Errorf("policy %s was refused, the former set stays live: %s", p.Name, p.Status.Message)
 	}
 	out := cmd.OutOrStdout()
-	if c := p.Status.Canary; c != nil && c.Phase != policy.PhaseRunning {
+	if c := p.Status.Canary; c != nil && c.Phase != v1alpha1.PhaseRunning {
 		return fmt.Errorf("the canary of policy %s is out, the live module decides on: %s: %s", p.Name, c.Reason, c.Message)
 	}
 	if c := p.Status.Canary; c != nil {

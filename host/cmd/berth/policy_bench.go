@@ -307,7 +307,7 @@ func (r *benchRun) cycle(f engine.Func, pod []byte, most int) error {
 	for from := 0; from < r.c.Rows; from += most {
 		in := rowNumbers(from, min(from+most, r.c.Rows))
 		if r.policy.ScopeOf() == abi.ScopeRow {
-			budget = engine.Budget(len(in)/4, len(in), r.i.MemoryBytes(), engine.MostBudget)
+			budget = engine.Budget(len(in)/4, len(in), r.i.MemoryBytes(), engine.MaxBudget)
 		}
 		res, err := r.call(f, in, budget)
 		if err != nil {

@@ -73,7 +73,7 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 		fmt.Fprint(out, " (TinyGo would make it far smaller: https://tinygo.org)")
 	}
 	built, err := tool.Build(ctx, path, !s.strip)
-	if err == nil && !s.strip && !s.debug && tool.Name == "tinygo" && len(built.Wasm) > mostWithDebug {
+	if err == nil && !s.strip && !s.debug && tool.Name == "tinygo" && len(built.Wasm) > maxWithDebug {
 		fmt.Fprintf(out, ", again without debug information, which makes %d KB", kilobytes(len(built.Wasm)))
 		built, err = tool.Build(ctx, path, false)
 	}
@@ -105,10 +105,10 @@ func readModule(path string) ([]byte, error) {
 	return wasm, err
 }
 
-// mostWithDebug is how large a module may be with the debug information that
+// maxWithDebug is how large a module may be with the debug information that
 // is kept where nothing else is said. Go's modules hold names of functions, and
 // are large anyway.
-const mostWithDebug = 2 << 20
+const maxWithDebug = 2 << 20
 
 // folderName is what people call a folder that they may be in.
 func folderName(path string) string {
@@ -140,7 +140,7 @@ func newPolicyBuild() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asYAML && len(wasm) > mostInline && !from.strip && !from.debug {
+			if asYAML && len(wasm) > maxInline && !from.strip && !from.debug {
 				from.strip = true
 				if wasm, err = from.module(cmd.Context(), cmd.ErrOrStderr(), dir); err != nil {
 					return err
@@ -177,8 +177,8 @@ func writeYAML(to io.Writer, file, dir string, wasm []byte) error {
 	return os.WriteFile(file, objects.Bytes(), 0o644)
 }
 
-// mostInline is what an object can hold: an API's request has 3 MiB, in base64.
-const mostInline = 3<<20/4*3 - 16<<10
+// maxInline is what an object can hold: an API's request has 3 MiB, in base64.
+const maxInline = 3<<20/4*3 - 16<<10
 
 // writeObjects prints what kubectl needs to make the policy of dir live.
 func writeObjects(out io.Writer, dir string, wasm []byte) error {
@@ -189,8 +189,8 @@ func writeObjects(out io.Writer, dir string, wasm []byte) error {
 	if p == nil {
 		return fmt.Errorf("%s has no %s that names a policy", folderName(dir), ownFile)
 	}
-	if len(wasm) > mostInline {
-		return fmt.Errorf("the module has %d KB, and an object holds %d KB at most: build it by TinyGo, without --debug, or upload it by `berth policy push`", kilobytes(len(wasm)), kilobytes(mostInline))
+	if len(wasm) > maxInline {
+		return fmt.Errorf("the module has %d KB, and an object holds %d KB at most: build it by TinyGo, without --debug, or upload it by `berth policy push`", kilobytes(len(wasm)), kilobytes(maxInline))
 	}
 	digest := sha256.Sum256(wasm)
 	group := v1alpha1.GroupVersion.String()

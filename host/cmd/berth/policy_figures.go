@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 func newPolicyFigures() *cobra.Command {
@@ -24,8 +24,8 @@ func newPolicyFigures() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var all []policy.Figures
-		if err := c.get(cmd.Context(), host.FiguresPath, &all); err != nil {
+		var all []sandbox.Figures
+		if err := c.get(cmd.Context(), berthapi.FiguresPath, &all); err != nil {
 			return err
 		}
 		return printAs(cmd.OutOrStdout(), *format, all, func() *table { return figuresTable(all) })
@@ -33,7 +33,7 @@ func newPolicyFigures() *cobra.Command {
 	return cmd
 }
 
-func figuresTable(all []policy.Figures) *table {
+func figuresTable(all []sandbox.Figures) *table {
 	t := &table{head: []string{"NAME", "KIND", "MODULE", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "LAST FAILURE"}}
 	for i := range all {
 		f := &all[i]

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -54,8 +53,8 @@ func newShown(use, short, example string, part func(*v1alpha1.Policy) (value any
 // left and why.
 func historyTable(p *v1alpha1.Policy) *table {
 	t := &table{head: []string{"MODULE", "SINCE", "CAME", "UNTIL", "LEFT", "WHY"}}
-	if c := p.Status.Canary; c != nil && c.Phase == policy.PhaseRunning && p.Spec.Canary != nil {
-		t.add(shortDigest(c.Module), at(&c.Since), policy.CameCanary, "now", "on trial", trialSoFar(p))
+	if c := p.Status.Canary; c != nil && c.Phase == v1alpha1.PhaseRunning && p.Spec.Canary != nil {
+		t.add(shortDigest(c.Module), at(&c.Since), v1alpha1.CameCanary, "now", "on trial", trialSoFar(p))
 	}
 	switch c := p.Status.Current; {
 	case c != nil && p.Status.Live == "":
@@ -96,7 +95,7 @@ func newPolicyDiff() *cobra.Command {
 		"  berth policy push gpu-only ./examples/gpu-only --canary 10\n  berth policy diff gpu-only",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
 			d := p.Status.Differences
-			if c := p.Status.Canary; d == nil && c != nil && c.Phase == policy.PhaseRolledBack {
+			if c := p.Status.Canary; d == nil && c != nil && c.Phase == v1alpha1.PhaseRolledBack {
 				return nil, nil, fmt.Errorf("the canary of policy %s was rolled back before it was compared with anything: %s: %s", p.Name, c.Reason, c.Message)
 			}
 			if d == nil {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
 func newPolicyLogs() *cobra.Command {
@@ -37,7 +37,7 @@ func newPolicyLogs() *cobra.Command {
 			}
 			l := &logs{
 				client: c, out: cmd.OutOrStdout(), aside: cmd.ErrOrStderr(), least: least,
-				path: host.FiguresPath + "/" + url.PathEscape(args[0]) + "/logs",
+				path: berthapi.FiguresPath + "/" + url.PathEscape(args[0]) + "/logs",
 			}
 			if !follow {
 				return l.next(cmd.Context())
@@ -61,7 +61,7 @@ type logs struct {
 }
 
 func (l *logs) next(ctx context.Context) error {
-	var lines []policy.Line
+	var lines []sandbox.Line
 	if err := l.client.get(ctx, l.path, &lines); err != nil {
 		return err
 	}

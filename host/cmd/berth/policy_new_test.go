@@ -88,7 +88,7 @@ func TestPrintedObjectsGoLive(t *testing.T) {
 		p, err := c.policy(t.Context(), "headroom")
 		return err == nil && p.Status.Phase == "Live"
 	})
-	if err := writeObjects(&out, dir, make([]byte, mostInline+1)); err == nil || !strings.Contains(err.Error(), "an object holds 2288 KB at most") {
+	if err := writeObjects(&out, dir, make([]byte, maxInline+1)); err == nil || !strings.Contains(err.Error(), "an object holds 2288 KB at most") {
 		t.Errorf("what no object can hold is printed: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -21,10 +20,10 @@ func newPolicyPromote() *cobra.Command {
 				return nil, fmt.Errorf("policy %s has no canary to promote", p.Name)
 			}
 			s := p.Status.Canary
-			if s != nil && s.Phase == policy.PhaseWaiting {
+			if s != nil && s.Phase == v1alpha1.PhaseWaiting {
 				return nil, fmt.Errorf("the canary of policy %s has decided nothing yet: %s", p.Name, s.Message)
 			}
-			if s != nil && s.Phase == policy.PhaseRolledBack {
+			if s != nil && s.Phase == v1alpha1.PhaseRolledBack {
 				return nil, fmt.Errorf("the canary of policy %s was rolled back: %s: %s; push the module without --canary if you want it nevertheless", p.Name, s.Reason, s.Message)
 			}
 			return map[string]any{"module": p.Spec.Canary.Module, "canary": nil}, nil

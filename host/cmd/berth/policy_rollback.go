@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -28,18 +28,18 @@ func newPolicyRollback() *cobra.Command {
 
 // goingBack is the change of the spec.
 func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
-	if c := p.Status.Canary; to == "" && c != nil && c.Phase != policy.PhaseRolledBack {
+	if c := p.Status.Canary; to == "" && c != nil && c.Phase != v1alpha1.PhaseRolledBack {
 		return map[string]any{"canary": nil}, nil
 	}
-	if live := p.Status.Current; to == "" && live != nil && p.Status.Phase == policy.PhaseRefused {
+	if live := p.Status.Current; to == "" && live != nil && p.Status.Phase == v1alpha1.PhaseRefused {
 		return backTo(live), nil // what was pushed last is not live: withdraw it
 	}
 	for i := range p.Status.History {
 		r := &p.Status.History[i]
-		if p.Status.Current != nil && policy.SameRevision(p.Status.Current, r) {
+		if p.Status.Current != nil && rollout.SameRevision(p.Status.Current, r) {
 			continue
 		}
-		wanted := r.Left == policy.LeftReplaced
+		wanted := r.Left == v1alpha1.LeftReplaced
 		if to != "" {
 			wanted = strings.HasPrefix(shortHex(r.Module), shortHex(to))
 		}

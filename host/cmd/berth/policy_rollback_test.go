@@ -3,7 +3,6 @@ package main
 import (
 	"testing"
 
-	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -13,15 +12,15 @@ func TestWhatARollBackGoesBackTo(t *testing.T) {
 		return v1alpha1.PolicyRevision{Module: module, Left: left}
 	}
 	two := revision("sha256-2", "")
-	history := []v1alpha1.PolicyRevision{revision("sha256-3", policy.LeftRolledBack), revision("sha256-1", policy.LeftReplaced)}
+	history := []v1alpha1.PolicyRevision{revision("sha256-3", v1alpha1.LeftRolledBack), revision("sha256-1", v1alpha1.LeftReplaced)}
 	for name, tt := range map[string]struct {
 		phase, to, want string
 		canary          *v1alpha1.CanaryStatus
 	}{
-		"the newest that was replaced":               {phase: policy.PhaseLive, want: "sha256-1"},
-		"the one that is named":                      {phase: policy.PhaseLive, to: "3", want: "sha256-3"},
-		"the live one, where the newest was refused": {phase: policy.PhaseRefused, want: "sha256-2"},
-		"none, where a canary is on trial":           {phase: policy.PhaseLive, canary: &v1alpha1.CanaryStatus{Phase: policy.PhaseRunning}},
+		"the newest that was replaced":               {phase: v1alpha1.PhaseLive, want: "sha256-1"},
+		"the one that is named":                      {phase: v1alpha1.PhaseLive, to: "3", want: "sha256-3"},
+		"the live one, where the newest was refused": {phase: v1alpha1.PhaseRefused, want: "sha256-2"},
+		"none, where a canary is on trial":           {phase: v1alpha1.PhaseLive, canary: &v1alpha1.CanaryStatus{Phase: v1alpha1.PhaseRunning}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -23,7 +23,7 @@ func newPolicySign() *cobra.Command {
 			"  berth policy push gpu-only gpu-only.wasm --signature @gpu-only.sig",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := policy.ReadPrivateKey(args[0])
+			key, err := module.ReadPrivateKey(args[0])
 			if err != nil {
 				return err
 			}
@@ -31,7 +31,7 @@ func newPolicySign() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), policy.FormatSignature(policy.Sign(key, wasm)))
+			fmt.Fprintln(cmd.OutOrStdout(), module.FormatSignature(module.Sign(key, wasm)))
 			return nil
 		},
 	}
@@ -44,7 +44,7 @@ func newPolicyVerify() *cobra.Command {
 		Example: "  openssl pkey -in key.pem -pubout -out key.pub\n  berth policy verify key.pub gpu-only.wasm @gpu-only.sig",
 		Args:    cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := policy.ReadPublicKey(args[0])
+			key, err := module.ReadPublicKey(args[0])
 			if errors.Is(err, fs.ErrNotExist) {
 				return err // which names the file
 			}
@@ -62,8 +62,8 @@ func newPolicyVerify() *cobra.Command {
 			if len(signatures) == 0 {
 				return fmt.Errorf("%s holds no signature: `berth policy sign` prints one", strings.TrimPrefix(args[2], "@"))
 			}
-			id := policy.KeyID(key)
-			if (policy.Keyring{id: key}).Verify(sha256.Sum256(wasm), signatures) != nil {
+			id := module.KeyID(key)
+			if (module.Keyring{id: key}).Verify(sha256.Sum256(wasm), signatures) != nil {
 				return fmt.Errorf("%s is not what key %s signed", args[1], id)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is signed by %s\n", args[1], id)
@@ -86,7 +86,7 @@ func readSignatures(texts []string) ([]v1alpha1.Signature, error) {
 			text = string(data)
 		}
 		for line := range strings.Lines(strings.TrimSpace(text)) {
-			s, err := policy.ParseSignature(line)
+			s, err := module.ParseSignature(line)
 			if err != nil && exists(given) {
 				err = fmt.Errorf("%s is a file: write @%[1]s to have its signatures read", given)
 			}

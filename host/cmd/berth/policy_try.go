@@ -203,7 +203,7 @@ var tested = map[string]engine.Func{
 
 // complaint asks the guest for the text of its last failure.
 func complaint(i *engine.Instance) string {
-	r, err := i.Call(engine.FuncError, nil, engine.MostBudget)
+	r, err := i.Call(engine.FuncError, nil, engine.MaxBudget)
 	if err != nil || len(r.Out) == 0 {
 		return "it does not say why"
 	}
@@ -212,14 +212,14 @@ func complaint(i *engine.Instance) string {
 
 func callGuest(i *engine.Instance, export string, in []byte) (out []byte, packed uint64, err error) {
 	if export == abi.FuncReasons && len(in) == 4 {
-		r, err := i.CallNumber(engine.FuncReasons, binary.LittleEndian.Uint32(in), engine.MostBudget)
+		r, err := i.CallNumber(engine.FuncReasons, binary.LittleEndian.Uint32(in), engine.MaxBudget)
 		return r.Out, 0, err
 	}
 	f, ok := tested[export]
 	if !ok {
 		return nil, 0, fmt.Errorf("no table calls %s", export)
 	}
-	r, err := i.Call(f, in, 10*engine.MostBudget)
+	r, err := i.Call(f, in, 10*engine.MaxBudget)
 	if err == nil && r.Status != abi.StatusOK {
 		err = fmt.Errorf("it refuses: %s", complaint(i))
 	}

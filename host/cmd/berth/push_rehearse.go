@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
-	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
-// mostShown is how many changed decisions a push prints.
-const mostShown = 20
+// maxShown is how many changed decisions a push prints.
+const maxShown = 20
 
 // tryOut has the last decisions made again with the module, and prints which
 // would have ended otherwise. Only a dry run fails because that is not possible.
@@ -28,7 +28,7 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	case f.rehearse == 0 && !f.dryRun:
 		return nil
 	}
-	v := policy.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
+	v := trial.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
 	if f.dryRun {
 		v.Wasm, v.Signatures = wasm, m.Spec.Signatures
 	}
@@ -56,13 +56,13 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	return writeRehearsal(out, r)
 }
 
-func (c *client) rehearse(ctx context.Context, v policy.Variation, decisions int) (*explain.Rehearsal, error) {
-	body, err := json.Marshal(host.RehearsalRequest{Policies: []policy.Variation{v}, Decisions: decisions})
+func (c *client) rehearse(ctx context.Context, v trial.Variation, decisions int) (*explain.Rehearsal, error) {
+	body, err := json.Marshal(berthapi.RehearsalRequest{Policies: []trial.Variation{v}, Decisions: decisions})
 	if err != nil {
 		return nil, err
 	}
 	r := new(explain.Rehearsal)
-	return r, c.send(ctx, "POST", host.RehearsePath, "application/json", body, r)
+	return r, c.send(ctx, "POST", berthapi.RehearsePath, "application/json", body, r)
 }
 
 func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
@@ -84,7 +84,7 @@ func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {
 		return nil
 	}
 	t := &table{head: []string{"POD", "WAS", "WOULD BE", "WHY"}}
-	for _, ch := range r.Changes[:min(len(r.Changes), mostShown)] {
+	for _, ch := range r.Changes[:min(len(r.Changes), maxShown)] {
 		t.add(ch.Namespace+"/"+ch.Pod, ch.Was, ch.Would, ch.Why)
 	}
 	if err := t.write(out); err != nil {

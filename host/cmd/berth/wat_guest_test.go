@@ -45,7 +45,7 @@ func TestThePolicyInWATRefusesWhatItCannotDo(t *testing.T) {
 		t.Errorf("manifest = %+v, %v", manifest, err)
 	}
 	i := openGuest(t.Context(), t, wasm)
-	r, err := i.Call(engine.FuncFilter, rowNumbers(7, 8), engine.MostBudget)
+	r, err := i.Call(engine.FuncFilter, rowNumbers(7, 8), engine.MaxBudget)
 	if err == nil && len(r.Out) > 0 {
 		t.Errorf("it judges a row that it does not know: %v", r.Out)
 	}

@@ -30,14 +30,14 @@ type Limits struct {
 	Failures int
 	Window   time.Duration
 	// Rest is how long it stays open; it doubles each time that the trial
-	// fails, up to MostRest.
-	Rest, MostRest time.Duration
+	// fails, up to MaxRest.
+	Rest, MaxRest time.Duration
 	// Trial is how many successes in a row close a half-open one.
 	Trial int
 }
 
 // Default are limits that suit guests.
-var Default = Limits{Failures: 5, Window: 30 * time.Second, Rest: 10 * time.Second, MostRest: 10 * time.Minute, Trial: 16}
+var Default = Limits{Failures: 5, Window: 30 * time.Second, Rest: 10 * time.Second, MaxRest: 10 * time.Minute, Trial: 16}
 
 // Breaker counts one thing's failures. It belongs to one goroutine.
 type Breaker struct {
@@ -79,7 +79,7 @@ func (b *Breaker) Fail(now time.Time) bool {
 	case Open:
 		return false
 	case HalfOpen:
-		b.rest = min(2*b.rest, b.limits.MostRest)
+		b.rest = min(2*b.rest, b.limits.MaxRest)
 		b.open(now)
 		return true
 	}

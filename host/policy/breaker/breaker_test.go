@@ -9,7 +9,7 @@ var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	limits := Limits{Failures: 3, Window: time.Minute, Rest: 10 * time.Second, MostRest: 30 * time.Second, Trial: 2}
+	limits := Limits{Failures: 3, Window: time.Minute, Rest: 10 * time.Second, MaxRest: 30 * time.Second, Trial: 2}
 	type step struct {
 		at    time.Duration
 		fail  bool
@@ -60,7 +60,7 @@ func TestBreaker(t *testing.T) {
 
 func TestACopyGoesItsOwnWay(t *testing.T) {
 	t.Parallel()
-	one := New(Limits{Failures: 3, Window: time.Minute, Rest: time.Second, MostRest: time.Second, Trial: 1})
+	one := New(Limits{Failures: 3, Window: time.Minute, Rest: time.Second, MaxRest: time.Second, Trial: 1})
 	one.Fail(start)
 	one.Fail(start)
 	other := one.Copy()

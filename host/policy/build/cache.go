@@ -19,9 +19,9 @@ import (
 // What is kept of earlier builds, and how large a source may be to be looked
 // through for changes.
 const (
-	mostKept        = 32
-	mostSourceFiles = 5000
-	mostSourceBytes = 64 << 20
+	maxKept        = 32
+	maxSourceFiles = 5000
+	maxSourceBytes = 64 << 20
 )
 
 // outside finds what a module takes from elsewhere on this machine, which its
@@ -140,7 +140,7 @@ func (s *sum) add(path string) ([]byte, error) {
 		return nil, err
 	}
 	s.files, s.size = s.files+1, s.size+int64(len(data))
-	if s.files > mostSourceFiles || s.size > mostSourceBytes {
+	if s.files > maxSourceFiles || s.size > maxSourceBytes {
 		return nil, errNotKept
 	}
 	name, _ := filepath.Rel(s.root, path)
@@ -278,7 +278,7 @@ func keep(fingerprint string, wasm []byte) {
 
 func forgetOldest(dir string) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
-	if err != nil || len(files) <= mostKept {
+	if err != nil || len(files) <= maxKept {
 		return
 	}
 	age := map[string]int64{}
@@ -288,7 +288,7 @@ func forgetOldest(dir string) {
 		}
 	}
 	slices.SortFunc(files, func(a, b string) int { return int(min(max(age[a]-age[b], -1), 1)) })
-	for _, f := range files[:len(files)-mostKept] {
+	for _, f := range files[:len(files)-maxKept] {
 		_ = os.Remove(f)
 	}
 }

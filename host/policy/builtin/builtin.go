@@ -42,12 +42,12 @@ func Install(ctx context.Context, l *policy.Loader) error {
 		return ErrEmpty
 	}
 	for _, b := range bundles {
-		m, err := l.Inspect(ctx, b.Wasm)
+		m, err := l.Modules.Inspect(ctx, b.Wasm)
 		if err != nil {
 			return fmt.Errorf("built-in module %s: %w", b.Name, err)
 		}
-		l.Vouch(m.Spec.Digest)
-		if err := module(ctx, l, m, b.Wasm); err != nil {
+		l.Modules.Vouch(m.Spec.Digest)
+		if err := keep(ctx, l, m, b.Wasm); err != nil {
 			return fmt.Errorf("built-in module %s: %w", b.Name, err)
 		}
 		for _, e := range m.Status.Entries {
@@ -67,12 +67,12 @@ func meta(name string, l *policy.Loader) metav1.ObjectMeta {
 	}
 }
 
-func module(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []byte) error {
-	key := store.Key{Resource: policy.Modules, Name: m.Name}
+func keep(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []byte) error {
+	key := store.Key{Resource: v1alpha1.Modules, Name: m.Name}
 	if _, ok := l.Objects.Get(key); ok {
 		return nil
 	}
-	if err := l.Keep(ctx, m, wasm); err != nil {
+	if err := l.Modules.Keep(ctx, m, wasm); err != nil {
 		return err
 	}
 	m.ObjectMeta = meta(m.Name, l)
@@ -82,23 +82,34 @@ func module(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []by
 
 // install makes the Policy of an entry, or moves it to this binary's module.
 func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alpha1.ModuleEntry) error {
-	key := store.Key{Resource: policy.Policies, Name: objectName(e.Name)}
+	key := store.Key{Resource: v1alpha1.Policies, Name: objectName(e.Name)}
 	if _, ok := l.Objects.Get(key); !ok {
-		p := &v1alpha1.Policy{ObjectMeta: meta(key.Name, l), Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}}
+		spec := v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce, ServiceAccount: accounts[e.Name]}
+		p := &v1alpha1.Policy{ObjectMeta: meta(key.Name, l), Spec: spec}
 		_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: p})
 		return err
 	}
 	_, err := l.Objects.Update(ctx, key, func(o store.Object) (store.Object, error) {
 		p := o.(*v1alpha1.Policy)
-		if p.Labels[Label] == "" || p.Spec.Module == m.Name {
+		account := p.Spec.ServiceAccount
+		if account == nil { // written by a host that had none
+			account = accounts[e.Name]
+		}
+		if p.Labels[Label] == "" || p.Spec.Module == m.Name && account == p.Spec.ServiceAccount {
 			return p, nil
 		}
 		p = p.DeepCopy()
-		p.Spec.Module = m.Name
+		p.Spec.Module, p.Spec.ServiceAccount = m.Name, account
 		p.Generation++
 		return p, nil
 	})
 	return err
+}
+
+// accounts are those that the built-in controllers act as, with the roles that
+// Kubernetes gives kube-controller-manager's.
+var accounts = map[string]*v1alpha1.ServiceAccountReference{
+	"ReplicaSet": {Namespace: metav1.NamespaceSystem, Name: "replicaset-controller"},
 }
 
 // objectName is the Policy's name of an entry.
@@ -110,7 +121,7 @@ func installProfiles(ctx context.Context, l *policy.Loader) error {
 		if err := yaml.UnmarshalStrict(doc, p); err != nil {
 			return fmt.Errorf("built-in profiles: %w", err)
 		}
-		key := store.Key{Resource: policy.Profiles, Name: p.Name}
+		key := store.Key{Resource: v1alpha1.Profiles, Name: p.Name}
 		if _, ok := l.Objects.Get(key); ok {
 			continue
 		}

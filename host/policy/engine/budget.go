@@ -24,7 +24,7 @@ const (
 	ManifestBudget = 5 * PerMillisecond
 	OpenBudget     = 8 * PerMillisecond
 	// MostBudget is what one call within a cycle gets at most by default.
-	MostBudget = 5 * PerMillisecond
+	MaxBudget = 5 * PerMillisecond
 )
 
 // Parts of a budget. A page is 64 KiB of the guest's memory.
@@ -39,11 +39,11 @@ const (
 	// it in whichever call fills it.
 	leastBudget = 2 * PerMillisecond
 
-	// mostCollect bounds what collecting may take in one call outside of a
+	// maxCollect bounds what collecting may take in one call outside of a
 	// cycle, unless the cluster is so large that an honest guest needs more.
-	mostCollect = 40 * PerMillisecond
+	maxCollect = 40 * PerMillisecond
 	// slotBudget is for the tables of a cluster, by node; slotCollect is by how
-	// much collecting may exceed mostCollect then.
+	// much collecting may exceed maxCollect then.
 	slotBudget  Fuel = 4_000
 	slotCollect Fuel = 16_000
 	// tableBudget is for making those tables, or moving them, in one call.
@@ -54,7 +54,7 @@ const (
 
 	// bulkBudget is for a batch of more than bulkRows, with which a guest is told
 	// a cluster: its tables move to larger places, and each move may collect.
-	bulkBudget = 2 * MostBudget
+	bulkBudget = 2 * MaxBudget
 	bulkRows   = 16
 )
 
@@ -75,7 +75,7 @@ func Most(most Fuel, memory uint64) Fuel {
 // grown is what a call may still burn whose guest has come to so much memory in
 // its course. Budgets for more than a call within a cycle reckon with growth.
 func grown(budget Fuel, memory uint64) Fuel {
-	if budget > MostBudget {
+	if budget > MaxBudget {
 		return budget
 	}
 	return Most(budget, memory)
@@ -87,7 +87,7 @@ func grown(budget Fuel, memory uint64) Fuel {
 // are split by rows.
 func Budget(rows, input int, memory uint64, most Fuel) Fuel {
 	if most <= 0 {
-		most = MostBudget
+		most = MaxBudget
 	}
 	f := baseBudget + rowBudget*Fuel(rows) + byteBudget*Fuel(input) + collectBudget*pages(memory)
 	return min(max(f, leastBudget), Most(most, memory))
@@ -98,7 +98,7 @@ func Budget(rows, input int, memory uint64, most Fuel) Fuel {
 // each time. slots is how many nodes the guest is told of: their tables are
 // made at once, when it has little memory yet.
 func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
-	base := MostBudget
+	base := MaxBudget
 	if rows > bulkRows {
 		base = bulkBudget
 	}
@@ -115,7 +115,7 @@ func AskBudget(objects, input int, memory uint64) Fuel {
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
 func IdleBudget(memory uint64, slots int) Fuel {
-	return warranted(MostBudget+collecting(memory, slots), memory, slots)
+	return warranted(MaxBudget+collecting(memory, slots), memory, slots)
 }
 
 // warranted shrinks a budget for a guest that holds more memory than a cluster
@@ -133,19 +133,19 @@ func warranted(f Fuel, memory uint64, slots int) Fuel {
 
 // collecting is for collecting twice, and for making tables for so many nodes.
 func collecting(memory uint64, slots int) Fuel {
-	return slotBudget*Fuel(slots) + min(3*collectBudget*pages(memory), max(mostCollect, slotCollect*Fuel(slots)))
+	return slotBudget*Fuel(slots) + min(3*collectBudget*pages(memory), max(maxCollect, slotCollect*Fuel(slots)))
 }
 
-// mostRows is how many rows one call asks about at most.
-const mostRows = 2000
+// maxRows is how many rows one call asks about at most.
+const maxRows = 2000
 
 // RowsACall is how many rows a guest that holds so much memory can be asked
 // about in one call of that budget.
 func RowsACall(memory uint64, most Fuel) int {
 	if most <= 0 {
-		most = MostBudget
+		most = MaxBudget
 	}
-	return int(min(max(Most(most, memory)/rowBudget, 1), mostRows))
+	return int(min(max(Most(most, memory)/rowBudget, 1), maxRows))
 }
 
 // ForTime is the fuel of that much time.

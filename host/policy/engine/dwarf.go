@@ -15,8 +15,8 @@ import (
 // What follows runs in a child, under its limits: debug information is as
 // foreign as code is.
 
-// maxRows bounds how many places of a module are told.
-const maxRows = 1 << 18
+// maxLineRows bounds how many places of a module are told.
+const maxLineRows = 1 << 18
 
 // childLines writes what a module's debug information says of its code.
 func childLines(wasm []byte) error {
@@ -166,8 +166,8 @@ func (r *dwarfReader) units() error {
 	}
 }
 
-// mostDeep bounds how deep functions may be inlined into each other.
-const mostDeep = 256
+// maxDeep bounds how deep functions may be inlined into each other.
+const maxDeep = 256
 
 // children reads the functions below an entry, to its end.
 func (r *dwarfReader) children(entries *dwarf.Reader, into *scope, files []*dwarf.LineFile, deep int) {
@@ -189,7 +189,7 @@ func (r *dwarfReader) children(entries *dwarf.Reader, into *scope, files []*dwar
 		if !e.Children {
 			continue
 		}
-		if deep == mostDeep {
+		if deep == maxDeep {
 			entries.SkipChildren()
 			continue
 		}
@@ -256,7 +256,7 @@ func (r *dwarfReader) rows(lines *dwarf.LineReader, root *scope) error {
 		if e.EndSequence || e.File == nil || e.Address == 0 || e.Address > 1<<31 {
 			continue
 		}
-		if len(r.found.rows) == maxRows {
+		if len(r.found.rows) == maxLineRows {
 			return nil
 		}
 		r.found.rows = append(r.found.rows, foundRow{int(e.Address), r.places(root, e.Address, r.file(e.File.Name), e.Line)})

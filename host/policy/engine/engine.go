@@ -50,16 +50,16 @@ type Engine struct {
 	version   string        // wazero's version
 	compiling chan struct{} // one token for each compile child that may run
 	compiled  atomic.Int64
-	room      room
+	quota     memoryQuota
 
 	mu      sync.Mutex
 	loaded  map[loadKey]*shared
 	loading map[loadKey]*loading
 }
 
-// mostChildren bounds what compile children may take together on a machine of
+// maxChildren bounds what compile children may take together on a machine of
 // many processors: each may take 4 GiB.
-const mostChildren = 4
+const maxChildren = 4
 
 // loadKey is what a load depends on.
 type loadKey struct {
@@ -78,10 +78,10 @@ type loading struct {
 func New(ctx context.Context, c Config) (*Engine, error) {
 	e := &Engine{
 		child: c.Child, log: c.Log, temporary: c.CacheDir == "",
-		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), mostChildren)),
+		compiling: make(chan struct{}, min(max(1, runtime.NumCPU()-1), maxChildren)),
 		loaded:    map[loadKey]*shared{}, loading: map[loadKey]*loading{},
 	}
-	e.room.init(c.GuestMemory)
+	e.quota.init(c.GuestMemory)
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}

@@ -109,13 +109,13 @@ func TestAFailureSaysWhatTheGuestWasAt(t *testing.T) {
 		"beyond it":     {wasmtest.I32Const(vet.PageBytes - 3), -1, true},
 	} {
 		i := openModule(t, failing(c.at), OpenConfig{})
-		if err := i.Watch(MostBudget); (err != nil) != c.bad {
+		if err := i.Watch(MaxBudget); (err != nil) != c.bad {
 			t.Errorf("%s: Watch = %v", name, err)
 		}
 		if c.bad {
 			continue
 		}
-		_, err := i.Call(FuncFilter, nil, MostBudget)
+		_, err := i.Call(FuncFilter, nil, MaxBudget)
 		if f, ok := err.(*Failure); !ok || f.At != c.want {
 			t.Errorf("%s: at %d (%v), want it at %d", name, f.At, ok, c.want)
 		}

@@ -36,7 +36,7 @@ func (p *Plain) Open(ctx context.Context) (*Instance, error) {
 	i := &Instance{shared: p.shared, guest: newGuest(OpenConfig{}), depth: &noFuel{}}
 	i.guest.fuel = &noFuel{}
 	i.ctx = context.WithValue(ctx, guestKey{}, i.guest)
-	i.memory.room = new(room)
+	i.memory.room = new(memoryQuota)
 	i.memory.room.init(0)
 	var err error
 	i.module, err = p.shared.runtime.InstantiateModule(experimental.WithMemoryAllocator(i.ctx, &i.memory), p.shared.module,

@@ -25,7 +25,7 @@ func TestAReferenceInCodeIsMadeOnce(t *testing.T) {
 	defer i.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = i.Call(FuncIdle, nil, MostBudget)
+	_, err = i.Call(FuncIdle, nil, MaxBudget)
 	runtime.ReadMemStats(&after)
 	check(t, err)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
@@ -47,7 +47,7 @@ func TestWhatTheHostKeepsForAnInstanceIsCounted(t *testing.T) {
 	e := boundEngine(t, 400)
 	mod := load(t, e, m.Bytes())
 	var held []*Instance
-	var full *NoRoom
+	var full *MemoryQuotaError
 	before := heapBytes()
 	for !errors.As(oneMore(mod, &held), &full) {
 		if len(held) > 100 {
@@ -55,14 +55,14 @@ func TestWhatTheHostKeepsForAnInstanceIsCounted(t *testing.T) {
 		}
 	}
 	took := heapBytes() - before
-	counted := e.room.have.Load() - int64(len(held))<<16
+	counted := e.quota.have.Load() - int64(len(held))<<16
 	if took > counted*5/4 || took < counted*3/4 {
 		t.Errorf("%d instances took %d bytes of the host's memory, and %d were counted", len(held), took, counted)
 	}
 	for _, i := range held {
 		i.Close()
 	}
-	if have := e.room.have.Load(); have != 0 {
+	if have := e.quota.have.Load(); have != 0 {
 		t.Errorf("when all are closed, %d bytes are counted", have)
 	}
 }

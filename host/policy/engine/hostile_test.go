@@ -52,7 +52,7 @@ func attempt(e *engine.Engine, h asked) (outcome, *engine.Failure) {
 		return outcome(err.Error()), nil
 	}
 	defer i.Close()
-	budget := engine.Most(engine.MostBudget, i.MemoryBytes())
+	budget := engine.Most(engine.MaxBudget, i.MemoryBytes())
 	switch h.f {
 	case engine.FuncApply:
 		budget = engine.ApplyBudget(128, 64<<10, i.MemoryBytes(), 1000)
@@ -142,7 +142,7 @@ func serve(t *testing.T, e *engine.Engine) func() time.Duration {
 				return
 			case <-time.After(5 * time.Millisecond):
 			}
-			r, err := i.Call(engine.FuncFilter, []byte{n % 128, 0, 0, 0}, engine.Most(engine.MostBudget, i.MemoryBytes()))
+			r, err := i.Call(engine.FuncFilter, []byte{n % 128, 0, 0, 0}, engine.Most(engine.MaxBudget, i.MemoryBytes()))
 			if err != nil || len(r.Out) != 4 || r.Out[0] != n%128+1 {
 				t.Errorf("the honest guest answers %v, %v", r, err)
 			}

@@ -276,7 +276,7 @@ func TestBudgetsGrowWithWhatIsAsked(t *testing.T) {
 	for what, c := range map[string]struct{ got, more Fuel }{
 		"rows":    {ApplyBudget(11, 100, mib, 0), 10 * rowBudget},
 		"bytes":   {ApplyBudget(1, 1100, mib, 0), 1000 * byteBudget},
-		"a bulk":  {ApplyBudget(bulkRows+1, 100, mib, 0), bulkRows*rowBudget + bulkBudget - MostBudget},
+		"a bulk":  {ApplyBudget(bulkRows+1, 100, mib, 0), bulkRows*rowBudget + bulkBudget - MaxBudget},
 		"no bulk": {ApplyBudget(bulkRows, 100, mib, 0), (bulkRows - 1) * rowBudget},
 		"objects": {AskBudget(3, 100, mib), 3*objectBudget + ApplyBudget(3, 100, mib, 0) - least},
 	} {
@@ -284,10 +284,10 @@ func TestBudgetsGrowWithWhatIsAsked(t *testing.T) {
 			t.Errorf("for more %s there is %d of fuel more, want %d", what, c.got-least, c.more)
 		}
 	}
-	if got := grown(MostBudget, 128*mib); got >= MostBudget || got <= 0 {
-		t.Errorf("a call of a guest that has grown to 128 MiB may burn %d of %d", got, MostBudget)
+	if got := grown(MaxBudget, 128*mib); got >= MaxBudget || got <= 0 {
+		t.Errorf("a call of a guest that has grown to 128 MiB may burn %d of %d", got, MaxBudget)
 	}
-	if got := grown(MostBudget+1, 128*mib); got != MostBudget+1 {
-		t.Errorf("a call whose budget reckons with growth may burn %d of %d", got, MostBudget+1)
+	if got := grown(MaxBudget+1, 128*mib); got != MaxBudget+1 {
+		t.Errorf("a call whose budget reckons with growth may burn %d of %d", got, MaxBudget+1)
 	}
 }

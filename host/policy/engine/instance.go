@@ -69,8 +69,8 @@ func (s *shared) open(ctx context.Context, c OpenConfig, release func()) (*Insta
 		return nil, err
 	}
 	i.state.Store(busy)
-	i.memory.room = &s.engine.room
-	i.memory.rank.Store(int32(c.Rank))
+	i.memory.room = &s.engine.quota
+	i.memory.priority.Store(int32(c.MemoryPriority))
 	i.memory.room.enter(i)
 	if err := i.start(c.Budget); err != nil {
 		i.free()
@@ -81,7 +81,7 @@ func (s *shared) open(ctx context.Context, c OpenConfig, release func()) (*Insta
 		i.release = nil
 		needs := int64(i.memory.committed.Load())
 		i.free()
-		return nil, s.refuse(s.engine.room.full(needs, c.Rank))
+		return nil, s.refuse(s.engine.quota.full(needs, c.MemoryPriority))
 	}
 	return i, nil
 }
@@ -144,7 +144,7 @@ func (i *Instance) MemoryBytes() uint64 {
 func (i *Instance) Closed() bool { return i.state.Load() >= closing }
 
 // SetRank says for whom the instance gives its memory up from now on.
-func (i *Instance) SetRank(r Rank) { i.memory.rank.Store(int32(r)) }
+func (i *Instance) SetMemoryPriority(r MemoryPriority) { i.memory.priority.Store(int32(r)) }
 
 // Digest is the module's.
 func (i *Instance) Digest() string { return i.shared.digest }

@@ -61,10 +61,10 @@ func TestAFailedInstanceIsDead(t *testing.T) {
 	p.Export("berth_score", filterType, nil, w.I64Const(0))
 	m := load(t, newEngine(t), p.Bytes())
 	i := openModule(t, m, OpenConfig{})
-	if _, err := i.Call(FuncScore, nil, MostBudget); err != nil {
+	if _, err := i.Call(FuncScore, nil, MaxBudget); err != nil {
 		t.Fatal(err)
 	}
-	_, err := i.Call(FuncFilter, nil, MostBudget)
+	_, err := i.Call(FuncFilter, nil, MaxBudget)
 	var f *Failure
 	if !errors.As(err, &f) || f.Kind != Trap || f.Export != "berth_filter" || f.Digest != m.Digest() || f.Fuel <= 0 {
 		t.Fatalf("Call = %+v, want a trap", err)
@@ -76,13 +76,13 @@ func TestAFailedInstanceIsDead(t *testing.T) {
 		t.Errorf("it says %+v", f)
 	}
 	var again *Failure
-	if _, err := i.Call(FuncScore, nil, MostBudget); !errors.As(err, &again) || again.Kind != Dead || !errors.Is(err, f) {
+	if _, err := i.Call(FuncScore, nil, MaxBudget); !errors.As(err, &again) || again.Kind != Dead || !errors.Is(err, f) {
 		t.Errorf("a call after a failure = %v, want it dead of the first", err)
 	}
 	if i.Failure() != f {
 		t.Errorf("Failure = %v, want the first", i.Failure())
 	}
-	if _, err := openModule(t, m, OpenConfig{}).Call(FuncScore, nil, MostBudget); err != nil {
+	if _, err := openModule(t, m, OpenConfig{}).Call(FuncScore, nil, MaxBudget); err != nil {
 		t.Errorf("another instance = %v, want it untouched", err)
 	}
 }
@@ -101,7 +101,7 @@ func TestAFailureSaysWhatPanicked(t *testing.T) {
 	i := openModule(t, load(t, newEngine(t), p.Bytes()), OpenConfig{Log: func(level slog.Level, line string) {
 		said = append(said, level.String()+" "+line)
 	}})
-	_, err := i.Call(FuncFilter, nil, MostBudget)
+	_, err := i.Call(FuncFilter, nil, MaxBudget)
 	var f *Failure
 	if !errors.As(err, &f) || f.Kind != Trap || f.Err.Error() != "panic: assignment to entry in nil map" {
 		t.Fatalf("Call = %+v, want what it printed", err)
@@ -120,7 +120,7 @@ func TestABudgetsEndNamesTheGuestsFunction(t *testing.T) {
 	p := w.Policy()
 	spin := p.Func("main.spin", w.Sig(nil), nil, w.Forever())
 	p.Export("berth_filter", filterType, nil, w.Call(spin), w.I64Const(0))
-	_, err := openModule(t, load(t, newEngine(t), p.Bytes()), OpenConfig{}).Call(FuncFilter, nil, MostBudget)
+	_, err := openModule(t, load(t, newEngine(t), p.Bytes()), OpenConfig{}).Call(FuncFilter, nil, MaxBudget)
 	var f *Failure
 	if !errors.As(err, &f) || f.Kind != FuelSpent {
 		t.Fatalf("Call = %v, want its fuel spent", err)
@@ -142,11 +142,11 @@ func TestOneCallAtATime(t *testing.T) {
 	i := openModule(t, m, OpenConfig{Log: func(slog.Level, string) { close(inside); <-leave }})
 	done := make(chan error)
 	go func() {
-		_, err := i.Call(FuncFilter, nil, MostBudget)
+		_, err := i.Call(FuncFilter, nil, MaxBudget)
 		done <- err
 	}()
 	<-inside
-	if _, err := i.Call(FuncFilter, nil, MostBudget); !errors.Is(err, ErrBusy) {
+	if _, err := i.Call(FuncFilter, nil, MaxBudget); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second call = %v, want %v", err, ErrBusy)
 	}
 	i.Close() // waits for the call
@@ -154,7 +154,7 @@ func TestOneCallAtATime(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("a call during which the instance was closed = %v", err)
 	}
-	if _, err := i.Call(FuncFilter, nil, MostBudget); !errors.Is(err, ErrClosed) {
+	if _, err := i.Call(FuncFilter, nil, MaxBudget); !errors.Is(err, ErrClosed) {
 		t.Errorf("a call after = %v, want %v", err, ErrClosed)
 	}
 	if i.MemoryBytes() != 0 || i.memory.all != nil {
@@ -173,7 +173,7 @@ func TestLogsAreLimited(t *testing.T) {
 	var lines []string
 	var levels []slog.Level
 	i := openModule(t, m, OpenConfig{Log: func(l slog.Level, s string) { lines, levels = append(lines, s), append(levels, l) }})
-	if _, err := i.Call(FuncFilter, nil, MostBudget); err != nil {
+	if _, err := i.Call(FuncFilter, nil, MaxBudget); err != nil {
 		t.Fatal(err)
 	}
 	if len(lines) != linesPerCall+1 || lines[0] != "a??[2J" || levels[0] != slog.LevelWarn {
@@ -182,7 +182,7 @@ func TestLogsAreLimited(t *testing.T) {
 	if last := lines[len(lines)-1]; last != "24 lines dropped: the guest says too much" {
 		t.Errorf("the last line is %q", last)
 	}
-	if _, err := i.Call(FuncScore, nil, MostBudget); err != nil {
+	if _, err := i.Call(FuncScore, nil, MaxBudget); err != nil {
 		t.Fatal(err)
 	}
 	last := len(lines) - 1
@@ -210,7 +210,7 @@ func TestWASIIsTheSameEachTime(t *testing.T) {
 	var first []byte
 	for n := range 3 {
 		i := openModule(t, m, OpenConfig{})
-		r, err := i.Call(FuncFilter, nil, MostBudget)
+		r, err := i.Call(FuncFilter, nil, MaxBudget)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +224,7 @@ func TestWASIIsTheSameEachTime(t *testing.T) {
 			t.Errorf("path_open = %d, want %d", r.Out[24], errnoNosys)
 		}
 		before := string(r.Out[:16])
-		if r, err = i.Call(FuncFilter, nil, MostBudget); err != nil || string(r.Out[:16]) == before {
+		if r, err = i.Call(FuncFilter, nil, MaxBudget); err != nil || string(r.Out[:16]) == before {
 			t.Errorf("time and randomness stand still within an instance: %x, %v", r.Out, err)
 		}
 	}
@@ -239,7 +239,7 @@ func TestACallDoesNotAllocate(t *testing.T) {
 	i := openModule(t, load(t, newEngine(t), p.Bytes()), OpenConfig{})
 	in := make([]byte, 64)
 	if n := testing.AllocsPerRun(1000, func() {
-		if _, err := i.Call(FuncFilter, in, MostBudget); err != nil {
+		if _, err := i.Call(FuncFilter, in, MaxBudget); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
@@ -287,15 +287,15 @@ func resident(t *testing.T) int64 {
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
-	if got := ForTime(5 * time.Millisecond); got != MostBudget {
-		t.Errorf("ForTime(5ms) = %d, want %d", got, MostBudget)
+	if got := ForTime(5 * time.Millisecond); got != MaxBudget {
+		t.Errorf("ForTime(5ms) = %d, want %d", got, MaxBudget)
 	}
-	if small, large := Budget(10, 100, mib, 0), Budget(1<<20, 1<<20, mib, 0); small >= large || large != MostBudget {
-		t.Errorf("Budget of a small call = %d, of a large one %d; want the latter bounded by %d", small, large, MostBudget)
+	if small, large := Budget(10, 100, mib, 0), Budget(1<<20, 1<<20, mib, 0); small >= large || large != MaxBudget {
+		t.Errorf("Budget of a small call = %d, of a large one %d; want the latter bounded by %d", small, large, MaxBudget)
 	}
 	for last, size := Fuel(1<<60), uint64(mib); size <= 64*mib; size *= 2 {
-		got := Most(MostBudget, size)
-		if got > last || got < MostBudget/20 {
+		got := Most(MaxBudget, size)
+		if got > last || got < MaxBudget/20 {
 			t.Errorf("Most of %d MiB = %d, after %d", size/mib, got, last)
 		}
 		last = got
@@ -333,7 +333,7 @@ func BenchmarkCall(b *testing.B) {
 	}{{"filter of 8 bytes", FuncFilter, in}, {"pod of nothing", FuncPod, nil}} {
 		b.Run(bb.name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := i.Call(bb.f, bb.in, MostBudget); err != nil {
+				if _, err := i.Call(bb.f, bb.in, MaxBudget); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -90,7 +90,7 @@ func TestAFirstTrapReadsNoLineTable(t *testing.T) {
 	defer i.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = i.Call(FuncIdle, nil, MostBudget)
+	_, err = i.Call(FuncIdle, nil, MaxBudget)
 	runtime.ReadMemStats(&after)
 	var failure *Failure
 	if !errors.As(err, &failure) || failure.Kind != Trap {
@@ -132,7 +132,7 @@ func FuzzDecodeLines(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(found.rows) > maxRows {
+		if len(found.rows) > maxLineRows {
 			t.Errorf("%d rows", len(found.rows))
 		}
 		table, err := readLines(found.table())

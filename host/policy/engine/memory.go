@@ -20,15 +20,15 @@ func GuestBytes() int64 { return guests.Load() }
 // it may ever have is set aside at once, so that growing moves nothing, and
 // freeing it gives it back to the kernel at once.
 type memory struct {
-	room      *room
-	rank      atomic.Int32
+	room      *memoryQuota
+	priority  atomic.Int32
 	all       []byte
 	committed atomic.Uint64
-	beside    int64   // what the host keeps for the instance beside it
-	refused   *NoRoom // what the call that runs was refused last
+	beside    int64             // what the host keeps for the instance beside it
+	refused   *MemoryQuotaError // what the call that runs was refused last
 }
 
-func (m *memory) ranked() Rank { return Rank(m.rank.Load()) }
+func (m *memory) ranked() MemoryPriority { return MemoryPriority(m.priority.Load()) }
 
 // small is what the host keeps for an instance that is not counted.
 const small = 32 << 10

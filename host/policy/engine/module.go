@@ -99,7 +99,7 @@ type OpenConfig struct {
 	// Budget of _initialize; StartBudget by default.
 	Budget Fuel
 	// Rank says for whom the instance gives its memory up.
-	Rank Rank
+	MemoryPriority MemoryPriority
 }
 
 // Open makes an instance and has it initialise itself.

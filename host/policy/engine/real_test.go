@@ -162,7 +162,7 @@ func TestBuiltInPoliciesMeanTheSameWithAMeter(t *testing.T) {
 		first := r.both(t, r.f, rows)
 		got := r.both(t, r.f, rows)
 		t.Logf("%-32s open %d, a row in %d, pod %d, a row out %d units (%d at first); memory %d KiB", r.name, fuel[0], fuel[1]/1000, fuel[2], got.Fuel/1000, first.Fuel/1000, r.metered.MemoryBytes()>>10)
-		budget := engine.Budget(1000, len(rows), r.metered.MemoryBytes(), engine.MostBudget)
+		budget := engine.Budget(1000, len(rows), r.metered.MemoryBytes(), engine.MaxBudget)
 		if first.Fuel > budget || 2*got.Fuel > budget {
 			t.Errorf("%s takes %d, then %d of a budget of %d for 1,000 rows, want half of it at most", r.name, first.Fuel, got.Fuel, budget)
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// mostStacks is how much stack an instance may keep between calls beside that of
+// maxStacks is how much stack an instance may keep between calls beside that of
 // the export that was called last.
-const mostStacks = 1 << 20
+const maxStacks = 1 << 20
 
 // handle is an export that was looked up, which allocates. wazero keeps a stack
 // for each, as large as the deepest call has made it.
@@ -49,7 +49,7 @@ func (i *Instance) settle(last *handle) {
 	i.stacks += size - last.bytes
 	i.memory.room.add(size - last.bytes)
 	last.bytes = size
-	if i.stacks-size <= mostStacks {
+	if i.stacks-size <= maxStacks {
 		return
 	}
 	for f := range i.funcs {

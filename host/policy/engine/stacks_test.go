@@ -45,7 +45,7 @@ func TestStacksDoNotAddUp(t *testing.T) {
 	before, guests := heap(), GuestBytes()
 	for range 3 {
 		for _, f := range all {
-			if _, err := i.Call(f, []byte{1}, MostBudget); err != nil {
+			if _, err := i.Call(f, []byte{1}, MaxBudget); err != nil {
 				t.Fatal(err)
 			}
 		}

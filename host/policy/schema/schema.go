@@ -19,8 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// mostDepth bounds how deep a config is looked into.
-const mostDepth = 64
+// maxDepth bounds how deep a config is looked into.
+const maxDepth = 64
 
 // Schema is what a value must be.
 type Schema struct {
@@ -92,7 +92,7 @@ func Check(schema, config []byte, path string) error {
 	if err := d.Decode(&value); err != nil {
 		return fmt.Errorf("%s: not JSON: %w", path, err)
 	}
-	c := checker{left: mostWork}
+	c := checker{left: maxWork}
 	c.check(s, value, place{name: path})
 	return errors.Join(c.faults...)
 }
@@ -106,8 +106,8 @@ type checker struct {
 }
 
 const (
-	mostFaults = 32
-	mostWork   = 1 << 20
+	maxFaults = 32
+	maxWork   = 1 << 20
 )
 
 // place is where in the config something lies. It is made into text for what is
@@ -134,7 +134,7 @@ func (p place) String() string {
 
 // fault notes what is wrong there.
 func (c *checker) fault(at place, format string, args ...any) {
-	if len(c.faults) < mostFaults {
+	if len(c.faults) < maxFaults {
 		c.faults = append(c.faults, fmt.Errorf("%s: "+format, append([]any{at}, args...)...))
 		return
 	}
@@ -154,15 +154,15 @@ func (c *checker) spend(n int, at place) bool {
 
 func (c *checker) stop(at place, why string) {
 	c.left = 0
-	c.faults = append(c.faults[:min(len(c.faults), mostFaults)], fmt.Errorf("%s: %s", at, why))
+	c.faults = append(c.faults[:min(len(c.faults), maxFaults)], fmt.Errorf("%s: %s", at, why))
 }
 
 func (c *checker) check(s *Schema, v any, at place) {
 	if s == nil || !c.spend(1+len(s.Enum)+len(s.Required), at) {
 		return
 	}
-	if at.depth > mostDepth {
-		c.fault(at, "nested deeper than %d", mostDepth)
+	if at.depth > maxDepth {
+		c.fault(at, "nested deeper than %d", maxDepth)
 		return
 	}
 	if len(s.Type) > 0 && !slices.ContainsFunc(s.Type, func(name string) bool { return is(v, name) }) {

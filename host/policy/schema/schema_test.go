@@ -69,15 +69,15 @@ func TestWhatMultipliesHasAnEnd(t *testing.T) {
 		"each item has a long place": {`{"additionalProperties":{"items":{"type":"string"}}}`, `{"` + strings.Repeat("x", 1<<20) + `":` + items + `}`},
 	} {
 		err := Check([]byte(c[0]), []byte(c[1]), "config")
-		if err == nil || len(err.Error()) > mostSaid {
-			t.Errorf("%s: told in %d bytes, want an error in at most %d", name, len(fmt.Sprint(err)), mostSaid)
+		if err == nil || len(err.Error()) > maxSaid {
+			t.Errorf("%s: told in %d bytes, want an error in at most %d", name, len(fmt.Sprint(err)), maxSaid)
 		}
 	}
 }
 
-// mostSaid is what the faults of a config can take: each a place as deep as is
+// maxSaid is what the faults of a config can take: each a place as deep as is
 // looked, and two texts.
-const mostSaid = (mostFaults + 1) * (mostDepth + 4) * 250
+const maxSaid = (maxFaults + 1) * (maxDepth + 4) * 250
 
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte(`{"type":"object","properties":{"a":{"items":{"type":"integer"}}},"additionalProperties":false}`), []byte(`{"a":[1,2.5],"b":null}`))
@@ -88,7 +88,7 @@ func FuzzCheck(f *testing.F) {
 		if again := fmt.Sprint(Check(schema, config, "config")); said != again {
 			t.Errorf("the same config is told of as %q, then as %q", said, again)
 		}
-		if len(said) > mostSaid+len(schema)+len(config) { // JSON's own errors quote what they cannot read
+		if len(said) > maxSaid+len(schema)+len(config) { // JSON's own errors quote what they cannot read
 			t.Errorf("%d bytes are said of a config of %d", len(said), len(config))
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/matchinterpodaffinity"
 )
@@ -57,7 +57,7 @@ func TestAPolicyThatTakesReplicasForAlikeAnswersTheSame(t *testing.T) {
 			continue // several changes in one batch
 		}
 		asked, other := some(-n), some(-1000-n)
-		questions := []schedule.WhatIf{{Row: 1, Deltas: []snapshot.Delta{
+		questions := []framework.WhatIf{{Row: 1, Deltas: []snapshot.Delta{
 			{Kind: snapshot.PodPlaced, Slot: 1, Groups: abi.Pods, Pod: other},
 			{Kind: snapshot.PodPlaced, Slot: 1, Groups: abi.Pods, Pod: asked},
 		}}}

@@ -22,7 +22,7 @@ const retry = 10 * time.Second
 
 // Failed is what holds of a pod at which a gate failed: nobody knows.
 func Failed(err error) abi.Readiness {
-	return abi.Readiness{Status: "Unknown", Reason: "CheckerFailed", Message: abi.Text(err.Error(), abi.MaxText), AskAgainNanos: int64(retry)}
+	return abi.Readiness{Status: "Unknown", Reason: "CheckerFailed", Message: abi.Text(err.Error(), abi.MaxText), RequeueAfterNanos: int64(retry)}
 }
 
 // Observation is what the host saw for a gate; At is nanoseconds since 1970.

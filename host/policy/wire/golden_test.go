@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/wire"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -46,7 +46,7 @@ func TestRecordsStayAsTheyAre(t *testing.T) {
 			return b
 		},
 		"whatif": func() []byte {
-			return e.WhatIf([]schedule.WhatIf{{Row: 3, Deltas: []snapshot.Delta{upsert(0, r, abi.NodeUsage)}}}, reads)
+			return e.WhatIf([]framework.WhatIf{{Row: 3, Deltas: []snapshot.Delta{upsert(0, r, abi.NodeUsage)}}}, reads)
 		},
 		"rows": func() []byte { return e.Rows([]int32{3, 1 << 20}) },
 		"gate": func() []byte {

@@ -5,12 +5,12 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // WhatIf writes a list of questions. Only changes of rows and pods can be
 // asked about; others are left out.
-func (e *Encoder) WhatIf(questions []schedule.WhatIf, reads abi.Groups) []byte {
+func (e *Encoder) WhatIf(questions []framework.WhatIf, reads abi.Groups) []byte {
 	e.reset()
 	for i := range questions {
 		e.push(e.question(&questions[i], reads))
@@ -21,7 +21,7 @@ func (e *Encoder) WhatIf(questions []schedule.WhatIf, reads abi.Groups) []byte {
 	return e.finish(fb.WhatIfInputEnd(e.b))
 }
 
-func (e *Encoder) question(q *schedule.WhatIf, reads abi.Groups) offset {
+func (e *Encoder) question(q *framework.WhatIf, reads abi.Groups) offset {
 	mark := len(e.offs)
 	for i := range q.Deltas {
 		if d := &q.Deltas[i]; concerns(d, reads&^(abi.ClusterGroups&^abi.Pods)) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/wire"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/sdk"
 )
@@ -131,7 +131,7 @@ func TestAPolicyOfScopeSetIsToldWhatHappens(t *testing.T) {
 	}
 
 	before := len(w.order)
-	questions := []schedule.WhatIf{
+	questions := []framework.WhatIf{
 		{Deltas: []snapshot.Delta{{Kind: snapshot.PodRemoved, Slot: 0, Groups: abi.Pods, Pod: named("p")}}, Row: 1},
 		{Row: 1},
 		{Deltas: []snapshot.Delta{{Kind: snapshot.RowUpsert, Slot: 0, Groups: abi.NodeGroups, Row: &snapshot.Row{Node: zoned("a", "z3")}}}, Row: 1},
@@ -221,7 +221,7 @@ func FuzzGuestInput(f *testing.F) {
 	batch, _ := e.Deltas([]snapshot.Delta{upsert(1, row(0, "a", 1, 1), abi.NodeGroups)}, watches)
 	f.Add(slices.Clone(batch), uint8(0))
 	f.Add(slices.Clone(e.Pod(0, 0, named("p"), watches)), uint8(1))
-	f.Add(slices.Clone(e.WhatIf([]schedule.WhatIf{{Row: 0}}, watches)), uint8(2))
+	f.Add(slices.Clone(e.WhatIf([]framework.WhatIf{{Row: 0}}, watches)), uint8(2))
 	f.Fuzz(func(t *testing.T, b []byte, what uint8) {
 		in, err := sdk.Open([]byte(`{"policy":"PodFitsResources"}`))
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/wire"
-	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
@@ -172,7 +172,7 @@ func TestAQuestionLeavesNoTrace(t *testing.T) {
 	g.apply(upsert(1, full, abi.NodeGroups))
 	g.pod(pod(900, 0))
 	freed := row(0, "a", 1000, 0)
-	questions := []schedule.WhatIf{
+	questions := []framework.WhatIf{
 		{Deltas: []snapshot.Delta{upsert(0, freed, abi.NodeUsage)}, Row: 0},
 		{Row: 0},
 		{Deltas: []snapshot.Delta{upsert(0, freed, abi.NodeGroups)}, Row: 0},

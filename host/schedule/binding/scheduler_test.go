@@ -13,8 +13,8 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/store"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,7 +56,7 @@ type host struct {
 	store *store.Store
 	s     *schedule.Scheduler
 	notes *notes
-	set   atomic.Pointer[schedule.LiveSet]
+	set   atomic.Pointer[framework.LiveSet]
 	// swapped is told when set was replaced.
 	swapped chan struct{}
 }
@@ -80,7 +80,7 @@ func start(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	h := &host{t: t, store: s, notes: &notes{}, swapped: make(chan struct{}, 1)}
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	h.set.Store(policytest.Set(1, policytest.Default(reasons)))
 	h.s, err = schedule.New(schedule.Config{
 		Source: binding.NewSource(s), Binder: binding.NewWriter(s, nil), Recorder: h.notes,
@@ -195,7 +195,7 @@ func TestPodsThatWaitAreTriedAgainWhenPoliciesChange(t *testing.T) {
 		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/1 nodes")
 	})
 	// Nothing else happens from here on.
-	h.set.Store(policytest.Set(2, &profile.Profile{Name: "default-scheduler"}))
+	h.set.Store(policytest.Set(2, &framework.Profile{Name: "default-scheduler"}))
 	h.swapped <- struct{}{}
 	h.eventually("p", "bound", isBound)
 }

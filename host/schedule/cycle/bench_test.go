@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -21,7 +21,7 @@ func BenchmarkDecide(b *testing.B) {
 
 func decide(b *testing.B, nodes, classes int) {
 	ctx := context.Background()
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	d := New(Options{Reasons: reasons})
 	set := policytest.Set(1, policytest.Default(reasons))
 	c := snapshot.New(0)

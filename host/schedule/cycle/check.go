@@ -5,13 +5,13 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/score"
 )
 
 // Difference is a remembered answer that another instance of the policy, built
 // from the same rows, did not give.
-type Difference struct {
+type Divergence struct {
 	Policy   string
 	Identity [32]byte
 	Pod      string
@@ -55,10 +55,10 @@ func (d *Decider) sample(r *run, from int32, n int, known func(slot int32) bool)
 
 func (d *Decider) checkPredicate(ctx context.Context, r *run, c *class, k int, from int32) {
 	p, col := &r.profile.Predicates[r.remembered[k]], c.predicates[k]
-	if p.Twin == nil || !col.answered {
+	if p.Verifier == nil || !col.answered {
 		return
 	}
-	answer, err := p.Twin.Pod(ctx, r.log, r.pod, r.now)
+	answer, err := p.Verifier.Pod(ctx, r.log, r.pod, r.now)
 	if err != nil {
 		return
 	}
@@ -71,7 +71,7 @@ func (d *Decider) checkPredicate(ctx context.Context, r *run, c *class, k int, f
 	}
 	rows := d.sample(r, from, int(r.log.Slots()), func(slot int32) bool { return col.verdicts[slot] != unknownVerdict })
 	verdicts := d.verdictsFor(len(rows))
-	if len(rows) == 0 || p.Twin.Filter(ctx, rows, verdicts) != nil {
+	if len(rows) == 0 || p.Verifier.Filter(ctx, rows, verdicts) != nil {
 		return
 	}
 	for i, slot := range rows {
@@ -84,10 +84,10 @@ func (d *Decider) checkPredicate(ctx context.Context, r *run, c *class, k int, f
 
 func (d *Decider) checkPriority(ctx context.Context, r *run, p *scored, c *class, from int32) {
 	of := &r.profile.Priorities[p.index]
-	if of.Twin == nil || !p.answered {
+	if of.Verifier == nil || !p.answered {
 		return
 	}
-	answer, err := of.Twin.Pod(ctx, r.log, r.pod, r.now)
+	answer, err := of.Verifier.Pod(ctx, r.log, r.pod, r.now)
 	if err != nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (d *Decider) checkPriority(ctx context.Context, r *run, p *scored, c *class
 	}
 	rows := d.sample(r, from, int(r.log.Slots()), func(slot int32) bool { return p.raw[slot] != unknownRaw })
 	raw := d.rawFor(len(rows))
-	if len(rows) == 0 || of.Twin.Score(ctx, rows, raw) != nil {
+	if len(rows) == 0 || of.Verifier.Score(ctx, rows, raw) != nil {
 		return
 	}
 	for i, slot := range rows {
@@ -113,7 +113,7 @@ func (d *Decider) checkPriority(ctx context.Context, r *run, p *scored, c *class
 
 var askNames = [4]string{"asks rows", "skips", "refuses all", "?"}
 
-func (d *Decider) verdictText(id profile.ReasonID) string {
+func (d *Decider) verdictText(id framework.ReasonID) string {
 	if id == 0 {
 		return "admits"
 	}
@@ -121,21 +121,21 @@ func (d *Decider) verdictText(id profile.ReasonID) string {
 }
 
 // differs ends remembering for a policy: nothing of it stands any more.
-func (d *Decider) differs(r *run, info *profile.Info, slot int32, was, now string) {
+func (d *Decider) differs(r *run, info *framework.Info, slot int32, was, now string) {
 	d.forgetful[info.Identity] = true
 	r.tainted = true
 	// What this class knows is from remembered answers; the next cycle puts
 	// another one together, in which the policy is asked each time.
 	d.stale = true
-	if d.impure == nil {
+	if d.onDivergence == nil {
 		return
 	}
-	diff := Difference{Policy: info.Name, Identity: info.Identity, Remembered: was, Again: now,
+	diff := Divergence{Policy: info.Name, Identity: info.Identity, Remembered: was, Again: now,
 		Pod: r.pod.Object.Namespace + "/" + r.pod.Object.Name}
 	if row := r.log.Row(slot); row != nil {
 		diff.Node = row.Node.Name
 	}
-	d.impure(diff)
+	d.onDivergence(diff)
 }
 
 func number(v int64) string { return strconv.FormatInt(v, 10) }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/score"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -20,7 +20,7 @@ const (
 
 // classKey finds what was put together for one kind of pod.
 type classKey struct {
-	profile *profile.Profile
+	profile *framework.Profile
 	pod     uint64
 }
 
@@ -39,7 +39,7 @@ type class struct {
 	// by and why tell for each slot which predicate refused it first, and its
 	// reason; total is out for those.
 	by       []int16
-	why      []profile.ReasonID
+	why      []framework.ReasonID
 	total    []int64
 	feasible int
 	// tops sum up total and by, block by block.
@@ -195,7 +195,7 @@ func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i
 		err = again.Err
 		col.lose(again.Rows)
 	}
-	failed := profile.ReasonID(0)
+	failed := framework.ReasonID(0)
 	if err != nil {
 		failed = d.predicateFailed(r, i, Failure{Err: err, Rows: col.unknown(rows)})
 	}
@@ -214,7 +214,7 @@ func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i
 	return left
 }
 
-func refuseAll(c *class, i int, why profile.ReasonID, rows []int32) []int32 {
+func refuseAll(c *class, i int, why framework.ReasonID, rows []int32) []int32 {
 	for _, slot := range rows {
 		c.by[slot], c.why[slot] = int16(i), why
 	}
@@ -222,7 +222,7 @@ func refuseAll(c *class, i int, why profile.ReasonID, rows []int32) []int32 {
 }
 
 // answer asks a policy about the pod as such, or remembers what it said.
-func (d *Decider) answer(ctx context.Context, r *run, s *session, col *column) (profile.Answer, error) {
+func (d *Decider) answer(ctx context.Context, r *run, s *session, col *column) (framework.Answer, error) {
 	if col.answered {
 		return col.answer, nil
 	}

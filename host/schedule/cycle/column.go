@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // unknown marks a cell that has not been asked or has changed since.
 const (
-	unknownVerdict = ^profile.ReasonID(0)
+	unknownVerdict = ^framework.ReasonID(0)
 	unknownRaw     = int64(-1 << 63)
 )
 
@@ -29,10 +29,10 @@ type column struct {
 	// seq is the log's position up to which stale cells are marked.
 	seq      uint64
 	answered bool
-	answer   profile.Answer
+	answer   framework.Answer
 	// held counts the remembered classes that use the column.
 	held     int
-	verdicts []profile.ReasonID
+	verdicts []framework.ReasonID
 	raw      []int64
 }
 
@@ -125,13 +125,13 @@ func (c *column) forget() {
 
 // session is one cycle's conversation with one policy: Pod is asked at most once.
 type session struct {
-	policy profile.Policy
+	policy framework.Policy
 	asked  bool
-	answer profile.Answer
+	answer framework.Answer
 	err    error
 }
 
-func (s *session) ask(ctx context.Context, r *run) (profile.Answer, error) {
+func (s *session) ask(ctx context.Context, r *run) (framework.Answer, error) {
 	if !s.asked {
 		s.asked = true
 		s.answer, s.err = s.policy.Pod(ctx, r.log, r.pod, r.now)

@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // Input is what a decision is made of.
 type Input struct {
-	Set     *profile.LiveSet
-	Profile *profile.Profile
+	Set     *framework.LiveSet
+	Profile *framework.Profile
 	Log     snapshot.Log
 	Pod     *snapshot.Pod
 	// Now is in nanoseconds since 1970, for policies that read the time.
@@ -40,7 +40,7 @@ type Decision struct {
 	Refusals []Refusal
 	// Whole is the reason for which a policy refused the pod as such, on every
 	// row; 0 for none.
-	Whole profile.ReasonID
+	Whole framework.ReasonID
 	// Wake are the groups in which a change could help; Spread is true where a
 	// change of one row could help on another.
 	Wake   abi.Groups
@@ -51,7 +51,7 @@ type Decision struct {
 
 // Refusal is how many rows were refused for one reason.
 type Refusal struct {
-	Reason profile.ReasonID
+	Reason framework.ReasonID
 	Count  int
 }
 
@@ -97,7 +97,7 @@ func (d *Decider) Compare(ctx context.Context, picked int32) {
 	r := &d.run
 	if after := r.profile.After; after != nil {
 		f := &d.field
-		after(ctx, r.log, r.pod, r.now, profile.Seen{
+		after(ctx, r.log, r.pod, r.now, framework.Outcome{
 			Rows:    f.list(),
 			Refused: func(row int32) bool { return f.total[row] == out },
 			Winner:  picked,
@@ -186,7 +186,7 @@ func (d *Decider) conclude(r *run, f *field, best choice) Decision {
 
 // blame counts who refused, and what would have to change.
 func (d *Decider) blame(r *run, f *field, decision *Decision) {
-	counts := map[profile.ReasonID]int{}
+	counts := map[framework.ReasonID]int{}
 	blamed := make([]bool, len(r.predicates))
 	for slot, by := range f.by {
 		switch {
@@ -219,7 +219,7 @@ func (d *Decider) blame(r *run, f *field, decision *Decision) {
 }
 
 // answered is what a predicate said of the pod as such, in this cycle or before.
-func (r *run) answered(c *class, i int) profile.Answer {
+func (r *run) answered(c *class, i int) framework.Answer {
 	if k := slices.Index(r.remembered, i); k >= 0 && c.predicates[k].answered {
 		return c.predicates[k].answer
 	}

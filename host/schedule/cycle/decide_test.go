@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,8 +33,8 @@ func TestDecidesAsThePoliciesSay(t *testing.T) {
 func agree(t *testing.T, seed uint64, memory int64) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(seed, 1))
-	reasons := profile.NewReasons(0)
-	d := New(Options{Reasons: reasons, MemoryBytes: memory, Impure: func(diff Difference) { t.Errorf("impure: %+v", diff) }})
+	reasons := framework.NewReasons(0)
+	d := New(Options{Reasons: reasons, MemoryBytes: memory, OnDivergence: func(diff Divergence) { t.Errorf("impure: %+v", diff) }})
 	set := policytest.Set(1, policytest.Default(reasons))
 	judge := policytest.Default(reasons)
 	c := snapshot.New((16 + r.IntN(200)) << 11)

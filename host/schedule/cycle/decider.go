@@ -4,24 +4,24 @@ import (
 	"container/list"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // Options bound what a Decider remembers.
 type Options struct {
 	// Reasons is the table that the policies share.
-	Reasons *profile.Reasons
+	Reasons *framework.Reasons
 	// MemoryBytes is about what remembered answers may take; 256 MiB by default.
 	MemoryBytes int64
-	// Impure is told of remembered answers that a second instance did not
+	// OnDivergence is told of remembered answers that a second instance did not
 	// give; from then on the policy's answers are not remembered. May be nil.
-	Impure func(Difference)
+	OnDivergence func(Divergence)
 }
 
 // Decider decides, one pod at a time. It belongs to one goroutine.
 type Decider struct {
-	reasons *profile.Reasons
-	impure  func(Difference)
+	reasons      *framework.Reasons
+	onDivergence func(Divergence)
 	// forgetful are policies whose answers have proved not to be repeatable.
 	forgetful map[[32]byte]bool
 	// stale says that a policy has just become one of them.
@@ -34,7 +34,7 @@ type Decider struct {
 	classes lru[classKey, *class]
 	seen    [1 << 13]uint64
 	// set is the live set that the classes are of.
-	set *profile.LiveSet
+	set *framework.LiveSet
 
 	// Scratch of a cycle, kept between cycles.
 	run      run
@@ -47,7 +47,7 @@ type Decider struct {
 	dirty    []int32
 	rows     []int32
 	asked    []int32
-	verdicts []profile.ReasonID
+	verdicts []framework.ReasonID
 	raw      []int64
 	field    field
 }
@@ -58,15 +58,15 @@ func New(o Options) *Decider {
 		o.MemoryBytes = 256 << 20
 	}
 	if o.Reasons == nil {
-		o.Reasons = profile.NewReasons(0)
+		o.Reasons = framework.NewReasons(0)
 	}
 	return &Decider{
-		reasons:   o.Reasons,
-		impure:    o.Impure,
-		forgetful: map[[32]byte]bool{},
-		skips:     map[skipKey]skip{},
-		columns:   newLRU[columnKey, *column](o.MemoryBytes / 2),
-		classes:   newLRU[classKey, *class](o.MemoryBytes / 2),
+		reasons:      o.Reasons,
+		onDivergence: o.OnDivergence,
+		forgetful:    map[[32]byte]bool{},
+		skips:        map[skipKey]skip{},
+		columns:      newLRU[columnKey, *column](o.MemoryBytes / 2),
+		classes:      newLRU[classKey, *class](o.MemoryBytes / 2),
 	}
 }
 
@@ -101,9 +101,9 @@ func (d *Decider) newMarks(n int) {
 func (d *Decider) marked(slot int32) bool { return d.marks[slot] == d.epoch }
 func (d *Decider) mark(slot int32)        { d.marks[slot] = d.epoch }
 
-func (d *Decider) verdictsFor(n int) []profile.ReasonID {
+func (d *Decider) verdictsFor(n int) []framework.ReasonID {
 	if cap(d.verdicts) < n {
-		d.verdicts = make([]profile.ReasonID, n+n/4)
+		d.verdicts = make([]framework.ReasonID, n+n/4)
 	}
 	d.verdicts = d.verdicts[:n]
 	clear(d.verdicts)
@@ -120,8 +120,8 @@ func (d *Decider) rawFor(n int) []int64 {
 }
 
 // remembers says whether answers of a policy are kept.
-func (d *Decider) remembers(info *profile.Info) bool {
-	return info.Remembered() && !d.forgetful[info.Identity]
+func (d *Decider) remembers(info *framework.Info) bool {
+	return info.Cacheable() && !d.forgetful[info.Identity]
 }
 
 // before says whether something with this hash came by lately: what comes but
@@ -134,7 +134,7 @@ func (d *Decider) before(hash uint64) bool {
 }
 
 // columnFor finds or makes the column of a policy for the cycle's pod.
-func (d *Decider) columnFor(r *run, info *profile.Info, scores bool) *column {
+func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 	key := columnKey{identity: info.Identity, pod: r.pod.HashOf(info.Reads), scores: scores}
 	if col, ok := d.columns.get(key); ok {
 		return col

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/score"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -23,7 +23,7 @@ type field struct {
 	own      bool
 	total    []int64
 	by       []int16
-	why      []profile.ReasonID
+	why      []framework.ReasonID
 	feasible int
 	// rows lists the feasible slots, once somebody needs them.
 	rows   []int32
@@ -31,7 +31,7 @@ type field struct {
 	// Arrays of its own, kept between cycles.
 	ownTotal []int64
 	ownBy    []int16
-	ownWhy   []profile.ReasonID
+	ownWhy   []framework.ReasonID
 }
 
 func (f *field) start(c *class) {
@@ -51,7 +51,7 @@ func (f *field) take() {
 	f.total, f.by, f.why = f.ownTotal, f.ownBy, f.ownWhy
 }
 
-func (f *field) refuse(slot int32, by int16, why profile.ReasonID) {
+func (f *field) refuse(slot int32, by int16, why framework.ReasonID) {
 	f.take()
 	f.total[slot], f.by[slot], f.why[slot] = out, by, why
 	f.feasible--
@@ -112,7 +112,7 @@ func (d *Decider) narrowAfreshBy(ctx context.Context, r *run, f *field, i int) {
 	f.rows = left
 }
 
-func fill(verdicts []profile.ReasonID, with profile.ReasonID) {
+func fill(verdicts []framework.ReasonID, with framework.ReasonID) {
 	for i := range verdicts {
 		verdicts[i] = with
 	}
@@ -125,17 +125,17 @@ const believed = 64
 
 // afreshAnswer asks a policy of scope set about the pod. That it skips a kind
 // of pod is believed until a group changes on which that depends.
-func (d *Decider) afreshAnswer(ctx context.Context, r *run, s *session) (profile.Answer, error) {
+func (d *Decider) afreshAnswer(ctx context.Context, r *run, s *session) (framework.Answer, error) {
 	info := s.policy.Info()
-	if s.asked || info.SkipsBy&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
+	if s.asked || info.SkipDependsOn&(abi.Pods|abi.Time) != 0 || d.forgetful[info.Identity] {
 		return s.ask(ctx, r)
 	}
 	now := r.log.Seq()
-	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.SkipsBy)}
-	if skip, ok := d.skips[key]; ok && now-skip.asked < believed && untouched(r.log, skip.seq, info.SkipsBy) {
+	key := skipKey{identity: info.Identity, pod: r.pod.HashOf(info.SkipDependsOn)}
+	if skip, ok := d.skips[key]; ok && now-skip.asked < believed && untouched(r.log, skip.seq, info.SkipDependsOn) {
 		skip.seq = now
 		d.skips[key] = skip
-		return profile.Answer{Ask: abi.AskSkip}, nil
+		return framework.Answer{Ask: abi.AskSkip}, nil
 	}
 	answer, err := s.ask(ctx, r)
 	if err != nil || answer.Ask != abi.AskSkip {
@@ -176,17 +176,17 @@ func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominat
 		}
 	}
 	slices.Sort(slots)
-	var questions []profile.WhatIf
+	var questions []framework.WhatIf
 	for _, slot := range slots {
 		row := r.log.Row(slot).With(nominated[slot]...)
 		if short := row.Shortage(r.pod); short != "" {
 			f.refuse(slot, byHost, d.hostReason(short, true))
 			continue
 		}
-		questions = append(questions, profile.WhatIf{Row: slot, Deltas: addition(row, nominated[slot])})
+		questions = append(questions, framework.WhatIf{Row: slot, Deltas: addition(row, nominated[slot])})
 	}
 	if len(questions) > 0 {
-		d.foresee(ctx, r, questions, func(k int, by int, why profile.ReasonID) {
+		d.foresee(ctx, r, questions, func(k int, by int, why framework.ReasonID) {
 			if slot := questions[k].Row; f.total[slot] != out {
 				f.refuse(slot, int16(by), why)
 			}
@@ -197,8 +197,8 @@ func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominat
 
 // hostReason interns a reason of the host's own: of room, which removing pods
 // makes, or another.
-func (d *Decider) hostReason(text string, room bool) profile.ReasonID {
-	return d.reasons.Intern(profile.Reason{Policy: Host, Text: text, Resolvable: room})
+func (d *Decider) hostReason(text string, room bool) framework.ReasonID {
+	return d.reasons.Intern(framework.Reason{Policy: Host, Text: text, Resolvable: room})
 }
 
 // addition tells in deltas that pods have come to a row.
@@ -216,14 +216,14 @@ const occupied = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes | abi.Pods
 
 // foresee asks each predicate that reads what pods change all the questions
 // that those before it have not refused, and tells of refusals.
-func (d *Decider) foresee(ctx context.Context, r *run, questions []profile.WhatIf, refused func(k, by int, why profile.ReasonID)) {
+func (d *Decider) foresee(ctx context.Context, r *run, questions []framework.WhatIf, refused func(k, by int, why framework.ReasonID)) {
 	open := make([]int, len(questions))
 	for k := range open {
 		open[k] = k
 	}
 	for i := range r.predicates {
 		policy := r.profile.Predicates[i].Policy
-		seer, ok := policy.(profile.Foreseer)
+		seer, ok := policy.(framework.WhatIfer)
 		if len(open) == 0 {
 			return
 		}
@@ -234,13 +234,13 @@ func (d *Decider) foresee(ctx context.Context, r *run, questions []profile.WhatI
 	}
 }
 
-func (d *Decider) foreseeBy(ctx context.Context, r *run, i int, seer profile.Foreseer, questions []profile.WhatIf, open []int,
-	refused func(k, by int, why profile.ReasonID),
+func (d *Decider) foreseeBy(ctx context.Context, r *run, i int, seer framework.WhatIfer, questions []framework.WhatIf, open []int,
+	refused func(k, by int, why framework.ReasonID),
 ) []int {
-	verdicts := make([]profile.ReasonID, len(open))
+	verdicts := make([]framework.ReasonID, len(open))
 	ask := questions
 	if len(open) != len(questions) {
-		ask = make([]profile.WhatIf, len(open))
+		ask = make([]framework.WhatIf, len(open))
 		for n, k := range open {
 			ask[n] = questions[k]
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/score"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -29,7 +29,7 @@ type Verdicts struct {
 	Group   string
 	Skipped bool
 	// Reasons holds 0 where the row is admitted.
-	Reasons []profile.ReasonID
+	Reasons []framework.ReasonID
 	Err     error
 }
 
@@ -44,7 +44,7 @@ type Scores struct {
 }
 
 // Judge asks all of a profile's policies about a pod. Order is that of the profile.
-func Judge(ctx context.Context, p *profile.Profile, reasons *profile.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) (*Table, error) {
+func Judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) (*Table, error) {
 	t := &Table{}
 	for slot := range log.Slots() {
 		if log.Row(slot) != nil {
@@ -70,8 +70,8 @@ func Judge(ctx context.Context, p *profile.Profile, reasons *profile.Reasons, lo
 	return t, nil
 }
 
-func (t *Table) filter(ctx context.Context, p *profile.Predicated, reasons *profile.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) {
-	v := Verdicts{Policy: p.Policy.Info().Name, Group: p.Group, Reasons: make([]profile.ReasonID, len(t.Rows))}
+func (t *Table) filter(ctx context.Context, p *framework.ProfilePredicate, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) {
+	v := Verdicts{Policy: p.Policy.Info().Name, Group: p.Group, Reasons: make([]framework.ReasonID, len(t.Rows))}
 	answer, err := p.Policy.Pod(ctx, log, pod, now)
 	switch {
 	case err != nil:
@@ -84,9 +84,9 @@ func (t *Table) filter(ctx context.Context, p *profile.Predicated, reasons *prof
 	}
 	if err != nil {
 		v.Err = fmt.Errorf("ask %s: %w", v.Policy, err)
-		failed := profile.ReasonID(0)
+		failed := framework.ReasonID(0)
 		if !p.FailOpen {
-			failed = reasons.Intern(profile.Reason{Policy: v.Policy, Text: "policy " + v.Policy + " failed"})
+			failed = reasons.Intern(framework.Reason{Policy: v.Policy, Text: "policy " + v.Policy + " failed"})
 		}
 		fill(v.Reasons, failed)
 	}
@@ -96,7 +96,7 @@ func (t *Table) filter(ctx context.Context, p *profile.Predicated, reasons *prof
 	t.Predicates = append(t.Predicates, v)
 }
 
-func (t *Table) score(ctx context.Context, p *profile.Prioritized, log snapshot.Log, pod *snapshot.Pod, now int64) {
+func (t *Table) score(ctx context.Context, p *framework.ProfilePriority, log snapshot.Log, pod *snapshot.Pod, now int64) {
 	s := Scores{Policy: p.Policy.Info().Name, Weight: p.Weight, Raw: make([]int64, len(t.Rows)), Normalized: make([]int64, len(t.Rows))}
 	defer func() { t.Priorities = append(t.Priorities, s) }()
 	var rows []int32
@@ -149,7 +149,7 @@ func (t *Table) Best() (rows []int32, total int64) {
 
 // First returns the index of the predicate which refuses the i-th row first,
 // in the profile's order, and its reason; -1 for none.
-func (t *Table) First(i int) (int, profile.ReasonID) {
+func (t *Table) First(i int) (int, framework.ReasonID) {
 	for k := range t.Predicates {
 		if reason := t.Predicates[k].Reasons[i]; reason != 0 {
 			return k, reason

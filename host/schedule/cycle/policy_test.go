@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,13 +17,13 @@ import (
 type bench struct {
 	c       *snapshot.Cluster
 	d       *Decider
-	set     *profile.LiveSet
-	reasons *profile.Reasons
+	set     *framework.LiveSet
+	reasons *framework.Reasons
 	n       int
 }
 
-func newBench(nodes int, o Options, profiles func(*profile.Reasons) *profile.Profile) *bench {
-	b := &bench{c: snapshot.New(0), reasons: profile.NewReasons(0)}
+func newBench(nodes int, o Options, profiles func(*framework.Reasons) *framework.Profile) *bench {
+	b := &bench{c: snapshot.New(0), reasons: framework.NewReasons(0)}
 	for _, n := range policytest.Nodes(nodes) {
 		b.c.UpsertNode(n)
 	}
@@ -100,9 +100,9 @@ func TestRememberedAnswersStayWithinTheirMemory(t *testing.T) {
 
 func TestAWrongPolicyCannotOvercommit(t *testing.T) {
 	t.Parallel()
-	b := newBench(3, Options{}, func(reasons *profile.Reasons) *profile.Profile {
+	b := newBench(3, Options{}, func(reasons *framework.Reasons) *framework.Profile {
 		// Nobody looks at resources, and full nodes are liked best.
-		return &profile.Profile{Name: "default-scheduler", Priorities: []profile.Prioritized{{Weight: 1, Policy: &policytest.Native{
+		return &framework.Profile{Name: "default-scheduler", Priorities: []framework.ProfilePriority{{Weight: 1, Policy: &policytest.Native{
 			Is: policytest.Named("Crowd", abi.NodeUsage, abi.ScopeRow), Reasons: reasons,
 			Rate: func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) int64 {
 				return min(100, row.Requested.MilliCPU/40)
@@ -133,7 +133,7 @@ func TestAPolicyThatFailsFollowsItsFailureMode(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{false, true} {
 		broken := true
-		b := newBench(5, Options{}, func(reasons *profile.Reasons) *profile.Profile {
+		b := newBench(5, Options{}, func(reasons *framework.Reasons) *framework.Profile {
 			p := policytest.Default(reasons)
 			p.Predicates[0].FailOpen = open
 			p.Predicates[0].Policy.(*policytest.Native).Fail = func() error {
@@ -162,7 +162,7 @@ func TestAPolicyThatFailsFollowsItsFailureMode(t *testing.T) {
 func TestAPriorityThatFailsScoresNothing(t *testing.T) {
 	t.Parallel()
 	broken := false
-	b := newBench(5, Options{}, func(reasons *profile.Reasons) *profile.Profile {
+	b := newBench(5, Options{}, func(reasons *framework.Reasons) *framework.Profile {
 		p := policytest.Default(reasons)
 		p.Priorities[2].Policy.(*policytest.Native).Fail = func() error {
 			if broken {
@@ -189,8 +189,8 @@ func TestAPriorityThatFailsScoresNothing(t *testing.T) {
 // otherwise; the policy is not believed any more, and says so once.
 func TestFindsAPolicyThatIsNotPure(t *testing.T) {
 	t.Parallel()
-	var found []Difference
-	b := newBench(50, Options{Impure: func(d Difference) { found = append(found, d) }}, func(reasons *profile.Reasons) *profile.Profile {
+	var found []Divergence
+	b := newBench(50, Options{OnDivergence: func(d Divergence) { found = append(found, d) }}, func(reasons *framework.Reasons) *framework.Profile {
 		p := policytest.Default(reasons)
 		twin := policytest.Taints(reasons)
 		twin.Judge = func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) string {
@@ -199,14 +199,14 @@ func TestFindsAPolicyThatIsNotPure(t *testing.T) {
 			}
 			return ""
 		}
-		p.Predicates[0].Twin = twin
+		p.Predicates[0].Verifier = twin
 		return p
 	})
 	taints := b.set.Profiles["default-scheduler"].Predicates[0].Policy.(*policytest.Native)
 	for i := range 5000 {
 		b.decide(b.pod("100m"), uint64(i))
 	}
-	want := Difference{Policy: "PodToleratesNodeTaints", Identity: taints.Is.Identity, Pod: found[0].Pod, Node: "node-00007", Remembered: "admits", Again: "I changed my mind"}
+	want := Divergence{Policy: "PodToleratesNodeTaints", Identity: taints.Is.Identity, Pod: found[0].Pod, Node: "node-00007", Remembered: "admits", Again: "I changed my mind"}
 	if len(found) != 1 || found[0] != want {
 		t.Fatalf("differences = %+v, want one: %+v", found, want)
 	}

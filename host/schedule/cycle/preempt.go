@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -135,7 +135,7 @@ func (d *Decider) standing(ctx context.Context, r *run, list []candidate) []cand
 	refused := map[int32]bool{}
 	for i := range r.predicates {
 		policy := r.profile.Predicates[i].Policy
-		if _, ok := policy.(profile.Foreseer); ok && policy.Info().Reads&occupied != 0 {
+		if _, ok := policy.(framework.WhatIfer); ok && policy.Info().Reads&occupied != 0 {
 			continue
 		}
 		r.foreseen[i]++
@@ -164,7 +164,7 @@ func (d *Decider) standing(ctx context.Context, r *run, list []candidate) []cand
 }
 
 // question asks whether the pod fits a candidate as it now is left.
-func (c *candidate) question(row *snapshot.Row, removed []*snapshot.Pod, more []*snapshot.Pod) profile.WhatIf {
+func (c *candidate) question(row *snapshot.Row, removed []*snapshot.Pod, more []*snapshot.Pod) framework.WhatIf {
 	deltas := make([]snapshot.Delta, 0, 1+len(removed)+len(more))
 	groups := snapshot.UsageGroups(removed...) | snapshot.UsageGroups(more...)
 	deltas = append(deltas, snapshot.Delta{Kind: snapshot.RowUpsert, Slot: row.Slot, Groups: groups, Row: row})
@@ -174,18 +174,18 @@ func (c *candidate) question(row *snapshot.Row, removed []*snapshot.Pod, more []
 	for _, p := range more {
 		deltas = append(deltas, snapshot.Delta{Kind: snapshot.PodPlaced, Slot: row.Slot, Groups: abi.Pods, Pod: p})
 	}
-	return profile.WhatIf{Row: row.Slot, Deltas: deltas}
+	return framework.WhatIf{Row: row.Slot, Deltas: deltas}
 }
 
 // probe drops the candidates that would not take the pod even then.
 func (d *Decider) probe(ctx context.Context, r *run, list []candidate, room Room) {
-	questions := make([]profile.WhatIf, len(list))
+	questions := make([]framework.WhatIf, len(list))
 	for i := range list {
 		c := &list[i]
 		questions[i] = c.question(c.left, c.removed, room.Nominated[c.row.Slot])
 	}
 	if len(questions) > 0 {
-		d.foresee(ctx, r, questions, func(k, _ int, _ profile.ReasonID) { list[k].out = true })
+		d.foresee(ctx, r, questions, func(k, _ int, _ framework.ReasonID) { list[k].out = true })
 	}
 }
 
@@ -206,7 +206,7 @@ func (c *candidate) order(room Room) {
 // fits with them; the others are the victims.
 func (d *Decider) reprieve(ctx context.Context, r *run, list []candidate, room Room) {
 	for round := 0; ; round++ {
-		var questions []profile.WhatIf
+		var questions []framework.WhatIf
 		var asked []int
 		more := false
 		for i := range list {
@@ -232,7 +232,7 @@ func (d *Decider) reprieve(ctx context.Context, r *run, list []candidate, room R
 			continue
 		}
 		refused := make([]bool, len(questions))
-		d.foresee(ctx, r, questions, func(k, _ int, _ profile.ReasonID) { refused[k] = true })
+		d.foresee(ctx, r, questions, func(k, _ int, _ framework.ReasonID) { refused[k] = true })
 		for k, i := range asked {
 			list[i].settle(round, refused[k])
 		}

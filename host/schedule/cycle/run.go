@@ -3,7 +3,7 @@ package cycle
 import (
 	"fmt"
 
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -13,7 +13,7 @@ const rowRemove = snapshot.RowRemove
 type run struct {
 	log     snapshot.Log
 	pod     *snapshot.Pod
-	profile *profile.Profile
+	profile *framework.Profile
 	now     int64
 	seed    uint64
 
@@ -36,7 +36,7 @@ type run struct {
 
 // failsAgain is how a policy shall fail, nil if it shall not: where it is asked
 // about what is, or about what would be for that many times.
-func (r *run) failsAgain(policy profile.Policy, foreseeing int) *Failure {
+func (r *run) failsAgain(policy framework.Policy, foreseeing int) *Failure {
 	for k := range r.again {
 		if f := &r.again[k]; f.Foreseeing == foreseeing && f.Policy == policy.Info().Name {
 			return f
@@ -59,7 +59,7 @@ type Failure struct {
 
 // predicateFailed notes a failure and returns the verdict for the rows that
 // the predicate left without one.
-func (d *Decider) predicateFailed(r *run, i int, failure Failure) profile.ReasonID {
+func (d *Decider) predicateFailed(r *run, i int, failure Failure) framework.ReasonID {
 	p := &r.profile.Predicates[i]
 	failure.Policy = p.Policy.Info().Name
 	failure.Err = fmt.Errorf("ask %s: %w", failure.Policy, failure.Err)
@@ -72,8 +72,8 @@ func (d *Decider) predicateFailed(r *run, i int, failure Failure) profile.Reason
 }
 
 // FailureReason is why a predicate refuses rows when it fails.
-func FailureReason(policy string) profile.Reason {
-	return profile.Reason{Policy: policy, Text: "policy " + policy + " failed"}
+func FailureReason(policy string) framework.Reason {
+	return framework.Reason{Policy: policy, Text: "policy " + policy + " failed"}
 }
 
 // priorityFailed notes a failure: the priority scores nothing in this cycle.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,13 +14,13 @@ import (
 func TestASkipIsBelievedUntilWhatItDependsOnChanges(t *testing.T) {
 	t.Parallel()
 	var skipper *policytest.Native
-	b := newBench(10, Options{}, func(reasons *profile.Reasons) *profile.Profile {
+	b := newBench(10, Options{}, func(reasons *framework.Reasons) *framework.Profile {
 		skipper = &policytest.Native{
 			Is:      policytest.Named("Skipper", abi.PodAffinity|abi.Pods|abi.NodeLabels, abi.ScopeSet),
 			Reasons: reasons, Answer: func(snapshot.Log, *snapshot.Pod) abi.Ask { return abi.AskSkip },
 		}
-		skipper.Is.SkipsBy = abi.PodAffinity | abi.NodeLabels | abi.PodTerms
-		return &profile.Profile{Name: "p", Predicates: []profile.Predicated{{Policy: skipper}}}
+		skipper.Is.SkipDependsOn = abi.PodAffinity | abi.NodeLabels | abi.PodTerms
+		return &framework.Profile{Name: "p", Predicates: []framework.ProfilePredicate{{Policy: skipper}}}
 	})
 	asked := func(what string, want int, change func(*v1.Pod)) {
 		t.Helper()

@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // Oracle compares a profile with the answers.
 type Oracle struct {
-	Reasons *profile.Reasons
-	Profile *profile.Profile
+	Reasons *framework.Reasons
+	Profile *framework.Profile
 	// Filters says which policies stand for a plugin, in the profile's order;
 	// a plugin that is not here is not compared. Scores the same, one each.
 	Filters map[string][]string
@@ -169,7 +169,7 @@ func (d *difference) whole() {
 // decide compares what the incremental engine makes of the same policies. It
 // is asked three times, so that the last ones go by remembered answers.
 func (d *difference) decide(ctx context.Context, decider *cycle.Decider, pod *snapshot.Pod) {
-	set := &profile.LiveSet{Number: 1, Profiles: map[string]*profile.Profile{d.oracle.Profile.Name: d.oracle.Profile}}
+	set := &framework.LiveSet{Number: 1, Profiles: map[string]*framework.Profile{d.oracle.Profile.Name: d.oracle.Profile}}
 	for seed := range uint64(3) {
 		d.decided(decider.Decide(ctx, cycle.Input{
 			Set: set, Profile: d.oracle.Profile, Log: d.cluster, Pod: pod, Now: d.oracle.Now, Seed: seed,

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/oracletest"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 )
 
 const cases = "../../../policies-wasm/oracle/testdata"
@@ -52,10 +52,10 @@ func TestNativePoliciesAgree(t *testing.T) {
 }
 
 func oracle() *oracletest.Oracle {
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	return &oracletest.Oracle{
 		Reasons: reasons,
-		Profile: &profile.Profile{Name: "default-scheduler", Predicates: []profile.Predicated{
+		Profile: &framework.Profile{Name: "default-scheduler", Predicates: []framework.ProfilePredicate{
 			{Policy: policytest.Taints(reasons)}, {Policy: policytest.Selector(reasons)},
 		}},
 		Filters: map[string][]string{"NodeAffinity": {"MatchNodeSelector"}, "TaintToleration": {"PodToleratesNodeTaints"}},

@@ -1,6 +1,6 @@
 package oracletest
 
-import "github.com/berth-dev/berth/host/schedule/profile"
+import "github.com/berth-dev/berth/host/schedule/framework"
 
 // ProfileName is the profile that has exactly kube-scheduler's plugins and weights.
 const ProfileName = "kube-scheduler-1.36"
@@ -45,6 +45,6 @@ var Silent = []string{"VolumeBinding"}
 var normal = map[string]bool{"PodTopologySpread": true}
 
 // KubeScheduler compares that profile as a whole.
-func KubeScheduler(p *profile.Profile, reasons *profile.Reasons) *Oracle {
+func KubeScheduler(p *framework.Profile, reasons *framework.Reasons) *Oracle {
 	return &Oracle{Reasons: reasons, Profile: p, Filters: Filters, Scores: Scores, Normal: normal, Whole: true}
 }

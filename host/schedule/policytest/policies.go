@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,7 +14,7 @@ import (
 )
 
 // Fits is PodFitsResources.
-func Fits(reasons *profile.Reasons) *Native {
+func Fits(reasons *framework.Reasons) *Native {
 	return &Native{
 		Is: Named("PodFitsResources", abi.PodRequests|abi.NodeCapacity|abi.NodeUsage, abi.ScopeRow), Reasons: reasons,
 		Judge: func(_ snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) string { return row.Shortage(pod) },
@@ -22,7 +22,7 @@ func Fits(reasons *profile.Reasons) *Native {
 }
 
 // Selector is MatchNodeSelector.
-func Selector(reasons *profile.Reasons) *Native {
+func Selector(reasons *framework.Reasons) *Native {
 	return &Native{
 		Is: Named("MatchNodeSelector", abi.PodAffinity|abi.NodeLabels, abi.ScopeRow), Reasons: reasons, Lasting: true,
 		Answer: func(_ snapshot.Log, pod *snapshot.Pod) abi.Ask {
@@ -41,7 +41,7 @@ func Selector(reasons *profile.Reasons) *Native {
 }
 
 // Taints is PodToleratesNodeTaints.
-func Taints(reasons *profile.Reasons) *Native {
+func Taints(reasons *framework.Reasons) *Native {
 	return &Native{
 		Is: Named("PodToleratesNodeTaints", abi.PodTolerations|abi.NodeTaints, abi.ScopeRow), Reasons: reasons, Lasting: true,
 		Judge: func(_ snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) string {
@@ -57,7 +57,7 @@ func Taints(reasons *profile.Reasons) *Native {
 }
 
 // Ports is PodFitsHostPorts.
-func Ports(reasons *profile.Reasons) *Native {
+func Ports(reasons *framework.Reasons) *Native {
 	return &Native{
 		Is: Named("PodFitsHostPorts", abi.PodPorts|abi.NodePorts, abi.ScopeRow), Reasons: reasons,
 		Judge: func(_ snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) string {
@@ -75,7 +75,7 @@ func Ports(reasons *profile.Reasons) *Native {
 
 // Apart refuses nodes that hold a pod with the same value of label "apart": it
 // is of scope set and reads pods.
-func Apart(reasons *profile.Reasons) *Native {
+func Apart(reasons *framework.Reasons) *Native {
 	return &Native{
 		Is: Named("Apart", abi.PodLabels|abi.Pods|abi.NodeLabels, abi.ScopeSet), Reasons: reasons,
 		Answer: func(_ snapshot.Log, pod *snapshot.Pod) abi.Ask {
@@ -96,7 +96,7 @@ func Apart(reasons *profile.Reasons) *Native {
 }
 
 // LeastRequested prefers empty nodes.
-func LeastRequested(reasons *profile.Reasons) *Native {
+func LeastRequested(reasons *framework.Reasons) *Native {
 	return &Native{
 		Is: Named("LeastRequestedPriority", abi.PodRequests|abi.NodeCapacity|abi.NodeUsage, abi.ScopeRow), Reasons: reasons,
 		Rate: func(_ snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) int64 {
@@ -114,7 +114,7 @@ func free(allocatable, requested int64) int64 {
 }
 
 // PreferLabel counts how many of the pod's labels a node has, by max.
-func PreferLabel(reasons *profile.Reasons) *Native {
+func PreferLabel(reasons *framework.Reasons) *Native {
 	n := &Native{
 		Is: Named("PreferLabel", abi.PodLabels|abi.NodeLabels, abi.ScopeRow), Reasons: reasons,
 		Rate: func(_ snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) int64 {
@@ -132,7 +132,7 @@ func PreferLabel(reasons *profile.Reasons) *Native {
 }
 
 // AvoidTaints counts PreferNoSchedule taints, by max reversed.
-func AvoidTaints(reasons *profile.Reasons) *Native {
+func AvoidTaints(reasons *framework.Reasons) *Native {
 	n := &Native{
 		Is: Named("TaintTolerationPriority", abi.PodTolerations|abi.NodeTaints, abi.ScopeRow), Reasons: reasons,
 		Rate: func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) int64 {
@@ -150,7 +150,7 @@ func AvoidTaints(reasons *profile.Reasons) *Native {
 }
 
 // Crowd prefers nodes with many pods, by min-max, and is of scope set.
-func Crowd(reasons *profile.Reasons) *Native {
+func Crowd(reasons *framework.Reasons) *Native {
 	n := &Native{
 		Is: Named("Crowd", abi.PodLabels|abi.Pods, abi.ScopeSet), Reasons: reasons,
 		Answer: func(_ snapshot.Log, pod *snapshot.Pod) abi.Ask {
@@ -166,7 +166,7 @@ func Crowd(reasons *profile.Reasons) *Native {
 }
 
 // FewestPods is min-max over a row's own count, remembered.
-func FewestPods(reasons *profile.Reasons) *Native {
+func FewestPods(reasons *framework.Reasons) *Native {
 	n := &Native{
 		Is: Named("FewestPods", abi.NodeUsage, abi.ScopeRow), Reasons: reasons,
 		Rate: func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) int64 { return -row.Requested.Pods },
@@ -176,35 +176,35 @@ func FewestPods(reasons *profile.Reasons) *Native {
 }
 
 // Default is a profile of all of these, by the name default-scheduler.
-func Default(reasons *profile.Reasons) *profile.Profile {
-	return &profile.Profile{
+func Default(reasons *framework.Reasons) *framework.Profile {
+	return &framework.Profile{
 		Name: "default-scheduler",
-		Predicates: []profile.Predicated{
-			{Policy: Taints(reasons), Twin: Taints(reasons)},
-			{Policy: Selector(reasons), Twin: Selector(reasons)},
-			{Policy: Ports(reasons), Twin: Ports(reasons)},
-			{Policy: Fits(reasons), Twin: Fits(reasons)},
+		Predicates: []framework.ProfilePredicate{
+			{Policy: Taints(reasons), Verifier: Taints(reasons)},
+			{Policy: Selector(reasons), Verifier: Selector(reasons)},
+			{Policy: Ports(reasons), Verifier: Ports(reasons)},
+			{Policy: Fits(reasons), Verifier: Fits(reasons)},
 			{Policy: Apart(reasons)},
 		},
-		Priorities: []profile.Prioritized{
-			{Policy: LeastRequested(reasons), Twin: LeastRequested(reasons), Weight: 1},
-			{Policy: PreferLabel(reasons), Twin: PreferLabel(reasons), Weight: 2},
-			{Policy: AvoidTaints(reasons), Twin: AvoidTaints(reasons), Weight: 3},
-			{Policy: FewestPods(reasons), Twin: FewestPods(reasons), Weight: 1},
+		Priorities: []framework.ProfilePriority{
+			{Policy: LeastRequested(reasons), Verifier: LeastRequested(reasons), Weight: 1},
+			{Policy: PreferLabel(reasons), Verifier: PreferLabel(reasons), Weight: 2},
+			{Policy: AvoidTaints(reasons), Verifier: AvoidTaints(reasons), Weight: 3},
+			{Policy: FewestPods(reasons), Verifier: FewestPods(reasons), Weight: 1},
 			{Policy: Crowd(reasons), Weight: 2},
 		},
 	}
 }
 
 // Set is a live set of one profile.
-func Set(number int64, p *profile.Profile) *profile.LiveSet {
-	return &profile.LiveSet{Number: number, Profiles: map[string]*profile.Profile{"default-scheduler": p}}
+func Set(number int64, p *framework.Profile) *framework.LiveSet {
+	return &framework.LiveSet{Number: number, Profiles: map[string]*framework.Profile{"default-scheduler": p}}
 }
 
 // Live is a live set of one profile that can be opened again.
-func Live(number int64, open func() *profile.Profile) *profile.LiveSet {
+func Live(number int64, open func() *framework.Profile) *framework.LiveSet {
 	set := Set(number, open())
-	set.Fresh = func(context.Context) (*profile.LiveSet, func(), error) {
+	set.Reopen = func(context.Context) (*framework.LiveSet, func(), error) {
 		return Set(number, open()), func() {}, nil
 	}
 	return set

@@ -9,14 +9,14 @@ import (
 	"errors"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // Native is a policy of functions. It is predicate, priority and foreseer.
 type Native struct {
-	Is      profile.Info
-	Reasons *profile.Reasons
+	Is      framework.Info
+	Reasons *framework.Reasons
 	// Answer says what is asked of a pod; nil asks all rows.
 	Answer func(log snapshot.Log, pod *snapshot.Pod) abi.Ask
 	// Judge returns why a row is refused, empty where it is admitted.
@@ -34,29 +34,29 @@ type Native struct {
 	log snapshot.Log
 	pod *snapshot.Pod
 	// ids remembers reasons, as a sandbox's bridge does.
-	ids map[string]profile.ReasonID
+	ids map[string]framework.ReasonID
 }
 
 // Named gives a policy its name, and an identity that follows from it.
-func Named(name string, reads abi.Groups, scope abi.Scope) profile.Info {
-	return profile.Info{Name: name, Reads: reads, SkipsBy: reads, Scope: scope, Identity: sha256.Sum256([]byte(name))}
+func Named(name string, reads abi.Groups, scope abi.Scope) framework.Info {
+	return framework.Info{Name: name, Reads: reads, SkipDependsOn: reads, Scope: scope, Identity: sha256.Sum256([]byte(name))}
 }
 
 // Info implements profile.Policy.
-func (n *Native) Info() *profile.Info { return &n.Is }
+func (n *Native) Info() *framework.Info { return &n.Is }
 
 // Pod implements profile.Policy.
-func (n *Native) Pod(_ context.Context, log snapshot.Log, pod *snapshot.Pod, _ int64) (profile.Answer, error) {
+func (n *Native) Pod(_ context.Context, log snapshot.Log, pod *snapshot.Pod, _ int64) (framework.Answer, error) {
 	n.Calls++
 	n.log, n.pod = log, pod
 	if err := n.failure(); err != nil {
-		return profile.Answer{}, err
+		return framework.Answer{}, err
 	}
 	if n.Answer == nil {
-		return profile.Answer{}, nil
+		return framework.Answer{}, nil
 	}
 	ask := n.Answer(log, pod)
-	answer := profile.Answer{Ask: ask}
+	answer := framework.Answer{Ask: ask}
 	if ask == abi.AskRefuse {
 		answer.Reason = n.reason("pod is refused")
 	}
@@ -64,7 +64,7 @@ func (n *Native) Pod(_ context.Context, log snapshot.Log, pod *snapshot.Pod, _ i
 }
 
 // Filter implements profile.Predicate.
-func (n *Native) Filter(_ context.Context, rows []int32, verdicts []profile.ReasonID) error {
+func (n *Native) Filter(_ context.Context, rows []int32, verdicts []framework.ReasonID) error {
 	n.Calls++
 	n.Rows += len(rows)
 	if err := n.failure(); err != nil {
@@ -90,7 +90,7 @@ func (n *Native) Score(_ context.Context, rows []int32, raw []int64) error {
 }
 
 // WhatIf implements profile.Foreseer.
-func (n *Native) WhatIf(_ context.Context, questions []profile.WhatIf, verdicts []profile.ReasonID) error {
+func (n *Native) WhatIf(_ context.Context, questions []framework.WhatIf, verdicts []framework.ReasonID) error {
 	n.Calls++
 	if err := n.failure(); err != nil {
 		return err
@@ -123,20 +123,20 @@ func (c *changed) Row(slot int32) *snapshot.Row {
 	return c.Log.Row(slot)
 }
 
-func (n *Native) verdict(row *snapshot.Row) profile.ReasonID {
+func (n *Native) verdict(row *snapshot.Row) framework.ReasonID {
 	if why := n.Judge(n.log, n.pod, row); why != "" {
 		return n.reason(why)
 	}
 	return 0
 }
 
-func (n *Native) reason(why string) profile.ReasonID {
+func (n *Native) reason(why string) framework.ReasonID {
 	if id, ok := n.ids[why]; ok {
 		return id
 	}
-	id := n.Reasons.Intern(profile.Reason{Policy: n.Is.Name, Text: why, Resolvable: !n.Lasting})
+	id := n.Reasons.Intern(framework.Reason{Policy: n.Is.Name, Text: why, Resolvable: !n.Lasting})
 	if n.ids == nil {
-		n.ids = map[string]profile.ReasonID{}
+		n.ids = map[string]framework.ReasonID{}
 	}
 	n.ids[why] = id
 	return id

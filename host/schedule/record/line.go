@@ -9,7 +9,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,7 +49,7 @@ type trace struct {
 	Namespace, Name string
 	UID             types.UID
 	Set             int64
-	Digest          *profile.Digest
+	Digest          *framework.Digest
 	Now             int64
 	Seed            uint64
 	Pod             *v1.Pod
@@ -240,7 +240,7 @@ func (l *line) apply(to *snapshot.Past) error {
 		if err := json.Unmarshal(l.Object, node); err != nil {
 			return err
 		}
-		if l.Slot < 0 || l.Slot > mostSlots {
+		if l.Slot < 0 || l.Slot > maxSlots {
 			return fmt.Errorf("slot %d", l.Slot)
 		}
 		to.PutNode(l.Slot, node)
@@ -262,8 +262,8 @@ func (l *line) apply(to *snapshot.Past) error {
 	return nil
 }
 
-// mostSlots bounds the rows of a state.
-const mostSlots = 1 << 20
+// maxSlots bounds the rows of a state.
+const maxSlots = 1 << 20
 
 func (l *line) applyObject(to *snapshot.Past) error {
 	o, err := newObject(l.Version, l.Type)

@@ -23,8 +23,8 @@ import (
 // ErrNone says that a decision was not recorded.
 var ErrNone = errors.New("the decision is not in the recording")
 
-// mostLine bounds a line.
-const mostLine = 64 << 20
+// maxLine bounds a line.
+const maxLine = 64 << 20
 
 // Read finds a decision in the recording of dir, and the state that it was
 // made from.
@@ -97,7 +97,7 @@ func lines(file string, do func([]byte) (bool, error)) error {
 	var long []byte
 	for {
 		part, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) && len(long) < mostLine {
+		if errors.Is(err, bufio.ErrBufferFull) && len(long) < maxLine {
 			long = append(long, part...)
 			continue
 		}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
-	"github.com/berth-dev/berth/host/schedule/profile"
 	"github.com/berth-dev/berth/host/schedule/record"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -45,7 +45,7 @@ func recorded(t *testing.T, dir string, seed uint64, steps int, change func(*rec
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := snapshot.New(0)
 	states := map[uint64][]string{}
-	digest := &profile.Digest{Profile: "p", Policies: []profile.PolicyDigest{{Name: "a", Identity: [32]byte{1}}}}
+	digest := &framework.Digest{Profile: "p", Policies: []framework.PolicyDigest{{Name: "a", Identity: [32]byte{1}}}}
 	var traces []schedule.Trace
 	w.Record(ctx, c, nil)
 	for step := range steps {
@@ -141,7 +141,7 @@ func TestAPreemptionIsReadAgain(t *testing.T) {
 		Victims: []cycle.Victim{{Pod: victim, Breaks: []string{"guard"}}}, Budgets: []*cycle.Budget{guard}, Started: schedule.Starts{2, 0, 1, 0, 7},
 	}
 	trace := schedule.Trace{
-		Position: c.Seq(), Pod: pod, Digest: &profile.Digest{}, Outcome: schedule.Refused, Nodes: 1,
+		Position: c.Seq(), Pod: pod, Digest: &framework.Digest{}, Outcome: schedule.Refused, Nodes: 1,
 		Message: "0/1 nodes are available: 1 Insufficient cpu.", Made: "a", Preemption: want,
 	}
 	old := trace
@@ -161,7 +161,7 @@ func TestAPreemptionIsReadAgain(t *testing.T) {
 	if len(of.Victims) != 1 || of.Victims[0].Pod.UID() != victim.UID() || of.Victims[0].Breaks[0] != "guard" || of.Budgets[0].Name != "guard" || !bytes.Equal(of.Started, want.Started) {
 		t.Errorf("the preemption is read as %+v", of)
 	}
-	reasons := profile.NewReasons(0)
+	reasons := framework.NewReasons(0)
 	is, err := schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &got)
 	if differs := schedule.Differences(&got, &is); err != nil || len(differs) > 0 {
 		t.Errorf("made again it is %+v, %v: %q", is, err, differs)
@@ -307,7 +307,7 @@ func TestDecisionsWhoseStateIsForgottenCountAsLost(t *testing.T) {
 		var traces []schedule.Trace
 		for _, n := range numbers {
 			pod := snapshot.NewPod(policytest.Pod(fmt.Sprint("d", n), "1", "1Gi", nil))
-			traces = append(traces, schedule.Trace{Number: n, Position: c.Seq(), Pod: pod, Name: pod.Object.Name, Digest: &profile.Digest{}, Outcome: schedule.Refused})
+			traces = append(traces, schedule.Trace{Number: n, Position: c.Seq(), Pod: pod, Name: pod.Object.Name, Digest: &framework.Digest{}, Outcome: schedule.Refused})
 		}
 		w.Record(ctx, c, traces)
 	}
@@ -349,7 +349,7 @@ func TestPoliciesAreKeptWhileTheHostEnds(t *testing.T) {
 	}
 	begun, ends := make(chan struct{}), make(chan struct{})
 	var kept error
-	w.Deciding = func(ctx context.Context, _ *profile.Digest) error {
+	w.Deciding = func(ctx context.Context, _ *framework.Digest) error {
 		close(begun)
 		<-ends
 		kept = ctx.Err()
@@ -361,7 +361,7 @@ func TestPoliciesAreKeptWhileTheHostEnds(t *testing.T) {
 	c := snapshot.New(0)
 	w.Record(ctx, c, nil)
 	pod := snapshot.NewPod(policytest.Pod("p", "1", "1Gi", nil))
-	w.Record(ctx, c, []schedule.Trace{{Pod: pod, Digest: &profile.Digest{}}})
+	w.Record(ctx, c, []schedule.Trace{{Pod: pod, Digest: &framework.Digest{}}})
 	<-begun
 	cancel()
 	close(ends)
@@ -411,7 +411,7 @@ func FuzzRead(f *testing.F) {
 		if diff := cmp.Diff(plainly(data, trace.Position), rowsOf(view)); diff != "" {
 			t.Errorf("the rows of the state (-want +got):\n%s", diff)
 		}
-		reasons := profile.NewReasons(0)
+		reasons := framework.NewReasons(0)
 		var made [2]schedule.Trace
 		for n := range made {
 			if made[n], err = schedule.Redo(t.Context(), policytest.Default(reasons), reasons, view, &trace); err != nil {

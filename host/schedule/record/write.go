@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/schedule"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -31,7 +31,7 @@ type Writer struct {
 	dir string
 	// Deciding is told of each profile the first time that it decides; it keeps
 	// the policies. May be nil.
-	Deciding func(context.Context, *profile.Digest) error
+	Deciding func(context.Context, *framework.Digest) error
 
 	// Next is the number that the first decision must have.
 	Next uint64
@@ -52,7 +52,7 @@ type Writer struct {
 	out     *bufio.Writer
 	written int64
 	dirty   bool // written, and not synced yet
-	digests map[*profile.Digest]bool
+	digests map[*framework.Digest]bool
 	refused time.Time // when the disk did, zero while it takes what it gets
 
 	failing atomic.Bool
@@ -78,7 +78,7 @@ func Open(dir string) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	w := &Writer{FileBytes: fileBytes, RetryAfter: retryAfter, dir: dir, batches: make(chan batch, 64), anew: make(chan struct{}, 1), ended: make(chan struct{}), digests: map[*profile.Digest]bool{}}
+	w := &Writer{FileBytes: fileBytes, RetryAfter: retryAfter, dir: dir, batches: make(chan batch, 64), anew: make(chan struct{}, 1), ended: make(chan struct{}), digests: map[*framework.Digest]bool{}}
 	last, ok, err := lastNumber(dir)
 	if ok {
 		w.Next = last + 1

@@ -2,7 +2,7 @@ package snapshot
 
 import (
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/pieces"
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +38,7 @@ type objectChange struct {
 // than the limit. Memory is taken as it fills.
 type changes struct {
 	limit int
-	list  pieces.List[change]
+	list  chunkqueue.List[change]
 	// start is the oldest position that can be told.
 	start uint64
 }
@@ -51,7 +51,7 @@ const (
 )
 
 func newChanges(limit int, start uint64) changes {
-	return changes{limit: limit, list: pieces.New[change](stretchLength, changeBytes), start: start}
+	return changes{limit: limit, list: chunkqueue.New[change](stretchLength, changeBytes), start: start}
 }
 
 // trim drops from the old end what is too much, beside bytes of others that

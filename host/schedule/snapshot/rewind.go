@@ -3,7 +3,7 @@ package snapshot
 import (
 	"slices"
 
-	"github.com/berth-dev/berth/host/schedule/pieces"
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +17,7 @@ type former struct {
 }
 
 // rewind undoes what came after a position.
-func (v *View) rewind(log pieces.Part[change], to uint64) {
+func (v *View) rewind(log chunkqueue.Part[change], to uint64) {
 	rows := map[int32]*former{}
 	for c := range log.From(after(to)).Backward() {
 		v.undo(c, rows)

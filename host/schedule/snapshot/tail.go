@@ -1,12 +1,12 @@
 package snapshot
 
-import "github.com/berth-dev/berth/host/schedule/pieces"
+import "github.com/berth-dev/berth/host/schedule/chunkqueue"
 
 // tail is the newest end of the log as deltas, for those who follow it closely:
 // whoever is further behind gets a whole state sooner than all that came since.
 type tail struct {
 	limit int
-	list  pieces.List[Delta]
+	list  chunkqueue.List[Delta]
 	// floor is the position after which all is there.
 	floor uint64
 }
@@ -20,7 +20,7 @@ const (
 // pieces in which it goes.
 func newTail(limit int, floor uint64) tail {
 	length := max(16, min(1024, limit/(16*deltaBytes)))
-	return tail{limit: limit, list: pieces.New[Delta](length, deltaBytes), floor: floor}
+	return tail{limit: limit, list: chunkqueue.New[Delta](length, deltaBytes), floor: floor}
 }
 
 // trim drops the oldest deltas beyond the limit.
@@ -47,7 +47,7 @@ func (t *tail) since(seq uint64) (Deltas, bool) {
 	newest := t.list.Newest()
 	for i := len(newest); i > max(0, len(newest)-near); i-- {
 		if newest[i-1].Seq <= seq {
-			return pieces.Of(newest[i:]), true
+			return chunkqueue.Of(newest[i:]), true
 		}
 	}
 	return t.far(seq), true

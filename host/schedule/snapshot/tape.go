@@ -5,7 +5,7 @@ import (
 	"sort"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/pieces"
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 )
 
 // Tape is a stretch of the log that can be played: the cluster as it was at
@@ -68,7 +68,7 @@ func (t *Tape) Since(seq uint64) (Deltas, bool) {
 		return Deltas{}, false
 	}
 	from := sort.Search(len(t.deltas), func(i int) bool { return t.deltas[i].Seq > seq })
-	return pieces.Of(t.deltas[from:]), true
+	return chunkqueue.Of(t.deltas[from:]), true
 }
 
 // redo does the changes of one number again: those of a row, or of an object.

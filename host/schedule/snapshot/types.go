@@ -2,7 +2,7 @@ package snapshot
 
 import (
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/pieces"
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,7 +106,7 @@ type Delta struct {
 }
 
 // Deltas are deltas in order, as the log holds them.
-type Deltas = pieces.Part[Delta]
+type Deltas = chunkqueue.Part[Delta]
 
 // Log is what a policy instance follows to be up to date.
 type Log interface {

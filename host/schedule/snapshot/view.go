@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/schedule/pieces"
+	"github.com/berth-dev/berth/host/schedule/chunkqueue"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +38,7 @@ func (c *Cluster) At(seq uint64) (*View, bool) { return c.Moment().At(seq) }
 type Moment struct {
 	view   *View
 	oldest uint64
-	log    pieces.Part[change]
+	log    chunkqueue.Part[change]
 }
 
 // Moment takes down the present.

@@ -491,6 +491,24 @@ func (r *Runtime) Written(_ context.Context, ids []string) (map[string]runtime.D
 	return out, nil
 }
 
+// User implements runtime.Observer.
+func (r *Runtime) User(_ context.Context, id string) (runtime.User, error) {
+	c, err := r.lookup(id)
+	if err != nil {
+		return runtime.User{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	user := runtime.User{Groups: slices.Clone(c.cfg.Security.SupplementalGroups)}
+	if uid := c.cfg.Security.RunAsUser; uid != nil {
+		user.UID = *uid
+	}
+	if gid := c.cfg.Security.RunAsGroup; gid != nil {
+		user.GID = *gid
+	}
+	return user, nil
+}
+
 // Version implements runtime.Observer.
 func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 	return runtime.Version{Name: "fake", Version: "1", UserNamespaces: !r.NoUserNamespaces}, r.ask(ctx, "Version", "")

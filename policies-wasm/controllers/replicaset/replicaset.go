@@ -25,18 +25,18 @@ type controller struct{}
 
 // set is the parent, read once.
 type set struct {
-	*sdk.Reconciliation
+	*sdk.ReconcileRequest
 	replicas, minReady int
 	selector, template sdk.Selector
 }
 
-func (controller) Reconcile(r *sdk.Reconciliation) (out sdk.Outcome, err error) {
+func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
 	s, err := read(r)
 	if err != nil {
 		return out, err
 	}
 	pods := s.claim(&out)
-	out.Status, out.AskAgain = s.status(pods)
+	out.Status, out.RequeueAfter = s.status(pods)
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
@@ -53,8 +53,8 @@ func (controller) Reconcile(r *sdk.Reconciliation) (out sdk.Outcome, err error) 
 	return out, nil
 }
 
-func read(r *sdk.Reconciliation) (s *set, err error) {
-	s = &set{Reconciliation: r, replicas: 1}
+func read(r *sdk.ReconcileRequest) (s *set, err error) {
+	s = &set{ReconcileRequest: r, replicas: 1}
 	if n, ok := r.Parent.Field("spec.replicas").Number(); ok {
 		s.replicas = int(n)
 	}
@@ -79,7 +79,7 @@ func read(r *sdk.Reconciliation) (s *set, err error) {
 }
 
 // claim adopts and releases, and returns the active pods that are the set's.
-func (s *set) claim(out *sdk.Outcome) []pod {
+func (s *set) claim(out *sdk.ReconcileResult) []pod {
 	var pods []pod
 	for i := range s.Children {
 		child := &s.Children[i]

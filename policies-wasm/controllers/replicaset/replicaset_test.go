@@ -115,7 +115,7 @@ func splitSeq(path string) func(func(string) bool) {
 	}
 }
 
-func reconcile(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.Outcome {
+func reconcile(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.ReconcileResult {
 	t.Helper()
 	m, err := abi.ReadManifest(sdk.Manifest())
 	if err != nil {
@@ -136,7 +136,7 @@ func reconcile(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.Outcom
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := abi.ReadOutcome(b)
+	out, err := abi.ReadReconcileResult(b)
 	if err != nil {
 		t.Fatalf("%v: %s", err, b)
 	}
@@ -224,7 +224,7 @@ func TestStatusCounts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	if again := time.Duration(out.AskAgainNanos); again != 40*time.Second {
+	if again := time.Duration(out.RequeueAfterNanos); again != 40*time.Second {
 		t.Errorf("ask again in %v, want 40s", again)
 	}
 }

@@ -44,7 +44,7 @@ func (g *gate) Check(now int64, pod *sdk.GatePod) sdk.Readiness {
 	want := g.want(pod) * second
 	if since := now - c.Since; since < want {
 		return sdk.Readiness{
-			Status: sdk.False, Reason: "ReadyTooShort", AskAgain: want - since,
+			Status: sdk.False, Reason: "ReadyTooShort", RequeueAfter: want - since,
 			Message: "the pod's containers must be ready for " + strconv.FormatInt(want/second, 10) + " s",
 		}
 	}

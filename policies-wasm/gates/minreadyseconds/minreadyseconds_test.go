@@ -37,9 +37,9 @@ func TestCheck(t *testing.T) {
 	}
 	want := []abi.Readiness{
 		{Status: "False", Reason: "ContainersNotReady"},
-		{Status: "False", Reason: "ReadyTooShort", AskAgainNanos: 1e9},
+		{Status: "False", Reason: "ReadyTooShort", RequeueAfterNanos: 1e9},
 		{Status: "True", Reason: "ReadyLongEnough"},
-		{Status: "False", Reason: "ReadyTooShort", AskAgainNanos: 55e9},
+		{Status: "False", Reason: "ReadyTooShort", RequeueAfterNanos: 55e9},
 		{Status: "True", Reason: "ReadyLongEnough"},
 		{Status: "False", Reason: "ContainersNotReady"},
 	}

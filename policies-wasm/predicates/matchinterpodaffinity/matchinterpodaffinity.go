@@ -23,9 +23,9 @@ import (
 func init() {
 	sdk.Register(sdk.Policy{
 		Name: "MatchInterPodAffinity", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
-		Description: "The pod's required affinity and anti-affinity to other pods holds, and theirs to it.",
-		Reads:       sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
-		SkipsBy:     sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, Alike: true,
+		Description:   "The pod's required affinity and anti-affinity to other pods holds, and theirs to it.",
+		Reads:         sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
+		SkipDependsOn: sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, ReplicasEqual: true,
 		Open: open,
 	})
 }

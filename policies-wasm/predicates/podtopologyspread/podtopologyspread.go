@@ -23,7 +23,7 @@ func init() {
 		Description: "The pod's hard topology spread constraints hold.",
 		Reads: sdk.PodLabels | sdk.PodAffinity | sdk.PodTolerations |
 			sdk.NodeLabels | sdk.NodeTaints | sdk.Pods,
-		SkipsBy: sdk.PodAffinity, Alike: true,
+		SkipDependsOn: sdk.PodAffinity, ReplicasEqual: true,
 		Open: open,
 	})
 }

@@ -29,9 +29,9 @@ func init() {
 	sdk.Register(sdk.Policy{
 		Name: "InterPodAffinityPriority", Kind: sdk.KindPriority, Scope: sdk.ScopeSet,
 		Normalize: sdk.NormalizeMinMax, ConfigSchema: schema,
-		Description: "Near the pods that the pod, or they, would be near to, and away from the others.",
-		Reads:       sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
-		SkipsBy:     sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, Alike: true,
+		Description:   "Near the pods that the pod, or they, would be near to, and away from the others.",
+		Reads:         sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
+		SkipDependsOn: sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, ReplicasEqual: true,
 		Open: open,
 	})
 }

@@ -30,7 +30,7 @@ func init() {
 		Description: "The fewer of the pods that the pod should keep apart from share the node's zone or name, the higher.",
 		Reads: sdk.PodLabels | sdk.PodAffinity | sdk.PodTolerations |
 			sdk.NodeLabels | sdk.NodeTaints | sdk.Pods | sdk.Services | sdk.Owners,
-		SkipsBy: sdk.PodLabels | sdk.PodAffinity | sdk.Services | sdk.Owners, Alike: true,
+		SkipDependsOn: sdk.PodLabels | sdk.PodAffinity | sdk.Services | sdk.Owners, ReplicasEqual: true,
 		Open: open,
 	})
 }

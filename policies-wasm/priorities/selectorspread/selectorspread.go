@@ -37,7 +37,7 @@ func init() {
 		}
 		sdk.Register(sdk.Policy{
 			Name: one.name, Kind: sdk.KindPriority, Scope: sdk.ScopeSet, Normalize: sdk.NormalizeNone,
-			Description: one.text, Reads: reads, SkipsBy: reads &^ (sdk.Pods | sdk.NodeLabels), Alike: true,
+			Description: one.text, Reads: reads, SkipDependsOn: reads &^ (sdk.Pods | sdk.NodeLabels), ReplicasEqual: true,
 			Open: func(s *sdk.Setup) (any, error) {
 				return newPolicy(s.Rows, one.controllers), s.Config.OnlyKeys()
 			},
@@ -106,7 +106,7 @@ func (p *policy) label(i int, slot int32) sdk.Symbol {
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
 	clear(p.zones)
 	p.counts = p.counts[:0]
-	most, mostZone := int64(0), int64(0)
+	most, maxZone := int64(0), int64(0)
 	for _, slot := range slots {
 		n := p.part.OnNode(slot)
 		p.counts = append(p.counts, n)
@@ -116,12 +116,12 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 		}
 	}
 	for _, n := range p.zones {
-		mostZone = max(mostZone, n)
+		maxZone = max(maxZone, n)
 	}
 	for i, slot := range slots {
 		score := share(p.counts[i], most)
 		if z, ok := p.zoneOf(slot); ok {
-			score = score/3 + share(p.zones[z], mostZone)*2/3
+			score = score/3 + share(p.zones[z], maxZone)*2/3
 		}
 		scores[i] = int64(score)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule/profile"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/storetest"
 )
@@ -42,7 +42,7 @@ func Open(t testing.TB) *Host {
 	}
 	h := &Host{Store: storetest.Open(t)}
 	h.Loader = policy.NewLoader(policy.Config{
-		Objects: h.Store, Engine: e, Reasons: profile.NewReasons(0), Now: time.Now,
+		Objects: h.Store, Engine: e, Reasons: framework.NewReasons(0), Now: time.Now,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err := builtin.Install(t.Context(), h.Loader); err != nil {
@@ -54,9 +54,9 @@ func Open(t testing.TB) *Host {
 
 // Open opens a profile's policies in sandboxes of their own, which follow one
 // cluster, until release.
-func (h *Host) Open(t testing.TB, schedulerName string) (p *profile.Profile, release func()) {
+func (h *Host) Open(t testing.TB, schedulerName string) (p *framework.Profile, release func()) {
 	t.Helper()
-	set, release, err := h.Scheduling().Fresh(t.Context())
+	set, release, err := h.Scheduling().Reopen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

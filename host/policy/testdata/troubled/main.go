@@ -73,10 +73,10 @@ func (gate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 
 type controller struct{}
 
-func (controller) Reconcile(r *sdk.Reconciliation) (sdk.Outcome, error) {
+func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
 	how, _ := r.Parent.Field("spec.trap").Text()
 	trip(how)
-	return sdk.Outcome{}, nil
+	return sdk.ReconcileResult{}, nil
 }
 
 // talks says a line at each level about each pod.

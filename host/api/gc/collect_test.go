@@ -1,0 +1,216 @@
+package gc_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/api/gc"
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/store"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// world is a registry with a running collector.
+type world struct {
+	*testing.T
+	reg *registry.Registry
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.NewMemory(), kind.Codec{}, store.Options{Indexes: registry.Indexes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg := registry.New(registry.Config{Store: st})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- gc.New(reg, nil).Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{t, reg}
+	w.create("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
+	return w
+}
+
+func (w *world) create(resource, ns string, obj store.Object) store.Object {
+	w.Helper()
+	made, err := w.reg.Create(w.Context(), registry.On(resource, ns, ""), obj)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return made
+}
+
+// configMap makes one, owned by the others and blocking their deletion.
+func (w *world) configMap(name string, owners ...store.Object) store.Object {
+	w.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, o := range owners {
+		cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{
+			APIVersion: "v1", Kind: "ConfigMap", Name: o.GetName(), UID: o.GetUID(), BlockOwnerDeletion: ptr.To(true),
+		})
+	}
+	return w.create("configmaps", "ns", cm)
+}
+
+func (w *world) remove(resource, ns, name string, policy metav1.DeletionPropagation) {
+	w.Helper()
+	if _, _, err := w.reg.Delete(w.Context(), registry.On(resource, ns, name), &metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// eventually waits for a state of the world.
+func (w *world) eventually(what string, holds func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func (w *world) gone(resource, ns, name string) func() bool {
+	return func() bool {
+		_, err := w.reg.Get(w.Context(), registry.On(resource, ns, name))
+		return apierrors.IsNotFound(err)
+	}
+}
+
+func TestDependentsGoInTheBackground(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	parent := w.configMap("parent")
+	child := w.configMap("child", parent)
+	w.configMap("grandchild", child)
+	w.remove("configmaps", "ns", "parent", metav1.DeletePropagationBackground)
+	w.eventually("the child goes", w.gone("configmaps", "ns", "child"))
+	w.eventually("the grandchild goes", w.gone("configmaps", "ns", "grandchild"))
+}
+
+func TestForegroundDeletionEndsWithTheOwner(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	parent := w.configMap("parent")
+	child := w.configMap("child", parent)
+	w.configMap("grandchild", child)
+	w.remove("configmaps", "ns", "parent", metav1.DeletePropagationForeground)
+	w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
+	for _, name := range []string{"child", "grandchild"} {
+		if !w.gone("configmaps", "ns", name)() {
+			t.Errorf("%s is left although its owner waited for it", name)
+		}
+	}
+}
+
+func TestOrphansStayWithoutTheirOwner(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.configMap("child", w.configMap("parent"))
+	w.remove("configmaps", "ns", "parent", metav1.DeletePropagationOrphan)
+	w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
+	child, err := w.reg.Get(t.Context(), registry.On("configmaps", "ns", "child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refs := child.GetOwnerReferences(); len(refs) != 0 {
+		t.Errorf("the orphan has references %v, want none", refs)
+	}
+}
+
+func TestAnObjectCreatedForAnOwnerThatIsGoneGoes(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.configMap("late", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "no-such-uid"}})
+	w.eventually("the late child goes", w.gone("configmaps", "ns", "late"))
+}
+
+func TestAnObjectStaysWhileOneOwnerStays(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	first, second := w.configMap("first"), w.configMap("second")
+	w.configMap("child", first, second)
+	w.remove("configmaps", "ns", "first", metav1.DeletePropagationBackground)
+	w.eventually("the reference to the first owner goes", func() bool {
+		child, err := w.reg.Get(t.Context(), registry.On("configmaps", "ns", "child"))
+		return err == nil && len(child.GetOwnerReferences()) == 1 && child.GetOwnerReferences()[0].UID == second.GetUID()
+	})
+}
+
+func TestADeletedNamespaceEmptiesItself(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.configMap("a")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, NodeName: "n"}}
+	w.create("pods", "ns", pod)
+	w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
+	w.eventually("the pod is asked to end", func() bool {
+		p, err := w.reg.Get(t.Context(), registry.On("pods", "ns", "p"))
+		return err == nil && p.GetDeletionTimestamp() != nil
+	})
+	w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "Some resources are remaining: pods. has 1 resource instances")
+	w.condition("ns", corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered", "All resources successfully discovered")
+	if w.gone("configmaps", "ns", "a")() {
+		t.Error("other objects go before the pods have ended")
+	}
+	_, err := w.reg.Create(t.Context(), registry.On("configmaps", "ns", ""), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+	if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		t.Errorf("create in a namespace that is going: %v, want the cause NamespaceTerminating", err)
+	}
+	if _, _, err := w.reg.Delete(t.Context(), registry.On("pods", "ns", "p"), &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
+}
+
+// condition waits for a condition of a namespace.
+func (w *world) condition(name string, t corev1.NamespaceConditionType, status corev1.ConditionStatus, reason, message string) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%s is %s: %s %q", t, status, reason, message), func() bool {
+		obj, err := w.reg.Get(w.Context(), registry.On("namespaces", "", name))
+		if err != nil {
+			return false
+		}
+		return slices.ContainsFunc(obj.(*corev1.Namespace).Status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == t && c.Status == status && c.Reason == reason && c.Message == message && !c.LastTransitionTime.IsZero()
+		})
+	})
+}
+
+func TestANamespaceTellsWhatHoldsIt(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
+	w.create("configmaps", "ns", held)
+	w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
+	w.condition("ns", corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain",
+		"Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
+	w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain",
+		"Some resources are remaining: configmaps. has 1 resource instances")
+	w.condition("ns", corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse, "ContentDeleted",
+		"All content successfully deleted, may be waiting on finalization")
+	if _, err := w.reg.Modify(t.Context(), registry.On("configmaps", "ns", "held"), func(old store.Object) (store.Object, error) {
+		next := old.DeepCopyObject().(store.Object)
+		next.SetFinalizers(nil)
+		return next, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
+}

@@ -1,0 +1,139 @@
+package serviceip_test
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-dev/berth/host/api/kind"
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/api/serviceip"
+	"github.com/berth-dev/berth/host/store"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func open(t *testing.T, ranges serviceip.Ranges) *registry.Registry {
+	t.Helper()
+	st, err := store.Open(t.Context(), store.NewMemory(), kind.Codec{}, store.Options{Indexes: registry.Indexes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	reg := registry.New(registry.Config{Store: st, Admission: serviceip.New(st, ranges)})
+	if _, err := reg.Create(t.Context(), registry.On("namespaces", "", ""), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}); err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+func service(name string, change func(*corev1.ServiceSpec)) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	if change != nil {
+		change(&s.Spec)
+	}
+	return s
+}
+
+func create(t *testing.T, reg *registry.Registry, s *corev1.Service) (*corev1.Service, error) {
+	t.Helper()
+	obj, err := reg.Create(t.Context(), registry.On("services", "ns", ""), s)
+	if err != nil {
+		return nil, err
+	}
+	return obj.(*corev1.Service), nil
+}
+
+func TestServicesGetAddressesAndPorts(t *testing.T) {
+	t.Parallel()
+	reg := open(t, serviceip.Ranges{})
+	for name, c := range map[string]struct {
+		change func(*corev1.ServiceSpec)
+		want   func(*corev1.ServiceSpec) bool
+		err    string
+	}{
+		"a plain service gets an address": {nil, func(s *corev1.ServiceSpec) bool {
+			return serviceip.Defaults.Services.Contains(netip.MustParseAddr(s.ClusterIP)) && s.ClusterIPs[0] == s.ClusterIP && s.Ports[0].NodePort == 0
+		}, ""},
+		"a headless service gets none": {func(s *corev1.ServiceSpec) { s.ClusterIP = "None" }, func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "None" }, ""},
+		"a name for something else gets none": {func(s *corev1.ServiceSpec) { s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "a.b" },
+			func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "" }, ""},
+		"a node port is given": {func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort },
+			func(s *corev1.ServiceSpec) bool { return s.Ports[0].NodePort >= 30000 && s.Ports[0].NodePort <= 32767 }, ""},
+		"a wanted address is kept":        {func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.7.7" }, func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "10.96.7.7" }, ""},
+		"an address elsewhere is refused": {func(s *corev1.ServiceSpec) { s.ClusterIP = "192.168.1.1" }, nil, "is not in the valid range"},
+		"a port elsewhere is refused": {func(s *corev1.ServiceSpec) { s.Type, s.Ports[0].NodePort = corev1.ServiceTypeNodePort, 80 }, nil,
+			"The range of valid ports is 30000-32767"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := create(t, reg, service("s"+strings.ReplaceAll(strings.ToLower(name), " ", "-"), c.change))
+			if c.err != "" {
+				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("create = %v, want an invalid %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.want(&s.Spec) {
+				t.Errorf("spec = %+v", s.Spec)
+			}
+		})
+	}
+}
+
+func TestAnAddressBelongsToOneService(t *testing.T) {
+	t.Parallel()
+	reg := open(t, serviceip.Ranges{Services: netip.MustParsePrefix("10.0.0.0/28")})
+	var wait sync.WaitGroup
+	made := make(chan string, 32)
+	for i := range 32 {
+		wait.Go(func() {
+			if s, err := create(t, reg, service("s"+string(rune('a'+i%26))+strings.Repeat("x", i/26), nil)); err == nil {
+				made <- s.Spec.ClusterIP
+			}
+		})
+	}
+	wait.Wait()
+	close(made)
+	seen := map[string]bool{}
+	for ip := range made {
+		if seen[ip] {
+			t.Errorf("%s was given twice", ip)
+		}
+		seen[ip] = true
+	}
+	if len(seen) != 13 { // 16 without network, broadcast and the API's own
+		t.Errorf("%d addresses were given, want 13", len(seen))
+	}
+	one, err := create(t, reg, service("taken", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.0.0.5" }))
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "already allocated") {
+		t.Errorf("create with an address of another service = %v, %v", one, err)
+	}
+}
+
+func TestAnUpdateKeepsTheAddress(t *testing.T) {
+	t.Parallel()
+	reg := open(t, serviceip.Ranges{})
+	s, err := create(t, reg, service("s", func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeNodePort }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := service("s", func(s *corev1.ServiceSpec) {
+		s.Type = corev1.ServiceTypeNodePort
+		s.Selector = map[string]string{"a": "b"}
+	})
+	obj, _, err := reg.Update(t.Context(), registry.On("services", "ns", "s"), again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := obj.(*corev1.Service)
+	if got.Spec.ClusterIP != s.Spec.ClusterIP || got.Spec.Ports[0].NodePort != s.Spec.Ports[0].NodePort {
+		t.Errorf("after the update: %s %d, want %s %d", got.Spec.ClusterIP, got.Spec.Ports[0].NodePort, s.Spec.ClusterIP, s.Spec.Ports[0].NodePort)
+	}
+}

@@ -1,0 +1,164 @@
+package authn
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// ErrUnauthorized is what every refused credential is; the text behind it is
+// for the log and not for the client.
+var ErrUnauthorized = errors.New("unauthorized")
+
+// ErrUnknown is a token that no kind claims as its own.
+var ErrUnknown = errors.New("the token is of no known kind")
+
+// Tokens is one kind of bearer token. It answers ok=false to a token of another
+// kind and an error to one of its own kind that does not hold.
+type Tokens interface {
+	AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error)
+}
+
+// Requests tells who sent a request. It implements authenticator.Request.
+type Requests struct {
+	tokens []Tokens
+	now    func() time.Time
+}
+
+// NewRequests asks the kinds of tokens in order.
+func NewRequests(now func() time.Time, tokens ...Tokens) *Requests {
+	return &Requests{tokens: tokens, now: now}
+}
+
+var _ authenticator.Request = (*Requests)(nil)
+
+// AuthenticateRequest implements authenticator.Request. A client certificate
+// counts before a bearer token, as in Kubernetes.
+//
+// # Errors
+// ErrUnauthorized, wrapped with the reason.
+func (a *Requests) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return a.certificate(r.TLS.VerifiedChains)
+	}
+	token, shown, err := bearer(r.Header)
+	if err != nil {
+		return nil, false, err
+	}
+	if shown {
+		response, ok, err := a.AuthenticateToken(r.Context(), token)
+		if err != nil {
+			return nil, false, fmt.Errorf("%w: %w", ErrUnauthorized, err)
+		}
+		return response, ok, nil
+	}
+	if public(r.URL.Path) && readOnly(r.Method) {
+		return &authenticator.Response{User: anonymous}, true, nil
+	}
+	return nil, false, fmt.Errorf("%w: no credentials", ErrUnauthorized)
+}
+
+// certificate believes the handshake, which verified the chain against the
+// authority and for client use; only the time has moved on since.
+func (a *Requests) certificate(chains [][]*x509.Certificate) (*authenticator.Response, bool, error) {
+	if len(chains) == 0 || len(chains[0]) == 0 {
+		return nil, false, fmt.Errorf("%w: the client certificate is not verified", ErrUnauthorized)
+	}
+	for _, cert := range chains[0] {
+		if a.now().After(cert.NotAfter) {
+			return nil, false, fmt.Errorf("%w: the certificate of %q has expired", ErrUnauthorized, cert.Subject.CommonName)
+		}
+	}
+	leaf := chains[0][0]
+	if leaf.Subject.CommonName == "" {
+		return nil, false, fmt.Errorf("%w: the client certificate names nobody", ErrUnauthorized)
+	}
+	return known(&user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: leaf.Subject.Organization}), true, nil
+}
+
+// AuthenticateToken asks the kinds of tokens in order, for a request or a
+// TokenReview.
+//
+// # Errors
+// ErrUnknown, or why a kind does not believe a token of its own.
+func (a *Requests) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	for _, kind := range a.tokens {
+		response, ok, err := kind.AuthenticateToken(ctx, token)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok {
+			response.User = known(response.User).User
+			return response, true, nil
+		}
+	}
+	return nil, false, ErrUnknown
+}
+
+// maxToken bounds a bearer token; a service account's has about 1 KB.
+const maxToken = 16 << 10
+
+func bearer(header http.Header) (token string, shown bool, err error) {
+	text := header.Get("Authorization")
+	if text == "" {
+		return webSocketToken(header)
+	}
+	scheme, token, _ := strings.Cut(text, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", false, fmt.Errorf("%w: the Authorization header is no bearer token", ErrUnauthorized)
+	}
+	if len(token) > maxToken {
+		return "", false, fmt.Errorf("%w: the token is too long", ErrUnauthorized)
+	}
+	return token, true, nil
+}
+
+// known adds the group of everybody who showed a credential.
+func known(info user.Info) *authenticator.Response {
+	groups := info.GetGroups()
+	if slices.Contains(groups, user.AllAuthenticated) {
+		return &authenticator.Response{User: info}
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{
+		Name:   info.GetName(),
+		UID:    info.GetUID(),
+		Groups: append(slices.Clip(groups), user.AllAuthenticated),
+		Extra:  info.GetExtra(),
+	}}
+}
+
+var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+
+// public tells what anybody may see. The path is compared as it came: one with
+// dots or double slashes in it is not public.
+func public(path string) bool {
+	if path == "/version" || path == "/version/" {
+		return true
+	}
+	for _, root := range []string{"/healthz", "/livez", "/readyz"} {
+		rest, ok := strings.CutPrefix(path, root)
+		if ok && (rest == "" || plainCheck(rest)) {
+			return true
+		}
+	}
+	return false
+}
+
+// plainCheck is true for "/name" of a single health check.
+func plainCheck(rest string) bool {
+	name, ok := strings.CutPrefix(rest, "/")
+	return ok && strings.IndexFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}) < 0
+}
+
+func readOnly(method string) bool { return method == http.MethodGet || method == http.MethodHead }

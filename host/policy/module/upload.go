@@ -1,0 +1,171 @@
+package module
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/vet"
+)
+
+// ErrRefused wraps the reason for which a module may not come in.
+var ErrRefused = errors.New("module refused")
+
+// MostSignatures is how many a module may have.
+const MaxSignatures = 16
+
+// Examine checks who signed a module, and inspects it.
+//
+// # Errors
+//
+// ErrRefused with the reason, if the module is at fault.
+func (s *Store) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+	if len(signatures) > MaxSignatures {
+		return nil, fmt.Errorf("%w: it has %d signatures, and may have %d", ErrRefused, len(signatures), MaxSignatures)
+	}
+	if err := s.Trusts(sha256.Sum256(wasm), signatures); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	m, err := s.Inspect(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	m.Spec.Signatures = signatures
+	return m, nil
+}
+
+// maxExamining is how many modules are examined at a time: to vet one takes a
+// processor and several times its size.
+const maxExamining = 2
+
+// Inspect vets and compiles a module, and returns the Module object that
+// stands for it. Nothing is stored.
+func (s *Store) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
+	select {
+	case s.examining <- struct{}{}:
+		defer func() { <-s.examining }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	module, err := s.Engine.Load(ctx, wasm, vet.DefaultLimits())
+	if err != nil {
+		return nil, refusal(ctx, err)
+	}
+	manifest, err := abi.ReadManifest(module.Manifest())
+	if err != nil {
+		module.Close()
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	defer s.Ready.keep(module)
+	digest := module.Digest()
+	m := &v1alpha1.Module{Spec: v1alpha1.ModuleSpec{Digest: digest, Size: int64(len(wasm))}}
+	m.Name = v1alpha1.ModuleName(digest)
+	m.Status = v1alpha1.ModuleStatus{Phase: "Accepted", Version: manifest.Version}
+	for i := range manifest.Policies {
+		p := &manifest.Policies[i]
+		m.Status.Entries = append(m.Status.Entries, v1alpha1.ModuleEntry{Name: p.Name, Kind: p.Kind, Description: p.Description})
+	}
+	return m, nil
+}
+
+// refusal tells a module's fault from the host's own trouble.
+func refusal(ctx context.Context, err error) error {
+	var bad *vet.Refusal
+	var failed *engine.Failure
+	if ctx.Err() != nil || !errors.As(err, &bad) && !errors.As(err, &failed) && !errors.Is(err, engine.ErrCompile) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// Limits of what uploads hold in memory at a time, of all users and of one.
+const (
+	maxArriving = 128 << 20
+	maxOfUser   = 64 << 20
+)
+
+// ErrBusy says that others' uploads, or the user's own, fill the room for them.
+var ErrBusy = errors.New("too much is being uploaded: try again in a second")
+
+// ErrTooLarge says that an upload is larger than any module may be.
+var ErrTooLarge = fmt.Errorf("a module may have %d bytes", vet.DefaultLimits().Bytes)
+
+// Receive reads a module that a user sends. done gives its room back.
+//
+// # Errors
+//
+// ErrBusy, ErrTooLarge, or the reader's.
+func (s *Store) Receive(user string, from io.Reader) (wasm []byte, done func(), err error) {
+	const first = 64 << 10
+	most := vet.DefaultLimits().Bytes + 1
+	held := 0
+	done = func() { s.intake.add(user, -held) }
+	for err == nil {
+		if len(wasm) == cap(wasm) {
+			size := min(max(2*cap(wasm), first), most)
+			if !s.intake.add(user, size-held) {
+				done()
+				return nil, nil, ErrBusy
+			}
+			held = size
+			wasm = append(make([]byte, 0, size), wasm...)
+		}
+		var n int
+		n, err = from.Read(wasm[len(wasm):cap(wasm)])
+		if wasm = wasm[:len(wasm)+n]; len(wasm) == most {
+			err = ErrTooLarge
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		done()
+		return nil, nil, err
+	}
+	return wasm, done, nil
+}
+
+// intake counts what uploads hold, by user.
+type intake struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// add takes room or gives it back, and says whether there was enough.
+func (i *intake) add(user string, n int) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if n > 0 && (i.all+n > maxArriving || i.of[user]+n > maxOfUser) {
+		return false
+	}
+	if i.of == nil {
+		i.of = map[string]int{}
+	}
+	i.all += n
+	if i.of[user] += n; i.of[user] == 0 {
+		delete(i.of, user)
+	}
+	return true
+}
+
+// Keep stores the module's bytes, so that policies can name it. If no Module
+// object follows within the hour, they are collected.
+//
+// # Errors
+//
+// ErrFull, if too many came that no policy uses.
+func (s *Store) Keep(ctx context.Context, m *v1alpha1.Module, wasm []byte) error {
+	used, err := s.usedModules()
+	if err != nil {
+		return err
+	}
+	if err := s.uploads.come(ctx, m.Spec.Digest, len(wasm), used, s.Now()); err != nil {
+		return err
+	}
+	return s.Objects.PutBlob(ctx, m.Spec.Digest, wasm)
+}

@@ -1,0 +1,70 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/policy/wire"
+)
+
+// Controller is a live controller.
+type Controller struct {
+	objectGuest
+	account v1alpha1.ServiceAccountReference
+}
+
+// NewController has a sandbox asked as a controller. It refuses one that has
+// nobody's rights: as the host itself it would have all.
+func NewController(box *Sandbox, account *v1alpha1.ServiceAccountReference) (*Controller, error) {
+	if account == nil || account.Namespace == "" || account.Name == "" {
+		return nil, errors.New("a controller acts as a ServiceAccount: name one in spec.serviceAccount (namespace and name), and grant it by RBAC what the controller reads and writes")
+	}
+	return &Controller{objectGuest{box: box}, *account}, nil
+}
+
+// ServiceAccount is who it acts as.
+func (c *Controller) ServiceAccount() v1alpha1.ServiceAccountReference { return c.account }
+
+// Note puts a line of the host's into what `berth policy logs` shows.
+func (c *Controller) Note(level slog.Level, message string) {
+	if ok, _ := c.box.guestLog.admit(time.Now()); ok {
+		c.box.guestLog.add(level, c.box.module.Digest(), message)
+	}
+}
+
+// Name is the Policy's.
+func (c *Controller) Name() string { return c.box.name }
+
+// Parent is the kind that it controls.
+func (c *Controller) Parent() abi.ObjectKind { return *c.box.entry.Parent }
+
+// Children are the kinds that it makes.
+func (c *Controller) Children() []abi.ObjectKind { return c.box.entry.Children }
+
+// Related are the kinds that it looks at besides.
+func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
+
+// Identity changes when another module or config goes live.
+func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
+
+// Reconcile asks the guest what is wanted of a parent's children.
+func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.ReconcileResult, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.idle()
+	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
+	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: parent}, input, 1+len(children)+len(related))
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := abi.ReadReconcileResult(r.Out)
+	if err != nil {
+		return nil, c.box.fail(err)
+	}
+	return outcome, nil
+}

@@ -1,0 +1,124 @@
+package sandbox
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-dev/berth/host/policy/breaker"
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+// health is how one Policy has been doing: what its guests used, and whether
+// it may still be asked. All sandboxes of the Policy share it.
+type Health struct {
+	calls, failures, traps, fuel, nanos atomic.Int64
+
+	rows, refusals atomic.Int64
+	tried          atomic.Bool // the breaker is not closed
+
+	mu      sync.Mutex
+	breaker *breaker.Breaker
+	last    error
+
+	// OnFailure is told of each failure; it is set before the program is asked.
+	OnFailure func(error)
+	// changed is told when the policy is quarantined and when it is let out.
+	changed func()
+}
+
+// NewHealth is that of a program which did nothing yet; changed is told when it is
+// quarantined and when it is let out.
+func NewHealth(changed func()) *Health {
+	return &Health{changed: changed, breaker: breaker.New(breaker.Default)}
+}
+
+// Copy begins where this one stands, and nobody hears of it.
+func (h *Health) Copy() *Health {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := &Health{changed: func() {}, breaker: h.breaker.Copy(), last: h.last}
+	c.tried.Store(h.tried.Load())
+	return c
+}
+
+// OnTrial lets a policy that was quarantined when the host ended begin half
+// open: one failure, and it is quarantined again.
+func (h *Health) OnTrial() *Health {
+	h.breaker.Try()
+	h.tried.Store(true)
+	return h
+}
+
+// called counts a call that went well; one that answers speaks for a guest on
+// trial.
+func (h *Health) called(took time.Duration, fuel engine.Fuel, answers bool) {
+	h.calls.Add(1)
+	h.fuel.Add(int64(fuel))
+	h.nanos.Add(int64(took))
+	if !answers || !h.tried.Load() {
+		return
+	}
+	h.mu.Lock()
+	closed := h.breaker.Succeed()
+	h.mu.Unlock()
+	if closed {
+		h.tried.Store(false)
+		h.changed()
+	}
+}
+
+// failed counts a failure against the policy.
+func (h *Health) failed(now time.Time, err error) {
+	h.failures.Add(1)
+	if trapped(err) {
+		h.traps.Add(1)
+	}
+	h.mu.Lock()
+	h.last = err
+	turned := h.breaker.Fail(now)
+	h.mu.Unlock()
+	if turned {
+		h.tried.Store(true)
+		h.changed()
+	}
+	if h.OnFailure != nil {
+		h.OnFailure(err)
+	}
+}
+
+// allow says whether the policy may be asked now.
+func (h *Health) allow(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.breaker.Allow(now)
+}
+
+// State is whether the policy is quarantined, and its last failure.
+func (h *Health) State() (quarantined bool, last error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.breaker.State() != breaker.Closed, h.last
+}
+
+// Failures is how often it has failed.
+func (h *Health) Failures() int64 { return h.failures.Load() }
+
+// judged counts rows, and how many of them were refused.
+func (h *Health) judged(rows, refused int) {
+	h.rows.Add(int64(rows))
+	h.refusals.Add(int64(refused))
+}
+
+// trapped tells what ended a guest's code from answers that are none.
+func trapped(err error) bool {
+	var f *engine.Failure
+	return errors.As(err, &f) && (f.Kind == engine.Trap || f.Kind == engine.FuelSpent || f.Kind == engine.StackSpent)
+}
+
+// SpentFuel tells a budget's end from other failures.
+func SpentFuel(err error) bool {
+	var f *engine.Failure
+	return errors.As(err, &f) && f.Kind == engine.FuelSpent
+}

@@ -1,0 +1,46 @@
+package sandbox
+
+import (
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+)
+
+// tidyAfter is how many calls a guest may have had before it is asked to tidy
+// up: to collect its garbage costs a millisecond or more.
+const tidyAfter = 256
+
+// Untidy says whether the guest should tidy up.
+func (s *Sandbox) Untidy() bool { return s.calledSince(tidyAfter) }
+
+func (s *Sandbox) calledSince(calls int) bool {
+	return s.instance != nil && s.calls >= calls && s.module.Has(engine.FuncIdle)
+}
+
+// askedTidyAfter is tidyAfter of a gate or a controller: each call brings whole
+// objects, which are garbage afterwards, and between two calls nobody waits.
+const askedTidyAfter = 16
+
+// idle lets a gate's or a controller's guest tidy up after a call.
+func (a *objectGuest) idle() {
+	if a.box.calledSince(askedTidyAfter) {
+		a.box.Tidy()
+	}
+}
+
+// Tidy has the guest collect its garbage. One that says it would be smaller if
+// it were built anew is: the next cycle builds it. So is one that fails, and
+// that counts as a failure, lest it costs each round a budget and a rebuild.
+func (s *Sandbox) Tidy() {
+	s.calls, s.about = 0, subject{}
+	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
+	switch {
+	case err != nil:
+		_ = s.fail(err)
+	case r.Status == abi.IdleRebuild:
+		s.log.Debug("policy is built anew, to be smaller")
+		s.Close()
+	}
+}
+
+// Calls is how many the guest has had since it last tidied up.
+func (s *Sandbox) Calls() int { return s.calls }

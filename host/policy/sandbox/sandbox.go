@@ -1,0 +1,382 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/wire"
+	"github.com/berth-dev/berth/host/schedule/framework"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// sandbox is one instance of a program that follows a snapshot. It belongs to
+// one goroutine; an instance that fails is thrown away, and the next cycle
+// builds another from the snapshot.
+type Sandbox struct {
+	*Program
+	instance *engine.Instance
+	// held is instance too, for retire, which any goroutine may call.
+	held           atomic.Pointer[engine.Instance]
+	retired        atomic.Bool
+	memoryPriority atomic.Int32 // an engine.Rank
+	// again is when one that nobody waits for may next ask for memory.
+	again time.Time
+
+	encoder *wire.Encoder
+	seen    uint64 // newest delta of the log that was looked at
+	sent    uint64 // sequence of the last batch that the guest was given
+	ids     []framework.ReasonID
+	about   subject
+	slots   int // of the log when it was last followed
+	calls   int // since the guest last tidied up
+}
+
+// New is a sandbox of a program, which opens when it is first used.
+func New(p *Program) *Sandbox { return &Sandbox{Program: p, encoder: wire.NewEncoder()} }
+
+// Info implements framework.Policy.
+func (s *Sandbox) Info() *framework.Info { return &s.info }
+
+// Close gives the guest's memory back; the sandbox opens anew when it is used.
+func (s *Sandbox) Close() {
+	if s.instance != nil {
+		s.instance.Close()
+		s.instance = nil
+		s.held.Store(nil)
+	}
+}
+
+// Retire ends the sandbox for good: now, or with the call that is under way.
+func (s *Sandbox) Retire() {
+	s.retired.Store(true)
+	if i := s.held.Load(); i != nil {
+		i.Close()
+	}
+}
+
+// IsOpen says whether it has an instance.
+func (s *Sandbox) IsOpen() bool { return s.instance != nil }
+
+// errQuarantined is what a policy answers that failed too often.
+var errQuarantined = errors.New("the policy is quarantined, since it kept failing")
+
+// Follow brings the guest up to the log's newest delta.
+func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
+	s.slots, s.about = int(log.Slots()), subject{rows: log}
+	s.notice()
+	if s.instance != nil {
+		if log.Seq() == s.seen {
+			return nil
+		}
+		if deltas, ok := log.Since(s.seen); ok {
+			s.seen = log.Seq()
+			for piece := range deltas.Pieces() {
+				if err := s.apply(piece); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		s.Close()
+	}
+	return s.rebuild(ctx, log)
+}
+
+// ready opens an instance unless there is one.
+func (s *Sandbox) ready(ctx context.Context) error {
+	if !s.health.allow(time.Now()) {
+		s.Close()
+		return fmt.Errorf("policy %s: %w", s.name, errQuarantined)
+	}
+	if s.notice(); s.instance != nil {
+		return nil
+	}
+	if !s.mayAsk() {
+		return fmt.Errorf("policy %s: %w", s.name, ErrMemoryReclaimed)
+	}
+	i, err := s.Open(ctx, s.Priority())
+	if errors.Is(err, engine.ErrClosed) {
+		return fmt.Errorf("policy %s: %w", s.name, err)
+	}
+	if err != nil {
+		return s.fail(err)
+	}
+	s.held.Store(i)
+	i.SetMemoryPriority(s.Priority())
+	if s.retired.Load() {
+		i.Close()
+		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
+	}
+	s.encoder.Begin(s.entry.ReplicasEqual)
+	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
+	return nil
+}
+
+// rebuild opens an instance and gives it the whole present state.
+func (s *Sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
+	err := s.ready(ctx)
+	if err != nil {
+		return err
+	}
+	s.seen = log.Seq()
+	s.encoder.Expect(log.Slots())
+	batch := make([]snapshot.Delta, 0, wire.MaxBatch)
+	log.Base(func(d snapshot.Delta) bool {
+		d.Seq = s.seen
+		if batch = append(batch, d); len(batch) < wire.MaxBatch {
+			return true
+		}
+		err = s.apply(batch)
+		batch = batch[:0]
+		return err == nil
+	})
+	if err == nil {
+		err = s.apply(batch)
+	}
+	if err != nil {
+		return err
+	}
+	// Loading leaves as much garbage as it leaves rows. It is collected here,
+	// lest the first decision has to.
+	// Whatever it answers, it was built anew just now.
+	if !s.module.Has(engine.FuncIdle) {
+		return nil
+	}
+	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots)); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+func (s *Sandbox) apply(deltas []snapshot.Delta) error {
+	for len(deltas) > 0 {
+		n := min(len(deltas), wire.MaxBatch)
+		batch, seq := s.encoder.Deltas(deltas[:n], s.info.Reads)
+		deltas = deltas[n:]
+		if batch == nil {
+			continue
+		}
+		if _, err := s.call(engine.FuncApply, batch, engine.ApplyBudget(n, len(batch), s.instance.MemoryBytes(), s.slots)); err != nil {
+			return err
+		}
+		s.sent = seq
+	}
+	return nil
+}
+
+// Pod implements framework.Policy.
+func (s *Sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (framework.Answer, error) {
+	if err := s.Follow(ctx, log); err != nil {
+		return framework.Answer{}, err
+	}
+	s.about.pod, s.about.now = pod, now
+	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
+	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
+	if err != nil {
+		return framework.Answer{}, err
+	}
+	answer, err := abi.ReadPodAnswer(r.Packed)
+	if errors.Is(err, abi.ErrGuest) {
+		err = fmt.Errorf("%s: %s", engine.FuncPod, complaint(s.instance))
+	}
+	if err != nil {
+		return framework.Answer{}, s.fail(err)
+	}
+	if answer.Ask != abi.AskRefuse {
+		return framework.Answer{Ask: answer.Ask}, nil
+	}
+	reason, err := s.reason(answer.Reason)
+	return framework.Answer{Ask: answer.Ask, Reason: reason}, err
+}
+
+// largePod is the size from which on a pod's record gets more fuel by the byte:
+// a guest's collector runs again and again while it takes in thousands of terms.
+// To let it fail would let one absurd pod end a policy for all others.
+const (
+	largePod              = 16 << 10
+	largeByte engine.Fuel = 1000
+)
+
+// podBudget is larger for a policy of scope set. It may have to index all rows
+// by a key that this pod is the first to name, and to double its memory and to
+// collect garbage meanwhile, as when it is told of rows. To trap it there and
+// tell it the whole cluster again would end the same way each time.
+func (s *Sandbox) podBudget(rows, size int) engine.Fuel {
+	if size > largePod {
+		return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots) + largeByte*engine.Fuel(size)
+	}
+	if s.info.Scope == abi.ScopeRow {
+		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
+	}
+	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots)
+}
+
+// reason turns the guest's number of a reason into the host's.
+func (s *Sandbox) reason(index uint32) (framework.ReasonID, error) {
+	if int(index) < len(s.ids) {
+		return s.ids[index], nil
+	}
+	r, err := s.instance.CallNumber(engine.FuncReasons, uint32(len(s.ids)), s.most)
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	reasons, err := abi.ReadReasons(r.Out)
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	for _, reason := range reasons {
+		s.ids = append(s.ids, s.reasons.Intern(framework.Reason{Policy: s.name, Text: reason.Text, Resolvable: !reason.Final}))
+	}
+	if int(index) >= len(s.ids) {
+		return 0, s.fail(fmt.Errorf("a verdict names reason %d of a table of %d", index, len(s.ids)))
+	}
+	return s.ids[index], nil
+}
+
+// rowsACall is how many of n rows one call is asked about: of a policy of scope
+// row as many as stay within its budget, of one of scope set all.
+func (s *Sandbox) rowsACall(n int) int {
+	if s.info.Scope != abi.ScopeRow || s.instance == nil {
+		return n
+	}
+	return min(n, engine.RowsACall(s.instance.MemoryBytes(), s.most))
+}
+
+// rowsBudget is larger for a policy of scope set, which must be given all rows
+// at once and may collect garbage between two of them.
+func (s *Sandbox) rowsBudget(rows, size int) engine.Fuel {
+	if s.info.Scope == abi.ScopeRow {
+		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
+	}
+	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots)
+}
+
+// Filter implements framework.Predicate.
+func (s *Sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+	for len(rows) > 0 {
+		n := s.rowsACall(len(rows))
+		if err := s.filter(ctx, rows[:n], verdicts[:n]); err != nil {
+			return err
+		}
+		rows, verdicts = rows[n:], verdicts[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNotOpen = errors.New("the policy failed earlier in this cycle")
+
+func (s *Sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+	r, err := s.ask(ctx, engine.FuncFilter, rows)
+	if err != nil {
+		return err
+	}
+	if err := s.verdicts(engine.FuncFilter, r.Out, verdicts); err != nil {
+		return err
+	}
+	s.health.judged(len(verdicts), refused(verdicts))
+	return nil
+}
+
+// ask calls an export about rows.
+func (s *Sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.Result, error) {
+	if s.instance == nil {
+		return engine.Result{}, errNotOpen
+	}
+	in := s.encoder.Rows(rows)
+	r, err := s.try(f, in, s.rowsBudget(len(rows), len(in)))
+	if err != nil {
+		return r, s.failAt(err, s.rowOf(ctx, f, rows, err))
+	}
+	return r, nil
+}
+
+func refused(verdicts []framework.ReasonID) (n int) {
+	for _, v := range verdicts {
+		if v != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// verdicts reads one byte a row.
+func (s *Sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.ReasonID) error {
+	out, err := abi.ReadVerdicts(out, len(verdicts))
+	if err != nil {
+		return s.fail(fmt.Errorf("%s: %w", f, err))
+	}
+	for i, b := range out {
+		if int(b) < len(s.ids) {
+			verdicts[i] = s.ids[b]
+			continue
+		}
+		// Asking for the reason ends the answer's life, so the rest is kept.
+		rest := append([]byte(nil), out[i:]...)
+		if _, err := s.reason(uint32(b)); err != nil {
+			return err
+		}
+		return s.verdicts(f, rest, verdicts[i:])
+	}
+	return nil
+}
+
+// Score implements framework.Priority.
+func (s *Sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
+	for len(rows) > 0 {
+		n := s.rowsACall(len(rows))
+		if err := s.score(ctx, rows[:n], raw[:n]); err != nil {
+			return err
+		}
+		rows, raw = rows[n:], raw[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
+	r, err := s.ask(ctx, engine.FuncScore, rows)
+	if err != nil {
+		return err
+	}
+	if err := abi.ReadScores(r.Out, raw); err != nil {
+		return s.fail(err)
+	}
+	s.health.judged(len(rows), 0)
+	return nil
+}
+
+// questionsACall is how many what-if questions one call carries.
+const questionsACall = 64
+
+// WhatIf implements framework.WhatIfer.
+func (s *Sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verdicts []framework.ReasonID) error {
+	for len(questions) > 0 {
+		n := min(len(questions), questionsACall)
+		if s.instance == nil {
+			return errNotOpen
+		}
+		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
+		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes(), s.slots))
+		if err != nil {
+			return err
+		}
+		if err := s.verdicts(engine.FuncWhatIf, r.Out, verdicts[:n]); err != nil {
+			return err
+		}
+		questions, verdicts = questions[n:], verdicts[n:]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

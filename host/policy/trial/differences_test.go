@@ -1,0 +1,35 @@
+package trial
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/berth-dev/berth/host/policy/sandbox"
+	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// Of a large cluster a pod is compared on a part of the nodes. Were it the same
+// part for all replicas, a canary could refuse the others unseen.
+func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
+	t.Parallel()
+	const nodes = 3*maxCompared + 7
+	cluster := snapshot.New(0)
+	for i := range nodes {
+		cluster.UpsertNode(clustertest.Node(fmt.Sprint("n", i), "1", "1Gi", 10, nil))
+	}
+	seen := map[int32]bool{}
+	for i := range 64 {
+		about := Cycle{Question: sandbox.Question{Log: cluster, Pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}}
+		rows := about.rows()
+		if len(rows) > maxCompared {
+			t.Fatalf("a pod is compared on %d nodes, at most %d are wanted", len(rows), maxCompared)
+		}
+		for _, row := range rows {
+			seen[row] = true
+		}
+	}
+	if len(seen) != nodes {
+		t.Errorf("64 replicas are compared on %d of %d nodes", len(seen), nodes)
+	}
+}

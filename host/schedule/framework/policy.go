@@ -1,0 +1,70 @@
+package framework
+
+import (
+	"context"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// Info is what a policy declares of itself.
+type Info struct {
+	Name  string
+	Reads abi.Groups
+	Scope abi.Scope
+	// SkipDependsOn is what it depends on whether the policy skips a pod.
+	SkipDependsOn abi.Groups
+	// Normalize is a priority's way from raw scores to 0…100.
+	Normalize abi.Normalization
+	// Identity covers module digest, entry and config: answers are remembered under it.
+	Identity [32]byte
+}
+
+// ReasonID numbers a reason in the host's own table; 0 is "admitted". The
+// table (see Reasons) is append-only, bounded, and shared by all policies.
+type ReasonID uint32
+
+// Answer is what a policy says of a pod before any row is asked.
+type Answer struct {
+	Ask abi.Ask
+	// Reason is set with abi.AskRefuse.
+	Reason ReasonID
+}
+
+// Policy is what predicates and priorities share. All calls of one cycle come
+// from one goroutine. An error means that the policy failed as a whole: the
+// caller applies the policy's failure mode, the callee has already replaced
+// its instance.
+type Policy interface {
+	Info() *Info
+	// Pod brings the policy up to date with log and starts a cycle for pod.
+	Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64) (Answer, error)
+}
+
+// A Predicate tells which rows admit the pod of the cycle.
+type Predicate interface {
+	Policy
+	// Filter fills verdicts, one for each of rows: 0 admits.
+	Filter(ctx context.Context, rows []int32, verdicts []ReasonID) error
+}
+
+// A Priority scores rows for the pod of the cycle; the higher the better.
+type Priority interface {
+	Policy
+	// Score fills raw scores, one for each of rows, within ±abi.MaxScore. A
+	// policy of scope set is given the whole feasible set at once.
+	Score(ctx context.Context, rows []int32, raw []int64) error
+}
+
+// WhatIf is one question of preemption or planning: with these deltas applied
+// and nothing else changed, does row admit the pod of the cycle?
+type WhatIf struct {
+	Deltas []snapshot.Delta
+	Row    int32
+}
+
+// A Foreseer answers WhatIf questions, each by itself, never remembered. Every
+// predicate that a guest implements is one.
+type WhatIfer interface {
+	WhatIf(ctx context.Context, questions []WhatIf, verdicts []ReasonID) error
+}

@@ -1,0 +1,50 @@
+package framework
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestReasonsAreSharedAndBounded(t *testing.T) {
+	t.Parallel()
+	r := NewReasons(10)
+	first := r.Intern(Reason{Policy: "a", Text: "no"})
+	if first == 0 || r.Intern(Reason{Policy: "a", Text: "no"}) != first || r.Intern(Reason{Policy: "b", Text: "no"}) == first {
+		t.Error("a reason has not one number")
+	}
+	for i := range 10_000 {
+		id := r.Intern(Reason{Policy: fmt.Sprint("p", i%100), Text: fmt.Sprint("reason ", i)})
+		if r.Get(id).Text == "" {
+			t.Fatalf("reason %d has no text", id)
+		}
+	}
+	if r.Len() > 21 {
+		t.Errorf("the table grew to %d, want at most twice its limit", r.Len())
+	}
+	long := NewReasons(0)
+	if got := long.Get(long.Intern(Reason{Text: strings.Repeat("x", 1<<20)})).Text; len(got) != MaxReasonText {
+		t.Errorf("a text of %d bytes was taken", len(got))
+	}
+	if long.Get(1<<31).Text != "" {
+		t.Error("a number that is not there has a text")
+	}
+}
+
+func TestReasonsMayBeReadWhileTheyGrow(t *testing.T) {
+	t.Parallel()
+	r := NewReasons(0)
+	var g sync.WaitGroup
+	for w := range 4 {
+		g.Go(func() {
+			for i := range 500 {
+				text := fmt.Sprint(w, " ", i)
+				if got := r.Get(r.Intern(Reason{Text: text})).Text; got != text {
+					t.Errorf("got %q, want %q", got, text)
+				}
+			}
+		})
+	}
+	g.Wait()
+}
