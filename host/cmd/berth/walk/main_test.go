@@ -65,7 +65,7 @@ func run(m *testing.M) (int, error) {
 // .ci/tools/build.sh does.
 func compile(dir string) error {
 	binary = filepath.Join(dir, "berth")
-	for _, args := range [][]string{{".ci/tools/wasm.sh"}, {"go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./host/cmd/berth"}} {
+	for _, args := range [][]string{{".ci/tools/wasm.sh"}, {"go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", binary, "./host/cmd/berth"}} {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
