@@ -25,6 +25,7 @@ type program struct {
 	opening  []byte // what berth_open is given
 	info     framework.Info
 	most     engine.Fuel // of a call
+	pace     *pace
 	reasons  *framework.Reasons
 	health   *health
 	guestLog *guestLog
@@ -56,7 +57,7 @@ func newProgram(s programSpec, reasons *framework.Reasons, health *health, words
 	entry := *s.entry // the rest of a manifest of many policies need not stay
 	p := &program{
 		name: s.name, module: s.module, entry: &entry, opening: opening,
-		counts: newCounts(s.counters), most: engine.ForTime(call), reasons: reasons, health: health, guestLog: words,
+		counts: newCounts(s.counters), most: engine.ForTime(call), pace: new(pace), reasons: reasons, health: health, guestLog: words,
 		holds: &holds{n: 1}, log: log.With("policy", s.name, "digest", s.module.Digest()),
 	}
 	p.info = framework.Info{

@@ -239,7 +239,8 @@ func (s *sandbox) rowsACall(n int) int {
 	if s.info.Scope != abi.ScopeRow || s.instance == nil {
 		return n
 	}
-	return min(n, engine.RowsACall(s.instance.MemoryBytes(), s.most))
+	memory := s.instance.MemoryBytes()
+	return min(n, engine.RowsACall(memory, s.most), s.pace.rows(engine.Most(s.most, memory)))
 }
 
 // rowsBudget is larger for a policy of scope set, which must be given all rows
@@ -253,31 +254,23 @@ func (s *sandbox) rowsBudget(rows, size int) engine.Fuel {
 
 // Filter implements framework.Predicate.
 func (s *sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
-	for len(rows) > 0 {
-		n := s.rowsACall(len(rows))
-		if err := s.filter(ctx, rows[:n], verdicts[:n]); err != nil {
-			return err
-		}
-		rows, verdicts = rows[n:], verdicts[n:]
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.pieces(ctx, engine.FuncFilter, len(rows), func(from, to int) (engine.Fuel, error) {
+		return s.filter(ctx, rows[from:to], verdicts[from:to])
+	})
 }
 
 var errNotOpen = errors.New("the policy failed earlier in this cycle")
 
-func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+func (s *sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) (engine.Fuel, error) {
 	r, err := s.ask(ctx, engine.FuncFilter, rows)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := s.verdicts(engine.FuncFilter, r.Out, verdicts); err != nil {
-		return err
+		return 0, err
 	}
 	s.health.judged(len(verdicts), refused(verdicts))
-	return nil
+	return r.Fuel, nil
 }
 
 // ask calls an export about rows.
@@ -287,10 +280,16 @@ func (s *sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.
 	}
 	in := s.encoder.Rows(rows)
 	r, err := s.try(f, in, s.rowsBudget(len(rows), len(in)))
-	if err != nil {
-		return r, s.failAt(err, s.rowOf(ctx, f, rows, err))
+	if err == nil {
+		return r, nil
 	}
-	return r, nil
+	if less := s.smaller(err, len(rows)); less != nil {
+		return r, less
+	}
+	if s.info.Scope == abi.ScopeRow {
+		err = raisable(err)
+	}
+	return r, s.failAt(err, s.rowOf(ctx, f, rows, err))
 }
 
 func refused(verdicts []framework.ReasonID) (n int) {
@@ -325,29 +324,21 @@ func (s *sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.Reaso
 
 // Score implements framework.Priority.
 func (s *sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
-	for len(rows) > 0 {
-		n := s.rowsACall(len(rows))
-		if err := s.score(ctx, rows[:n], raw[:n]); err != nil {
-			return err
-		}
-		rows, raw = rows[n:], raw[n:]
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.pieces(ctx, engine.FuncScore, len(rows), func(from, to int) (engine.Fuel, error) {
+		return s.score(ctx, rows[from:to], raw[from:to])
+	})
 }
 
-func (s *sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
+func (s *sandbox) score(ctx context.Context, rows []int32, raw []int64) (engine.Fuel, error) {
 	r, err := s.ask(ctx, engine.FuncScore, rows)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := abi.ReadScores(r.Out, raw); err != nil {
-		return s.fail(err)
+		return 0, s.fail(err)
 	}
 	s.health.judged(len(rows), 0)
-	return nil
+	return r.Fuel, nil
 }
 
 // questionsACall is how many what-if questions one call carries.

@@ -148,6 +148,19 @@ func RowsACall(memory uint64, most Fuel) int {
 	return int(min(max(Most(most, memory)/rowBudget, 1), maxRows))
 }
 
+// questionRow is what a row may take on the average of all that a policy is asked
+// about at once: two and a half times what the dearest style was seen to take.
+const questionRow Fuel = 16_000
+
+// QuestionBudget is what all calls about so many rows may take together, however
+// they are split: by row, and a few calls for those that are split too late.
+func QuestionBudget(rows int, most Fuel) Fuel {
+	if most <= 0 {
+		most = MaxBudget
+	}
+	return 4*most + Fuel(rows)*max(questionRow*(most/1000)/(MaxBudget/1000), 1)
+}
+
 // ForTime is the fuel of that much time.
 func ForTime(d time.Duration) Fuel {
 	return Fuel(d.Microseconds()) * PerMillisecond / 1000
