@@ -67,9 +67,12 @@ func (s *sandbox) tidy() {
 	s.calls, s.about = 0, subject{}
 	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
 	switch {
+	case err != nil && s.worn(err):
+		s.log.Debug("policy is built anew, since it could not tidy up after long use", "error", err)
+		s.close()
 	case err != nil:
 		_ = s.fail(err)
-	case r.Status == abi.IdleRebuild:
+	case r.Status == abi.IdleRebuild || s.outgrown():
 		s.log.Debug("policy is built anew, to be smaller")
 		s.close()
 	}

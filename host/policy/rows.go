@@ -67,18 +67,22 @@ const callLimit = "spec.limits.callMilliseconds"
 // failure yet: a policy's fuel is by row.
 type errSmaller struct {
 	fuel engine.Fuel
+	worn bool // it may be the instance's long use
 	err  error
 }
 
 func (e *errSmaller) Error() string { return e.err.Error() }
 
-// smaller is err as an errSmaller, if fewer rows may do.
+// smaller is err as an errSmaller, if fewer rows may do, or a younger instance.
 func (s *sandbox) smaller(err error, rows int) *errSmaller {
 	var f *engine.Failure
-	if rows < 2 || s.info.Scope != abi.ScopeRow || s.retired.Load() || !errors.As(err, &f) || f.Kind != engine.FuelSpent {
+	if s.retired.Load() || !errors.As(err, &f) || f.Kind != engine.FuelSpent {
 		return nil
 	}
-	return &errSmaller{f.Fuel, err}
+	if worn := s.worn(err); worn || rows > 1 && s.info.Scope == abi.ScopeRow {
+		return &errSmaller{f.Fuel, worn, err}
+	}
+	return nil
 }
 
 // pieces asks about n rows in as many calls as that takes. Together they may
@@ -86,8 +90,7 @@ func (s *sandbox) smaller(err error, rows int) *errSmaller {
 // burns a whole call for each would hold up a decision for as many calls.
 func (s *sandbox) pieces(ctx context.Context, f engine.Func, n int, ask func(from, to int) (engine.Fuel, error)) error {
 	if s.info.Scope != abi.ScopeRow {
-		_, err := ask(0, n)
-		return err
+		return s.whole(ctx, n, ask)
 	}
 	spent, most := engine.Fuel(0), engine.QuestionBudget(n, s.most)
 	for from := 0; from < n; {
@@ -96,8 +99,9 @@ func (s *sandbox) pieces(ctx context.Context, f engine.Func, n int, ask func(fro
 		var less *errSmaller
 		switch {
 		case errors.As(err, &less):
-			fuel = less.fuel
-			s.pace.spent(to - from)
+			if fuel = less.fuel; !less.worn {
+				s.pace.spent(to - from)
+			}
 		case err != nil:
 			return err
 		default:
@@ -119,6 +123,20 @@ func (s *sandbox) pieces(ctx context.Context, f engine.Func, n int, ask func(fro
 	return nil
 }
 
+// whole asks about all rows at once.
+func (s *sandbox) whole(ctx context.Context, n int, ask func(from, to int) (engine.Fuel, error)) error {
+	_, err := ask(0, n)
+	var worn *errSmaller
+	if !errors.As(err, &worn) {
+		return err
+	}
+	if err := s.reopen(ctx, worn); err != nil {
+		return err
+	}
+	_, err = ask(0, n)
+	return err
+}
+
 func (s *sandbox) overspent(f engine.Func, n int, spent, most engine.Fuel) error {
 	return s.failAt(&engine.Failure{
 		Digest: s.module.Digest(), Export: f.String(), Kind: engine.FuelSpent, At: -1, Fuel: spent,
@@ -130,7 +148,7 @@ func (s *sandbox) overspent(f engine.Func, n int, spent, most engine.Fuel) error
 // fuel was spent.
 func (s *sandbox) reopen(ctx context.Context, why error) error {
 	about := s.about
-	s.log.Debug("policy is asked again in smaller pieces", "error", why)
+	s.log.Debug("policy is asked again of a new instance", "error", why)
 	s.close()
 	answer, err := s.Pod(ctx, about.rows, about.pod, about.now)
 	if err == nil && answer.Ask != abi.AskRows {

@@ -34,6 +34,7 @@ type sandbox struct {
 	about   subject
 	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
+	wear    wear
 }
 
 func newSandbox(p *program) *sandbox { return &sandbox{program: p, encoder: wire.NewEncoder()} }
@@ -64,18 +65,19 @@ var errQuarantined = errors.New("the policy is quarantined, since it kept failin
 func (s *sandbox) follow(ctx context.Context, log snapshot.Log) error {
 	s.slots, s.about = int(log.Slots()), subject{rows: log}
 	s.notice()
+	if s.instance != nil && s.outgrown() {
+		s.close()
+	}
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
 		}
 		if deltas, ok := log.Since(s.seen); ok {
 			s.seen = log.Seq()
-			for piece := range deltas.Pieces() {
-				if err := s.apply(piece); err != nil {
-					return err
-				}
+			err := s.take(deltas)
+			if !errors.Is(err, errWorn) {
+				return err
 			}
-			return nil
 		}
 		s.close()
 	}
@@ -108,7 +110,7 @@ func (s *sandbox) ready(ctx context.Context) error {
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
 	}
 	s.encoder.Begin(s.entry.ReplicasEqual)
-	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
+	s.instance, s.sent, s.ids, s.wear = i, 0, append(s.ids[:0], 0), wear{}
 	return nil
 }
 
@@ -139,11 +141,22 @@ func (s *sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	// Loading leaves as much garbage as it leaves rows. It is collected here,
 	// lest the first decision has to.
 	// Whatever it answers, it was built anew just now.
-	if !s.module.Has(engine.FuncIdle) {
+	if s.wear = (wear{young: s.instance.MemoryBytes()}); !s.module.Has(engine.FuncIdle) {
 		return nil
 	}
 	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots)); err != nil {
 		return s.fail(err)
+	}
+	s.wear.young = s.instance.MemoryBytes()
+	return nil
+}
+
+// take tells the guest what changed.
+func (s *sandbox) take(deltas snapshot.Deltas) error {
+	for piece := range deltas.Pieces() {
+		if err := s.apply(piece); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -172,6 +185,9 @@ func (s *sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	s.about.pod, s.about.now = pod, now
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
 	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
+	if errors.Is(err, errWorn) {
+		return s.Pod(ctx, log, pod, now)
+	}
 	if err != nil {
 		return framework.Answer{}, err
 	}
@@ -353,6 +369,11 @@ func (s *sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verd
 		}
 		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
 		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes(), s.slots))
+		if errors.Is(err, errWorn) {
+			if err = s.reopen(ctx, err); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
