@@ -66,6 +66,7 @@ func (d *decoder) pod(p *Pod, r *fb.Pod) {
 	p.BestEffort, p.Priority = r.BestEffort(), r.Priority()
 	d.affinity(p, r)
 	d.podLists(p, r)
+	p.refetch()
 }
 
 func (d *decoder) podLabels(p *Pod, r *fb.Pod) {

@@ -1,9 +1,6 @@
 package sdk
 
-import (
-	"math"
-	"unsafe"
-)
+import "unsafe"
 
 // maxNames is how many texts of the author's are known by where they lie; a power of two.
 const maxNames = 64
@@ -95,63 +92,15 @@ func (s *Symbols) forgetNames() {
 	s.names.n, s.names.unknown = 0, false
 }
 
-// at is one of the amounts. They lie side by side, as the kinds do.
-func (a *Amounts) at(kind amountKind) int64 {
-	return (*[4]int64)(unsafe.Pointer(a))[(kind-firstAmount)&3]
-}
-
-// column is one of the columns, which lie side by side too.
+// column is one of the columns. They lie side by side, as the kinds do.
 func (c *Columns) column(kind amountKind) []int64 {
 	return (*[4][]int64)(unsafe.Pointer(c))[(kind-firstAmount)&3]
 }
 
-// notKnown is what the functions below answer of a resource that is asked for
-// the first time. They call nothing, since TinyGo has each function that calls
-// another note its pointers for the collector, which takes longer than all else
-// that they do.
-const notKnown = math.MinInt64
-
-// amount is what a row has of a resource: allocatable, or requested.
-//
-//go:noinline
-func amount(n *Node, resource string, requested bool) int64 {
-	r := n.rows
-	c, scalars := &r.Allocatable, r.AllocatableScalars
-	if requested {
-		c, scalars = &r.Requested, r.RequestedScalars
-	}
-	if scalars == nil {
-		return 0
-	}
-	var e *name
-	for at := home(resource); ; at++ {
-		e = &r.Symbols.names.table[at%maxNames]
-		if unsafe.StringData(e.text) == unsafe.StringData(resource) && len(e.text) == len(resource) {
-			break
-		}
-		if e.text == "" {
-			return notKnown
-		}
-	}
-	if e.kind != scalarAmount {
-		return c.column(e.kind)[n.slot]
-	}
-	for _, s := range scalars[n.slot] {
-		if s.Name == e.sym {
-			return s.Value
-		}
-	}
-	return 0
-}
-
-//go:noinline
-func request(p *Pod, resource string) int64 {
-	n := p.syms.known(resource)
-	if n == nil {
-		return notKnown
-	}
+// of is what a list of amounts and scalars has of a resource.
+func (n *name) of(a *Amounts, scalars []Scalar) int64 {
 	if n.kind != scalarAmount {
-		return p.Requests.at(n.kind)
+		return (*[4]int64)(unsafe.Pointer(a))[(n.kind-firstAmount)&3]
 	}
-	return ScalarValue(p.Scalars, n.sym)
+	return ScalarValue(scalars, n.sym)
 }

@@ -8,6 +8,10 @@ package sdk
 type Node struct {
 	rows *Rows
 	slot int32
+	// i is the row's place in the block of rows that are looked up together.
+	i                      uint32
+	block                  []int32
+	allocatable, requested rowAsks
 }
 
 // Name of the node.
@@ -79,7 +83,7 @@ func ConditionOf(conditions []Condition, name Symbol) ConditionStatus {
 // Allocatable is what the node has of a resource: milli-CPU for cpu, else
 // bytes or a count. It reads NodeCapacity.
 func (n *Node) Allocatable(resource string) int64 {
-	if v := amount(n, resource, false); v != notKnown {
+	if v := n.allocatable.value(resource, n.i); v != notAsked {
 		return v
 	}
 	return n.learnAllocatable(resource)
@@ -87,13 +91,12 @@ func (n *Node) Allocatable(resource string) int64 {
 
 //go:noinline
 func (n *Node) learnAllocatable(resource string) int64 {
-	n.rows.Symbols.name(resource)
-	return amount(n, resource, false)
+	return n.learn(&n.allocatable, resource, &n.rows.Allocatable, n.rows.AllocatableScalars)
 }
 
 // Requested is what the node's pods ask of a resource. It reads NodeUsage.
 func (n *Node) Requested(resource string) int64 {
-	if v := amount(n, resource, true); v != notKnown {
+	if v := n.requested.value(resource, n.i); v != notAsked {
 		return v
 	}
 	return n.learnRequested(resource)
@@ -101,8 +104,7 @@ func (n *Node) Requested(resource string) int64 {
 
 //go:noinline
 func (n *Node) learnRequested(resource string) int64 {
-	n.rows.Symbols.name(resource)
-	return amount(n, resource, true)
+	return n.learn(&n.requested, resource, &n.rows.Requested, n.rows.RequestedScalars)
 }
 
 // Free is what is left of a resource; negative where the node is overcommitted.

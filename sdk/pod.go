@@ -9,6 +9,7 @@ package sdk
 // of scope row.
 type Pod struct {
 	syms *Symbols
+	asks podAsks
 
 	// Again says, of a pod that is told to a PodFollower, that it is like the
 	// one told before: what was derived of that holds for this one.
@@ -74,16 +75,10 @@ func (p *Pod) Text(s Symbol) string { return p.syms.String(s) }
 // Request is what the pod asks of a resource: milli-CPU for cpu, else bytes or
 // a count.
 func (p *Pod) Request(resource string) int64 {
-	if v := request(p, resource); v != notKnown {
+	if v := p.asks.value(resource); v != notAsked {
 		return v
 	}
-	return p.learnRequest(resource)
-}
-
-//go:noinline
-func (p *Pod) learnRequest(resource string) int64 {
-	p.syms.name(resource)
-	return request(p, resource)
+	return p.learn(resource)
 }
 
 // ScalarValue is the value under name, 0 if there is none.

@@ -101,11 +101,17 @@ func (s *simpleFilter) PreFilter(pod *Pod) Answer {
 }
 
 func (s *simpleFilter) FilterRows(slots []int32, verdicts []ReasonID) {
-	for i, slot := range slots {
-		At(slot)
-		s.node.slot = slot
-		verdicts[i] = s.reasons.ID(withinFilter(s.impl, s.pod, &s.node))
+	for len(slots) > 0 {
+		n := min(len(slots), blockRows)
+		s.node.begin(slots[:n])
+		for i := range n {
+			At(slots[i])
+			s.node.at(i)
+			verdicts[i] = s.reasons.ID(withinFilter(s.impl, s.pod, &s.node))
+		}
+		slots, verdicts = slots[n:], verdicts[n:]
 	}
+	s.node.block = nil
 }
 
 // withinFilter stays a function of its own, as do all that call an author's code
@@ -127,11 +133,17 @@ func (s *simpleScore) PreScore(pod *Pod) Answer {
 }
 
 func (s *simpleScore) ScoreRows(slots []int32, scores []int64) {
-	for i, slot := range slots {
-		At(slot)
-		s.node.slot = slot
-		scores[i] = withinScore(s.impl, s.pod, &s.node)
+	for len(slots) > 0 {
+		n := min(len(slots), blockRows)
+		s.node.begin(slots[:n])
+		for i := range n {
+			At(slots[i])
+			s.node.at(i)
+			scores[i] = withinScore(s.impl, s.pod, &s.node)
+		}
+		slots, scores = slots[n:], scores[n:]
 	}
+	s.node.block = nil
 }
 
 //go:noinline

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-dev/berth/host/schedule"
@@ -146,7 +148,7 @@ func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace,
 	}
 	r := &Report{
 		Namespace: trace.Namespace, Pod: trace.Name, State: state, Node: trace.Node, Message: trace.Message,
-		Profile: trace.Digest.Profile, Set: trace.Set, Derived: "decision", Note: d.note,
+		Profile: trace.Digest.Profile, Set: trace.Set, Derived: "decision", Note: withFailures(d.note, trace.Failures),
 		Decision: &Decision{
 			Number: trace.Number, At: time.Unix(0, trace.Now).UTC(), Took: trace.Took, Position: trace.Position,
 			Seed: trace.Seed, Tied: trace.Tied, Same: d.same,
@@ -155,6 +157,26 @@ func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace,
 	r.preempting(s, trace.UID)
 	r.fill(d.table, s.Reasons(), d.log, d.host, o)
 	return r, r.mustHave(o)
+}
+
+// withFailures adds to a note which policies failed in a decision. The scores that
+// are shown are derived again, by guests that may answer now: a priority that
+// failed then counted for nothing, and this alone tells.
+func withFailures(note string, failures []schedule.Failure) string {
+	var names []string
+	for _, f := range failures {
+		if !slices.Contains(names, f.Policy) {
+			names = append(names, f.Policy)
+		}
+	}
+	if len(names) == 0 {
+		return note
+	}
+	failed := "in this decision these policies failed, and had no part in it: " + strings.Join(names, ", ")
+	if note == "" {
+		return failed
+	}
+	return note + "; " + failed
 }
 
 // derived is a decision made again, with all that its policies say.

@@ -192,4 +192,12 @@ func TestADecisionInWhichAPolicyFailedIsReplayed(t *testing.T) {
 			t.Errorf("replay of %d, in which %v failed: %+v, %v", trace.Number, trace.Failures, again.Differs, err)
 		}
 	}
+	r, err := explain.Pod(t.Context(), s, "default", "p11", explain.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "these policies failed, and had no part in it: MatchNodeSelector, LeastRequestedPriority"
+	if !strings.Contains(r.Note, want) {
+		t.Errorf("explain notes %q, want %q in it", r.Note, want)
+	}
 }

@@ -44,7 +44,7 @@ func TestTheNaturalStyleIsCheap(t *testing.T) {
 		name string
 		find func() (build.Toolchain, error)
 		most engine.Fuel // a row
-	}{{"preferred", build.Find, 600}, {"stock", build.Stock, 3000}} {
+	}{{"preferred", build.Find, 2500}, {"stock", build.Stock, 8500}} {
 		with, err := by.find()
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ const (
 
 	// leastBudget lets a guest whose memory is small collect and double it in
 	// whichever call fills it. A page of small objects took 500,000 to collect.
-	leastBudget = MaxBudget
+	leastBudget = 4 * PerMillisecond
 
 	// maxCollect bounds what collecting may take in one call outside of a
 	// cycle, unless the cluster is so large that an honest guest needs more.

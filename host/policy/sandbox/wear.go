@@ -23,12 +23,15 @@ var errWorn = errors.New("the instance was worn out")
 
 // worn says whether err is of the use that the instance has had.
 func (s *Sandbox) worn(err error) bool {
-	return s.wear.young > 0 && s.wear.calls >= wornAfter && SpentFuel(err) && !s.retired.Load()
+	return s.wear.long() && SpentFuel(err) && !s.retired.Load()
 }
 
+func (w wear) long() bool { return w.young > 0 && w.calls >= wornAfter }
+
 // outgrown says whether the guest holds so much more than it began with that its
-// budgets shrink, and would be smaller if it were built anew.
+// budgets shrink, and would be smaller if it were built anew. One that grew so
+// fast that it had not answered for long is left to fail.
 func (s *Sandbox) outgrown() bool {
 	have := s.instance.MemoryBytes()
-	return s.wear.young > 0 && have > 2*s.wear.young && engine.Outgrown(have, s.slots)
+	return s.wear.long() && have > 2*s.wear.young && engine.Outgrown(have, s.slots)
 }
