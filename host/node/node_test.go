@@ -243,3 +243,16 @@ func TestFreeRange(t *testing.T) {
 		})
 	}
 }
+
+// TestTaintsHaveWholeSeconds: as everybody reads them, so that nobody who writes
+// the node changes them.
+func TestTaintsHaveWholeSeconds(t *testing.T) {
+	t.Parallel()
+	node := &v1.Node{Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}}}
+	taints, _ := Taints(node, time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
+	for _, taint := range taints {
+		if taint.TimeAdded != nil && taint.TimeAdded.Nanosecond() != 0 {
+			t.Errorf("%s was added at %v", taint.ToString(), taint.TimeAdded.Time)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 // Package admit judges pods that were bound past the scheduler, as the kubelet
 // does: GeneralPredicates (resources, host ports, node name, node selector and
-// affinity) and taints of effect NoExecute. It is pure: values in, verdict out.
+// affinity), taints of effect NoExecute, and what the machine must be able to do
+// for a pod (its system, AppArmor). It is pure: values in, verdict out.
 package admit
 
 import (

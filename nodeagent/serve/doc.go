@@ -6,5 +6,5 @@
 //	POST /exec/NS/POD/CONTAINER?command=…&input&output&error&tty     (SPDY/3.1, or WebSocket up to v4)
 //	POST /attach/NS/POD/CONTAINER?input&output&error&tty
 //	POST /portForward/NS/POD
-//	GET  /stats/summary   /metrics/resource   /pods   /healthz
+//	GET  /stats/summary   /metrics   /metrics/cadvisor   /metrics/resource   /logs/   /pods   /healthz
 package serve

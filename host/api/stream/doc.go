@@ -10,6 +10,9 @@
 //	POST /attach/NS/POD/CONTAINER?input&output&error&tty
 //	POST /portForward/NS/POD
 //
+// Logs come by WebSocket, too, where a client asks for an upgrade. A log that the
+// agent cuts short is cut short for the client: its end is never taken for all.
+//
 // The agent serves there with the certificate that it was given when it joined,
 // for the name of its node; the host accepts no other, so an address that
 // somebody else answers at gets nothing. Clients that speak WebSocket v5 or
