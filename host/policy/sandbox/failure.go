@@ -95,7 +95,7 @@ func (s *Sandbox) failAt(err error, place int32) error {
 		s.Close()
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
-	if s.memoryReclaimed(err) {
+	if s.reclaimed(err) {
 		s.Close()
 		return fmt.Errorf("policy %s: %w", s.name, ErrMemoryReclaimed)
 	}
@@ -165,5 +165,7 @@ func (s *Sandbox) Aside(h *Health) *Sandbox {
 	quiet := *s.Program
 	quiet.health, quiet.guestLog = h, new(GuestLog)
 	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
-	return New(&quiet).spared()
+	box := New(&quiet)
+	box.SetPriority(engine.PrioritySpare) // nobody waits for it
+	return box
 }

@@ -91,6 +91,9 @@ func (p *Program) Health() *Health { return p.health }
 // Silence has what its guests say from now on kept from everybody.
 func (p *Program) Silence() { p.guestLog = new(GuestLog) }
 
+// Why is the text of a reason that it gave.
+func (p *Program) Why(reason framework.ReasonID) string { return p.reasons.Get(reason).Text }
+
 // identity covers all that answers depend on beside pod and rows. Limits are in
 // it where there are some: what decided within large ones may fail in others.
 func identity(digest string, opening []byte, limits v1alpha1.PolicyLimits) [32]byte {

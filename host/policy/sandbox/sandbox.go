@@ -21,11 +21,9 @@ type Sandbox struct {
 	*Program
 	instance *engine.Instance
 	// held is instance too, for retire, which any goroutine may call.
-	held           atomic.Pointer[engine.Instance]
-	retired        atomic.Bool
-	memoryPriority atomic.Int32 // an engine.Rank
-	// again is when one that nobody waits for may next ask for memory.
-	again time.Time
+	held    atomic.Pointer[engine.Instance]
+	retired atomic.Bool
+	claim
 
 	encoder *wire.Encoder
 	seen    uint64 // newest delta of the log that was looked at
