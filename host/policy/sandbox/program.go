@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
-// program is a policy that can be opened as many sandboxes as are wanted: a
+// Program is a policy that can be opened as many sandboxes as are wanted: a
 // module, which of its policies, and the config.
 type Program struct {
 	name     string // the Policy's
@@ -32,7 +32,7 @@ type Program struct {
 	holds    *holds
 }
 
-// programSpec is what makes a program what it is.
+// Spec is what makes a program what it is.
 type Spec struct {
 	Name     string
 	Module   *engine.Module

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// sandbox is one instance of a program that follows a snapshot. It belongs to
+// Sandbox is one instance of a program that follows a snapshot. It belongs to
 // one goroutine; an instance that fails is thrown away, and the next cycle
 // builds another from the snapshot.
 type Sandbox struct {
