@@ -144,7 +144,7 @@ const (
 	MaxEvents    = 64
 )
 
-// Outcome is a controller's answer.
+// ReconcileResult is a controller's answer.
 type ReconcileResult struct {
 	// Status replaces the parent's; none leaves it.
 	Status json.RawMessage `json:"status,omitempty"`
@@ -170,7 +170,7 @@ type Event struct {
 	Message string `json:"message"`
 }
 
-// ReadOutcome reads what berth_reconcile answered. Whether the objects are of
+// ReadReconcileResult reads what berth_reconcile answered. Whether the objects are of
 // the declared kinds is for the caller to check.
 func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 	o := &ReconcileResult{}

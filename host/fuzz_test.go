@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/host/api/berthapi"
+
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/berth-dev/berth/host"
 )
 
 // boundaries are the host's own routes that read what is sent: a body, a query,
 // a part of the path or a header. VALUE stands for what is sent there.
 var boundaries = []struct{ method, path, query, media, header string }{
-	{method: "POST", path: host.PlanPath, media: "application/json"},
-	{method: "POST", path: host.RehearsePath, media: "application/json"},
-	{method: "GET", path: host.DecisionsPath + "/VALUE/again"},
-	{method: "GET", path: host.FiguresPath + "/VALUE/logs"},
-	{method: "GET", path: host.FiguresPath + "/VALUE/module"},
+	{method: "POST", path: berthapi.PlanPath, media: "application/json"},
+	{method: "POST", path: berthapi.RehearsePath, media: "application/json"},
+	{method: "GET", path: berthapi.DecisionsPath + "/VALUE/again"},
+	{method: "GET", path: berthapi.FiguresPath + "/VALUE/logs"},
+	{method: "GET", path: berthapi.FiguresPath + "/VALUE/module"},
 	{method: "GET", path: "/api/v1/namespaces/default/pods/a/explain", query: "VALUE"},
 	{method: "POST", path: "/berth/v1/tokens", query: "VALUE"},
 	{method: "POST", path: "/apis/policy.berth.dev/v1alpha1/modules", query: "dryRun=All", media: "application/wasm", header: "VALUE"},

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"maps"
-	"net/http"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/admission"
@@ -27,11 +26,11 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	discovery := api.Route{Handler: h.auth.Accounts.Discovery("https://" + h.Listen)}
 	c.Routes = map[string]api.Route{
 		"POST " + bootstrap.Path:                  {Handler: h.auth.Join, Public: true},
-		"POST /berth/v1/tokens":                   {Handler: http.HandlerFunc(h.makeToken)},
+		"GET /metrics":                            {Handler: h.metrics()},
 		"GET " + serviceaccount.ConfigurationPath: discovery,
 		"GET " + serviceaccount.KeysPath:          discovery,
 	}
-	maps.Copy(c.Routes, h.tools())
+	maps.Copy(c.Routes, h.berth.Routes())
 	if h.AuditLog == "" {
 		return func() {}, nil
 	}
@@ -45,7 +44,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	go func() {
 		defer close(done)
 		if err := log.Run(ctx); err != nil {
-			h.Log.Error("audit log", "error", err)
+			h.Log.Error("audit log", "err", err)
 		}
 	}()
 	return func() {

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-dev/berth/host/api/admission"
+	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/api/connlimit"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/serviceip"
@@ -42,19 +44,19 @@ import (
 // Host is a host under construction; Run makes one, and nothing outlives Run.
 type Host struct {
 	Config
-	store     *store.Store
-	auth      *auth.Auth
-	chain     *admission.Chain
-	engine    *engine.Engine
-	loader    *policy.Loader
-	events    *event.Writer
-	registry  *registry.Registry
-	scheduler *schedule.Scheduler
-	recorder  *record.Writer // nil unless asked for
-	usage     *usage.Meter
-	podRange  netip.Prefix
-	planning  turns // of those who make a plan or a rehearsal
-	deriving  turns // and of those who derive a decision again
+	store       *store.Store
+	auth        *auth.Auth
+	chain       *admission.Chain
+	engine      *engine.Engine
+	loader      *policy.Loader
+	events      *event.Writer
+	registry    *registry.Registry
+	scheduler   *schedule.Scheduler
+	recorder    *record.Writer // nil unless asked for
+	berth       *berthapi.API
+	connections *connlimit.Listener
+	usage       *usage.Meter
+	podRange    netip.Prefix
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -75,9 +77,9 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
 	}
 	defer listener.Close()
-	defer spareCollections()()
-	spareProcessor()
-	h := &Host{Config: cfg, planning: make(turns, 1), deriving: make(turns, maxDeriving)}
+	defer tuneGC()()
+	tuneGOMAXPROCS()
+	h := &Host{Config: cfg}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
@@ -124,12 +126,18 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		return close, err
 	}
 	closers = append(closers, h.loader)
+	if err := h.openScheduler(); err != nil {
+		return close, err
+	}
+	h.berth = berthapi.New(berthapi.Config{
+		Store: h.store, Policies: h.loader, Scheduler: h.scheduler, Replay: h.replayed, NewToken: h.auth.NewToken, Log: h.Log,
+	})
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), foretold{h}}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
-		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.takeInline},
+		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
+		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.berth.BeforeCreate},
 	})
-	return close, h.openScheduler()
+	return close, nil
 }
 
 func (h *Host) openPolicies(ctx context.Context) error {
@@ -182,6 +190,11 @@ func (h *Host) openScheduler() (err error) {
 
 // serve runs all parts until ctx ends or one of them fails.
 func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Serving)) error {
+	descriptors, err := connlimit.Descriptors()
+	if err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
+	h.connections = connlimit.New(listener, connlimit.LimitsFor(descriptors))
 	handler, closeStreams, err := h.handler()
 	if err != nil {
 		return err
@@ -192,13 +205,14 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 		return err
 	}
 	server := &http.Server{
-		Handler: handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
+		ConnState: h.connections.ConnState,
+		Handler:   handler, TLSConfig: leaf.TLS(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute,
 		ErrorLog: log.New(quiet{h.Log}, "", 0),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	group.Go(func() error {
-		if err := server.ServeTLS(socket.Listener{Listener: listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(socket.Listener{Listener: h.connections}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

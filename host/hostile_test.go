@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -84,7 +85,9 @@ func push(t *testing.T, s host.Serving, name string, wasm []byte) {
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		t.Fatal(err)
 	}
-	p := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: name, FailureMode: v1alpha1.Open}}
+	// The account may read all kinds: a controller is to be asked.
+	account := &v1alpha1.ServiceAccountReference{Namespace: "kube-system", Name: "generic-garbage-collector"}
+	p := &v1alpha1.Policy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: name, FailureMode: v1alpha1.Open, ServiceAccount: account}}
 	if code, text := postObject(t, s, "policies", "Policy", p); code != http.StatusCreated {
 		t.Fatalf("push %s = %d %s", name, code, text)
 	}
@@ -189,7 +192,7 @@ func awaitFailures(t *testing.T, s host.Serving, names []string) {
 			missing[name] = true
 		}
 		var all []sandbox.Figures
-		askJSON(t, s, "GET", host.FiguresPath, "", &all)
+		askJSON(t, s, "GET", berthapi.FiguresPath, "", &all)
 		for _, f := range all {
 			if f.Failures > 0 && !missing[f.Name] {
 				t.Fatalf("%s failed %d times: %s", f.Name, f.Failures, f.LastFailure)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/berth-dev/berth/host/api/connlimit"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/schedule"
@@ -18,7 +19,7 @@ func (h *Host) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.engine.MemoryBound, h.Version},
+		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.engine.MemoryBound, h.connections, h.Version},
 	)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
@@ -30,6 +31,7 @@ type figures struct {
 	store     func() store.Stats
 	recording func() (failing bool, lost uint64)
 	bound     func() int64
+	api       *connlimit.Listener
 	version   string
 }
 
@@ -62,6 +64,9 @@ var (
 	recordLost  = described("record_lost_decisions_total", "Decisions that are not in the recording, because the disk refused or too much changed at once.")
 	remembered  = described("scheduler_remembered_bytes", "About what remembered answers take.")
 
+	connections = described("api_connections", "Connections to the API that are open.")
+	refused     = described("api_connections_refused_total", "Connections to the API that were closed because there were too many.")
+
 	revision    = described("store_revision", "The newest revision.")
 	storeQueue  = described("store_queue_depth", "Commits that wait for the disk.")
 	commits     = described("store_commits_total", "Commits that are on disk.")
@@ -85,6 +90,8 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	s.gauge(guestBound, float64(f.bound()))
 	s.schedulerStats(f.scheduler())
 	s.storeStats(f.store())
+	s.gauge(connections, float64(f.api.Open()))
+	s.counter(refused, float64(f.api.Refused()))
 	failing, lost := f.recording()
 	s.counter(recordLost, float64(lost))
 	if failing {

@@ -4,7 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/auth/authz"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,6 +115,7 @@ func (h *Host) runControllers(ctx context.Context) error {
 			driver, err := h.driver(guest)
 			if err != nil {
 				h.Log.Warn("controller does not run", "policy", guest.Name(), "err", err)
+				guest.Note(slog.LevelError, "it does not run: "+err.Error())
 				continue
 			}
 			own, cancel := context.WithCancel(ctx)
@@ -134,10 +142,12 @@ func (h *Host) runControllers(ctx context.Context) error {
 	}
 }
 
-func (h *Host) driver(guest controller.Guest) (*controller.Driver, error) {
+func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
+	account := guest.ServiceAccount()
+	as := &user.DefaultInfo{Name: serviceaccount.MakeUsername(account.Namespace, account.Name), Groups: append(serviceaccount.MakeGroupNames(account.Namespace), user.AllAuthenticated)}
 	return controller.New(controller.Config{
-		Guest: guest, Objects: h.store, Writer: writer{h.registry}, Types: servedType, Now: h.Now, Log: h.Log,
-		Recorder: h.events.For(guest.Name() + "-controller"),
+		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
+		Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(guest.Name() + "-controller"),
 	})
 }
 
@@ -164,11 +174,45 @@ func kindOf(o store.Object) (apiVersion, name string) {
 	return gvk.GroupVersion().String(), gvk.Kind
 }
 
+// access is what a user may do.
+type access struct {
+	authorizer *authz.Authorizer
+	user       user.Info
+}
+
+// May implements controller.Access.
+func (a access) May(ctx context.Context, verb, resource, subresource, namespace, name string) error {
+	k := kind.MustStored(resource)
+	gv := k.Stored()
+	attributes := authorizer.AttributesRecord{
+		User: a.user, Verb: verb, APIGroup: gv.Group, APIVersion: gv.Version, Resource: k.Resource, Subresource: subresource,
+		Namespace: namespace, Name: name, ResourceRequest: true,
+	}
+	decision, reason, err := a.authorizer.Authorize(ctx, attributes)
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		reason = err.Error()
+	}
+	return api.Forbidden(attributes, reason)
+}
+
 // writer lets controllers write as clients of the API do.
-type writer struct{ registry *registry.Registry }
+type writer struct {
+	registry *registry.Registry
+	user     user.Info
+}
+
+// on is a request of the writer's user.
+func (w writer) on(resource, namespace, name string) *registry.Request {
+	r := registry.On(resource, namespace, name)
+	r.User = w.user
+	return r
+}
 
 func (w writer) Create(ctx context.Context, resource string, o store.Object) error {
-	made, err := w.registry.Create(ctx, registry.On(resource, o.GetNamespace(), o.GetName()), o)
+	made, err := w.registry.Create(ctx, w.on(resource, o.GetNamespace(), o.GetName()), o)
 	if err == nil {
 		o.SetName(made.GetName())
 	}
@@ -178,7 +222,7 @@ func (w writer) Create(ctx context.Context, resource string, o store.Object) err
 func (w writer) Delete(ctx context.Context, resource string, o store.Object) error {
 	uid := o.GetUID()
 	background := metav1.DeletePropagationBackground
-	_, _, err := w.registry.Delete(ctx, registry.On(resource, o.GetNamespace(), o.GetName()), &metav1.DeleteOptions{
+	_, _, err := w.registry.Delete(ctx, w.on(resource, o.GetNamespace(), o.GetName()), &metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
 	})
 	return ignoreGone(err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -60,11 +61,11 @@ func TestDecisionsUnderShadowsAndCanariesAreDerivedAgain(t *testing.T) {
 	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/w0/explain", "", &first)
 	replays := func(when, next string) (n, rooms int) {
 		for ; ; n++ {
-			code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, first.Decision.Number+uint64(n)), "")
+			code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, first.Decision.Number+uint64(n)), "")
 			if code == http.StatusNotFound && strings.Contains(text, next) {
 				return n, rooms
 			}
-			var again host.Replay
+			var again berthapi.Replay
 			if err := json.Unmarshal([]byte(text), &again); code != http.StatusOK || err != nil || !again.Same || again.Note != "" {
 				t.Errorf("%s, decision %d = %d %s, %v", when, n, code, text, err)
 				if code != http.StatusOK {
@@ -165,7 +166,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 func callsOf(t *testing.T, s host.Serving) map[string]int64 {
 	t.Helper()
 	var all []sandbox.Figures
-	askJSON(t, s, "GET", host.FiguresPath, "", &all)
+	askJSON(t, s, "GET", berthapi.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {
 		calls[f.Name] += f.Calls

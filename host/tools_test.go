@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 )
@@ -66,7 +67,7 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	create(t, client, plainPod("a"))
 	bound(t, client, "a")
 	var all []sandbox.Figures
-	askJSON(t, serving, "GET", host.FiguresPath, "", &all)
+	askJSON(t, serving, "GET", berthapi.FiguresPath, "", &all)
 	calls := map[string]int64{}
 	for _, f := range all {
 		calls[f.Name] = f.Calls
@@ -78,8 +79,8 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 		t.Errorf("PodFitsResources was not called: %v", calls)
 	}
 	var lines []sandbox.Line
-	askJSON(t, serving, "GET", host.FiguresPath+"/PodFitsResources/logs", "", &lines)
-	if code, text := ask(t, serving, "GET", host.FiguresPath+"/none/logs", ""); code != http.StatusNotFound {
+	askJSON(t, serving, "GET", berthapi.FiguresPath+"/PodFitsResources/logs", "", &lines)
+	if code, text := ask(t, serving, "GET", berthapi.FiguresPath+"/none/logs", ""); code != http.StatusNotFound {
 		t.Errorf("logs of no policy = %d %s", code, text)
 	}
 	_, text := ask(t, serving, "GET", "/metrics", "")
@@ -105,17 +106,17 @@ func TestADecisionIsReplayed(t *testing.T) {
 	if report.Decision == nil {
 		t.Fatalf("no decision in %+v", report)
 	}
-	var again host.Replay
+	var again berthapi.Replay
 	number, err := json.Marshal(report.Decision.Number)
 	if err != nil {
 		t.Fatal(err)
 	}
-	askJSON(t, serving, "GET", host.DecisionsPath+"/"+string(number)+"/again", "", &again)
+	askJSON(t, serving, "GET", berthapi.DecisionsPath+"/"+string(number)+"/again", "", &again)
 	if !again.Same || again.Node != pod.Spec.NodeName || again.Again != pod.Spec.NodeName || again.Pod != "a" {
 		t.Errorf("replay = %+v, want %s again", again, pod.Spec.NodeName)
 	}
 	for path, want := range map[string]int{"/999999999/again": http.StatusNotFound, "/x/again": http.StatusBadRequest} {
-		if code, text := ask(t, serving, "GET", host.DecisionsPath+path, ""); code != want {
+		if code, text := ask(t, serving, "GET", berthapi.DecisionsPath+path, ""); code != want {
 			t.Errorf("GET %s = %d %s, want %d", path, code, text, want)
 		}
 	}
@@ -142,8 +143,8 @@ func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
 	askJSON(t, serving, "GET", "/api/v1/namespaces/default/pods/d/explain", "", &last)
 	pods := map[string]bool{}
 	for _, number := range []uint64{first.Decision.Number, first.Decision.Number + 1, first.Decision.Number + 2, last.Decision.Number} {
-		var again host.Replay
-		askJSON(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, number), "", &again)
+		var again berthapi.Replay
+		askJSON(t, serving, "GET", fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, number), "", &again)
 		if !again.Same || again.Node == "" || again.Note != "" {
 			t.Errorf("replay of decision %d = %+v", number, again)
 		}
@@ -153,14 +154,14 @@ func TestARecordedDecisionIsReplayedAfterARestart(t *testing.T) {
 		t.Errorf("the decisions were about %v", pods)
 	}
 	after := last.Decision.Number + 1
-	if code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, after), ""); code != http.StatusNotFound ||
+	if code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, after), ""); code != http.StatusNotFound ||
 		!strings.Contains(text, fmt.Sprintf("the next will be %d", after)) {
 		t.Errorf("replay of what never was = %d %s", code, text)
 	}
 	if err := os.Remove(filepath.Join(kept, "decisions", fmt.Sprintf("%020d.jsonl", first.Decision.Number))); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", host.DecisionsPath, first.Decision.Number), ""); code != http.StatusNotFound ||
+	if code, text := ask(t, serving, "GET", fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, first.Decision.Number), ""); code != http.StatusNotFound ||
 		!strings.Contains(text, "in no recording in "+kept) {
 		t.Errorf("replay of what was recorded in a file that is gone = %d %s", code, text)
 	}
@@ -213,7 +214,7 @@ func TestADecisionOfAFormerRunIsNotTakenForAnother(t *testing.T) {
 	client, serving, stop = start(t, dir)
 	create(t, client, plainPod("b"))
 	bound(t, client, "b")
-	former := fmt.Sprintf("%s/%d/again", host.DecisionsPath, report.Decision.Number)
+	former := fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, report.Decision.Number)
 	code, text := ask(t, serving, "GET", former, "")
 	if code != http.StatusNotFound || !strings.Contains(text, "lies outside the log") {
 		t.Errorf("replay of a decision of the former run = %d %s", code, text)
@@ -244,7 +245,7 @@ func TestAPlanPlacesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var placed []explain.Placement
-	askJSON(t, serving, "POST", host.PlanPath, string(body), &placed)
+	askJSON(t, serving, "POST", berthapi.PlanPath, string(body), &placed)
 	if len(placed) != 2 || placed[0].Node != "n1" || placed[1].Node != "" || placed[1].Message == "" {
 		t.Errorf("plan = %+v", placed)
 	}
@@ -253,7 +254,7 @@ func TestAPlanPlacesNothing(t *testing.T) {
 		t.Errorf("a plan made pods: %v, %v", pods, err)
 	}
 	for _, bad := range []string{"", "{}", "no json"} {
-		if code, text := ask(t, serving, "POST", host.PlanPath, bad); code != http.StatusBadRequest {
+		if code, text := ask(t, serving, "POST", berthapi.PlanPath, bad); code != http.StatusBadRequest {
 			t.Errorf("plan of %q = %d %s", bad, code, text)
 		}
 	}
@@ -274,7 +275,7 @@ func TestToolsAreForThoseWhoMay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{host.FiguresPath, host.BackupPath, "/metrics", host.DecisionsPath + "/1/again"} {
+	for _, path := range []string{berthapi.FiguresPath, berthapi.BackupPath, "/metrics", berthapi.DecisionsPath + "/1/again"} {
 		res, err := client.Get(serving.URL + path)
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -115,6 +116,7 @@ type Agent struct {
 	prober   *probe.Prober
 	status   *status.Writer
 	keep     *checkpoint.Dir
+	pulls    *image.Pulls
 	ids      *userns.Ranges
 	pool     *worker.Pool
 	events   record.EventBroadcaster
@@ -260,6 +262,9 @@ func (a *Agent) build() error {
 	if a.ids, err = userns.Open(pods); err != nil {
 		a.log.Error("some pods' ids are not known, and may be given to others too", "error", err)
 	}
+	if a.pulls, err = image.OpenPulls(filepath.Join(a.cfg.RootDir, "pulls")); err != nil {
+		return err
+	}
 	a.events = record.NewBroadcaster()
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	a.recorder = recorder
@@ -269,7 +274,7 @@ func (a *Agent) build() error {
 	a.status = status.New(a.client.CoreV1(), a.log)
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
-		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
+		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
 		Prober: a.prober, Objects: a.objects, Status: a.status, Keep: a.keep, Recorder: recorder, Log: a.log,
 		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory,
 		PageSizes: slices.Sorted(maps.Keys(a.machine.Hugepages)), Allocatable: a.allocatable(),
@@ -295,7 +300,23 @@ func (a *Agent) host() pod.Host {
 }
 
 func (a *Agent) allocatable() v1.ResourceList {
-	return node.Allocatable(node.Capacity(a.machine, a.cfg.MaxPods), a.cfg.Reserved)
+	return node.Allocatable(node.Capacity(a.machine, a.cfg.MaxPods), a.reserved())
+}
+
+// reserved is what pods may not have: what is kept for the machine itself, and, as
+// by the kubelet, what must be left of it before pods are evicted.
+func (a *Agent) reserved() v1.ResourceList {
+	out := v1.ResourceList{}
+	maps.Copy(out, a.cfg.Reserved)
+	for name, left := range map[v1.ResourceName]int64{
+		v1.ResourceMemory:           a.cfg.Pressure.Hard[MemoryAvailable].of(a.machine.Memory),
+		v1.ResourceEphemeralStorage: a.cfg.Pressure.Hard[NodeFSAvailable].of(a.machine.Disk),
+	} {
+		sum := out[name].DeepCopy()
+		sum.Add(*resource.NewQuantity(left, resource.BinarySI))
+		out[name] = sum
+	}
+	return out
 }
 
 // Run works until ctx ends. The pods go on.
@@ -336,7 +357,7 @@ func (a *Agent) server() *serve.Server {
 	})
 }
 
-func (a *Agent) nodeStats(context.Context) serve.NodeStats {
+func (a *Agent) nodeStats(ctx context.Context) serve.NodeStats {
 	s := serve.NodeStats{Name: a.cfg.NodeName, StartTime: a.started}
 	m, err := node.Measure(a.cfg.RootDir)
 	if err != nil {
@@ -345,6 +366,12 @@ func (a *Agent) nodeStats(context.Context) serve.NodeStats {
 	s.Memory, s.WorkingSet = uint64(m.Memory-m.MemoryAvailable), uint64(m.Memory-m.MemoryAvailable)
 	s.FSCapacity, s.FSAvailable = uint64(m.Disk), uint64(m.DiskAvailable)
 	s.CPUNanos = cpuNanos()
+	s.MemoryCapacity, s.CPUs = uint64(m.Memory), m.CPUs
+	s.Inodes, s.InodesFree = uint64(m.Inodes), uint64(m.InodesFree)
+	s.Processes, s.MaxProcesses = m.PidsUsed, m.PidsMax
+	if s.Images, err = a.cfg.Images.Filesystem(ctx); err != nil {
+		a.log.Warn("measure the images' disk", "err", err)
+	}
 	return s
 }
 

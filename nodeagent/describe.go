@@ -37,7 +37,7 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 		version = a.version.Name + "://" + a.version.Version
 	}
 	n.Status = v1.NodeStatus{
-		Capacity: capacity, Allocatable: node.Allocatable(capacity, a.cfg.Reserved),
+		Capacity: capacity, Allocatable: a.allocatable(),
 		NodeInfo:   node.Info(version, a.cfg.Version),
 		Addresses:  []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: a.address}, {Type: v1.NodeHostName, Address: a.cfg.NodeName}},
 		Conditions: append(a.pressure.conditions(), a.ready(ctx)),

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	goruntime "runtime"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-dev/berth/nodeagent/admit"
+	"github.com/berth-dev/berth/nodeagent/node"
 	"github.com/berth-dev/berth/nodeagent/pod"
 )
 
@@ -95,11 +97,23 @@ func (a *Agent) set(p *v1.Pod) {
 		if self == nil {
 			self = a.describe(context.Background())
 		}
-		own := self.DeepCopy()
-		own.Status.Allocatable = a.allocatable()
 		if v := a.pressure.refuses(p); v != nil {
 			return v
 		}
-		return admit.Admit(own, active, p)
+		features := admit.Features{OS: goruntime.GOOS, AppArmor: a.version.AppArmor}
+		return admit.Admit(a.withOwn(self), features, active, p)
 	})
+}
+
+// withOwn is the Node with what this machine really has, and the extended
+// resources that the API tells of.
+func (a *Agent) withOwn(self *v1.Node) *v1.Node {
+	own, allocatable := self.DeepCopy(), a.allocatable()
+	for name, q := range self.Status.Allocatable {
+		if _, ok := allocatable[name]; !ok && node.IsExtended(name) {
+			allocatable[name] = q
+		}
+	}
+	own.Status.Allocatable = allocatable
+	return own
 }

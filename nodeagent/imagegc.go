@@ -91,6 +91,9 @@ func (a *Agent) removeImages(ctx context.Context, list []image.Image) (freed int
 			a.log.Warn("remove image", "image", img.ID, "error", err)
 			continue
 		}
+		if err := a.pulls.Forget(img.ID); err != nil {
+			a.log.Warn("forget who pulled an image", "image", img.ID, "err", err)
+		}
 		freed += img.Size
 	}
 	return freed

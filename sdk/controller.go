@@ -52,7 +52,7 @@ func (o *ControlObject) Controller() string {
 	return ""
 }
 
-// Reconciliation is a controller's input.
+// ReconcileRequest is a controller's input.
 type ReconcileRequest struct {
 	Now               int64
 	Parent            ControlObject
@@ -60,7 +60,7 @@ type ReconcileRequest struct {
 	Symbols           *Symbols
 }
 
-// Outcome is what a controller wants done. The host applies it: it sets owner
+// ReconcileResult is what a controller wants done. The host applies it: it sets owner
 // references, names and namespaces, and refuses kinds that are not declared.
 type ReconcileResult struct {
 	// Status is JSON that replaces the parent's status; none leaves it.

@@ -8,7 +8,7 @@ cd "$ROOT"
 .ci/tools/wasm.sh
 .ci/tools/etcd.sh
 compile() {
-  go build -o .build/ ./host/cmd/bench ./host/cmd/berth &&
+  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/ ./host/cmd/bench ./host/cmd/berth &&
     go test -c -o .build/engine.test ./host/policy/engine
 }
 mkdir -p .build

@@ -5,5 +5,5 @@ cd "$ROOT"
 
 "$ROOT/.ci/tools/wasm.sh"
 version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
-compile() { go build -ldflags "-X main.version=$version" -o bin/berth ./host/cmd/berth; }
+compile() { CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP -X main.version=$version" -o bin/berth ./host/cmd/berth; }
 timed "building bin/berth" compile

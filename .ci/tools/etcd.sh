@@ -13,6 +13,6 @@ build() {
 locked etcd
 hash=$(hash_of "$0" "$DIR/go.mod" "$DIR/go.sum" "$DIR/main.go" "$(go env GOVERSION)")
 if ! stamped etcd "$hash" || [ ! -x "$TOOLS/bin/etcd" ]; then
-  timed "building etcd (once, about a minute)" build
+  timed "building etcd (once)" build
   stamp etcd "$hash"
 fi

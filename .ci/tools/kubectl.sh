@@ -40,7 +40,7 @@ older() {
   stamped "$command-$minor" "$hash" && [ -x "$TOOLS/bin/$command-$minor" ] && return
   dir=$(mktemp -d)
   module "$version" "$dir"
-  timed "building $command $version (once, a minute or two)" build "$version" "$command" "$dir" "$TOOLS/bin/$command-$minor"
+  timed "building $command $version (once)" build "$version" "$command" "$dir" "$TOOLS/bin/$command-$minor"
   rm -r "$dir"
   stamp "$command-$minor" "$hash"
 }
@@ -51,6 +51,6 @@ for name; do
   locked "$name"
   hash=$(hash_of "$0" "$DIR/go.mod" "$DIR/go.sum" "$(go env GOVERSION)")
   stamped "$name" "$hash" && continue
-  timed "building $name $PINNED (once, about a minute)" build "$PINNED" "$name" "$DIR" "$TOOLS/bin/$name"
+  timed "building $name $PINNED (once)" build "$PINNED" "$name" "$DIR" "$TOOLS/bin/$name"
   stamp "$name" "$hash"
 done

@@ -17,16 +17,38 @@ TOOLS=${BERTH_TOOLS:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/berth/tools}
 export BERTH_TOOLS=$TOOLS
 export PATH="$TOOLS/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin"
 
+# How the programs that users run are built: static, without debug information,
+# which nothing reads (stack traces come from Go's own tables), and without the
+# path of this folder. What several of them import is then compiled once, as long
+# as they are built one after the other.
+STATIC=(-trimpath -gcflags=all=-dwarf=false)
+STRIP="-s -w"
+
 say()  { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 fail() { printf 'berth: %s\n' "$*" >&2; exit 1; }
 
-# timed WHAT CMD...: runs CMD, says what it is before and how long it took after.
+# timed WHAT CMD...: runs CMD and prints one line: what it is, and how long it
+# took. What CMD prints stands in between, without Go's list of downloads.
 timed() {
-  local what=$1 start=$SECONDS
+  local what=$1 start=$SECONDS said
   shift
-  say "$what"
-  "$@" || again "$what" "$@" || fail "$what: did not work (the lines above say why)"
-  say "  done in $((SECONDS - start)) s"
+  said=$(mktemp)
+  printf '\033[1m==>\033[0m %s ... ' "$what" >&2
+  quietly "$said" "$@" || again "$what" quietly "$said" "$@" ||
+    { rm -f "$said"; fail "$what: did not work (the lines above say why)"; }
+  if [ -s "$said" ]; then say "$what: $((SECONDS - start)) s"; else printf '%d s\n' $((SECONDS - start)) >&2; fi
+  rm -f "$said"
+}
+
+# quietly SAID CMD...: runs CMD without Go's list of downloads. SAID is not empty
+# afterwards if CMD printed something else.
+quietly() {
+  local said=$1
+  shift
+  "$@" 2>&1 | awk -v said="$said" '
+    /^go: downloading / { next }
+    !told++ { print ""; print "" >said; close(said) }
+    { print; fflush() }' >&2
 }
 
 # again WHAT CMD...: in CI, what builds is tried a second time and a third: it
@@ -55,7 +77,7 @@ hash_of() {
 # their steps' hashes are over, so this stands here, where it costs no rebuild.
 outputs() {
   case $1 in
-  node) printf '%s\n' "$TOOLS"/bin/{containerd,ctr,containerd-shim-runc-v2,runc} "$TOOLS"/cni/{bridge,loopback,host-local,portmap} ;;
+  node) printf '%s\n' "$TOOLS"/bin/{containerd,containerd-shim-runc-v2,runc} "$TOOLS"/cni/{bridge,loopback,host-local,portmap} ;;
   tinygo) printf '%s\n' "$TOOLS/bin/tinygo" "$TOOLS/tinygo/bin/tinygo" ;;
   etcd) printf '%s\n' "$TOOLS/bin/etcd" "$TOOLS/bin/etcdload" ;;
   *) printf '%s\n' "$TOOLS/bin/$1" ;;

@@ -61,6 +61,6 @@ for name; do
   locked "$name"
   hash=$(hash_of "$0" "$(module "$name")/go.mod" "$(module "$name")/go.sum" "$(go env GOVERSION)")
   stamped "$name" "$hash" && continue
-  timed "building $name (once, about a minute)" provide "$name"
+  timed "building $name (once)" provide "$name"
   stamp "$name" "$hash"
 done

@@ -68,5 +68,5 @@ hash=$(hash_of "$0" "$(go env GOVERSION)")
 if stamped tinygo "$hash" && new_enough "$TOOLS/bin/tinygo"; then exit 0; fi
 packages "TinyGo $VERSION" "llvm-$LLVM-dev" "libclang-$LLVM-dev" "clang-$LLVM" "lld-$LLVM" \
   binaryen wasi-libc "libclang-rt-$LLVM-dev-wasm32" gcc g++
-timed "building TinyGo $VERSION (once, about a minute)" build
+timed "building TinyGo $VERSION (once)" build
 stamp tinygo "$hash"

@@ -18,6 +18,15 @@ by_tinygo() {
 }
 by_go() { GOOS=wasip1 GOARCH=wasm go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o "$2" "$1"; }
 
+# shared: compiles what the modules have in common. Go commands that run at the
+# same time would each do it.
+shared() {
+  [ "$compiler" = go ] || return 0
+  export GOOS=wasip1 GOARCH=wasm
+  # shellcheck disable=SC2046 # one word a package
+  go build -trimpath $(go list -deps -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' "${modules[@]/#/./}")
+}
+
 compile() {
   mkdir -p "$out"
   "by_$compiler" "./$1" "$ROOT/$2.tmp" && mv "$2.tmp" "$2"
@@ -40,7 +49,7 @@ done
 one() {
   compile "$1" "$2" && printf '%s\n' "$hash" >"$2.from"
 }
-all() { printf '%s\0' "${stale[@]}" | xargs -0 -n 2 -P "$(slots 0)" bash -ec 'one "$@"' one; }
+all() { (shared) && printf '%s\0' "${stale[@]}" | xargs -0 -n 2 -P "$(slots 0)" bash -ec 'one "$@"' one; }
 
 export -f one compile by_tinygo by_go
 export compiler out hash ROOT

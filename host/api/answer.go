@@ -34,7 +34,7 @@ func (k *call) wantsGzip() bool {
 func (k *call) write(code int, data []byte) error {
 	if len(data) >= gzipFrom && k.wantsGzip() {
 		k.done()
-		defer k.giveUpWriting(answerTime).Stop()
+		defer k.writeDeadline(answerTime).Stop()
 		out, finish := k.stream(code)
 		if _, err := out.Write(data); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (k *call) write(code int, data []byte) error {
 	}
 	if len(data) > shortAnswer {
 		k.done() // the work is; how long the client takes is its own affair
-		defer k.giveUpWriting(answerTime).Stop()
+		defer k.writeDeadline(answerTime).Stop()
 	}
 	k.w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	k.w.WriteHeader(code)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/api/apitest"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/api/flowcontrol"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
@@ -305,10 +306,11 @@ func TestNobodyWaitsForABodyOrAReaderForEver(t *testing.T) {
 		ended <- fmt.Sprint(what, " ", err != nil)
 	}
 	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) {
-		p.API.ModuleUpload = func(_ context.Context, r *http.Request, _ *registry.Request) (store.Object, error) {
+		take := func(_ context.Context, r *http.Request, _ *registry.Request) (store.Object, error) {
 			read("a module", r)
 			return nil, apierrors.NewBadRequest("slow")
 		}
+		p.API.Uploads = map[string]api.Upload{"modules.policy.berth.dev": {MediaType: "application/wasm", Take: take}}
 		p.API.Routes = map[string]api.Route{
 			"POST /plan": {Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read("a plan", r) })},
 			"GET /large": {Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -375,7 +377,7 @@ func TestASlowReaderIsGivenUp(t *testing.T) {
 			t.Fatalf("update %d beside slow watchers: %v", i, err)
 		}
 	}
-	time.Sleep(api.WriteTime + time.Second) // their patience is over
+	time.Sleep(api.WriteTime + time.Second) // their deadline is over
 	for i, conn := range slow {
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if n, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -427,7 +429,9 @@ var panicking = map[string]api.Route{"GET /boom": {Handler: http.HandlerFunc(fun
 
 func TestALargeModuleIsToldAnotherWay(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t)
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) {
+		p.API.Uploads = (*berthapi.API)(nil).Uploads(p.API.Registry)
+	}))
 	large := `{"spec":{"wasm":"` + strings.Repeat("A", api.MaxBody) + `"}}`
 	for path, want := range map[string]bool{
 		"/apis/policy.berth.dev/v1alpha1/modules": true, "/api/v1/namespaces/default/configmaps": false,

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// MaxBody is the largest body of a request, but for modules.
+// MaxBody is the largest body of a request, but for uploads.
 const MaxBody = 3 << 20
 
 // bodyTime is how long a client may take to send it, or each piece of a module,
@@ -31,7 +30,7 @@ func (k *call) body() ([]byte, error) {
 	if k.r.Body == nil || k.r.ContentLength == 0 {
 		return nil, nil
 	}
-	defer k.giveUpReading(bodyTime).Stop()
+	defer k.readDeadline(bodyTime).Stop()
 	limited := http.MaxBytesReader(k.w, k.r.Body, MaxBody)
 	if n := k.r.ContentLength; n > 0 {
 		data := make([]byte, n)
@@ -42,122 +41,72 @@ func (k *call) body() ([]byte, error) {
 	return data, k.bodyError(err)
 }
 
-// awaitBody has whoever reads the body next read it within that time, too: it
+// boundBody has whoever reads the body next read it within that time, too: it
 // gets an error then. stop must be called before the request ends.
-func (k *call) awaitBody() (stop func()) {
+func (k *call) boundBody() (stop func()) {
 	if k.r.Body == nil || k.r.Body == http.NoBody {
 		return func() {}
 	}
-	p := k.giveUpReading(bodyTime)
-	k.r.Body = &awaited{ReadCloser: k.r.Body, patience: p}
+	p := k.readDeadline(bodyTime)
+	k.r.Body = &deadlineBody{ReadCloser: k.r.Body, deadline: p}
 	return p.Stop
 }
 
-// awaitUpload is awaitBody for a module: a slow link is not given up as long as
+// boundUpload is boundBody for a module: a slow link is not given up as long as
 // it brings piece after piece.
-func (k *call) awaitUpload() (stop func()) {
-	stop = k.awaitBody()
-	if a, ok := k.r.Body.(*awaited); ok {
+func (k *call) boundUpload() (stop func()) {
+	stop = k.boundBody()
+	if a, ok := k.r.Body.(*deadlineBody); ok {
 		a.until = time.Now().Add(uploadTime)
 	}
 	return stop
 }
 
-// awaited is a body whose client has only so much time, for each piece of it if
+// deadlineBody is a body whose client has only so much time, for each piece of it if
 // there is an until.
-type awaited struct {
+type deadlineBody struct {
 	io.ReadCloser
-	patience *patience
+	deadline *ioDeadline
 	until    time.Time
 	got      int // of the piece
 }
 
-func (a *awaited) Read(p []byte) (int, error) {
+func (a *deadlineBody) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	a.got += n
 	switch {
 	case err != nil:
-		a.patience.Stop() // what follows is not the client's time
+		a.deadline.Stop() // what follows is not the client's time
 	case a.got >= pieceBytes && time.Now().Before(a.until):
 		a.got = 0
-		a.patience.Reset(bodyTime)
+		a.deadline.Reset(bodyTime)
 	}
 	return n, err
 }
 
-// awaitReader has a client accept each piece of what a handler writes within
+// boundAnswer has a client accept each piece of what a handler writes within
 // answerTime. stop must be called before the request ends.
-func (k *call) awaitReader() (stop func()) {
-	p := k.giveUpWriting(answerTime)
+func (k *call) boundAnswer() (stop func()) {
+	p := k.writeDeadline(answerTime)
 	p.Stop()
-	k.w.Writer = &accepted{k.w.Writer, p}
+	k.w.Writer = &deadlineWriter{k.w.Writer, p}
 	return p.Stop
 }
 
-// accepted is an answer whose client has only so much time.
-type accepted struct {
+// deadlineWriter is an answer whose client has only so much time.
+type deadlineWriter struct {
 	http.ResponseWriter
-	patience *patience
+	deadline *ioDeadline
 }
 
-func (a *accepted) Write(p []byte) (int, error) {
-	a.patience.Reset(answerTime)
-	defer a.patience.Stop()
+func (a *deadlineWriter) Write(p []byte) (int, error) {
+	a.deadline.Reset(answerTime)
+	defer a.deadline.Stop()
 	return a.ResponseWriter.Write(p)
 }
 
 // Unwrap serves http.ResponseController.
-func (a *accepted) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// giveUpReading makes reads fail after a time. A deadline that is set for each
-// request would cost HTTP/2 two more switches of goroutines, so it is set only
-// when the time is over: on the writer as it is now, which what is laid around
-// it later does not change.
-func (k *call) giveUpReading(after time.Duration) *patience {
-	return newPatience(after, http.NewResponseController(k.w.Writer).SetReadDeadline)
-}
-
-// giveUpWriting does the same for writes. Over HTTP/2 a deadline that passes
-// ends the stream even while nobody writes, so it must be stopped.
-func (k *call) giveUpWriting(after time.Duration) *patience {
-	return newPatience(after, http.NewResponseController(k.w.Writer).SetWriteDeadline)
-}
-
-// patience gives a client up once a time is over, but never after it was
-// stopped: the request may have ended then, and its parts belong to others.
-type patience struct {
-	timer   *time.Timer
-	mu      sync.Mutex
-	stopped bool
-}
-
-func newPatience(after time.Duration, giveUp func(time.Time) error) *patience {
-	p := new(patience)
-	p.timer = time.AfterFunc(after, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.stopped {
-			_ = giveUp(time.Now())
-		}
-	})
-	return p
-}
-
-// Stop ends it, and waits where the client is just being given up.
-func (p *patience) Stop() {
-	p.timer.Stop()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stopped = true
-}
-
-// Reset begins it again.
-func (p *patience) Reset(after time.Duration) {
-	p.mu.Lock()
-	p.stopped = false
-	p.mu.Unlock()
-	p.timer.Reset(after)
-}
+func (a *deadlineWriter) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 func (k *call) bodyError(err error) error {
 	if err == nil {
@@ -169,14 +118,13 @@ func (k *call) bodyError(err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 }
 
-// tooLarge says of a module how a larger one gets here.
+// tooLarge says also how a larger one gets here, where there is a way.
 func (k *call) tooLarge() error {
 	limit := fmt.Sprintf("limit is %d", MaxBody)
-	if k.place.kind != nil && k.place.kind.StoreName() == modules {
-		limit += ": a module that is larger in its object is uploaded by `berth policy push`, or by a POST of its bytes as application/wasm; a Policy then names it as `kubectl get modules` does"
+	if k.place.kind != nil {
+		if u, ok := k.server.Uploads[k.place.kind.StoreName()]; ok {
+			limit += ": " + u.TooLarge
+		}
 	}
 	return apierrors.NewRequestEntityTooLargeError(limit)
 }
-
-// modules are what can be uploaded as they are.
-const modules = "modules.policy.berth.dev"

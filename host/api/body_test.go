@@ -51,9 +51,9 @@ func TestASlowLinkBringsAModule(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				body := &slowBody{every: time.Second, bytes: tt.second, left: tt.seconds * tt.second}
-				p := newPatience(bodyTime, func(time.Time) error { body.over.Store(true); return nil })
+				p := newIODeadline(bodyTime, func(time.Time) error { body.over.Store(true); return nil })
 				defer p.Stop()
-				a := &awaited{ReadCloser: body, patience: p}
+				a := &deadlineBody{ReadCloser: body, deadline: p}
 				if tt.module {
 					a.until = time.Now().Add(uploadTime)
 				}

@@ -47,10 +47,12 @@ type call struct {
 	user     user.Info
 	query    query
 	warnings []string
-	begun    time.Time
-	leave    func()
+	// annotations go into the audit log.
+	annotations map[string]string
+	begun       time.Time
+	leave       func()
 	// watching is set once a watch has begun.
-	watching *watching
+	watching *watchStream
 }
 
 func (s *server) begin(c echo.Context, at *place) *call {
@@ -64,31 +66,13 @@ func (s *server) begin(c echo.Context, at *place) *call {
 func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
 	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.verb == "list" {
-		return s.serveList(&at, answer, one)
+		return s.serveListOrWatch(&at, answer, one)
 	}
 	if at.stream || at.kind == nil {
 		return func(c echo.Context) error { one(c); return nil }
 	}
 	return func(c echo.Context) error {
 		workers.do(func() { one(c) })
-		return nil
-	}
-}
-
-// serveList makes a handler of lists and watches. What begins and ends a watch,
-// and writes, runs elsewhere: the request's own goroutine waits for hours, and
-// shall not have grown a stack for that.
-func (s *server) serveList(at *place, answer func(*call) error, one func(echo.Context)) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if !strings.Contains(c.Request().URL.RawQuery, "watch") {
-			one(c)
-			return nil
-		}
-		var k *call
-		workers.do(func() { k = s.run(c, at, answer) })
-		if k.watching != nil {
-			k.watching.follow()
-		}
 		return nil
 	}
 }
@@ -115,7 +99,7 @@ func (k *call) end() {
 			panic(p)
 		}
 		k.server.Log.Error("panic while answering", "verb", k.info.Verb, "path", k.r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		k.fail(apierrors.NewInternalError(errors.New("the host made a mistake; its log tells more")))
+		k.fail(apierrors.NewInternalError(errors.New("internal error: the host's log tells more")))
 		k.watching = nil
 	}
 	if k.watching != nil {
@@ -123,7 +107,7 @@ func (k *call) end() {
 	}
 	k.leave()
 	if k.server.Audit != nil {
-		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status})
+		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations})
 	}
 }
 
@@ -234,9 +218,9 @@ func (k *call) authorize() error {
 		return nil
 	}
 	if err != nil {
-		k.server.Log.Debug("authorizer", "error", err)
+		k.server.Log.Debug("authorizer", "err", err)
 	}
-	return forbidden(attributes, reason)
+	return Forbidden(attributes, reason)
 }
 
 func (k *call) attributes() authorizer.AttributesRecord {
@@ -265,13 +249,23 @@ func (k *call) request() (*registry.Request, error) {
 		Manager: k.query.get("fieldManager"), Agent: k.r.UserAgent(),
 		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn,
 	}
+	if k.server.Audit != nil {
+		r.Annotate = k.annotate
+	}
 	return r, k.query.write(r)
+}
+
+func (k *call) annotate(key, value string) {
+	if k.annotations == nil {
+		k.annotations = map[string]string{}
+	}
+	k.annotations[key] = value
 }
 
 // longestWarning and maxWarnings keep headers within what clients accept.
 const (
 	longestWarning = 1024
-	maxWarnings   = 16
+	maxWarnings    = 16
 )
 
 func (k *call) warn(text string) {
@@ -308,7 +302,7 @@ func (k *call) fail(err error) {
 	}
 	status := statusOf(err)
 	if status.Code >= 500 {
-		k.server.Log.Warn("answer with an error", "verb", k.info.Verb, "path", k.r.URL.Path, "code", status.Code, "error", err)
+		k.server.Log.Warn("answer with an error", "verb", k.info.Verb, "path", k.r.URL.Path, "code", status.Code, "err", err)
 	}
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		k.w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))

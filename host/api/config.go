@@ -32,8 +32,9 @@ type Config struct {
 	// Connectors answer subresources that are streams or proxies, by
 	// "resource/subresource": "pods/log", "pods/exec", "pods/explain".
 	Connectors map[string]Connector
-	// ModuleUpload answers POST …/modules with a body of application/wasm.
-	ModuleUpload Upload
+	// Uploads are of the kinds whose objects may come as raw bytes, by store
+	// resource.
+	Uploads map[string]Upload
 	// Fairness may hold back or refuse requests; nil lets all through.
 	Fairness Fairness
 	// Audit hears of every answer; nil hears nothing.
@@ -68,9 +69,16 @@ type Connection struct {
 // been written yet.
 type Connector func(w http.ResponseWriter, r *http.Request, c *Connection) error
 
-// Upload stores a module that comes as raw bytes, and returns its object. The
-// request is authorized, and its body is not limited yet.
-type Upload func(ctx context.Context, r *http.Request, about *registry.Request) (store.Object, error)
+// Upload is how objects of a kind come as raw bytes.
+type Upload struct {
+	// MediaType is what the bytes are.
+	MediaType string
+	// Take reads them and returns the object that they are stored as. The request
+	// is authorized, and its body is not limited yet.
+	Take func(ctx context.Context, r *http.Request, about *registry.Request) (store.Object, error)
+	// TooLarge is told of an object that comes in the usual way and is too large.
+	TooLarge string
+}
 
 // Metrics gives what node agents report of use. The empty namespace is all.
 type Metrics interface {
@@ -96,6 +104,8 @@ type Audited struct {
 	About   *apirequest.RequestInfo
 	Request *http.Request
 	Code    int
+	// Annotations are what admission has to say to those who read the log.
+	Annotations map[string]string
 }
 
 // DefaultVersion names the Kubernetes that Berth's API is. Some installed

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// WriteTime is a watcher's patience in tests, which have less of it, as lists
+// WriteTime is a watcher's time in tests, which give less of it, as lists
 // have with slow clients.
 const WriteTime = 3 * time.Second
 

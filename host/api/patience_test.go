@@ -12,7 +12,7 @@ func TestStopWaitsForAClientThatIsBeingGivenUp(t *testing.T) {
 	t.Parallel()
 	began, goOn := make(chan struct{}), make(chan struct{})
 	ended := false
-	p := newPatience(0, func(time.Time) error {
+	p := newIODeadline(0, func(time.Time) error {
 		close(began)
 		<-goOn
 		ended = true
@@ -31,7 +31,7 @@ func TestNobodyIsGivenUpAfterStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		given := 0
-		p := newPatience(time.Second, func(time.Time) error { given++; return nil })
+		p := newIODeadline(time.Second, func(time.Time) error { given++; return nil })
 		for range 2 {
 			p.Stop()
 			time.Sleep(time.Minute)

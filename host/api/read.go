@@ -88,7 +88,7 @@ func (k *call) page(t *wire.Typed, page *wire.Page) error {
 		}
 		return k.write(http.StatusOK, whole.Bytes())
 	}
-	defer k.giveUpWriting(answerTime).Stop()
+	defer k.writeDeadline(answerTime).Stop()
 	defer k.doneSoon()()
 	out, finish := k.stream(http.StatusOK)
 	if err := t.List(out, page); err != nil {

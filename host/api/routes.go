@@ -88,6 +88,12 @@ func (s *server) routeSub(sub *kind.Subresource, one string, add adder) {
 			add(verbMethods[verb], path+"/*", verb, sub.Name, (*call).connect)
 		}
 	}
+	if sub.Connect && sub.Name == "proxy" { // what is behind answers these, not the router
+		for _, method := range []string{http.MethodHead, http.MethodOptions} {
+			add(method, path, "get", sub.Name, (*call).connect)
+			add(method, path+"/*", "get", sub.Name, (*call).connect)
+		}
+	}
 }
 
 func subHandler(sub *kind.Subresource, verb string) func(*call) error {

@@ -29,8 +29,8 @@ func statusOf(err error) *metav1.Status {
 	return &status
 }
 
-// forbidden words a refusal as Kubernetes does, since people and tools know it.
-func forbidden(a authorizer.AttributesRecord, reason string) error {
+// Forbidden words a refusal as Kubernetes does, since people and tools know it.
+func Forbidden(a authorizer.AttributesRecord, reason string) error {
 	who := ""
 	if a.User != nil {
 		who = a.User.GetName()

@@ -58,8 +58,8 @@ func (s *server) routeRaw(method, path string, route Route) {
 				return nil
 			}
 		}
-		defer k.awaitBody()()
-		defer k.awaitReader()()
+		defer k.boundBody()()
+		defer k.boundAnswer()()
 		route.Handler.ServeHTTP(k.w, k.r)
 		return nil
 	})

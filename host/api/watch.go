@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,25 +13,39 @@ import (
 	"github.com/berth-dev/berth/host/api/wire"
 	"github.com/berth-dev/berth/host/store"
 
+	"github.com/labstack/echo/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// A watch from its first byte to its last:
+//
+//	serveListOrWatch ─► watch ──► follow ──► take ──► event, send ──► end
+//	  (a worker)       headers,   waits on    writes what came,        a Status, the
+//	                   initial    a small     or a bookmark            last bookmark
+//	                   events     stack       (a worker, unless busy)
+//
+// Its times:
 const (
 	// bookmarkEvery is Kubernetes' own period.
 	bookmarkEvery = time.Minute
-	// A watch without a timeout ends after half an hour to an hour, so that
+	// A watch without timeoutSeconds ends after half an hour to an hour, so that
 	// clients spread over servers again.
-	watchAtLeast = 30 * time.Minute
+	minWatchTime = 30 * time.Minute
+	// maxWatchTime bounds timeoutSeconds.
+	maxWatchTime = 24 * time.Hour
+	// busyWatch: a watch that wrote within this time writes on with its own stack,
+	// which has grown to what that takes. It shrinks again while the watch is idle.
+	busyWatch = 5 * time.Second
 )
 
 // writeTime is how long a watcher may take to accept what is sent before it is
 // given up, together with what it holds in memory.
 var writeTime = 30 * time.Second
 
-// watching is one watch in progress. Most of its life it waits, and thousands may:
-// so it waits with a small stack, and has a buffer only while it writes.
-type watching struct {
+// watchStream is one watch in progress. Most of its life it waits, and thousands
+// may: so it waits with a small stack, and has a buffer only while it writes.
+type watchStream struct {
 	call      *call
 	stream    wire.Stream
 	source    *registry.Watch
@@ -39,12 +54,30 @@ type watching struct {
 	timer     *time.Timer
 	out       *bufio.Writer // nil while nothing is to be sent
 	flush     *http.ResponseController
-	patience  *patience
+	deadline  *ioDeadline // of a write
 	wrote     time.Time
 }
 
 // buffers are for events on their way.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
+
+// serveListOrWatch makes a handler of lists and watches. What begins and ends a
+// watch, and writes, runs on a worker: the request's own goroutine waits for
+// hours, and shall not have grown a stack for that.
+func (s *server) serveListOrWatch(at *place, answer func(*call) error, list func(echo.Context)) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !strings.Contains(c.Request().URL.RawQuery, "watch") {
+			list(c)
+			return nil
+		}
+		var k *call
+		workers.do(func() { k = s.run(c, at, answer) })
+		if k.watching != nil {
+			k.watching.follow()
+		}
+		return nil
+	}
+}
 
 // watch begins a watch; follow goes on with it.
 func (k *call) watch() error {
@@ -52,50 +85,66 @@ func (k *call) watch() error {
 	if err != nil {
 		return err
 	}
-	r, err := k.request()
+	r, opts, timeout, err := k.watchOptions()
 	if err != nil {
 		return err
 	}
-	if name := k.param("name"); name != "" {
-		r.Name = ""
-	}
-	opts, err := k.query.list(r)
-	if err != nil {
-		return err
-	}
-	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	version := opts.ResourceVersion
-	if opts.SendInitialEvents != nil && !*opts.SendInitialEvents && (version == "" || version == "0") {
-		version = ""
-	}
-	source, err := k.server.Registry.Watch(k.r.Context(), r, registry.WatchOptions{Selector: opts.Selector, ResourceVersion: version, InitialEvents: initial})
+	source, err := k.server.Registry.Watch(k.r.Context(), r, opts.WatchOptions)
 	if apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) {
 		return err
 	}
-	w := &watching{call: k, stream: wire.Stream{Typed: t}, source: source, bookmarks: opts.AllowWatchBookmarks || initial,
-		until: time.Now().Add(watchTime(opts.TimeoutSeconds)), flush: http.NewResponseController(k.w), patience: k.giveUpWriting(writeTime)}
-	w.patience.Stop()
+	w := &watchStream{call: k, stream: wire.Stream{Typed: t}, source: source, bookmarks: opts.bookmarks,
+		until: time.Now().Add(timeout), flush: http.NewResponseController(k.w), deadline: k.writeDeadline(writeTime)}
+	w.deadline.Stop()
 	k.header(t.Format.StreamType())
 	k.w.WriteHeader(http.StatusOK)
-	if err != nil {
+	if err != nil { // such as 410 Gone: clients look for it in the stream
 		w.end(err)
 		return nil
 	}
-	w.timer = time.NewTimer(w.rest())
+	w.timer = time.NewTimer(w.untilNext())
 	k.watching, k.query = w, nil
 	_ = w.send()
 	return nil
 }
 
-func watchTime(asked *int64) time.Duration {
-	if asked != nil && *asked > 0 && *asked < int64((24*time.Hour)/time.Second) {
-		return time.Duration(*asked) * time.Second
+// watchOptions are what the query wants.
+type watchOptions struct {
+	registry.WatchOptions
+	bookmarks bool
+}
+
+func (k *call) watchOptions() (r *registry.Request, o watchOptions, timeout time.Duration, err error) {
+	if r, err = k.request(); err != nil {
+		return nil, o, 0, err
 	}
-	return watchAtLeast + rand.N(watchAtLeast)
+	if k.param("name") != "" {
+		r.Name = ""
+	}
+	opts, err := k.query.list(r)
+	if err != nil {
+		return nil, o, 0, err
+	}
+	o.Selector, o.ResourceVersion = opts.Selector, opts.ResourceVersion
+	if opts.SendInitialEvents != nil {
+		o.InitialEvents = *opts.SendInitialEvents
+		if !o.InitialEvents && o.ResourceVersion == "0" {
+			o.ResourceVersion = ""
+		}
+	}
+	o.bookmarks = opts.AllowWatchBookmarks || o.InitialEvents
+	return r, o, watchTime(opts.TimeoutSeconds), nil
+}
+
+func watchTime(seconds *int64) time.Duration {
+	if seconds != nil && *seconds > 0 && *seconds < int64(maxWatchTime/time.Second) {
+		return time.Duration(*seconds) * time.Second
+	}
+	return minWatchTime + rand.N(minWatchTime)
 }
 
 // follow sends events until the time is over or something fails.
-func (w *watching) follow() {
+func (w *watchStream) follow() {
 	w.call.watching = nil // the next end is the end
 	defer w.call.end()
 	defer w.source.Stop()
@@ -114,22 +163,18 @@ func (w *watching) follow() {
 	}
 }
 
-// A watch that wrote within this time writes on with its own stack, which has
-// grown to what that takes. It shrinks again while the watch is idle.
-const busyWatch = 5 * time.Second
-
 // errOver says that the watch has ended as it should.
 var errOver = errors.New("the watch's time is over")
 
 // take sends what came: events, an error, or nothing but the time.
-func (w *watching) take(events []registry.Event, err error) error {
+func (w *watchStream) take(events []registry.Event, err error) error {
 	if err == nil && len(events) == 0 {
 		if !time.Now().Before(w.until) {
 			err = errOver
 		} else if w.bookmarks {
 			events = []registry.Event{w.source.Bookmark()}
 		}
-		w.timer.Reset(w.rest())
+		w.timer.Reset(w.untilNext())
 	}
 	if err != nil {
 		w.end(err)
@@ -148,8 +193,8 @@ func (w *watching) take(events []registry.Event, err error) error {
 	return w.send()
 }
 
-// rest is the time until the next bookmark, or the end.
-func (w *watching) rest() time.Duration {
+// untilNext is the time until the next bookmark, or the end.
+func (w *watchStream) untilNext() time.Duration {
 	left := max(time.Until(w.until), 0)
 	if w.bookmarks {
 		return min(left, bookmarkEvery)
@@ -159,8 +204,8 @@ func (w *watching) rest() time.Duration {
 
 // event writes one event. A long one goes past the buffer, so the watcher's time
 // to take it begins here.
-func (w *watching) event(e *registry.Event) error {
-	w.patience.Reset(writeTime)
+func (w *watchStream) event(e *registry.Event) error {
+	w.deadline.Reset(writeTime)
 	if e.InitialEnd {
 		e.Object.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
@@ -168,7 +213,7 @@ func (w *watching) event(e *registry.Event) error {
 }
 
 // buffer is where what is to be sent is gathered.
-func (w *watching) buffer() *bufio.Writer {
+func (w *watchStream) buffer() *bufio.Writer {
 	if w.out == nil {
 		w.out = buffers.Get().(*bufio.Writer)
 		w.out.Reset(w.call.w)
@@ -178,9 +223,9 @@ func (w *watching) buffer() *bufio.Writer {
 
 // send lets go of what is buffered. A watcher that doesn't take it in time is
 // given up.
-func (w *watching) send() error {
-	w.patience.Reset(writeTime)
-	defer w.patience.Stop()
+func (w *watchStream) send() error {
+	w.deadline.Reset(writeTime)
+	defer w.deadline.Stop()
 	if w.out != nil {
 		if err := w.out.Flush(); err != nil {
 			return err
@@ -197,8 +242,8 @@ func (w *watching) send() error {
 }
 
 // end tells the client why no more events come, if it is still there.
-func (w *watching) end(err error) {
-	defer w.patience.Stop()
+func (w *watchStream) end(err error) {
+	defer w.deadline.Stop()
 	if errors.As(err, new(apierrors.APIStatus)) {
 		_ = w.stream.Fail(w.buffer(), statusOf(err))
 		_ = w.send()

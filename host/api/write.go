@@ -61,11 +61,11 @@ func (k *call) create() error {
 	if err != nil {
 		return err
 	}
-	if k.isUpload() {
+	if upload, ok := k.upload(); ok {
 		ctx, cancel := context.WithTimeout(k.r.Context(), uploadTime+time.Minute)
 		defer cancel()
-		defer k.awaitUpload()()
-		obj, err := k.server.ModuleUpload(ctx, k.r, r)
+		defer k.boundUpload()()
+		obj, err := upload.Take(ctx, k.r, r)
 		if err != nil {
 			return err
 		}
@@ -84,12 +84,14 @@ func (k *call) create() error {
 	return k.object(http.StatusCreated, &t, made)
 }
 
-func (k *call) isUpload() bool {
-	if k.server.ModuleUpload == nil || k.place.kind.StoreName() != modules {
-		return false
+// upload is how the body is to be taken, if it is an object's raw bytes.
+func (k *call) upload() (Upload, bool) {
+	u, ok := k.server.Uploads[k.place.kind.StoreName()]
+	if !ok {
+		return u, false
 	}
 	media, _, err := mime.ParseMediaType(k.r.Header.Get("Content-Type"))
-	return err == nil && media == "application/wasm"
+	return u, err == nil && media == u.MediaType
 }
 
 func (k *call) update() error {

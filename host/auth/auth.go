@@ -148,7 +148,7 @@ func (a *Auth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bo
 func (a *Auth) Who(r *http.Request) (user.Info, error) {
 	response, _, err := a.Requests.AuthenticateRequest(r)
 	if err != nil {
-		a.config.Log.Debug("unauthorized", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+		a.config.Log.Debug("unauthorized", "path", r.URL.Path, "from", r.RemoteAddr, "err", err)
 		return nil, apierrors.NewUnauthorized("Unauthorized")
 	}
 	who, err := authn.Impersonate(r.Context(), a.Access, response.User, r.Header)
@@ -206,7 +206,7 @@ func (a *Auth) keep(ctx context.Context, resource string, fn func(context.Contex
 	for {
 		seen := a.config.Objects.Version(resource)
 		if err := fn(ctx); err != nil && ctx.Err() == nil {
-			a.config.Log.Warn("upkeep", "resource", resource, "error", err)
+			a.config.Log.Warn("upkeep", "resource", resource, "err", err)
 		}
 		if pause(ctx, moment) != nil {
 			return nil
@@ -224,7 +224,7 @@ func (a *Auth) keep(ctx context.Context, resource string, fn func(context.Contex
 func (a *Auth) sweepTokens(ctx context.Context) {
 	for {
 		if err := authn.Sweep(ctx, a.config.Objects, a.config.Now()); err != nil && ctx.Err() == nil {
-			a.config.Log.Warn("remove spent bootstrap tokens", "error", err)
+			a.config.Log.Warn("remove spent bootstrap tokens", "err", err)
 		}
 		if pause(ctx, time.Minute) != nil {
 			return

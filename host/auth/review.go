@@ -181,7 +181,7 @@ func fieldsOf(s *authorizationv1.FieldSelectorAttributes) (fields.Requirements, 
 }
 
 func labelsOf(s *authorizationv1.LabelSelectorAttributes) (labels.Requirements, error) {
-	selector := labels.NewSelector()
+	var selector labels.Selector
 	if s.RawSelector != "" {
 		var err error
 		if selector, err = labels.Parse(s.RawSelector); err != nil {

@@ -42,6 +42,13 @@ type Writer interface {
 	Delete(ctx context.Context, resource string, object store.Object) error
 }
 
+// Access tells what the guest's ServiceAccount may do.
+type Access interface {
+	// May is nil, or an error that says what is forbidden to whom. The resource is
+	// the store's name for it.
+	May(ctx context.Context, verb, resource, subresource, namespace, name string) error
+}
+
 // Recorder tells users what happened to a parent.
 type Recorder interface {
 	Event(about store.Object, kind, reason, message string)
@@ -56,10 +63,14 @@ type Type struct {
 
 // Config is what a Driver needs.
 type Config struct {
-	Guest    Guest
-	Objects  Objects
+	Guest   Guest
+	Objects Objects
+	// Writer writes as the guest's ServiceAccount, and Access tells what that may.
 	Writer   Writer
+	Access   Access
 	Recorder Recorder
+	// Note tells whoever runs the policy what keeps it from its work.
+	Note func(level slog.Level, message string)
 	// Types finds a kind that is served.
 	Types func(apiVersion, kind string) (Type, bool)
 	Now   func() time.Time
@@ -265,6 +276,7 @@ func (d *Driver) work(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case err != nil:
 			d.Log.Warn("reconcile", "policy", d.Guest.Name(), "parent", name.String(), "err", err)
+			d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %v", d.parent.kind.Kind, name, err))
 			d.queue.AddRateLimited(name)
 		default:
 			d.queue.Forget(name)

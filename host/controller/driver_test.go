@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -54,6 +55,25 @@ type cluster struct {
 	mu     sync.Mutex
 	made   int
 	events []string
+	notes  []string
+	// denied is what the guest's ServiceAccount may not, as "verb resource".
+	denied string
+}
+
+func (c *cluster) May(_ context.Context, verb, resource, subresource, _, _ string) error {
+	if subresource != "" {
+		resource += "/" + subresource
+	}
+	if verb+" "+resource == c.denied {
+		return fmt.Errorf("cannot %s %s", verb, resource)
+	}
+	return nil
+}
+
+func (c *cluster) note(_ slog.Level, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notes = append(c.notes, message)
 }
 
 func (c *cluster) Create(ctx context.Context, resource string, o store.Object) error {
@@ -138,7 +158,7 @@ func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check 
 		}})}
 		fill(c)
 		d, err := New(Config{
-			Guest: g, Objects: over(c), Writer: c, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Guest: g, Objects: over(c), Writer: c, Access: c, Note: c.note, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Types: func(apiVersion, kind string) (Type, bool) { found, ok := kinds[apiVersion+" "+kind]; return found, ok },
 		})
 		if err != nil {
@@ -242,6 +262,70 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 			}, func(c *cluster) {
 				if diff := cmp.Diff([]string{"mine of nobody", "other of nobody"}, c.pods()); diff != "" {
 					t.Errorf("pods differ (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
+	t.Parallel()
+	all := func(*Object, []Object) (*abi.ReconcileResult, error) {
+		return &abi.ReconcileResult{
+			Status: json.RawMessage(`{"replicas":7}`), Adopt: []string{"uid-orphan"}, Delete: []string{"uid-owned"},
+			Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}},
+			Events: []abi.Event{{Type: "Normal", Reason: "Said"}},
+		}, nil
+	}
+	tests := []struct {
+		denied string
+		pods   []string
+		said   bool
+		status int32
+	}{
+		{"", []string{"orphan of web", "web-1 of web"}, true, 7},
+		{"list replicasets.apps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"watch replicasets.apps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"list pods", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"list configmaps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"patch pods", []string{"orphan of nobody", "web-1 of web"}, true, 7},
+		{"delete pods", []string{"orphan of web", "owned of web", "web-1 of web"}, true, 7},
+		{"create pods", []string{"orphan of web"}, true, 7},
+		{"update replicasets.apps/status", []string{"orphan of web", "web-1 of web"}, true, 0},
+		{"create events", []string{"orphan of web", "web-1 of web"}, false, 7},
+	}
+	for _, tt := range tests {
+		t.Run("denied: "+tt.denied, func(t *testing.T) {
+			t.Parallel()
+			asked := false
+			g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap"}}, decide: func(p *Object, c []Object) (*abi.ReconcileResult, error) {
+				if asked {
+					return &abi.ReconcileResult{}, nil
+				}
+				asked = true
+				return all(p, c)
+			}}
+			drive(t, g, func(c *cluster) {
+				c.denied = tt.denied
+				c.put("replicasets.apps", set("web", 1))
+				c.put("pods", pod("orphan", "web"))
+				owned := pod("owned", "web")
+				yes := true
+				owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "uid-web", Controller: &yes}}
+				c.put("pods", owned)
+			}, func(c *cluster) {
+				if diff := cmp.Diff(tt.pods, c.pods()); diff != "" {
+					t.Errorf("pods differ (-want +got):\n%s", diff)
+				}
+				if said := slices.Contains(c.events, "Normal Said"); said != tt.said {
+					t.Errorf("events %q, want Said: %v", c.events, tt.said)
+				}
+				o, _ := c.store.Get(store.Key{Resource: "replicasets.apps", Namespace: "default", Name: "web"})
+				if got := o.(*appsv1.ReplicaSet).Status.Replicas; got != tt.status {
+					t.Errorf("status.replicas = %d, want %d", got, tt.status)
+				}
+				if tt.denied != "" && !strings.Contains(strings.Join(c.notes, "\n"), "cannot "+tt.denied) {
+					t.Errorf("nobody is told that it cannot %s: %q", tt.denied, c.notes)
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
@@ -32,6 +33,9 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (agai
 		d.pace.forget(name)
 		return 0, nil
 	}
+	if err := d.mayRead(ctx, o.GetNamespace()); err != nil {
+		return 0, err
+	}
 	in, err := d.input(o)
 	if err != nil {
 		return 0, err
@@ -41,9 +45,31 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (agai
 		return 0, err
 	}
 	for _, e := range out.Events {
-		d.Recorder.Event(o, e.Type, e.Reason, e.Message)
+		d.event(ctx, o, e.Type, e.Reason, e.Message)
 	}
 	return time.Duration(out.RequeueAfterNanos), d.apply(ctx, in, out)
+}
+
+// mayRead says whether the guest may be told of this namespace: its
+// ServiceAccount must be allowed to list and watch all that the manifest names.
+func (d *Driver) mayRead(ctx context.Context, namespace string) error {
+	for _, w := range slices.Concat([]watched{d.parent}, d.children, d.related) {
+		for _, verb := range []string{"list", "watch"} {
+			if err := d.Access.May(ctx, verb, w.Resource, "", namespace, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// event tells of a parent, if the guest's ServiceAccount may.
+func (d *Driver) event(ctx context.Context, parent store.Object, kind, reason, message string) {
+	if err := d.Access.May(ctx, "create", "events", "", parent.GetNamespace(), ""); err != nil {
+		d.Note(slog.LevelWarn, fmt.Sprintf("event %s is not written: %v", reason, err))
+		return
+	}
+	d.Recorder.Event(parent, kind, reason, message)
 }
 
 // input is what a guest is given.
@@ -156,6 +182,9 @@ func (d *Driver) own(ctx context.Context, in *input, uid string, adopt bool) err
 	if err != nil {
 		return err
 	}
+	if err := d.Access.May(ctx, "patch", w.Resource, "", child.GetNamespace(), child.GetName()); err != nil {
+		return err
+	}
 	parent := in.object
 	_, err = d.Objects.Update(ctx, keyOf(w, child), func(o store.Object) (store.Object, error) {
 		if string(o.GetUID()) != uid {
@@ -202,12 +231,14 @@ func (d *Driver) remove(ctx context.Context, in *input, uid string) error {
 	if child.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err = d.Writer.Delete(ctx, w.Resource, child)
+	if err = d.Access.May(ctx, "delete", w.Resource, "", child.GetNamespace(), child.GetName()); err == nil {
+		err = d.Writer.Delete(ctx, w.Resource, child)
+	}
 	if err != nil {
-		d.Recorder.Event(in.object, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
+		d.event(ctx, in.object, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
 		return err
 	}
-	d.Recorder.Event(in.object, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(w), child.GetName()))
+	d.event(ctx, in.object, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(w), child.GetName()))
 	return nil
 }
 
@@ -222,11 +253,15 @@ func (d *Driver) create(ctx context.Context, parent store.Object, wanted []abi.C
 		left -= max(n, 0)
 		for range n {
 			fresh := child.DeepCopyObject().(store.Object)
-			if err := d.Writer.Create(ctx, w.Resource, fresh); err != nil {
-				d.Recorder.Event(parent, "Warning", "FailedCreate", fmt.Sprintf("Error creating: %v", err))
+			err := d.Access.May(ctx, "create", w.Resource, "", fresh.GetNamespace(), "")
+			if err == nil {
+				err = d.Writer.Create(ctx, w.Resource, fresh)
+			}
+			if err != nil {
+				d.event(ctx, parent, "Warning", "FailedCreate", fmt.Sprintf("Error creating: %v", err))
 				return err
 			}
-			d.Recorder.Event(parent, "Normal", "SuccessfulCreate", fmt.Sprintf("Created %s: %s", singular(w), fresh.GetName()))
+			d.event(ctx, parent, "Normal", "SuccessfulCreate", fmt.Sprintf("Created %s: %s", singular(w), fresh.GetName()))
 		}
 	}
 	return nil
@@ -266,6 +301,9 @@ func (d *Driver) decode(parent store.Object, data json.RawMessage) (*watched, st
 
 // status replaces the parent's status.
 func (d *Driver) status(ctx context.Context, parent store.Object, data json.RawMessage) error {
+	if err := d.Access.May(ctx, "update", d.parent.Resource, "status", parent.GetNamespace(), parent.GetName()); err != nil {
+		return err
+	}
 	key := store.Key{Resource: d.parent.Resource, Namespace: parent.GetNamespace(), Name: parent.GetName()}
 	_, err := d.Objects.Update(ctx, key, func(o store.Object) (store.Object, error) {
 		if o.GetUID() != parent.GetUID() {

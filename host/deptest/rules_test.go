@@ -49,8 +49,13 @@ var rules = []rule{
 		because: "who you are and what you may do is decided from stored objects alone",
 	},
 	{
-		folder: "host/api", never: []string{"host/schedule", "host/policy/engine", "nodeagent", "github.com/tetratelabs/wazero"},
+		folder: "host/api", but: []string{"host/api/berthapi"},
+		never:   []string{"host/schedule", "host/policy/engine", "nodeagent", "github.com/tetratelabs/wazero"},
 		because: "the API serves objects; who acts on them watches, like any other client",
+	},
+	{
+		folder: "host/api/berthapi", never: []string{"nodeagent"},
+		because: "it answers from what the scheduler and the policies tell, in handlers that the API routes to",
 	},
 	{
 		folder: "host/policy/vet", may: nothing, only: nothing,

@@ -64,9 +64,9 @@ type Writer struct {
 
 // told is one thing that happened.
 type told struct {
-	about                               store.Object
-	source, kind, reason, message, host string
-	at                                  time.Time
+	about                         store.Object
+	source, kind, reason, message string
+	at                            time.Time
 }
 
 // same finds the Event of which another one is a repetition.
@@ -196,7 +196,7 @@ func (w *Writer) event(namespace string, t *told) *v1.Event {
 	return &v1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: nameOf(t.about, w.last),
-			UID: types.UID(uuid.NewUUID()), CreationTimestamp: at,
+			UID: uuid.NewUUID(), CreationTimestamp: at,
 		},
 		InvolvedObject: v1.ObjectReference{
 			APIVersion: apiVersion, Kind: kind, Namespace: t.about.GetNamespace(), Name: t.about.GetName(),

@@ -81,7 +81,7 @@ func Taints(node *v1.Node, now time.Time) ([]v1.Taint, bool) {
 			continue
 		}
 		if w.Effect == v1.TaintEffectNoExecute {
-			added := metav1.NewTime(now)
+			added := metav1.NewTime(now.Truncate(time.Second)) // as everybody reads it: a patch must not change it
 			w.TimeAdded = &added
 		}
 		taints = append(taints, w)

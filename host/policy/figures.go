@@ -73,7 +73,7 @@ func (l *Loader) Rest(context.Context) (more bool) {
 		}
 	}
 	for _, one := range l.Current().policies {
-		if one.gate != nil || one.controller != nil {
+		if one.version == nil || one.gate != nil || one.controller != nil {
 			continue
 		}
 		look(one.main, one.verifier)

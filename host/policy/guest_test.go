@@ -50,6 +50,7 @@ func (r *rig) write(t testing.TB, name string, change func(*v1alpha1.PolicySpec)
 	} else {
 		op.Kind = store.Create
 		p.Name, p.UID = name, "uid-of-policy"
+		p.Spec.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: "default", Name: "tests"} // of controllers
 	}
 	change(&p.Spec)
 	p.Generation++

@@ -60,3 +60,16 @@ func TestAPolicyThatFailsToTidyUpIsQuarantined(t *testing.T) {
 	}
 	t.Error("it still answers after 1,000 calls")
 }
+
+// The scheduler lets guests tidy up whenever it rests, also beside a policy of
+// which no revision ever loaded.
+func TestAPolicyThatNeverLoadedHasNothingToTidyUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if p := r.put(t, "none", withModule("sha256-"+strings.Repeat("0", 64))); p.Status.Phase != "Refused" {
+		t.Fatalf("it is %s", p.Status.Phase)
+	}
+	if r.Rest(t.Context()) {
+		t.Error("somebody is said to have something to tidy up")
+	}
+}

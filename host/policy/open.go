@@ -73,7 +73,9 @@ func (f *factory) open(ctx context.Context, object *v1alpha1.Policy, m *engine.M
 			return nil, err
 		}
 	case p.Kind() == abi.KindController:
-		one.controller = sandbox.NewController(one.main)
+		if one.controller, err = sandbox.NewController(one.main, object.Spec.ServiceAccount); err != nil {
+			return nil, err
+		}
 	case p.Cacheable():
 		one.verifier = sandbox.New(p)
 	}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-dev/berth/host/schedule/framework"
-
 	"github.com/berth-dev/berth/host/schedule/cycle"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	"k8s.io/apimachinery/pkg/types"

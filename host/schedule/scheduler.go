@@ -31,7 +31,7 @@ type Config struct {
 	Clock   func() time.Time
 	// Seed makes the choices among equals; the same inputs give the same decisions.
 	Seed uint64
-	// Impure hears of policies whose remembered answers proved wrong, Failed of
+	// OnDivergence hears of policies whose remembered answers proved wrong, Failed of
 	// those that failed. Both are called between policy calls and must be quick.
 	OnDivergence func(Divergence)
 	Failed       func(policy string, err error)
@@ -54,7 +54,7 @@ type Config struct {
 	BatchPods int
 }
 
-// Difference is what Config.Impure hears.
+// Divergence is what Config.OnDivergence hears.
 type Divergence = cycle.Divergence
 
 func (c Config) withDefaults() Config {

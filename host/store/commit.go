@@ -30,11 +30,12 @@ type write struct {
 	sum       uint64
 }
 
-// Commit writes all ops or none, at one revision, and returns when they are
-// durable and visible. objs are the committed objects in the order of ops: the
-// new states, and for Delete the last one at the revision of the deletion. An
-// Update that changes no byte keeps its revision; if nothing changes at all,
-// rev is the store's newest revision. No key may occur twice.
+// Commit writes all ops or none and returns when they are durable and visible.
+// Each change gets a revision of its own, in the order of ops; rev is the last of
+// them. objs are the committed objects in that order: the new states, and for
+// Delete the last one at the revision of the deletion. An Update that changes no
+// byte keeps its revision; if nothing changes at all, rev is the store's newest
+// revision. No key may occur twice.
 //
 // ctx bounds the wait for the sequencer; once it has taken the commit, Commit
 // waits for the outcome, so that its answer is always certain.
@@ -42,8 +43,9 @@ type write struct {
 // # Errors
 //
 // *Error with ErrExists, ErrNotFound, ErrConflict or ErrTooLarge, naming the
-// key; ErrClosed; ErrNoSpace; the codec's; the engine's, after which the store takes no
-// more writes (see Failed).
+// key; ErrClosed; ErrNoSpace; the codec's; ErrUnavailable, after which the commit
+// may still turn out to be written; any other of the engine's, after which the
+// store takes no more writes (see Failed).
 func (s *Store) Commit(ctx context.Context, ops ...Op) (rev int64, objs []Object, err error) {
 	if len(ops) == 0 {
 		return s.Revision(), nil, nil

@@ -12,8 +12,9 @@
 //
 //   - A commit is answered after it is durable and visible: whoever sees the
 //     answer, or an event of it, reads it. Commits are all-or-nothing.
-//   - A revision is used once, also across restarts and also when the last
-//     write was a deletion. Revisions of commits grow by one.
+//   - A revision is of one change to one object, and is used once, also across
+//     restarts and also when the last write was a deletion. Those of a commit
+//     follow each other without a gap, so a watch may be cut behind any event.
 //   - Objects are immutable. Readers share them with the store and with each
 //     other, and never wait for a writer or the disk. Of Options.Packed, what
 //     history has passed is decoded for each reader.

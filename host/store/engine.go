@@ -3,7 +3,7 @@ package store
 import "context"
 
 // Record is one entry of an engine: an opaque key, its bytes, and the revision
-// of the commit that wrote it last.
+// of the change that wrote it last.
 type Record struct {
 	Key      string
 	Value    []byte
@@ -12,8 +12,9 @@ type Record struct {
 
 // Batch is what an engine commits in one piece. No key occurs twice in it.
 type Batch struct {
-	// Revision is kept as the engine's revision, together with the records;
-	// 0 leaves the engine's revision as it is.
+	// Revision is kept as the engine's revision, together with the records: the
+	// newest of what the batch changed, deletions and what it overwrote itself
+	// included. 0 leaves the engine's revision as it is.
 	Revision int64
 	Puts     []Record
 	Deletes  []string
@@ -41,8 +42,10 @@ type Engine interface {
 	// the Value that it is given. Scan stops at fn's first error and returns it.
 	Scan(ctx context.Context, prefix string, keysOnly bool, fn func(Record) error) (revision int64, err error)
 	// Commit makes the batch durable, all of it or nothing, before it returns.
-	// ErrNoSpace and ErrTooLarge say that nothing was written. After any other
-	// error nobody knows, until the engine is opened anew.
+	// ErrNoSpace and ErrTooLarge say that nothing was written. After
+	// ErrUnavailable the revision that Scan returns tells whether the batch was,
+	// once Scan answers again; until then both answer ErrUnavailable. After any
+	// other error nobody knows, until the engine is opened anew.
 	Commit(context.Context, Batch) error
 	// Compact gives back the room of what was overwritten or deleted.
 	Compact(context.Context) error

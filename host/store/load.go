@@ -186,7 +186,7 @@ func (s *Store) decode(rec Record) (loaded, error) {
 		rev:       rec.Revision,
 		sum:       checksum(rec.Value),
 		size:      len(rec.Value),
-		shelf:     s.shelf,
+		cache:     s.cache,
 		packed:    s.pack(k.Resource, nil, rec.Value),
 	}
 	if e.packed == nil {

@@ -64,8 +64,8 @@ func (e *logged) superseded() int {
 	return e.prev.size
 }
 
-// append adds the events of whole revisions, and returns the channel whose
-// closing tells the watchers. Called with mu held.
+// append adds events, and returns the channel whose closing tells the watchers.
+// Called with mu held.
 func (l *log) append(events []Event, now time.Time) chan struct{} {
 	for _, ev := range events {
 		if l.next-l.first == uint64(len(l.ring)) {
@@ -92,14 +92,12 @@ func (l *log) resize(n int) {
 	l.ring = ring
 }
 
-// trim drops whole revisions from the old end until the log is within its
-// bounds. Called with mu held.
+// trim drops events from the old end until the log is within its bounds. Called
+// with mu held.
 func (l *log) trim(now time.Time) {
 	for l.first < l.next && (l.full() || now.Sub(l.at(l.first).at) > l.history) {
 		l.floor = l.at(l.first).Revision
-		for l.first < l.next && l.at(l.first).Revision == l.floor {
-			l.drop()
-		}
+		l.drop()
 	}
 }
 
@@ -179,18 +177,16 @@ func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wak
 	return last.events, last.seen, l.wake, nil
 }
 
-// collect copies whole revisions. Called with mu held.
+// collect copies events, and says up to which revision it looked. Called with mu
+// held.
 func (l *log) collect(rev int64, namespace string) (events []Event, seen int64) {
 	seen = rev
 	first := l.after(rev)
 	if namespace == "" && first < l.next {
 		events = make([]Event, 0, min(l.next-first, maxRead))
 	}
-	for pos := first; pos < l.next; pos++ {
+	for pos := first; pos < l.next && len(events) < maxRead; pos++ {
 		ev := l.at(pos)
-		if len(events) >= maxRead && ev.Revision != seen {
-			break
-		}
 		seen = ev.Revision
 		if namespace == "" || ev.Key.Namespace == namespace {
 			events = append(events, ev.Event)

@@ -9,15 +9,15 @@ import (
 	"github.com/google/btree"
 )
 
-// entry is one committed state of one object; only its memo changes.
+// entry is one committed state of one object; only its encodings change.
 type entry struct {
 	namespace, name string
 	obj             Object
 	rev             int64
 	sum             uint64
 	size            int
-	memo            memo
-	shelf           *shelf
+	encodings       encodings
+	cache           *encodingCache
 	packed          *packed // instead of obj, for some resources
 }
 

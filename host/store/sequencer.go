@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -35,10 +36,13 @@ func (s *Store) sequence() {
 	defer close(s.ended)
 	var carried *request
 	for {
-		b := &batch{store: s, revision: s.Revision()}
+		b := &batch{store: s}
 		if carried == nil {
 			select {
 			case carried = <-s.queue:
+			case <-s.afterDoubt():
+				_ = s.settle() // those who write are told
+				continue
 			case <-s.stop:
 				s.refuse(nil)
 				return
@@ -93,15 +97,18 @@ func (b *batch) drain(first *request) *request {
 // commit decides each request, writes what passed, shows it and answers.
 func (s *Store) commit(b *batch) {
 	start := time.Now()
+	err := s.settle()
+	b.revision = s.Revision()
 	taken := b.requests[:0]
 	for _, req := range b.requests {
 		if !req.taken.CompareAndSwap(false, true) {
 			continue // its caller gave up
 		}
 		taken = append(taken, req)
-		b.decide(req)
+		if err == nil {
+			b.decide(req)
+		}
 	}
-	err := s.Err()
 	if err == nil && len(b.changes) > 0 {
 		err = s.write(b)
 	}
@@ -118,36 +125,68 @@ func (s *Store) commit(b *batch) {
 }
 
 // write makes the batch durable. An engine that failed in the middle is not
-// asked again; one that refused may take the next batch.
+// asked again; one that refused may take the next batch, and one that is
+// unavailable when what became of this one is known.
 func (s *Store) write(b *batch) error {
 	err := s.engine.Commit(context.Background(), b.engineBatch())
-	if err == nil || errors.Is(err, ErrNoSpace) || errors.Is(err, ErrTooLarge) {
+	switch {
+	case err == nil, errors.Is(err, ErrNoSpace), errors.Is(err, ErrTooLarge):
+		return err
+	case errors.Is(err, ErrUnavailable):
+		s.doubt = b
 		return err
 	}
 	return s.fail(err)
+}
+
+// doubtTime is how often the engine is asked for what became of a batch while
+// nobody writes.
+const doubtTime = time.Second
+
+// afterDoubt never comes while there is no doubt.
+func (s *Store) afterDoubt() <-chan time.Time {
+	if s.doubt == nil || s.Err() != nil {
+		return nil
+	}
+	return time.After(doubtTime)
+}
+
+// settle shows the batch that was in doubt if it turns out to be written, so
+// that what is decided next is decided on what the disk has.
+func (s *Store) settle() error {
+	if err := s.Err(); err != nil || s.doubt == nil {
+		return err
+	}
+	rev, err := s.engine.Scan(context.Background(), formatKey, true, func(Record) error { return nil })
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return err
+	case err != nil:
+		return s.fail(err)
+	case rev == s.doubt.revision:
+		s.publish(s.doubt, time.Now())
+	case rev != s.Revision():
+		return s.fail(fmt.Errorf("%w: it is at revision %d, which is neither before nor behind the last batch (%d, %d)", ErrCorrupt, rev, s.Revision(), s.doubt.revision))
+	}
+	s.doubt = nil
+	return nil
 }
 
 // decide checks a request against the state that the requests before it leave,
 // and adds its changes if all of its writes may be.
 func (b *batch) decide(req *request) {
 	states := make([]*entry, len(req.writes))
-	changes := false
 	for i, w := range req.writes {
 		states[i] = b.state(w.Key)
 		if req.err = w.check(states[i]); req.err != nil {
 			return
 		}
-		changes = changes || !w.idle(states[i])
-	}
-	req.rev = b.revision
-	if changes {
-		b.revision++
-		req.rev = b.revision
 	}
 	req.objs = make([]Object, len(req.writes))
 	for i, w := range req.writes {
 		req.objs[i] = b.apply(w, states[i])
 	}
+	req.rev = b.revision
 }
 
 func (b *batch) state(k Key) *entry {
@@ -178,12 +217,15 @@ func (w *write) idle(have *entry) bool {
 	return w.Kind == Update && w.sum == have.sum && len(w.data) == have.size
 }
 
+// apply gives the change a revision that no other has: a watch that was cut
+// behind its event goes on with the next one of the same commit.
 func (b *batch) apply(w write, have *entry) Object {
 	if w.idle(have) {
 		return have.object()
 	}
+	b.revision++
 	c := change{key: w.Key, engineKey: w.engineKey, data: w.data, rev: b.revision, prev: have}
-	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, shelf: b.store.shelf}
+	shown := &entry{namespace: w.Key.Namespace, name: w.Key.Name, rev: b.revision, cache: b.store.cache}
 	if w.Kind == Delete {
 		shown.obj, shown.size = deleted(have.object(), b.revision), have.size
 		c.last = shown

@@ -67,7 +67,7 @@ type Store struct {
 	floor  atomic.Int64 // no history before: the revision found at Open, or Compact's
 
 	revision atomic.Int64
-	shelf    *shelf
+	cache    *encodingCache
 	packings map[string]*packing
 	fields   fieldSets
 	interner Interner // the codec, if it is one
@@ -80,6 +80,7 @@ type Store struct {
 	blobs sync.RWMutex // one writer of a blob, or readers of it
 
 	queue   chan *request
+	doubt   *batch // of which the engine has not said yet whether it is written; the sequencer's
 	wakes   wakes
 	stop    chan struct{} // closed by Close
 	once    sync.Once
@@ -98,7 +99,7 @@ func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store
 		codec:     codec,
 		opts:      opts,
 		limits:    engine.Limits(),
-		shelf:     &shelf{capacity: opts.SharedBytes},
+		cache:     &encodingCache{capacity: opts.SharedBytes},
 		packings:  map[string]*packing{},
 		resources: map[string]*resource{},
 		queue:     make(chan *request, 1024),
@@ -110,7 +111,7 @@ func Open(ctx context.Context, engine Engine, codec Codec, opts Options) (*Store
 	for _, resource := range opts.Packed {
 		s.packings[resource] = &packing{s, resource}
 	}
-	s.shelf.sharer, _ = codec.(Sharer)
+	s.cache.sharer, _ = codec.(Sharer)
 	s.interner, _ = codec.(Interner)
 	if err := s.load(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store: %w", err), engine.Close())
@@ -354,7 +355,7 @@ func (s *Store) compact() {
 				r.pins.expire(now)
 				r.tidy(1) // pending changes keep old states alive
 			})
-			s.shelf.expire(ticks)
+			s.cache.expire(ticks)
 		}
 		if n%ticks != 0 {
 			continue

@@ -130,7 +130,7 @@ func (l *log) readTopic(t *topic, rev int64) (events []Event, seen int64, wake c
 	}
 	seen = rev
 	for _, p := range t.places[i:] {
-		if len(events) >= maxRead && p.rev != seen {
+		if len(events) == maxRead {
 			return events, seen, t.wake, nil
 		}
 		seen = p.rev

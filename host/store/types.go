@@ -62,7 +62,7 @@ type Op struct {
 	Kind OpKind
 	Key  Key
 	// Object is the new state, for Create and Update. The store owns it from
-	// here on, and sets its resourceVersion to the commit's revision.
+	// here on, and sets its resourceVersion to the revision of this change.
 	Object Object
 	// Expect is the revision that the object must have now, for Update and
 	// Delete; 0 means any.
@@ -116,6 +116,10 @@ var (
 	ErrTooLarge  = errors.New("too large for one commit")
 	ErrClosed    = errors.New("store is closed")
 	ErrNoSpace   = errors.New("no room to write")
+	ErrCorrupt   = errors.New("the data on disk is damaged")
+	// ErrUnavailable passes: try again. Whether the commit was written is known
+	// when the store takes commits again.
+	ErrUnavailable = errors.New("the store cannot write at present")
 )
 
 // Error is a refused operation.

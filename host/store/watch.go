@@ -83,8 +83,8 @@ func (w *Watch) Stop() {
 	}
 }
 
-// Next waits until there are events and returns them, oldest first; those of
-// one commit come together. The slice is shared with other watchers: read it.
+// Next waits until there are events and returns them, oldest first. The slice is
+// shared with other watchers: read it.
 //
 // # Errors
 //

@@ -14,12 +14,25 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
+	machine "github.com/berth-dev/berth/nodeagent/node"
 	"github.com/berth-dev/berth/nodeagent/pod"
 )
 
+// Features are what the machine can do for pods.
+type Features struct {
+	// OS is the machine's, in Go's words.
+	OS string
+	// AppArmor: its kernel enforces profiles.
+	AppArmor bool
+}
+
 // Admit gives nil for a pod that may run on the node beside the active ones,
 // else why not.
-func Admit(node *v1.Node, active []*v1.Pod, p *v1.Pod) *pod.Verdict {
+func Admit(node *v1.Node, f Features, active []*v1.Pod, p *v1.Pod) *pod.Verdict {
+	if v := f.lack(node, p); v != nil {
+		v.Message = "Pod was rejected: " + v.Message
+		return v
+	}
 	for _, judge := range []func(*v1.Node, []*v1.Pod, *v1.Pod) *pod.Verdict{taints, place, ports, resources} {
 		if v := judge(node, active, p); v != nil {
 			v.Message = "Pod was rejected: " + v.Message
@@ -124,6 +137,9 @@ func resources(node *v1.Node, active []*v1.Pod, p *v1.Pod) *pod.Verdict {
 		want, have, all := requests[name], used[name], node.Status.Allocatable[name]
 		if want.IsZero() {
 			continue
+		}
+		if _, known := node.Status.Allocatable[name]; !known && machine.IsExtended(name) {
+			continue // as by the kubelet: others answer for it
 		}
 		total := have.DeepCopy()
 		total.Add(want)

@@ -41,18 +41,14 @@ func (d *Dir) name(uid string) (string, error) {
 	return filepath.Join(d.path, uid+".json"), nil
 }
 
-// Save replaces a pod's record. It is atomic against the agent's death; after a
+// Save replaces a pod's record, which is a pod.Record in JSON. It is atomic against the agent's death; after a
 // power failure nothing runs any more, so it need not be synced.
-func (d *Dir) Save(r *pod.Record) error {
-	name, err := d.name(string(r.Pod.UID))
+func (d *Dir) Save(uid string, record []byte) error {
+	name, err := d.name(uid)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	text, err := json.Marshal(file{Version: version, Checksum: crc32.ChecksumIEEE(data), Record: data})
+	text, err := json.Marshal(file{Version: version, Checksum: crc32.ChecksumIEEE(record), Record: record})
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

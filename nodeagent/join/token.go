@@ -28,7 +28,7 @@ func ParseToken(text string) (Token, error) {
 	}
 	digest, ok := strings.CutPrefix(pin, "sha256:")
 	if !ok {
-		return Token{}, errors.New("join token: the authority's hash must begin with sha256:")
+		return Token{}, errors.New("join token: the authority's hash must have the form sha256:HASH")
 	}
 	hash, err := hex.DecodeString(digest)
 	if err != nil || len(hash) != sha256.Size {

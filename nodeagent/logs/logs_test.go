@@ -1,8 +1,10 @@
 package logs
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -193,4 +196,173 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("the tail %q is no end of %q", end.Bytes(), whole.Bytes())
 		}
 	})
+}
+
+// slow is a client that reads nothing until it is let.
+type slow struct {
+	let chan struct{}
+	bytes.Buffer
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	<-s.let
+	return s.Buffer.Write(p)
+}
+
+// followSlowly has a client look away while that many files are filled, and
+// gives what was written and what came to it.
+func followSlowly(t *testing.T, files int) (want, got string, err error) {
+	const maxBytes, perFile = 2_000, 40
+	path := filepath.Join(t.TempDir(), "0.log")
+	w, err := Open(path, maxBytes, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := w.Stream("stdout")
+	var all strings.Builder
+	line := func(i int) {
+		text := fmt.Sprintf("line %04d\n", i)
+		all.WriteString(text)
+		if _, err := io.WriteString(out, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line(0)
+	var on atomic.Bool
+	on.Store(true)
+	client := &slow{let: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() { done <- Read(t.Context(), path, Options{Follow: true}, client, client, on.Load) }()
+	for i := range files * perFile {
+		line(i + 1)
+		if i%perFile == 0 {
+			time.Sleep(time.Second) // of the bubble: the follower gets its turn
+		}
+	}
+	close(client.let)
+	on.Store(false)
+	err = <-done
+	return all.String(), client.String(), err
+}
+
+func TestFollowLosesNothingWhileItsClientIsSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		want, got, err := followSlowly(t, 12)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%d of %d lines came", strings.Count(got, "\n"), strings.Count(want, "\n"))
+		}
+	})
+}
+
+// TestAFollowerThatFellBehindIsTold: the disk is not filled for it, but it does
+// not take what came for the whole.
+func TestAFollowerThatFellBehindIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		want, got, err := followSlowly(t, 3*maxHeld)
+		if !errors.Is(err, ErrBehind) || !strings.HasPrefix(want, got) {
+			t.Errorf("%v after %d lines, want ErrBehind after the first of %d", err, strings.Count(got, "\n"), strings.Count(want, "\n"))
+		}
+	})
+}
+
+// TestReadWhileTheLogIsRotated reads again and again beside a writer in haste:
+// each time lines without a gap.
+func TestReadWhileTheLogIsRotated(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "0.log")
+	w, err := Open(path, 4_000, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	defer func() {
+		<-done
+		w.Close()
+	}()
+	go func() {
+		defer close(done)
+		out := w.Stream("stdout")
+		for i := range 20_000 {
+			if _, err := fmt.Fprintf(out, "%d\n", i); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for on := true; on; {
+		select {
+		case <-done:
+			on = false
+		default:
+		}
+		last := -1
+		for line := range strings.Lines(read(t, path, Options{})) {
+			var n int
+			if _, err := fmt.Sscan(line, &n); err != nil || last >= 0 && n != last+1 {
+				t.Fatalf("line %q after %d", line, last)
+			}
+			last = n
+		}
+	}
+}
+
+// TestALogThatIsBeingRotatedIsRead: for a moment nothing has the log's name.
+func TestALogThatIsBeingRotatedIsRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "0.log")
+	write(t, path, 0, 1, "one\ntwo\n")
+	if err := os.Rename(path, rotated(path, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path, Options{}); got != "one\ntwo\n" {
+		t.Errorf("read %q", got)
+	}
+	if err := Read(t.Context(), filepath.Join(t.TempDir(), "0.log"), Options{}, io.Discard, io.Discard, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Read of no log: %v", err)
+	}
+}
+
+// TestAMillionLinesAreFollowed is what was tried when 372,128 of them were lost:
+// as fast as they can be written, with the sizes that an agent has.
+func TestAMillionLinesAreFollowed(t *testing.T) {
+	t.Parallel()
+	lines := 1_000_000
+	if testing.Short() || os.Getenv("BERTH_CAMPAIGN") == "" {
+		lines = 200_000
+	}
+	path := filepath.Join(t.TempDir(), "0.log")
+	w, err := Open(path, 10<<20, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var on atomic.Bool
+	on.Store(true)
+	from, to := io.Pipe()
+	go func() { to.CloseWithError(Read(t.Context(), path, Options{Follow: true}, to, to, on.Load)) }()
+	go func() {
+		defer on.Store(false)
+		out := w.Stream("stdout")
+		for i := range lines {
+			if _, err := fmt.Fprintf(out, "%d %s\n", i, "a line that is as long as those of programs that say what they do, and when"); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	next := 0
+	for scan := bufio.NewScanner(from); scan.Scan(); next++ {
+		var n int
+		if _, err := fmt.Sscan(scan.Text(), &n); err != nil || n != next {
+			t.Fatalf("line %q, want that of number %d", scan.Text(), next)
+		}
+	}
+	if next != lines {
+		t.Errorf("%d of %d lines came", next, lines)
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"sync"
 	"time"
 )
 
@@ -27,52 +27,50 @@ type Options struct {
 	Stream string
 }
 
-// pollEvery is how often a followed log is looked at.
-const pollEvery = 100 * time.Millisecond
-
 // Read copies a container's log at path, older rotated files first, to out and
-// errs. When following, running says whether more may come.
+// errs. When following, running says whether more may come; a follower misses
+// nothing, however slow, or gets ErrBehind.
 func Read(ctx context.Context, path string, o Options, out, errs io.Writer, running func() bool) error {
-	w := &emitter{o: o, out: out, errs: errs, left: o.LimitBytes, midline: map[string]bool{}}
-	start, err := startAt(path, o)
+	c, err := openChain(path)
 	if err != nil {
 		return err
 	}
-	for i := start.file; i >= 1; i-- {
-		if err := w.old(path, i, start); err != nil {
-			return ignoreDone(err)
-		}
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("open log: %w", err)
-	}
-	defer func() { f.Close() }()
-	if start.file == 0 {
-		if _, err := f.Seek(start.offset, io.SeekStart); err != nil {
+	defer c.close()
+	if o.HasTail {
+		if err := c.seekTail(o.Tail); err != nil {
 			return err
 		}
 	}
-	r := bufio.NewReaderSize(f, 64<<10)
-	var part []byte
+	w := &emitter{o: o, out: out, errs: errs, left: o.LimitBytes, midline: map[string]bool{}, in: bufio.NewReaderSize(c.current(), 64<<10)}
+	if !o.Follow || running == nil {
+		return ignoreDone(w.copy(c))
+	}
+	chasing, stop := context.WithCancel(ctx)
+	var chase sync.WaitGroup
+	chase.Go(func() { c.chase(chasing) })
+	defer chase.Wait()
+	defer stop()
+	return ignoreDone(w.follow(ctx, c, running))
+}
+
+// follow copies what is there, and what comes, until the container has ended or
+// ctx has.
+func (w *emitter) follow(ctx context.Context, c *chain, running func() bool) error {
 	for {
 		// Asked before reading: what was written before the end is then read.
-		more := o.Follow && running != nil && running()
-		if part, err = w.drain(r, part); err != nil {
-			return ignoreDone(err)
+		on := running()
+		behind := c.extend()
+		if err := w.copy(c); err != nil {
+			return err
 		}
-		if next, rotated := reopened(path, f); rotated {
-			if part, err = w.drain(r, part); err != nil {
-				next.Close()
-				return ignoreDone(err)
+		if behind != nil {
+			return behind
+		}
+		if !on {
+			if err := c.extend(); err != nil || !c.more() {
+				return err
 			}
-			f.Close()
-			f = next
-			r.Reset(f)
 			continue
-		}
-		if !more {
-			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -91,169 +89,53 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// reopened says whether path is another file now than f, and opens it.
-func reopened(path string, f *os.File) (*os.File, bool) {
-	now, err := os.Stat(path)
-	if err != nil {
-		return nil, false
-	}
-	had, err := f.Stat()
-	if err != nil || os.SameFile(now, had) {
-		return nil, false
-	}
-	next, err := os.Open(path)
-	if err != nil {
-		return nil, false
-	}
-	return next, true
-}
-
-// place is where reading starts: a rotated file (0 is the newest) and an offset.
-type place struct {
-	file   int
-	offset int64
-}
-
-// startAt finds the place from which Tail lines remain.
-func startAt(path string, o Options) (place, error) {
-	oldest := 0
-	for {
-		if _, err := os.Stat(rotated(path, oldest+1)); err != nil {
-			break
-		}
-		oldest++
-	}
-	if !o.HasTail {
-		return place{file: oldest}, nil
-	}
-	left := o.Tail
-	for i := 0; i <= oldest; i++ {
-		offset, found, err := tailOffset(rotated(path, i), left)
-		if err != nil {
-			return place{}, err
-		}
-		if found >= left {
-			return place{file: i, offset: offset}, nil
-		}
-		left -= found
-	}
-	return place{file: oldest}, nil
-}
-
-// tailOffset finds where the last n whole lines of a file begin, and how many
-// there are, reading it backwards. Pieces belong to the line that they begin.
-func tailOffset(path string, n int64) (offset, found int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, 0, fmt.Errorf("open log: %w", err)
-	}
-	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, 0, err
-	}
-	if n <= 0 {
-		return end, 0, nil
-	}
-	var (
-		block   = make([]byte, 32<<10)
-		carry   []byte // the beginning of a record whose start lies further left
-		starts  int64
-		tailPos = end
-		first   = true
-	)
-	for pos := end; pos > 0; {
-		size := min(int64(len(block)), pos)
-		pos -= size
-		if _, err := f.ReadAt(block[:size], pos); err != nil {
-			return 0, 0, err
-		}
-		chunk := append(bytes.Clone(block[:size]), carry...)
-		for {
-			i := bytes.LastIndexByte(chunk[:max(len(chunk)-1, 0)], '\n')
-			if i < 0 {
-				break
-			}
-			rec := chunk[i+1:]
-			if ends(rec) || first {
-				if starts == n {
-					return tailPos, n, nil
-				}
-				starts++
-			}
-			first = false
-			tailPos = pos + int64(i) + 1
-			chunk = chunk[:i+1]
-		}
-		carry = chunk
-		if len(carry) > 4*maxPiece {
-			carry = carry[:4*maxPiece] // no record of ours is that long
-		}
-	}
-	if len(carry) > 0 {
-		if ends(carry) || first {
-			if starts == n {
-				return tailPos, n, nil
-			}
-			starts++
-		}
-		tailPos = 0
-	}
-	return tailPos, starts, nil
-}
-
-// ends says whether a record ends its line.
-func ends(record []byte) bool {
-	fields := bytes.SplitN(record, []byte{' '}, 4)
-	return len(fields) < 3 || !bytes.HasPrefix(fields[2], []byte("P"))
-}
-
 // emitter writes records' text.
 type emitter struct {
 	o         Options
 	out, errs io.Writer
 	left      int64
 	midline   map[string]bool
+
+	in *bufio.Reader
+	// part is a record that is not whole yet.
+	part []byte
 }
 
-// old copies a rotated file.
-func (w *emitter) old(path string, i int, start place) error {
-	f, err := os.Open(rotated(path, i))
-	if os.IsNotExist(err) {
-		return nil // rotated away meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if i == start.file {
-		if _, err := f.Seek(start.offset, io.SeekStart); err != nil {
+// copy writes what the chain's files hold.
+func (w *emitter) copy(c *chain) error {
+	for {
+		more := c.more() // asked before reading: then nothing is written behind what is read
+		if err := w.drain(); err != nil {
 			return err
 		}
+		if !more {
+			return nil
+		}
+		c.next()
+		w.in.Reset(c.current())
+		w.part = w.part[:0] // torn by a crash: no record goes on in another file
 	}
-	_, err = w.drain(bufio.NewReaderSize(f, 64<<10), nil)
-	return err
 }
 
-// drain writes all whole records that r has; the rest comes back.
-func (w *emitter) drain(r *bufio.Reader, part []byte) ([]byte, error) {
+// drain writes all whole records of the file that is read.
+func (w *emitter) drain() error {
 	for {
-		chunk, err := r.ReadSlice('\n')
-		part = append(part, chunk...)
+		chunk, err := w.in.ReadSlice('\n')
+		w.part = append(w.part, chunk...)
 		switch {
 		case err == nil:
-			if err := w.record(part); err != nil {
-				return nil, err
+			if err := w.record(w.part); err != nil {
+				return err
 			}
-			part = part[:0]
+			w.part = w.part[:0]
 		case errors.Is(err, bufio.ErrBufferFull):
-			if len(part) > 1<<20 {
-				return nil, errors.New("log: a record is longer than 1 MiB; this is no CRI log")
+			if len(w.part) > 1<<20 {
+				return errors.New("log: a record is longer than 1 MiB; this is no CRI log")
 			}
 		case errors.Is(err, io.EOF):
-			return part, nil
+			return nil
 		default:
-			return nil, err
+			return err
 		}
 	}
 }

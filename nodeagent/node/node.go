@@ -174,6 +174,7 @@ func (k *Keeper) Report(ctx context.Context) error {
 	want := have.DeepCopy()
 	want.Status = k.Describe(ctx).Status
 	want.Status.Conditions = merge(have.Status.Conditions, want.Status.Conditions)
+	keepExtended(&want.Status, have.Status)
 	want.Status.VolumesInUse, want.Status.VolumesAttached = have.Status.VolumesInUse, have.Status.VolumesAttached
 	stamp(want.Status.Conditions, have.Status.Conditions, now)
 	if now.Sub(k.reported) < reportEvery && alike(have.Status, want.Status) {

@@ -229,10 +229,12 @@ func (r *Record) running(c Spec, s *Container, now time.Time) Action {
 
 // probeGrace is the grace of a kill that a probe asked for.
 func (r *Record) probeGrace(c Spec) time.Duration {
-	for _, p := range []*v1.Probe{c.LivenessProbe, c.StartupProbe} {
-		if p != nil && p.TerminationGracePeriodSeconds != nil {
-			return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
-		}
+	p := c.LivenessProbe
+	if !r.Containers[c.Name].Started { // the others wait for this one
+		p = c.StartupProbe
+	}
+	if p != nil && p.TerminationGracePeriodSeconds != nil {
+		return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
 	}
 	return r.grace()
 }

@@ -89,7 +89,7 @@ func (r *Record) adopt(spec Spec, s *Container, c runtime.Container) bool {
 	}
 	s.ID, s.Phase, s.Restarts, s.LogPath, s.StartedAt = c.ID, Running, c.Attempt, c.LogPath, c.StartedAt
 	s.Image, s.ImageID, s.Wait = spec.Image, c.Image, nil
-	s.Applied, s.Regrow = spec.Resources.DeepCopy(), false
+	s.Applied, s.Regrow, s.User = spec.Resources.DeepCopy(), false, nil
 	s.Started = spec.StartupProbe == nil
 	s.Ready = s.Started && spec.ReadinessProbe == nil
 	return true

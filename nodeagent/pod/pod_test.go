@@ -488,3 +488,28 @@ func TestAdoptedContainerCanBeResized(t *testing.T) {
 		t.Errorf("action %+v, want a resize", a)
 	}
 }
+
+func TestEachProbeHasItsOwnGrace(t *testing.T) {
+	t.Parallel()
+	seconds := func(n int64) *v1.Probe { return &v1.Probe{TerminationGracePeriodSeconds: &n} }
+	for name, test := range map[string]struct {
+		liveness, startup *v1.Probe
+		started           bool
+		want              time.Duration
+	}{
+		"the startup probe's, before the start":     {seconds(60), seconds(5), false, 5 * time.Second},
+		"the liveness probe's, after it":            {seconds(60), seconds(5), true, 60 * time.Second},
+		"the pod's, where the startup says nothing": {seconds(60), &v1.Probe{}, false, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", LivenessProbe: test.liveness, StartupProbe: test.startup}}}}
+			w := newWorld(t, p)
+			w.settle()
+			w.rec.Probed("c", w.rec.Containers["c"].ID, test.started, false, "failed its probe")
+			if a := w.rec.Next(w.now); a.Kind != StopContainer || a.Grace != test.want {
+				t.Errorf("%s with grace %v, want %v", a.Kind, a.Grace, test.want)
+			}
+		})
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 // Record is all that the agent knows of one pod. It is kept on disk as JSON.
@@ -85,6 +87,8 @@ type Container struct {
 	ImageID string `json:"imageID,omitempty"`
 	LogPath string `json:"logPath,omitempty"`
 
+	// User is who this run started as, if known.
+	User *runtime.User `json:"user,omitempty"`
 	// Applied are the resources that this run has.
 	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
 	// Regrow: it must start anew to have those of its spec.
@@ -138,6 +142,29 @@ func New(p *v1.Pod, now time.Time) *Record {
 	r := &Record{Pod: p, StartTime: now, Containers: map[string]*Container{}}
 	r.Update(p, now)
 	return r
+}
+
+// Clone is a copy that shares nothing that changes. Objects of the API are
+// replaced, never changed, and shared.
+func (r *Record) Clone() *Record {
+	out := *r
+	out.Rejected, out.Ended, out.Held = clone(r.Rejected), clone(r.Ended), clone(r.Held)
+	out.Sandbox.IPs, out.Conditions = slices.Clone(r.Sandbox.IPs), slices.Clone(r.Conditions)
+	out.Containers = make(map[string]*Container, len(r.Containers))
+	for name, c := range r.Containers {
+		one := *c
+		one.Applied, one.Last, one.Wait = c.Applied.DeepCopy(), clone(c.Last), clone(c.Wait)
+		out.Containers[name] = &one
+	}
+	return &out
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	out := *p
+	return &out
 }
 
 // Update brings in a newer version of the object.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 // The pace at which a step for the pod as a whole is tried again.
@@ -74,6 +76,8 @@ type Run struct {
 	ImageID   string
 	LogPath   string
 	StartedAt time.Time
+	// User is who it started as; nil is not known.
+	User *runtime.User
 	// Resources that it was made with.
 	Resources *v1.ResourceRequirements
 }
@@ -93,7 +97,7 @@ func (r *Record) DidStart(name string, run Run, now time.Time) {
 	s.Phase, s.ID, s.ImageID, s.LogPath, s.StartedAt = Running, run.ID, run.ImageID, run.LogPath, run.StartedAt
 	s.FinishedAt, s.ExitCode, s.Reason, s.Message = time.Time{}, 0, "", ""
 	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", c.Image, Backoff{}
-	s.Applied, s.Regrow = run.Resources, false
+	s.Applied, s.Regrow, s.User = run.Resources, false, run.User
 	s.Started = c.StartupProbe == nil
 	s.Ready = s.Started && c.ReadinessProbe == nil
 }

@@ -113,6 +113,9 @@ func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
 	if c.Kind == Init && s.Phase == Terminated && s.ExitCode == 0 {
 		cs.Ready = true
 	}
+	if s.User != nil {
+		cs.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: s.User.UID, GID: s.User.GID, SupplementalGroups: s.User.Groups}}
+	}
 	last := s.Last
 	if s.Phase == Terminated && cs.State.Terminated == nil {
 		last = s.termination()

@@ -28,6 +28,9 @@ type Facts struct {
 	PodIPs, HostIPs []string
 	// Allocatable stands in for limits that a container does not set.
 	Allocatable v1.ResourceList
+	// EnvFile reads a variable from a file of one of the pod's volumes; empty is
+	// not there.
+	EnvFile func(volume, path, key string) (string, error)
 }
 
 // Env gives a container's variables in the order of their definition: services
@@ -96,7 +99,7 @@ func (e *environment) set(name, value string) {
 func envFrom(ctx context.Context, ns string, from v1.EnvFromSource, objs Objects, e *environment, result map[string]string) error {
 	put := func(k, v string) {
 		name := from.Prefix + k
-		if len(validation.IsEnvVarName(name)) > 0 {
+		if len(validation.IsRelaxedEnvVarName(name)) > 0 {
 			return
 		}
 		e.set(name, v)
@@ -147,29 +150,46 @@ func envValue(ctx context.Context, p *v1.Pod, c *v1.Container, v *v1.EnvVar, obj
 		value, err = Resource(p, c, from.ResourceFieldRef, facts.Allocatable)
 		return value, true, err
 	case from.ConfigMapKeyRef != nil:
-		ref := from.ConfigMapKeyRef
-		cm, err := objs.ConfigMap(ctx, p.Namespace, ref.Name)
-		if optional(err, ref.Optional) {
-			return "", false, nil
-		}
-		if err != nil {
-			return "", false, err
-		}
-		got, ok := cm.Data[ref.Key]
-		return missingKey(got, ok, ref.Optional, "ConfigMap", ref.Key, p.Namespace, ref.Name)
+		return configMapKey(ctx, p.Namespace, from.ConfigMapKeyRef, objs)
 	case from.SecretKeyRef != nil:
-		ref := from.SecretKeyRef
-		s, err := objs.Secret(ctx, p.Namespace, ref.Name)
-		if optional(err, ref.Optional) {
-			return "", false, nil
-		}
-		if err != nil {
-			return "", false, err
-		}
-		got, ok := s.Data[ref.Key]
-		return missingKey(string(got), ok, ref.Optional, "Secret", ref.Key, p.Namespace, ref.Name)
+		return secretKey(ctx, p.Namespace, from.SecretKeyRef, objs)
+	case from.FileKeyRef != nil && facts.EnvFile != nil:
+		return fileKey(from.FileKeyRef, facts)
 	}
 	return "", false, fmt.Errorf("environment variable %s: unknown kind of source", v.Name)
+}
+
+func configMapKey(ctx context.Context, ns string, ref *v1.ConfigMapKeySelector, objs Objects) (string, bool, error) {
+	cm, err := objs.ConfigMap(ctx, ns, ref.Name)
+	if optional(err, ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	got, ok := cm.Data[ref.Key]
+	return missingKey(got, ok, ref.Optional, "ConfigMap", ref.Key, ns, ref.Name)
+}
+
+func secretKey(ctx context.Context, ns string, ref *v1.SecretKeySelector, objs Objects) (string, bool, error) {
+	s, err := objs.Secret(ctx, ns, ref.Name)
+	if optional(err, ref.Optional) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	got, ok := s.Data[ref.Key]
+	return missingKey(string(got), ok, ref.Optional, "Secret", ref.Key, ns, ref.Name)
+}
+
+// fileKey reads a variable that a container before this one wrote into a file.
+func fileKey(ref *v1.FileKeySelector, facts Facts) (string, bool, error) {
+	value, err := facts.EnvFile(ref.VolumeName, ref.Path, ref.Key)
+	if err == nil && value == "" && (ref.Optional == nil || !*ref.Optional) {
+		err = fmt.Errorf("environment variable key %q not found in file %q", ref.Key, ref.Path)
+	}
+	return value, value != "", err
 }
 
 func missingKey(value string, ok bool, opt *bool, kind, key, ns, name string) (string, bool, error) {

@@ -22,7 +22,7 @@ func (objects) ConfigMap(_ context.Context, _, name string) (*v1.ConfigMap, erro
 	if name != "cm" {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, name)
 	}
-	return &v1.ConfigMap{Data: map[string]string{"key": "from-map", "bad=name": "x"}}, nil
+	return &v1.ConfigMap{Data: map[string]string{"key": "from-map", "bad=name": "x", "0-odd.name": "odd"}}, nil
 }
 
 func (objects) Secret(_ context.Context, _, name string) (*v1.Secret, error) {
@@ -118,7 +118,7 @@ func TestEnv(t *testing.T) {
 		env[kv.Name] = kv.Value
 	}
 	want := map[string]string{
-		"PATH": "/bin", "HOSTNAME": "web", "P_key": "from-map", "PLAIN": "v-from-map-10.0.0.9", "NAME": "web", "APP": "a", "IP": "10.1.1.1",
+		"PATH": "/bin", "HOSTNAME": "web", "P_key": "from-map", "P_0-odd.name": "odd", "PLAIN": "v-from-map-10.0.0.9", "NAME": "web", "APP": "a", "IP": "10.1.1.1",
 		"CPU": "2", "CPUM": "1500", "MEM": "1024", "ALL": "4", "PASS": "hush",
 		"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBERNETES_SERVICE_PORT_HTTPS": "443",
 		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO": "tcp",

@@ -40,12 +40,8 @@ func Security(p *v1.Pod, c *v1.Container, imageUser, seccompRoot string) (runtim
 		s.AddCapabilities = capabilities(cs.Capabilities.Add)
 		s.DropCapabilities = capabilities(cs.Capabilities.Drop)
 	}
-	var err error
-	if s.Seccomp, err = Seccomp(or(cs.SeccompProfile, ps.SeccompProfile), seccompRoot); err != nil {
+	if err := confine(&s, p, c, or(cs.SeccompProfile, ps.SeccompProfile), seccompRoot); err != nil {
 		return s, err
-	}
-	if s.Privileged {
-		s.Seccomp = runtime.Seccomp{Type: runtime.SeccompUnconfined}
 	}
 	if nonRoot := or(cs.RunAsNonRoot, ps.RunAsNonRoot); is(nonRoot) {
 		if err := verifyNonRoot(c.Name, s); err != nil {
@@ -53,6 +49,19 @@ func Security(p *v1.Pod, c *v1.Container, imageUser, seccompRoot string) (runtim
 		}
 	}
 	return s, nil
+}
+
+// confine sets the filters of a container.
+func confine(s *runtime.Security, p *v1.Pod, c *v1.Container, profile *v1.SeccompProfile, seccompRoot string) error {
+	var err error
+	if s.Seccomp, err = Seccomp(profile, seccompRoot); err != nil {
+		return err
+	}
+	if s.Privileged {
+		s.Seccomp = runtime.Seccomp{Type: runtime.SeccompUnconfined}
+	}
+	s.AppArmor, err = appArmor(AppArmorProfile(p, c), s.Privileged)
+	return err
 }
 
 func verifyNonRoot(name string, s runtime.Security) error {

@@ -85,6 +85,8 @@ type Observer interface {
 	// own, running or not. It costs a walk over all those files: ask for few.
 	// Those that are not there are left out.
 	Written(ctx context.Context, ids []string) (map[string]Disk, error)
+	// User says who a container's first process started as.
+	User(ctx context.Context, id string) (User, error)
 	// Version names the runtime, and fails while it can not be used.
 	Version(ctx context.Context) (Version, error)
 }
@@ -95,6 +97,8 @@ type Version struct {
 	Version string
 	// UserNamespaces: sandboxes may have IDs of their own.
 	UserNamespaces bool
+	// AppArmor: the machine confines containers by it.
+	AppArmor bool
 }
 
 // PodMeta says to which pod a sandbox or container belongs.
@@ -239,6 +243,7 @@ type Security struct {
 	ReadOnlyRootFS                    bool
 	NoNewPrivileges                   bool
 	Seccomp                           Seccomp
+	AppArmor                          AppArmor
 	// Unmasked leaves /proc as it is (procMount: Unmasked).
 	Unmasked bool
 }
@@ -257,6 +262,24 @@ const (
 type Seccomp struct {
 	Type SeccompType
 	Path string
+}
+
+// AppArmorType says which profile confines a container.
+type AppArmorType string
+
+// The AppArmor types; the empty one is RuntimeDefault where the kernel has
+// AppArmor, and nothing elsewhere.
+const (
+	AppArmorUnconfined     AppArmorType = "Unconfined"
+	AppArmorRuntimeDefault AppArmorType = "RuntimeDefault"
+	AppArmorLocalhost      AppArmorType = "Localhost"
+)
+
+// AppArmor is a profile; Profile is the name of one that the kernel has loaded,
+// where Type is Localhost.
+type AppArmor struct {
+	Type    AppArmorType
+	Profile string
 }
 
 // IO are the streams of an exec or attach; nil ones are not connected.
@@ -317,6 +340,12 @@ type Container struct {
 	LogPath       string
 	Labels        map[string]string
 	Annotations   map[string]string
+}
+
+// User is who a container's first process ran as when it started.
+type User struct {
+	UID, GID int64
+	Groups   []int64
 }
 
 // EventKind is what happened.

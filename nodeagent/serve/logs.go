@@ -46,6 +46,9 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("the log of container %q is gone", container), http.StatusNotFound)
 	case err != nil && !out.wrote:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case errors.Is(err, logs.ErrBehind):
+		s.cfg.Log.Warn("cut a followed log", "namespace", r.PathValue("namespace"), "pod", r.PathValue("pod"), "container", container, "err", err)
+		panic(http.ErrAbortHandler) // an end in good order would say that this was all
 	case err != nil:
 		s.cfg.Log.Debug("send a log", "error", err)
 	}

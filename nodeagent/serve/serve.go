@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	}
 	// Node describes the machine, for /stats/summary.
 	Node func(ctx context.Context) NodeStats
+	// LogDir is the machine's; /var/log unless set.
+	LogDir string
 	// Certificate is asked at each handshake, so that it can be renewed.
 	Certificate func() (*tls.Certificate, error)
 	// ClientCA signs who may connect, Clients are their common names.
@@ -51,6 +54,15 @@ type NodeStats struct {
 	WorkingSet  uint64
 	FSCapacity  uint64
 	FSAvailable uint64
+	// MemoryCapacity and CPUs are what the machine has.
+	MemoryCapacity uint64
+	CPUs           int
+	Inodes         uint64
+	InodesFree     uint64
+	// Processes run, of MaxProcesses at most.
+	Processes, MaxProcesses int64
+	// Images are on a disk that may be another.
+	Images image.Usage
 }
 
 // Server answers the host.
@@ -101,6 +113,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("/portForward/{namespace}/{pod}", s.portForward)
 	mux.HandleFunc("GET /stats/summary", s.summary)
 	mux.HandleFunc("GET /metrics/resource", s.resource)
+	mux.HandleFunc("GET /metrics/cadvisor", s.cadvisor)
+	mux.Handle("GET /metrics", s.metrics())
+	mux.Handle("GET /logs/", s.machineLogs())
 	return s.guard(mux)
 }
 

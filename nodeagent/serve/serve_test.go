@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,7 +32,9 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
+	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/runtime/fake"
@@ -109,11 +112,15 @@ type bench struct {
 	addr string
 	rt   *fake.Runtime
 	rec  *pod.Record
+	logs string // the machine's
 }
 
 // newBench serves one pod with a container that runs the script.
 func newBench(t *testing.T, script string, stdin bool) *bench {
-	b := &bench{t: t, ca: newAuthority(t), rt: fake.New()}
+	b := &bench{t: t, ca: newAuthority(t), rt: fake.New(), logs: filepath.Join(t.TempDir(), "log")}
+	if err := os.Mkdir(b.logs, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u"}, Spec: v1.PodSpec{
 		Containers: []v1.Container{{Name: "app", Image: "i", Stdin: stdin}, {Name: "late", Image: "i"}}}}
 	b.rec = pod.New(p, time.Now())
@@ -144,9 +151,12 @@ func (b *bench) serve() {
 	b.addr = l.Addr().String()
 	serving := b.ca.issue("system:node:n1")
 	s := New(Config{
-		Pods: records{b.rec}, Runtime: b.rt, ClientCA: b.ca.pool(), Clients: []string{"berth-host"}, Log: slog.New(slog.DiscardHandler),
+		Pods: records{b.rec}, Runtime: b.rt, ClientCA: b.ca.pool(), Clients: []string{"berth-host"}, Log: slog.New(slog.DiscardHandler), LogDir: b.logs,
 		Certificate: func() (*tls.Certificate, error) { return &serving, nil },
-		Node:        func(context.Context) NodeStats { return NodeStats{Name: "n1", CPUNanos: 5e9} },
+		Node: func(context.Context) NodeStats {
+			return NodeStats{Name: "n1", CPUNanos: 5e9, MemoryCapacity: 4 << 30, WorkingSet: 1 << 30, FSCapacity: 100, FSAvailable: 70,
+				Images: image.Usage{Inodes: 10, InodesFree: 6}, MaxProcesses: 99, Processes: 9}
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -378,6 +388,14 @@ func TestStats(t *testing.T) {
 	}
 	if sum.Node.NodeName != "n1" || len(sum.Pods) != 1 || sum.Pods[0].PodRef.Name != "web" || len(sum.Pods[0].Containers) != 1 || sum.Pods[0].Memory.WorkingSetBytes == 0 {
 		t.Errorf("summary %s", body)
+	}
+	var kubelets statsv1alpha1.Summary
+	if err := json.Unmarshal([]byte(body), &kubelets); err != nil {
+		t.Fatal(err)
+	}
+	if n := kubelets.Node; n.Memory.AvailableBytes == nil || *n.Memory.AvailableBytes != 3<<30 || n.Fs.UsedBytes == nil || *n.Fs.UsedBytes != 30 ||
+		n.Runtime == nil || *n.Runtime.ImageFs.InodesUsed != 4 || n.Rlimit == nil || *n.Rlimit.MaxPID != 99 || kubelets.Pods[0].ProcessStats == nil {
+		t.Errorf("as a kubelet's, the summary lacks something: %s", body)
 	}
 	_, text := b.get("/metrics/resource")
 	for _, want := range []string{"node_cpu_usage_seconds_total 5 ", `container_memory_working_set_bytes{container="app",namespace="default",pod="web"} 1.048576e+06 `} {

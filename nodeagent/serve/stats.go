@@ -13,7 +13,8 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
-// Summary is the part of the kubelet's /stats/summary that is served.
+// Summary is the part of the kubelet's /stats/summary that is served. Kubernetes'
+// own types cut times to seconds, which is too coarse for rates over a few.
 type Summary struct {
 	Node Stats      `json:"node"`
 	Pods []PodStats `json:"pods"`
@@ -27,6 +28,26 @@ type Stats struct {
 	CPU       CPU       `json:"cpu"`
 	Memory    Memory    `json:"memory"`
 	FS        *FS       `json:"fs,omitempty"`
+	// Runtime and Rlimit are a node's.
+	Runtime *Runtime `json:"runtime,omitempty"`
+	Rlimit  *Rlimit  `json:"rlimit,omitempty"`
+}
+
+// Runtime is the disk of images.
+type Runtime struct {
+	ImageFS *FS `json:"imageFs,omitempty"`
+}
+
+// Rlimit bounds processes.
+type Rlimit struct {
+	Time      time.Time `json:"time"`
+	MaxPID    int64     `json:"maxpid"`
+	Processes int64     `json:"curproc"`
+}
+
+// Processes of a pod.
+type Processes struct {
+	Count uint64 `json:"process_count"`
 }
 
 // PodStats of one pod.
@@ -36,6 +57,7 @@ type PodStats struct {
 	Containers []Stats   `json:"containers"`
 	CPU        CPU       `json:"cpu"`
 	Memory     Memory    `json:"memory"`
+	Processes  Processes `json:"process_stats"`
 }
 
 // PodRef names a pod.
@@ -56,12 +78,34 @@ type Memory struct {
 	Time            time.Time `json:"time"`
 	UsageBytes      uint64    `json:"usageBytes"`
 	WorkingSetBytes uint64    `json:"workingSetBytes"`
+	// AvailableBytes is told of nodes.
+	AvailableBytes *uint64 `json:"availableBytes,omitempty"`
 }
 
 // FS is a filesystem.
 type FS struct {
-	CapacityBytes  uint64 `json:"capacityBytes"`
-	AvailableBytes uint64 `json:"availableBytes"`
+	Time           time.Time `json:"time"`
+	CapacityBytes  uint64    `json:"capacityBytes"`
+	AvailableBytes uint64    `json:"availableBytes"`
+	UsedBytes      uint64    `json:"usedBytes"`
+	Inodes         uint64    `json:"inodes"`
+	InodesFree     uint64    `json:"inodesFree"`
+	InodesUsed     uint64    `json:"inodesUsed"`
+}
+
+func disk(now time.Time, capacity, available, inodes, inodesFree uint64) *FS {
+	return &FS{now, capacity, available, capacity - min(available, capacity), inodes, inodesFree, inodes - min(inodesFree, inodes)}
+}
+
+// nodeStats are the machine's.
+func nodeStats(n NodeStats, now time.Time) Stats {
+	available := n.MemoryCapacity - min(n.WorkingSet, n.MemoryCapacity)
+	images := disk(now, uint64(n.Images.Capacity), uint64(n.Images.Available), uint64(n.Images.Inodes), uint64(n.Images.InodesFree))
+	return Stats{
+		NodeName: n.Name, StartTime: n.StartTime, CPU: CPU{now, n.CPUNanos}, Memory: Memory{now, n.Memory, n.WorkingSet, &available},
+		FS: disk(now, n.FSCapacity, n.FSAvailable, n.Inodes, n.InodesFree), Runtime: &Runtime{ImageFS: images},
+		Rlimit: &Rlimit{now, n.MaxProcesses, n.Processes},
+	}
 }
 
 // measure gathers what /stats/summary and /metrics/resource tell.
@@ -70,12 +114,7 @@ func (s *Server) measure(ctx context.Context) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	now := time.Now()
-	n := s.cfg.Node(ctx)
-	sum := Summary{Node: Stats{
-		NodeName: n.Name, StartTime: n.StartTime, CPU: CPU{now, n.CPUNanos}, Memory: Memory{now, n.Memory, n.WorkingSet},
-		FS: &FS{n.FSCapacity, n.FSAvailable},
-	}}
+	sum := Summary{Node: nodeStats(s.cfg.Node(ctx), time.Now()), Pods: []PodStats{}}
 	by := map[string][]runtime.Stats{}
 	for _, c := range stats {
 		by[c.Pod.UID] = append(by[c.Pod.UID], c)
@@ -88,12 +127,13 @@ func (s *Server) measure(ctx context.Context) (Summary, error) {
 				start = known.StartedAt
 			}
 			p.Containers = append(p.Containers, Stats{
-				Name: c.Name, StartTime: start, CPU: CPU{c.Time, c.CPUNanos}, Memory: Memory{c.Time, c.MemoryBytes, c.WorkingSetBytes},
+				Name: c.Name, StartTime: start, CPU: CPU{c.Time, c.CPUNanos}, Memory: Memory{c.Time, c.MemoryBytes, c.WorkingSetBytes, nil},
 			})
 			p.CPU.Time, p.Memory.Time = c.Time, c.Time
 			p.CPU.UsageCoreNanoSeconds += c.CPUNanos
 			p.Memory.UsageBytes += c.MemoryBytes
 			p.Memory.WorkingSetBytes += c.WorkingSetBytes
+			p.Processes.Count += c.Pids
 		}
 		if len(p.Containers) > 0 {
 			slices.SortFunc(p.Containers, func(a, b Stats) int { return cmp.Compare(a.Name, b.Name) })

@@ -282,7 +282,7 @@ func (s *simulation) leases(ctx context.Context) error {
 	defer tick.Stop()
 	g := errgroup.Group{}
 	g.SetLimit(max(s.cfg.Writers/2, 1))
-	defer g.Wait()
+	defer func() { _ = g.Wait() }()
 	for turn := 0; ; turn++ {
 		select {
 		case <-ctx.Done():

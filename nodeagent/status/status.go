@@ -284,8 +284,8 @@ func merge(p *v1.Pod, want v1.PodStatus) (merged v1.PodStatus, gates bool) {
 	for _, g := range p.Spec.ReadinessGates {
 		if !slices.ContainsFunc(conditions, func(c v1.PodCondition) bool { return c.Type == g.ConditionType }) {
 			gates = true
-			put(v1.PodCondition{Type: g.ConditionType, Status: v1.ConditionFalse, Reason: "NotSet",
-				Message: "nobody has set this readiness gate yet", LastTransitionTime: metav1.Now(), ObservedGeneration: p.Generation})
+			// Without a reason: who sets the gate may send no other, and ours would stay.
+			put(v1.PodCondition{Type: g.ConditionType, Status: v1.ConditionFalse, LastTransitionTime: metav1.Now(), ObservedGeneration: p.Generation})
 		}
 	}
 	merged.Conditions = conditions

@@ -73,6 +73,11 @@ func TestGateThatNobodySetStartsFalseIfNobodyWasFaster(t *testing.T) {
 	if err := json.Unmarshal(patch, &got); err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range got.Status.Conditions {
+		if c.Type == "g" && c.Reason+c.Message != "" {
+			t.Errorf("%q would stay when somebody sets the gate by a patch of its status alone", c.Reason+" "+c.Message)
+		}
+	}
 	if got.ResourceVersion != "5" || len(got.Status.Conditions) != 2 || got.Status.Conditions[1].Type != "g" && got.Status.Conditions[0].Type != "g" {
 		t.Errorf("patch %s", patch)
 	}

@@ -71,7 +71,7 @@ func (v *Volumes) one(p *v1.Pod, c *v1.Container, i int, m *v1.VolumeMount, env 
 	if !ok {
 		return runtime.Mount{}, errors.New("the volume is not set up")
 	}
-	out := runtime.Mount{HostPath: at.Path, ContainerPath: m.MountPath, ReadOnly: m.ReadOnly || at.ReadOnly}
+	out := runtime.Mount{HostPath: at.Path, ContainerPath: m.MountPath, ReadOnly: m.ReadOnly || at.ReadOnly || fromAPI(p, m.Name)}
 	if img != nil {
 		out.Image, out.HostPath, out.ReadOnly = img.Reference, "", true
 	}
@@ -103,6 +103,17 @@ func (v *Volumes) one(p *v1.Pod, c *v1.Container, i int, m *v1.VolumeMount, env 
 	}
 	out.HostPath = target
 	return out, nil
+}
+
+// fromAPI says whether a volume's files come from the API: what a container wrote
+// there would be replaced, so it may not.
+func fromAPI(p *v1.Pod, name string) bool {
+	for i := range p.Spec.Volumes {
+		if vol := &p.Spec.Volumes[i]; vol.Name == name {
+			return vol.ConfigMap != nil || vol.Secret != nil || vol.DownwardAPI != nil || vol.Projected != nil
+		}
+	}
+	return false
 }
 
 // ImageOf is the image of a pod's image volume; nil where the name is of another

@@ -57,7 +57,9 @@ func (w *worker) containerEvent(r *pod.Record, name, kind, reason, format string
 
 // facts are what the pod's own environment may ask about.
 func (w *worker) facts(r *pod.Record) podspec.Facts {
-	f := podspec.Facts{HostIPs: w.Host.IPs, Allocatable: w.Allocatable}
+	f := podspec.Facts{HostIPs: w.Host.IPs, Allocatable: w.Allocatable, EnvFile: func(volume, path, key string) (string, error) {
+		return w.Volumes.EnvFile(r.Pod, volume, path, key)
+	}}
 	if r.Pod.Spec.HostNetwork {
 		f.PodIPs = w.Host.IPs
 		return f

@@ -21,6 +21,7 @@ type Deps struct {
 	Runtime runtime.Runtime
 	Network network.Network
 	Images  image.Store
+	Pulls   *image.Pulls
 	Volumes Volumes
 	Cgroups Cgroups
 	// IDs gives pods with a user namespace their ids.
@@ -63,6 +64,8 @@ type Volumes interface {
 	SetUp(ctx context.Context, p *v1.Pod, facts podspec.Facts) error
 	// Mounts gives a container's volume mounts, subPaths resolved.
 	Mounts(p *v1.Pod, c *v1.Container, env map[string]string) ([]runtime.Mount, []runtime.Device, error)
+	// EnvFile reads a variable from a file of a pod's volume.
+	EnvFile(p *v1.Pod, volume, path, key string) (string, error)
 	// Refresh brings ConfigMaps, Secrets, tokens and the like up to date.
 	Refresh(ctx context.Context, p *v1.Pod, facts podspec.Facts) error
 	// TearDown unmounts and removes everything of a pod, by its UID.
@@ -93,6 +96,7 @@ type StatusWriter interface {
 
 // Checkpoints keeps records over restarts of the agent.
 type Checkpoints interface {
-	Save(r *pod.Record) error
+	// Save replaces a pod's record, in JSON.
+	Save(uid string, record []byte) error
 	Remove(uid string) error
 }

@@ -75,7 +75,7 @@ func (w *worker) hookHTTP(ctx context.Context, r *pod.Record, c pod.Spec, get *v
 		return err
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10))
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10))
 	if resp.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("GET %s answered %s", req.URL, resp.Status)
 	}

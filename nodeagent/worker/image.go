@@ -60,14 +60,14 @@ func (w *worker) ensureImage(ctx context.Context, r *pod.Record, want wanted) (i
 		return w.pull(ctx, r, want)
 	}
 	img, err := w.Images.Get(ctx, want.ref)
-	if err == nil {
-		want.tell(v1.EventTypeNormal, "Pulled", "Container image %q already present on machine", want.ref)
+	if err == nil && w.mayUse(ctx, r, img, want) {
+		want.tell(v1.EventTypeNormal, "Pulled", "Container image %q already present on machine and can be accessed by the pod", want.ref)
 		return img, nil
 	}
 	if errors.Is(err, image.ErrInvalidName) {
 		return img, want.invalid(err)
 	}
-	if !errors.Is(err, image.ErrNotFound) {
+	if err != nil && !errors.Is(err, image.ErrNotFound) {
 		message := fmt.Sprintf("Failed to inspect image %q: %v", want.ref, err)
 		want.tell(v1.EventTypeWarning, "InspectFailed", "%s", message)
 		return img, &setback{reason: "ImageInspectError", message: message, image: want.ref, pull: true, told: true}
@@ -78,6 +78,42 @@ func (w *worker) ensureImage(ctx context.Context, r *pod.Record, want wanted) (i
 		return img, &setback{reason: "ErrImageNeverPull", message: message, told: true}
 	}
 	return w.pull(ctx, r, want)
+}
+
+// mayUse says whether a pod may run a present image that somebody else may have
+// pulled by credentials of theirs. Who may not is told no more than of an image
+// that is absent.
+func (w *worker) mayUse(ctx context.Context, r *pod.Record, img image.Image, want wanted) bool {
+	if w.Pulls.MayUse(img.ID, want.ref, nil) {
+		return true
+	}
+	creds, err := w.credentials(ctx, r.Pod, want.ref)
+	if err != nil {
+		w.event(r, v1.EventTypeWarning, "FailedToRetrieveImagePullSecret", "%v", err)
+	}
+	return w.Pulls.MayUse(img.ID, want.ref, creds)
+}
+
+// fetch pulls an image by the first of the credentials that its registry takes,
+// and remembers which that was.
+func (w *worker) fetch(ctx context.Context, ref string, creds []image.Credential) (img image.Image, err error) {
+	if err := w.Pulls.Begin(ref); err != nil {
+		return img, err
+	}
+	if len(creds) == 0 {
+		if img, err = w.Images.Pull(ctx, ref, nil); err == nil {
+			return img, w.Pulls.Pulled(img.ID, ref, nil)
+		}
+	}
+	for i := range creds {
+		if img, err = w.Images.Pull(ctx, ref, creds[i:i+1]); err == nil {
+			return img, w.Pulls.Pulled(img.ID, ref, &creds[i])
+		}
+		if !errors.Is(err, image.ErrUnauthorized) {
+			break
+		}
+	}
+	return img, errors.Join(err, w.Pulls.Failed(ref))
 }
 
 func (want wanted) invalid(err error) *setback {
@@ -93,7 +129,7 @@ func (w *worker) pull(ctx context.Context, r *pod.Record, want wanted) (image.Im
 	}
 	want.tell(v1.EventTypeNormal, "Pulling", "Pulling image %q", want.ref)
 	began := time.Now()
-	img, err := w.Images.Pull(ctx, want.ref, creds)
+	img, err := w.fetch(ctx, want.ref, creds)
 	if err == nil {
 		want.tell(v1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s. Image size: %d bytes.",
 			want.ref, time.Since(began).Round(time.Millisecond), img.Size)

@@ -257,7 +257,7 @@ func (p *Pool) watch(ctx context.Context) {
 		case <-p.dirty:
 		case <-ticker.C:
 		}
-		p.relist(ctx)
+		_, _ = p.relist(ctx)
 		select { // many events make one look
 		case <-ctx.Done():
 			return
@@ -273,6 +273,7 @@ func (p *Pool) listen(ctx context.Context) {
 		if err != nil {
 			p.deps.Log.Warn("follow the runtime's events", "error", err)
 		} else {
+			p.Relist() // what happened before we listened made no event for us
 			for range events {
 				p.Relist()
 			}

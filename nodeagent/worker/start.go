@@ -147,6 +147,9 @@ func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Ru
 		return run, err
 	}
 	run.StartedAt = time.Now()
+	if user, err := w.Runtime.User(ctx, id); err == nil { // told where it is known
+		run.User = &user
+	}
 	return run, nil
 }
 

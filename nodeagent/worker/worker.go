@@ -218,7 +218,11 @@ func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 	if w.flight != nil {
 		return pod.None, time.Time{}
 	}
+	ended := w.rec.Ended
 	a := w.rec.Next(time.Now())
+	if ended == nil && w.rec.Ended != nil { // by its own deadline
+		w.event(w.rec, v1.EventTypeNormal, w.rec.Ended.Reason, "%s", w.rec.Ended.Message)
+	}
 	w.tellBackoffs()
 	if a.Kind == pod.None || ctx.Err() != nil {
 		return a.Kind, a.Wake
@@ -232,16 +236,11 @@ func (w *worker) next(ctx context.Context) (pod.ActionKind, time.Time) {
 	if a.Kind == pod.SetUp {
 		w.rec.Touched = true
 	}
-	view := *w.rec
-	view.Containers = map[string]*pod.Container{}
-	for name, c := range w.rec.Containers {
-		clone := *c
-		view.Containers[name] = &clone
-	}
+	view := w.rec.Clone()
 	w.launch = func() {
 		go func() {
 			defer cancel()
-			w.done <- w.act(act, a, &view)
+			w.done <- w.act(act, a, view)
 		}()
 	}
 	return pod.None, time.Time{}
@@ -267,56 +266,58 @@ func (w *worker) tellBackoffs() {
 	}
 }
 
-// publish writes down and reports what changed.
+// publish writes down and reports what changed. It works on a copy: whoever asks
+// for the record waits for neither disk nor prober.
 func (w *worker) publish() {
 	w.mu.Lock()
 	st := w.rec.Status(w.Host, time.Now())
-	p := w.rec.Pod
-	gone := w.rec.Gone
-	data, err := json.Marshal(w.rec)
-	var snapshot *pod.Record
-	if err == nil && !bytes.Equal(data, w.saved) {
-		snapshot = &pod.Record{}
-		err = json.Unmarshal(data, snapshot)
-	}
-	w.syncProbes()
+	rec := w.rec.Clone()
 	w.mu.Unlock()
-	if err == nil && snapshot != nil {
-		if err = w.Keep.Save(snapshot); err == nil {
-			w.saved = data
-		}
-	}
-	if err != nil {
+	w.syncProbes(rec)
+	if err := w.save(rec); err != nil {
 		w.Log.Error("keep the pod's record", "pod", w.uid, "error", err)
 	}
 	// A new version may have lost what we told: the writer compares.
-	if gone || p.ResourceVersion == w.version && apiequality.Semantic.DeepEqual(st, w.reported) {
+	if rec.Gone || rec.Pod.ResourceVersion == w.version && apiequality.Semantic.DeepEqual(st, w.reported) {
 		return
 	}
-	w.reported, w.version = st, p.ResourceVersion
-	w.Status.Set(p, st)
+	w.reported, w.version = st, rec.Pod.ResourceVersion
+	w.Status.Set(rec.Pod, st)
 }
 
-// syncProbes tells the prober what runs; w.mu is held.
-func (w *worker) syncProbes() {
-	if w.rec.Terminating() {
+// save writes the record, unless it lies there like that.
+func (w *worker) save(rec *pod.Record) error {
+	data, err := json.Marshal(rec)
+	if err != nil || bytes.Equal(data, w.saved) {
+		return err
+	}
+	if err := w.Keep.Save(w.uid, data); err != nil {
+		return err
+	}
+	w.saved = data
+	return nil
+}
+
+// syncProbes tells the prober what runs.
+func (w *worker) syncProbes(rec *pod.Record) {
+	if rec.Terminating() {
 		w.Prober.Drop(w.uid)
 		return
 	}
 	var targets []probe.Target
 	ip := ""
-	if st := w.rec.Sandbox.IPs; len(st) > 0 {
+	if st := rec.Sandbox.IPs; len(st) > 0 {
 		ip = st[0].String()
-	} else if w.rec.Pod.Spec.HostNetwork && len(w.Host.IPs) > 0 {
+	} else if rec.Pod.Spec.HostNetwork && len(w.Host.IPs) > 0 {
 		ip = w.Host.IPs[0]
 	}
-	for _, c := range w.rec.Specs() {
-		s := w.rec.Containers[c.Name]
+	for _, c := range rec.Specs() {
+		s := rec.Containers[c.Name]
 		if s.Phase != pod.Running || c.LivenessProbe == nil && c.ReadinessProbe == nil && c.StartupProbe == nil {
 			continue
 		}
 		targets = append(targets, probe.Target{
-			Pod: w.rec.Pod, Container: c.Container, ID: s.ID, IP: ip, StartedAt: s.StartedAt, Started: s.Started, Ready: s.Ready,
+			Pod: rec.Pod, Container: c.Container, ID: s.ID, IP: ip, StartedAt: s.StartedAt, Started: s.Started, Ready: s.Ready,
 		})
 	}
 	w.Prober.Set(w.uid, targets, w.probed)

@@ -17,7 +17,6 @@ type Owners struct {
 	controllers map[controller]sdk.Selector
 	version     uint64
 	memos       map[uint64]*memo
-	merged      []sdk.Requirement
 	// withControllers is false for those who look at services alone.
 	withControllers bool
 	kinds           [3]kind

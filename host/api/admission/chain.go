@@ -55,7 +55,7 @@ func New(c Config) *Chain {
 	grants := escalation{c.Access}
 	security := mustPodSecurity(c.Objects)
 
-	chain.add("namespaces", step{admit: namespaces.admit})
+	chain.add("namespaces", step{admit: namespaces.admit, validate: security.validate})
 	chain.add("pods",
 		step{limits.admit, limits.validate},
 		step{accounts.admit, accounts.validate},
@@ -64,6 +64,9 @@ func New(c Config) *Chain {
 		step{admit: defaultTolerations},
 		step{validate: security.validate},
 	)
+	for _, resource := range securityTemplates {
+		chain.add(resource, step{validate: security.validate})
+	}
 	chain.add("persistentvolumeclaims", step{validate: limits.validateClaim}, step{validate: nodes.claim})
 	chain.add("nodes", step{admit: taintNew}, step{validate: nodes.node})
 	chain.add("serviceaccounts", step{validate: nodes.token})
@@ -74,6 +77,7 @@ func New(c Config) *Chain {
 	chain.add("clusterroles.rbac.authorization.k8s.io", step{validate: grants.clusterRole})
 	chain.add("rolebindings.rbac.authorization.k8s.io", step{validate: grants.roleBinding})
 	chain.add("clusterrolebindings.rbac.authorization.k8s.io", step{validate: grants.clusterRoleBinding})
+	chain.add("policies.policy.berth.dev", step{validate: grants.policy})
 	return chain
 }
 

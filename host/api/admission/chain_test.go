@@ -398,44 +398,6 @@ func TestTheAggregationRuleNeedsEverything(t *testing.T) {
 	refused(t, err, "must have cluster-admin privileges to use the aggregationRule")
 }
 
-func TestPodSecurity(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	namespace := func(name string, labels ...string) {
-		set := map[string]string{}
-		for i := 0; i < len(labels); i += 2 {
-			set["pod-security.kubernetes.io/"+labels[i]] = labels[i+1]
-		}
-		c.create(t, "namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}})
-	}
-	namespace("strict", "enforce", "baseline", "warn", "restricted")
-	namespace("warned", "warn", "baseline")
-	namespace("garbled", "enforce", "basline")
-	create := func(ns string, rooted bool) (warnings []string, err error) {
-		pod := plainPod()
-		pod.Spec.HostNetwork = rooted
-		r := registry.On("pods", ns, "")
-		r.Warn = func(text string) { warnings = append(warnings, text) }
-		_, err = c.Create(t.Context(), r, pod)
-		return warnings, err
-	}
-	_, err := create("strict", true)
-	refused(t, err, `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`)
-	warnings, err := create("strict", false)
-	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], `would violate PodSecurity "restricted:latest"`) {
-		t.Errorf("a plain pod: %v, %v", warnings, err)
-	}
-	warnings, err = create("warned", true)
-	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "host namespaces") {
-		t.Errorf("a pod that is only warned of: %v, %v", warnings, err)
-	}
-	_, err = create("garbled", true)
-	refused(t, err, "restricted:latest")
-	if warnings, err = create("dev", true); err != nil || len(warnings) > 0 {
-		t.Errorf("a namespace without labels: %v, %v", warnings, err)
-	}
-}
-
 func TestNewNodesWaitUntilTheyAreReady(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

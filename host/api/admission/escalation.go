@@ -7,8 +7,10 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth/authz"
 	"github.com/berth-dev/berth/host/auth/view"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -46,6 +48,28 @@ func (e escalation) may(ctx context.Context, a *registry.Attributes, verb, resou
 		Name: name, Namespace: a.Namespace, ResourceRequest: true,
 	})
 	return err == nil && decision == authorizer.DecisionAllow
+}
+
+// policy lets nobody have a guest act with rights that they could not use
+// themselves: a controller's code runs as the ServiceAccount that its Policy names,
+// so whoever says which code that is must be allowed to impersonate it.
+func (e escalation) policy(ctx context.Context, a *registry.Attributes) error {
+	p, ok := a.Object.(*v1alpha1.Policy)
+	if !ok || free(a) || p.Spec.ServiceAccount == nil {
+		return nil
+	}
+	if old, ok := a.Old.(*v1alpha1.Policy); ok && equality.Semantic.DeepEqual(old.Spec, p.Spec) {
+		return nil
+	}
+	account := p.Spec.ServiceAccount
+	decision, _, err := e.access.Authorize(ctx, authorizer.AttributesRecord{
+		User: a.User, Verb: "impersonate", APIVersion: "v1", Resource: "serviceaccounts",
+		Namespace: account.Namespace, Name: account.Name, ResourceRequest: true,
+	})
+	if err != nil || decision != authorizer.DecisionAllow {
+		return forbid(a, "its controller would act as the ServiceAccount %s/%s, which %s may not impersonate", account.Namespace, account.Name, a.User.GetName())
+	}
+	return nil
 }
 
 // covered tells whether the user has all the rules where the object lies.

@@ -159,7 +159,7 @@ func (n nodeRestriction) node(_ context.Context, a *registry.Attributes) error {
 	if obj.Spec.ConfigSource != nil && !apiequality.Semantic.DeepEqual(obj.Spec.ConfigSource, old.Spec.ConfigSource) {
 		return forbid(a, "node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
-	if a.Operation == registry.Update && !apiequality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
+	if a.Operation == registry.Update && !slices.EqualFunc(obj.Spec.Taints, old.Spec.Taints, sameTaint) {
 		return forbid(a, "node %q is not allowed to modify taints", node)
 	}
 	if a.Operation == registry.Update && !apiequality.Semantic.DeepEqual(obj.OwnerReferences, old.OwnerReferences) {
@@ -169,6 +169,14 @@ func (n nodeRestriction) node(_ context.Context, a *registry.Attributes) error {
 		return forbid(a, "node %q is not allowed to modify labels: %s", node, strings.Join(labels, ", "))
 	}
 	return nil
+}
+
+// sameTaint compares times as clients can send them: in whole seconds.
+func sameTaint(a, b corev1.Taint) bool {
+	if a.Key != b.Key || a.Value != b.Value || a.Effect != b.Effect || (a.TimeAdded == nil) != (b.TimeAdded == nil) {
+		return false
+	}
+	return a.TimeAdded == nil || a.TimeAdded.Unix() == b.TimeAdded.Unix()
 }
 
 // forbiddenLabels are those that changed and by which a machine could draw pods

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth/view"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/ptr"
 )
@@ -157,4 +159,37 @@ func podOn(node string) *corev1.Pod {
 	pod := plainPod()
 	pod.Spec.NodeName = node
 	return pod
+}
+
+// TestANodeThatWasSilentRegistersAgain: the node controller's taints carry the
+// time at which they were put on, and a patch carries whole seconds only.
+func TestANodeThatWasSilentRegistersAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	added := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
+	gone := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
+	c.create(t, "nodes", "", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{gone}}})
+	patch := func(sub, body string) error {
+		r := registry.On("nodes", "", "n1").Sub(sub)
+		r.User = &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup}}
+		_, _, err := c.Patch(t.Context(), r, registry.Patch{Type: types.MergePatchType, Data: []byte(body)})
+		return err
+	}
+	for what, err := range map[string]error{
+		"labels": patch("", `{"metadata":{"labels":{"kubernetes.io/arch":"amd64"}}}`),
+		"status": patch("status", `{"status":{"phase":"Running"}}`),
+	} {
+		if err != nil {
+			t.Errorf("patch the %s: %v", what, err)
+		}
+	}
+	for what, taints := range map[string]string{
+		"take its taint off":            `null`,
+		"put on another":                `[{"key":"mine","effect":"NoSchedule"}]`,
+		"say that it was tainted later": `[{"key":"node.kubernetes.io/unreachable","effect":"NoExecute","timeAdded":"2027-01-01T00:00:00Z"}]`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			refused(t, patch("", `{"spec":{"taints":`+taints+`}}`), `node "n1" is not allowed to modify taints`)
+		})
+	}
 }

@@ -19,6 +19,8 @@ type Request struct {
 	About   *apirequest.RequestInfo
 	Request *http.Request
 	Code    int
+	// Annotations are what admission has to say to those who read the log.
+	Annotations map[string]string
 }
 
 // event is a line; its fields are those of audit.k8s.io/v1 Event.
@@ -37,6 +39,8 @@ type event struct {
 	Response   response   `json:"responseStatus"`
 	Received   string     `json:"requestReceivedTimestamp"`
 	Stamped    string     `json:"stageTimestamp"`
+	// Annotations are admission's.
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// Dropped counts the lines that did not fit before this one.
 	Dropped uint64 `json:"dropped,omitempty"`
 }
@@ -68,7 +72,7 @@ const longest = 1024
 func eventOf(r *Request, id string) *event {
 	e := &event{
 		Kind: "Event", APIVersion: "audit.k8s.io/v1", Level: "Metadata", Stage: "ResponseComplete", AuditID: id,
-		Response: response{r.Code},
+		Response: response{r.Code}, Annotations: r.Annotations,
 		Received: r.Begun.UTC().Format(stamp), Stamped: r.Begun.Add(r.Took).UTC().Format(stamp),
 	}
 	if r.User != nil {

@@ -140,7 +140,7 @@ func (l *Log) write(e *event) {
 
 func (l *Log) complain(err error) {
 	if err != nil {
-		l.opts.Log.Error("audit log", "file", l.path, "error", err)
+		l.opts.Log.Error("audit log", "file", l.path, "err", err)
 	}
 }
 

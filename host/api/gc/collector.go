@@ -156,7 +156,7 @@ func (c *Collector) work(ctx context.Context) {
 			c.queue.Forget(key)
 		case ctx.Err() == nil:
 			if !errors.Is(err, errNotYet) {
-				c.log.Debug("collect again later", "key", key.String(), "error", err)
+				c.log.Debug("collect again later", "key", key.String(), "err", err)
 			}
 			c.queue.AddRateLimited(key)
 		}

@@ -209,7 +209,7 @@ var volumeStatus = typed(rules[*core.PersistentVolume]{
 
 var claims = typed(rules[*core.PersistentVolumeClaim]{
 	onCreate: func(_ context.Context, c *core.PersistentVolumeClaim) {
-		c.Status = core.PersistentVolumeClaimStatus{}
+		c.Status = core.PersistentVolumeClaimStatus{Phase: core.ClaimPending}
 		persistentvolumeclaim.DropDisabledFields(&c.Spec, nil)
 		persistentvolumeclaim.EnforceDataSourceBackwardsCompatibility(&c.Spec, nil)
 		persistentvolumeclaim.NormalizeDataSources(&c.Spec)

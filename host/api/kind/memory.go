@@ -22,7 +22,7 @@ type memory[V any] struct {
 const (
 	// longestLike bounds what values are remembered by, maxLikes a generation.
 	longestLike = 8 << 10
-	maxLikes   = 512 << 10
+	maxLikes    = 512 << 10
 )
 
 func newMemory[V any]() memory[V] {

@@ -19,6 +19,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"           // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"     // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"        // registers its kinds
+	"k8s.io/kubernetes/pkg/capabilities"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
@@ -28,6 +29,9 @@ import (
 var Scheme = buildScheme()
 
 func buildScheme() *runtime.Scheme {
+	// Kubernetes' validation refuses privileged containers until it is told that
+	// they may be: who may run them is for Pod Security admission to say.
+	capabilities.Setup(true, 0)
 	s := legacyscheme.Scheme
 	utilruntime.Must(policyv1alpha1.AddToScheme(s))
 	utilruntime.Must(metricsv1beta1.AddToScheme(s))

@@ -12,30 +12,31 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Canary":           schema_berth_host_policy_v1alpha1_Canary(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.CanaryStatus":     schema_berth_host_policy_v1alpha1_CanaryStatus(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Difference":       schema_berth_host_policy_v1alpha1_Difference(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Differences":      schema_berth_host_policy_v1alpha1_Differences(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Module":           schema_berth_host_policy_v1alpha1_Module(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleEntry":      schema_berth_host_policy_v1alpha1_ModuleEntry(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleList":       schema_berth_host_policy_v1alpha1_ModuleList(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleSpec":       schema_berth_host_policy_v1alpha1_ModuleSpec(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleStatus":     schema_berth_host_policy_v1alpha1_ModuleStatus(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Policy":           schema_berth_host_policy_v1alpha1_Policy(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyLimits":     schema_berth_host_policy_v1alpha1_PolicyLimits(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyList":       schema_berth_host_policy_v1alpha1_PolicyList(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyRevision":   schema_berth_host_policy_v1alpha1_PolicyRevision(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicySpec":       schema_berth_host_policy_v1alpha1_PolicySpec(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyStatus":     schema_berth_host_policy_v1alpha1_PolicyStatus(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.PredicateGroup":   schema_berth_host_policy_v1alpha1_PredicateGroup(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Profile":          schema_berth_host_policy_v1alpha1_Profile(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileList":      schema_berth_host_policy_v1alpha1_ProfileList(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePredicate": schema_berth_host_policy_v1alpha1_ProfilePredicate(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePriority":  schema_berth_host_policy_v1alpha1_ProfilePriority(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec":      schema_berth_host_policy_v1alpha1_ProfileSpec(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileStatus":    schema_berth_host_policy_v1alpha1_ProfileStatus(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.ScoreDelta":       schema_berth_host_policy_v1alpha1_ScoreDelta(ref),
-		"github.com/berth-dev/berth/host/policy/v1alpha1.Signature":        schema_berth_host_policy_v1alpha1_Signature(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Canary":                  schema_berth_host_policy_v1alpha1_Canary(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.CanaryStatus":            schema_berth_host_policy_v1alpha1_CanaryStatus(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Difference":              schema_berth_host_policy_v1alpha1_Difference(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Differences":             schema_berth_host_policy_v1alpha1_Differences(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Module":                  schema_berth_host_policy_v1alpha1_Module(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleEntry":             schema_berth_host_policy_v1alpha1_ModuleEntry(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleList":              schema_berth_host_policy_v1alpha1_ModuleList(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleSpec":              schema_berth_host_policy_v1alpha1_ModuleSpec(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ModuleStatus":            schema_berth_host_policy_v1alpha1_ModuleStatus(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Policy":                  schema_berth_host_policy_v1alpha1_Policy(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyLimits":            schema_berth_host_policy_v1alpha1_PolicyLimits(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyList":              schema_berth_host_policy_v1alpha1_PolicyList(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyRevision":          schema_berth_host_policy_v1alpha1_PolicyRevision(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicySpec":              schema_berth_host_policy_v1alpha1_PolicySpec(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.PolicyStatus":            schema_berth_host_policy_v1alpha1_PolicyStatus(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.PredicateGroup":          schema_berth_host_policy_v1alpha1_PredicateGroup(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Profile":                 schema_berth_host_policy_v1alpha1_Profile(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileList":             schema_berth_host_policy_v1alpha1_ProfileList(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePredicate":        schema_berth_host_policy_v1alpha1_ProfilePredicate(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfilePriority":         schema_berth_host_policy_v1alpha1_ProfilePriority(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileSpec":             schema_berth_host_policy_v1alpha1_ProfileSpec(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ProfileStatus":           schema_berth_host_policy_v1alpha1_ProfileStatus(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ScoreDelta":              schema_berth_host_policy_v1alpha1_ScoreDelta(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.ServiceAccountReference": schema_berth_host_policy_v1alpha1_ServiceAccountReference(ref),
+		"github.com/berth-dev/berth/host/policy/v1alpha1.Signature":               schema_berth_host_policy_v1alpha1_Signature(ref),
 	}
 }
 
@@ -726,12 +727,18 @@ func schema_berth_host_policy_v1alpha1_PolicySpec(ref common.ReferenceCallback) 
 							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.Canary"),
 						},
 					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ServiceAccount is who a controller acts as: it reads and writes what RBAC allows that account, and nothing else. A controller must have one; whoever names it must be allowed to impersonate it. Other kinds reach nothing and need none.",
+							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.ServiceAccountReference"),
+						},
+					},
 				},
 				Required: []string{"module"},
 			},
 		},
 		Dependencies: []string{
-			"github.com/berth-dev/berth/host/policy/v1alpha1.Canary", "github.com/berth-dev/berth/host/policy/v1alpha1.PolicyLimits", "k8s.io/apimachinery/pkg/runtime.RawExtension"},
+			"github.com/berth-dev/berth/host/policy/v1alpha1.Canary", "github.com/berth-dev/berth/host/policy/v1alpha1.PolicyLimits", "github.com/berth-dev/berth/host/policy/v1alpha1.ServiceAccountReference", "k8s.io/apimachinery/pkg/runtime.RawExtension"},
 	}
 }
 
@@ -1172,6 +1179,34 @@ func schema_berth_host_policy_v1alpha1_ScoreDelta(ref common.ReferenceCallback) 
 					},
 				},
 				Required: []string{"nodes", "sum", "least", "most"},
+			},
+		},
+	}
+}
+
+func schema_berth_host_policy_v1alpha1_ServiceAccountReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ServiceAccountReference names a ServiceAccount.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
 			},
 		},
 	}

@@ -61,6 +61,7 @@ type Attributes struct {
 	ops      []store.Op
 	undo     []func()
 	warnings []string
+	annotate func(key, value string)
 }
 
 // Also adds writes to the transaction that stores the object: all or nothing.
@@ -74,6 +75,13 @@ func (a *Attributes) OnRollback(undo func()) { a.undo = append(a.undo, undo) }
 
 // Warn adds a Warning header to the answer.
 func (a *Attributes) Warn(text string) { a.warnings = append(a.warnings, text) }
+
+// Annotate adds to the request's line of the audit log.
+func (a *Attributes) Annotate(key, value string) {
+	if a.annotate != nil {
+		a.annotate(key, value)
+	}
+}
 
 func (a *Attributes) rollback() {
 	for i := len(a.undo) - 1; i >= 0; i-- {

@@ -39,6 +39,8 @@ func (r *Request) status(err error) error {
 		return tooLargeVersion(0, 0)
 	case errors.Is(err, store.ErrClosed):
 		return apierrors.NewServiceUnavailable("the host is shutting down")
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrNoSpace):
+		return apierrors.NewServiceUnavailable(err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request was given up before it was done", 0)
 	}

@@ -30,6 +30,8 @@ type Request struct {
 	FieldValidation string
 	// Warn gets what the client should know; nil drops it.
 	Warn func(text string)
+	// Annotate gets what the audit log should say beside; nil drops it.
+	Annotate func(key, value string)
 
 	// applied: the fields' managers are settled already
 	applied bool
@@ -92,7 +94,7 @@ func (r *Request) attributes(op Operation, obj, old store.Object) *Attributes {
 	a := &Attributes{
 		Operation: op, Resource: r.Kind.GroupResource(), Subresource: r.Subresource,
 		Kind: r.Kind.GVK(), Namespace: r.Namespace, Name: r.Name,
-		User: r.User, DryRun: r.DryRun, Object: obj, Old: old,
+		User: r.User, DryRun: r.DryRun, Object: obj, Old: old, annotate: r.Annotate,
 	}
 	if a.User == nil {
 		a.User = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}

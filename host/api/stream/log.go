@@ -13,6 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	coreapi "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+	"k8s.io/utils/ptr"
 )
 
 func (s *Streams) logs(w http.ResponseWriter, r *http.Request, t Target) error {
@@ -54,15 +56,20 @@ func (s *Streams) copyLogs(w http.ResponseWriter, r *http.Request, node string, 
 	if answer.StatusCode != http.StatusOK {
 		return agentRefusal(node, answer)
 	}
+	if wsstream.IsWebSocketRequest(r) {
+		logSocket(w, r, answer.Body)
+		return nil
+	}
 	kind := answer.Header.Get("Content-Type")
 	if kind == "" {
 		kind = "text/plain"
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(http.StatusOK)
-	// The status is sent: what breaks from here on ends the stream, and the
-	// client sees it end.
-	_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, answer.Body)
+	_, err = io.Copy(flusher{w, http.NewResponseController(w)}, answer.Body)
+	if err != nil && r.Context().Err() == nil {
+		panic(http.ErrAbortHandler) // the status is sent; an end in good order would say that this was all
+	}
 	return nil
 }
 
@@ -86,12 +93,14 @@ func logOptions(query url.Values, pod string) (*corev1.PodLogOptions, error) {
 	if err := coreapi.Convert_url_Values_To_v1_PodLogOptions(&query, opts, nil); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	opts.Stream = nil // the agent writes both streams as one
+	if opts.Stream == nil {
+		opts.Stream = ptr.To(corev1.LogStreamAll)
+	}
 	internal := &core.PodLogOptions{}
 	if err := coreapi.Convert_v1_PodLogOptions_To_core_PodLogOptions(opts, internal, nil); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if problems := validation.ValidatePodLogOptions(internal, false); len(problems) > 0 {
+	if problems := validation.ValidatePodLogOptions(internal, true); len(problems) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "PodLogOptions"}, pod, problems)
 	}
 	return opts, nil
@@ -115,6 +124,9 @@ func logQuery(opts *corev1.PodLogOptions) url.Values {
 	number("sinceSeconds", opts.SinceSeconds)
 	number("tailLines", opts.TailLines)
 	number("limitBytes", opts.LimitBytes)
+	if opts.Stream != nil && *opts.Stream != corev1.LogStreamAll {
+		query.Set("stream", *opts.Stream)
+	}
 	if opts.SinceTime != nil {
 		query.Set("sinceTime", opts.SinceTime.Format(time.RFC3339Nano))
 	}

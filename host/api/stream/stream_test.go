@@ -288,6 +288,9 @@ func TestAnswersWithoutUpgrade(t *testing.T) {
 	}{
 		"the log of the only container":        {"/pods/p/log", 200, "dev/p/c \n"},
 		"with all that can be asked":           {"/pods/p/log?container=c&tailLines=5&sinceSeconds=9&timestamps=true&previous=true&limitBytes=7", 200, "dev/p/c limitBytes=7&previous=true&sinceSeconds=9&tailLines=5&timestamps=true\n"},
+		"one of its streams":                   {"/pods/p/log?stream=Stderr", 200, "dev/p/c stream=Stderr\n"},
+		"both of its streams":                  {"/pods/p/log?stream=All", 200, "dev/p/c \n"},
+		"a stream that there is not":           {"/pods/p/log?stream=Stdlog", 422, "stream"},
 		"since a time":                         {"/pods/p/log?sinceTime=2026-03-01T12:00:00Z", 200, "sinceTime=2026-03-01T12%3A00%3A00Z"},
 		"of one container of several":          {"/pods/several/log?container=b", 200, "dev/several/b"},
 		"of several without a name":            {"/pods/several/log", 400, "choose one of: [a b waiting]"},

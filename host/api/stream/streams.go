@@ -100,7 +100,7 @@ type Target struct {
 func (s *Streams) ServeHTTP(w http.ResponseWriter, r *http.Request, t Target) {
 	clean(r.Header)
 	if err := s.serve(w, r, t); err != nil {
-		s.log.Debug("stream refused", "resource", t.Resource, "name", t.Namespace+"/"+t.Name, "subresource", t.Subresource, "error", err)
+		s.log.Debug("stream refused", "resource", t.Resource, "name", t.Namespace+"/"+t.Name, "subresource", t.Subresource, "err", err)
 		refuse(w, err)
 	}
 }

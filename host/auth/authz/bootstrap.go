@@ -42,7 +42,7 @@ type policy struct {
 
 func defaults() []policy {
 	var all []policy
-	for _, role := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()) {
+	for _, role := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles(), policyRoles()) {
 		all = append(all, policy{view.ClusterRoles, &role})
 	}
 	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()) {

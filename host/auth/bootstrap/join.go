@@ -85,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	who, _, err := h.config.Who.AuthenticateRequest(r)
 	if err != nil {
-		h.config.Log.Info("join refused", "from", r.RemoteAddr, "error", err)
+		h.config.Log.Info("join refused", "from", r.RemoteAddr, "err", err)
 		refuse(w, apierrors.NewUnauthorized("Unauthorized: join with a bootstrap token that holds; make one with `berth token create`"))
 		return
 	}
@@ -96,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer, err := h.join(r.Context(), who.User, ask)
 	if err != nil {
-		h.config.Log.Info("join refused", "node", ask.name, "from", r.RemoteAddr, "error", err)
+		h.config.Log.Info("join refused", "node", ask.name, "from", r.RemoteAddr, "err", err)
 		refuse(w, err)
 		return
 	}

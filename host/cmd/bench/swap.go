@@ -28,12 +28,12 @@ const (
 	settled = 3 * time.Second
 	// underWay is how long clients keep a scheduler busy before swaps are measured:
 	// its first cycle after a start has all guests take in the whole cluster.
-	underWay     = time.Second
-	swapClients  = 8
-	swapped      = "PodFitsResources"
-	configured   = "LeastRequestedPriority"
-	aimSwap      = 50 // ms
-	aimRollback  = 10 // ms
+	underWay    = time.Second
+	swapClients = 8
+	swapped     = "PodFitsResources"
+	configured  = "LeastRequestedPriority"
+	aimSwap     = 50 // ms
+	aimRollback = 10 // ms
 	maxWaitLive = 15 * time.Second
 )
 

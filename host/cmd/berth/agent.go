@@ -37,6 +37,7 @@ type agentFlags struct {
 	evictionHard                            []string
 	imagesHigh, imagesLow                   int
 	pressure                                nodeagent.Pressure
+	node                                    nodeFlags
 }
 
 func (f *agentFlags) addLocal(cmd *cobra.Command) {
@@ -51,6 +52,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.evictionHard, "eviction-hard", nil, "what must be left of the machine's resources, or pods are refused and evicted (kubelet: evictionHard); those left out keep their defaults, 0% is none (default memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,pid.available<10%)")
 	flags.IntVar(&f.imagesHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use from which on unused images are removed; 100 for never (kubelet: imageGCHighThresholdPercent)")
 	flags.IntVar(&f.imagesLow, "image-gc-low-threshold", 80, "percentage of the images' disk in use down to which unused images are removed (kubelet: imageGCLowThresholdPercent)")
+	f.node.add(cmd)
 	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
 }
 
@@ -77,6 +79,9 @@ func (f *agentFlags) parse() error {
 	if f.imagesLow < 0 || f.imagesLow >= f.imagesHigh {
 		return fmt.Errorf("--image-gc-low-threshold %d: want 0 to %d, less than --image-gc-high-threshold", f.imagesLow, f.imagesHigh-1)
 	}
+	if err := f.node.parse(); err != nil {
+		return err
+	}
 	f.pressure = nodeagent.Pressure{Hard: hard, ImagesHigh: f.imagesHigh, ImagesLow: f.imagesLow}
 	if f.lease < time.Second {
 		return fmt.Errorf("--node-lease-duration %s: want a second at least", f.lease)
@@ -86,14 +91,18 @@ func (f *agentFlags) parse() error {
 
 func newAgent() *cobra.Command {
 	var f agentFlags
-	var server, token, dataDir, level string
+	var server, token, tokenFile, dataDir, level string
 	cmd := &cobra.Command{
 		Use:     "agent",
 		Short:   "Run the node agent of this machine, for a host elsewhere",
-		Example: "  berth agent --server https://10.0.0.1:6443 --token $(cat token) --node-name n2",
+		Example: "  berth agent --server https://10.0.0.1:6443 --token-file token --node-name n2",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
+				return err
+			}
+			token, err := readToken(token, tokenFile, cmd.InOrStdin())
+			if err != nil {
 				return err
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), level)
@@ -110,7 +119,8 @@ func newAgent() *cobra.Command {
 	f.addLocal(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&server, "server", "", "URL of the host's API")
-	flags.StringVar(&token, "token", "", "token made by berth token create; needed the first time only")
+	flags.StringVar(&token, "token", "", "token made by berth token create; needed the first time only. Other users of the machine see it: better is --token-file")
+	flags.StringVar(&tokenFile, "token-file", "", "file that holds the token; - is standard input")
 	flags.StringVar(&dataDir, "data-dir", defaultDataDir(), "where the agent keeps its state")
 	flags.StringVar(&f.clusterCIDR, "pod-cidr", defaultPodCIDR, "range of the whole cluster's pod network")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
@@ -145,7 +155,7 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	own, err := podRange(ctx, client, f.name)
+	own, err := podRange(ctx, client, f.node.blank(f.name))
 	if err != nil {
 		return err
 	}
@@ -220,6 +230,7 @@ func (f *agentFlags) config(m *machine.Machine, id *join.Identity, address netip
 		ListenAddr:  netip.AddrPortFrom(address, uint16(f.port)).String(),
 		Certificate: id.Certificate, ClientCA: id.Authority(), Lease: f.lease, Pressure: f.pressure,
 	}
+	f.node.into(&cfg)
 	m.Equip(&cfg)
 	return cfg
 }
@@ -248,13 +259,14 @@ func (f *agentFlags) find(server string) (netip.Addr, error) {
 }
 
 // podRange waits for the range of pod addresses that the host gives this node.
-func podRange(ctx context.Context, client kubernetes.Interface, name string) (netip.Prefix, error) {
+func podRange(ctx context.Context, client kubernetes.Interface, blank *v1.Node) (netip.Prefix, error) {
+	name := blank.Name
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			node, err = client.CoreV1().Nodes().Create(ctx, blank(name), metav1.CreateOptions{})
+			node, err = client.CoreV1().Nodes().Create(ctx, blank, metav1.CreateOptions{})
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return netip.Prefix{}, fmt.Errorf("register node %s: %w", name, err)
@@ -267,14 +279,6 @@ func podRange(ctx context.Context, client kubernetes.Interface, name string) (ne
 			return netip.Prefix{}, fmt.Errorf("node %s is given no range of pod addresses: is the host's --pod-cidr used up?", name)
 		case <-time.After(20 * time.Millisecond):
 		}
-	}
-}
-
-// blank is the node before the agent has told of it: nothing is placed there.
-func blank(name string) *v1.Node {
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
-		Spec:       v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule}}},
 	}
 }
 

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent"
 )
 
 // Flags of the agent that ask for nonsense are answered before anything starts.
@@ -20,6 +26,15 @@ func TestAgentsFlagsAreChecked(t *testing.T) {
 		"--image-gc-high-threshold 10 --image-gc-low-threshold=-1":      "--image-gc-low-threshold -1: want 0 to 9",
 		"--node-lease-duration 1ms":                                     "--node-lease-duration 1ms: want a second at least",
 		"--eviction-hard memory.available<1Mi,nodefs.available<0x10%25": "nodefs.available<0x10%25: want a quantity",
+		"--max-pods 0":                                     "--max-pods 0: want 1 at least",
+		"--system-reserved cpus=1":                         `--system-reserved: "cpus" cannot be reserved: use cpu, memory, ephemeral-storage`,
+		"--kube-reserved memory=lots":                      "--kube-reserved: memory=lots: want a quantity such as 200m or 500Mi",
+		"--node-labels a/b/c=d":                            "--node-labels: a/b/c=d: ",
+		"--node-labels node-role.kubernetes.io/master=yes": "--node-labels: node-role.kubernetes.io/master: a machine may not give itself this label",
+		"--register-with-taints gpu=yes:Never":             "--register-with-taints: invalid taint effect: Never",
+		"--register-with-taints gpu-":                      "--register-with-taints: gpu-: a new node has no taint to take off",
+		"--cluster-dns dns.local":                          `--cluster-dns "dns.local": want an IP address`,
+		"--cluster-domain a_b":                             `--cluster-domain "a_b": `,
 	} {
 		for _, command := range []string{"agent --server https://127.0.0.1:1", "up"} {
 			_, err := berth(t, strings.Fields(command+" "+args+" --data-dir "+t.TempDir())...)
@@ -27,5 +42,43 @@ func TestAgentsFlagsAreChecked(t *testing.T) {
 				t.Errorf("berth %s %s: %v\nwant %q", command, args, err, want)
 			}
 		}
+	}
+}
+
+func TestATokenIsReadFromAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("abc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ token, file, want, wrong string }{
+		"as a word":    {"abc", "", "abc", ""},
+		"by its file":  {"", file, "abc", ""},
+		"by its input": {"", "-", "def", ""},
+		"twice":        {"abc", file, "", "give one of them"},
+		"from nowhere": {"", file + "x", "", "no such file"},
+	} {
+		got, err := readToken(test.token, test.file, strings.NewReader("def\n"))
+		if got != test.want || (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestNodeFlagsReachTheNode(t *testing.T) {
+	t.Parallel()
+	f := nodeFlags{maxPods: 7, systemReserved: map[string]string{"cpu": "100m"}, kubeReserved: map[string]string{"cpu": "200m"},
+		labels: map[string]string{"zone": "a"}, taintSpecs: []string{"gpu=yes:NoSchedule"}, clusterDNS: []string{"10.96.0.10"}, clusterDomain: "c.test"}
+	if err := f.parse(); err != nil {
+		t.Fatal(err)
+	}
+	var cfg nodeagent.Config
+	f.into(&cfg)
+	if cpu := cfg.Reserved[v1.ResourceCPU]; cfg.MaxPods != 7 || cpu.MilliValue() != 300 || cfg.DNS.Domain != "c.test" || len(cfg.DNS.Servers) != 1 {
+		t.Errorf("configuration = %+v", cfg)
+	}
+	node := f.blank("n1")
+	if node.Labels["zone"] != "a" || len(node.Spec.Taints) != 2 || node.Spec.Taints[1].Key != "gpu" {
+		t.Errorf("node = %+v", node)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
 )
@@ -43,7 +43,7 @@ func newBackup() *cobra.Command {
 
 // backup writes beside the file and moves it there once it is known to be whole.
 func (c *client) backup(ctx context.Context, file string) (n int64, err error) {
-	stream, err := c.rest.Get().RequestURI(host.BackupPath).Stream(ctx)
+	stream, err := c.rest.Get().RequestURI(berthapi.BackupPath).Stream(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -30,7 +30,7 @@ func newImageImport() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer closeImages()
+			defer func() { _ = closeImages() }()
 			found, err := importFile(cmd.Context(), images, args[0])
 			if err != nil {
 				return err

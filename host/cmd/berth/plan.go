@@ -16,7 +16,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -123,7 +123,7 @@ func (c *client) variations(ctx context.Context, flags []string) ([]trial.Variat
 
 // plan has each pod completed as if it were created, and asks where they go.
 func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string, policies []trial.Variation) ([]explain.Placement, error) {
-	request := host.PlanRequest{Items: make([]v1.Pod, len(pods)), Policies: policies}
+	request := berthapi.PlanRequest{Items: make([]v1.Pod, len(pods)), Policies: policies}
 	for i := range pods {
 		if err := c.complete(ctx, &pods[i], namespace, &request.Items[i]); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pods[i].Name, err)
@@ -134,7 +134,7 @@ func (c *client) plan(ctx context.Context, pods []v1.Pod, namespace string, poli
 		return nil, err
 	}
 	var placed []explain.Placement
-	return placed, c.send(ctx, "POST", host.PlanPath, "application/json", body, &placed)
+	return placed, c.send(ctx, "POST", berthapi.PlanPath, "application/json", body, &placed)
 }
 
 // complete gives a pod its defaults by a creation that is not carried out. What

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,7 +89,8 @@ func isConflict(err error) bool   { return apierrors.IsConflict(cause(err)) }
 
 // cause takes the client's own error out of what explainStatus made of it.
 func cause(err error) error {
-	if said, ok := err.(*serverError); ok {
+	var said *serverError
+	if errors.As(err, &said) {
 		return said.cause
 	}
 	return err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
@@ -25,7 +25,7 @@ func newPolicyFigures() *cobra.Command {
 			return err
 		}
 		var all []sandbox.Figures
-		if err := c.get(cmd.Context(), host.FiguresPath, &all); err != nil {
+		if err := c.get(cmd.Context(), berthapi.FiguresPath, &all); err != nil {
 			return err
 		}
 		return printAs(cmd.OutOrStdout(), *format, all, func() *table { return figuresTable(all) })

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
@@ -64,7 +64,7 @@ func (s *source) fetched(cmd *cobra.Command, what string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is neither a file nor a folder here, and policies cannot be looked up: %w", what, err)
 	}
-	wasm, err := c.raw(cmd.Context(), host.FiguresPath+"/"+url.PathEscape(what)+"/module")
+	wasm, err := c.raw(cmd.Context(), berthapi.FiguresPath+"/"+url.PathEscape(what)+"/module")
 	if isNotFound(err) {
 		return nil, fmt.Errorf("%s is neither a file nor a folder here, and no policy of that name is live: `berth policy list` shows those there are", what)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 )
 
@@ -37,7 +37,7 @@ func newPolicyLogs() *cobra.Command {
 			}
 			l := &logs{
 				client: c, out: cmd.OutOrStdout(), aside: cmd.ErrOrStderr(), least: least,
-				path: host.FiguresPath + "/" + url.PathEscape(args[0]) + "/logs",
+				path: berthapi.FiguresPath + "/" + url.PathEscape(args[0]) + "/logs",
 			}
 			if !follow {
 				return l.next(cmd.Context())

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -28,6 +29,7 @@ type pushFlags struct {
 	entry, config, profile, mode string
 	weight                       int32
 	signatures                   []string
+	serviceAccount               string
 	own                          v1alpha1.PolicySpec // that of the folder's policy.yaml
 
 	dryRun      bool
@@ -74,6 +76,7 @@ func newPolicyPush() *cobra.Command {
 	flags.StringVar(&f.mode, "mode", "", "Enforce, Shadow or Off")
 	flags.Int32Var(&f.weight, "weight", 1, "weight of a new priority")
 	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module as berth policy sign prints it, or @FILE with some")
+	flags.StringVar(&f.serviceAccount, "service-account", "", "NAMESPACE/NAME that a controller acts as; RBAC says what it may")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would have gone elsewhere, and stop there")
 	flags.IntVar(&f.rehearse, "rehearse", 200, "how many of the last decisions are made again before it goes live; 0 for none")
 	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
@@ -96,8 +99,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
 	case f.weight < 0:
 		return errors.New("--weight is 0 or more; 0 scores and does not count")
-	case f.rehearse < 0 || f.rehearse > host.MaxRehearsed:
-		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", host.MaxRehearsed)
+	case f.rehearse < 0 || f.rehearse > berthapi.MaxRehearsed:
+		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", berthapi.MaxRehearsed)
 	}
 	return nil
 }
@@ -111,6 +114,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	if _, err := f.readConfig(); err != nil {
+		return err
+	}
+	if err := f.readServiceAccount(); err != nil {
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
@@ -147,6 +153,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	}
 	if err := f.fits(out, was, name, entry); err != nil {
 		return err
+	}
+	if entry.Kind == "controller" && f.own.ServiceAccount == nil && (was == nil || was.Spec.ServiceAccount == nil) {
+		return fmt.Errorf("%s is a controller, which acts as a ServiceAccount: name one by --service-account NAMESPACE/NAME, and grant it by RBAC what %[1]s reads and writes", entry.Name)
 	}
 	if err := f.tryOut(cmd, c, name, wasm, module, entry, was != nil); err != nil || f.dryRun {
 		return err
@@ -261,6 +270,9 @@ func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, 
 	if f.own.Limits != nil {
 		spec["limits"] = f.own.Limits
 	}
+	if f.own.ServiceAccount != nil {
+		spec["serviceAccount"] = f.own.ServiceAccount
+	}
 	p, err = c.patchPolicy(ctx, name, spec)
 	if !isNotFound(err) {
 		return p, false, err
@@ -270,7 +282,7 @@ func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, 
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.PolicySpec{
 			Module: m.Name, Entry: e.Name, Config: config, Mode: v1alpha1.Mode(f.mode),
-			FailureMode: f.own.FailureMode, Limits: f.own.Limits,
+			FailureMode: f.own.FailureMode, Limits: f.own.Limits, ServiceAccount: f.own.ServiceAccount,
 		},
 	}
 	body, err := json.Marshal(p)
@@ -293,6 +305,19 @@ func (f *pushFlags) applyCanary(ctx context.Context, c *client, name string, m *
 		return nil, false, fmt.Errorf("there is no policy %s yet, which a canary could be compared with: push it without --canary", name)
 	}
 	return p, false, err
+}
+
+// readServiceAccount has the flag go before the folder's own.
+func (f *pushFlags) readServiceAccount() error {
+	if f.serviceAccount == "" {
+		return nil
+	}
+	namespace, name, ok := strings.Cut(f.serviceAccount, "/")
+	if !ok || namespace == "" || name == "" {
+		return fmt.Errorf("--service-account %q: want NAMESPACE/NAME", f.serviceAccount)
+	}
+	f.own.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: namespace, Name: name}
+	return nil
 }
 
 func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {

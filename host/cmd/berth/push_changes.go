@@ -22,6 +22,7 @@ func changes(was, is *v1alpha1.PolicySpec) string {
 	note("mode", string(was.Mode), string(is.Mode))
 	note("failureMode", string(was.FailureMode), string(is.FailureMode))
 	note("limits", asJSON(was.Limits), asJSON(is.Limits))
+	note("serviceAccount", asJSON(was.ServiceAccount), asJSON(is.ServiceAccount))
 	note("canary", canaryOf(was), canaryOf(is))
 	if len(all) == 0 {
 		return "changed: nothing"

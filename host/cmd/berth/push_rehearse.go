@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -57,12 +57,12 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 }
 
 func (c *client) rehearse(ctx context.Context, v trial.Variation, decisions int) (*explain.Rehearsal, error) {
-	body, err := json.Marshal(host.RehearsalRequest{Policies: []trial.Variation{v}, Decisions: decisions})
+	body, err := json.Marshal(berthapi.RehearsalRequest{Policies: []trial.Variation{v}, Decisions: decisions})
 	if err != nil {
 		return nil, err
 	}
 	r := new(explain.Rehearsal)
-	return r, c.send(ctx, "POST", host.RehearsePath, "application/json", body, r)
+	return r, c.send(ctx, "POST", berthapi.RehearsePath, "application/json", body, r)
 }
 
 func writeRehearsal(out io.Writer, r *explain.Rehearsal) error {

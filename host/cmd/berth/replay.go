@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 )
 
@@ -34,8 +34,8 @@ func newReplay() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var r host.Replay
-		if err := c.get(cmd.Context(), fmt.Sprintf("%s/%d/again", host.DecisionsPath, number), &r); err != nil {
+		var r berthapi.Replay
+		if err := c.get(cmd.Context(), fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, number), &r); err != nil {
 			return err
 		}
 		if err := writeReplay(cmd.OutOrStdout(), *format, &r); err != nil {
@@ -49,7 +49,7 @@ func newReplay() *cobra.Command {
 	return cmd
 }
 
-func writeReplay(w io.Writer, format string, r *host.Replay) error {
+func writeReplay(w io.Writer, format string, r *berthapi.Replay) error {
 	if err := printAs(w, format, r, func() *table { return replayTable(r) }); err != nil || format != "table" {
 		return err
 	}
@@ -83,7 +83,7 @@ func (t *table) room(when string, r *explain.Room) {
 	}
 }
 
-func replayTable(r *host.Replay) *table {
+func replayTable(r *berthapi.Replay) *table {
 	t := &table{head: []string{"DECISION", "POD", "AT", "OUTCOME", "NODE", "AGAIN", "SAME", "NOTE"}}
 	t.add(fmt.Sprint(r.Number), r.Namespace+"/"+r.Pod, r.At.Format("2006-01-02T15:04:05.000Z07:00"), r.Outcome,
 		r.Node, r.Again, fmt.Sprint(r.Same), r.Note)

@@ -84,21 +84,32 @@ func keep(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []byte
 func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alpha1.ModuleEntry) error {
 	key := store.Key{Resource: v1alpha1.Policies, Name: objectName(e.Name)}
 	if _, ok := l.Objects.Get(key); !ok {
-		p := &v1alpha1.Policy{ObjectMeta: meta(key.Name, l), Spec: v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}}
+		spec := v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce, ServiceAccount: accounts[e.Name]}
+		p := &v1alpha1.Policy{ObjectMeta: meta(key.Name, l), Spec: spec}
 		_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: p})
 		return err
 	}
 	_, err := l.Objects.Update(ctx, key, func(o store.Object) (store.Object, error) {
 		p := o.(*v1alpha1.Policy)
-		if p.Labels[Label] == "" || p.Spec.Module == m.Name {
+		account := p.Spec.ServiceAccount
+		if account == nil { // written by a host that had none
+			account = accounts[e.Name]
+		}
+		if p.Labels[Label] == "" || p.Spec.Module == m.Name && account == p.Spec.ServiceAccount {
 			return p, nil
 		}
 		p = p.DeepCopy()
-		p.Spec.Module = m.Name
+		p.Spec.Module, p.Spec.ServiceAccount = m.Name, account
 		p.Generation++
 		return p, nil
 	})
 	return err
+}
+
+// accounts are those that the built-in controllers act as, with the roles that
+// Kubernetes gives kube-controller-manager's.
+var accounts = map[string]*v1alpha1.ServiceAccountReference{
+	"ReplicaSet": {Namespace: metav1.NamespaceSystem, Name: "replicaset-controller"},
 }
 
 // objectName is the Policy's name of an entry.

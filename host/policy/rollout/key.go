@@ -10,7 +10,7 @@ import (
 
 // Key covers what a Policy's program of that module is made from.
 func Key(p *v1alpha1.Policy, module string) string {
-	return hash(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})
+	return hash(v1alpha1.PolicySpec{Module: module, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits, ServiceAccount: p.Spec.ServiceAccount})
 }
 
 // Trial covers what the trial of a Policy's canary is about.

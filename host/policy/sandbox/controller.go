@@ -2,17 +2,40 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/wire"
 )
 
 // Controller is a live controller.
-type Controller struct{ objectGuest }
+type Controller struct {
+	objectGuest
+	account v1alpha1.ServiceAccountReference
+}
 
-// NewController has a sandbox asked as a controller.
-func NewController(box *Sandbox) *Controller { return &Controller{objectGuest{box: box}} }
+// NewController has a sandbox asked as a controller. It refuses one that has
+// nobody's rights: as the host itself it would have all.
+func NewController(box *Sandbox, account *v1alpha1.ServiceAccountReference) (*Controller, error) {
+	if account == nil || account.Namespace == "" || account.Name == "" {
+		return nil, errors.New("a controller acts as a ServiceAccount: name one in spec.serviceAccount (namespace and name), and grant it by RBAC what the controller reads and writes")
+	}
+	return &Controller{objectGuest{box: box}, *account}, nil
+}
+
+// ServiceAccount is who it acts as.
+func (c *Controller) ServiceAccount() v1alpha1.ServiceAccountReference { return c.account }
+
+// Note puts a line of the host's into what `berth policy logs` shows.
+func (c *Controller) Note(level slog.Level, message string) {
+	if ok, _ := c.box.guestLog.admit(time.Now()); ok {
+		c.box.guestLog.add(level, c.box.module.Digest(), message)
+	}
+}
 
 // Name is the Policy's.
 func (c *Controller) Name() string { return c.box.name }

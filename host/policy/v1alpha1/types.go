@@ -106,6 +106,17 @@ type PolicySpec struct {
 	Limits *PolicyLimits `json:"limits,omitempty"`
 	// Canary lets another module decide a share of the pods.
 	Canary *Canary `json:"canary,omitempty"`
+	// ServiceAccount is who a controller acts as: it reads and writes what RBAC
+	// allows that account, and nothing else. A controller must have one; whoever
+	// names it must be allowed to impersonate it. Other kinds reach nothing and
+	// need none.
+	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
+}
+
+// ServiceAccountReference names a ServiceAccount.
+type ServiceAccountReference struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // PolicyLimits bound one policy's sandbox.

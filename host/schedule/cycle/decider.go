@@ -13,7 +13,7 @@ type Options struct {
 	Reasons *framework.Reasons
 	// MemoryBytes is about what remembered answers may take; 256 MiB by default.
 	MemoryBytes int64
-	// Impure is told of remembered answers that a second instance did not
+	// OnDivergence is told of remembered answers that a second instance did not
 	// give; from then on the policy's answers are not remembered. May be nil.
 	OnDivergence func(Divergence)
 }

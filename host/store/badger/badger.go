@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/berth-dev/berth/host/store"
 )
@@ -19,10 +19,14 @@ import (
 // Keys of the engine's own begin with '!', those of records with data, and
 // each value with the revision of its record, so a record is one entry.
 const (
-	data        = '.'
-	formatKey   = "!format"
+	data      = '.'
+	formatKey = "!format"
+	stateKey  = "!state"
+	format    = "2"
+
+	// Format 1 had no sums, and the revision alone where the state is now.
+	unsummed    = "1"
 	revisionKey = "!revision"
-	format      = "1"
 )
 
 // memTable bounds a transaction to 15% of it, and lies in memory once or twice.
@@ -31,77 +35,18 @@ const memTable = 48 << 20
 // Engine is a Badger database.
 type Engine struct {
 	db    *badger.DB
+	dir   string
 	lock  *os.File
 	space space
-}
+	log   *slog.Logger
 
-// Open opens or makes the directory. Only one process may have it open.
-//
-// # Errors
-//
-// store.ErrFormat if the directory was written by another version.
-func Open(dir string, logger *slog.Logger) (*Engine, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := repair(dir, logger); err != nil {
-		return nil, errors.Join(err, unlockDir(lock))
-	}
-	db, err := badger.Open(configure(dir, logger))
-	if err != nil {
-		return nil, errors.Join(refusal(dir, err), unlockDir(lock))
-	}
-	e := &Engine{db: db, lock: lock, space: space{dir: dir, free: diskFree}}
-	if err := e.checkFormat(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), e.Close())
-	}
-	return e, nil
-}
+	commits sync.Mutex // one after the other; guards ledger, witness and spare
+	ledger  *ledger
+	witness *witness
+	spare   spare
 
-// configure keeps Badger's caches small, since the store above reads a record
-// once, when it opens.
-func configure(dir string, logger *slog.Logger) badger.Options {
-	return badger.DefaultOptions(dir).
-		WithLogger(quiet{logger}).
-		WithSyncWrites(true).
-		WithBypassLockGuard(true).  // lockDir holds the same lock already
-		WithDetectConflicts(false). // the sequencer decides, and blobs don't meet
-		WithMetricsEnabled(false).
-		WithMemTableSize(memTable).
-		WithNumMemtables(3).
-		WithNumCompactors(2).
-		WithValueLogFileSize(64 << 20).
-		WithBlockCacheSize(16 << 20).
-		WithCompression(options.Snappy)
-}
-
-func (e *Engine) checkFormat() error {
-	return e.db.Update(func(txn *badger.Txn) error {
-		item, err := txn.Get([]byte(formatKey))
-		if err == nil {
-			found, err := item.ValueCopy(nil)
-			if err == nil && string(found) != format {
-				err = fmt.Errorf("%w: engine format %q, this berth reads %q: start the berth that wrote it", store.ErrFormat, found, format)
-			}
-			return err
-		}
-		if !errors.Is(err, badger.ErrKeyNotFound) {
-			return err
-		}
-		it := txn.NewIterator(badger.IteratorOptions{})
-		defer it.Close()
-		if it.Rewind(); it.Valid() {
-			return fmt.Errorf("%w: a badger database that is not berth's", store.ErrFormat)
-		}
-		return txn.Set([]byte(formatKey), []byte(format))
-	})
+	use    sync.RWMutex // read-held while db is read; held to exchange it
+	outage atomic.Pointer[outage]
 }
 
 // closeTime is how long Badger may take to close. On a disk that refuses to be
@@ -112,19 +57,43 @@ const closeTime = 20 * time.Second
 func (e *Engine) Close() error { return e.closeWithin(closeTime) }
 
 func (e *Engine) closeWithin(patience time.Duration) error {
+	e.commits.Lock()
+	defer e.commits.Unlock()
+	defer e.spare.release()
+	if o := e.outage.Load(); o != nil {
+		select {
+		case <-o.closed:
+			return unlockDir(e.lock)
+		case <-time.After(patience):
+			return notClosed(patience, e.dir)
+		}
+	}
+	if err := closeWithin(e.db, patience, e.dir); err != nil {
+		return err
+	}
+	return errors.Join(e.witness.close(), unlockDir(e.lock))
+}
+
+func notClosed(patience time.Duration, dir string) error {
+	return fmt.Errorf("the store is not closed after %s: can %s be written, and is there room? What was acknowledged is in its write-ahead log, and is taken in at the next start",
+		patience, dir)
+}
+
+func closeWithin(db *badger.DB, patience time.Duration, dir string) error {
 	closed := make(chan error, 1)
-	go func() { closed <- e.db.Close() }()
+	go func() { closed <- db.Close() }()
 	select {
 	case err := <-closed:
-		return errors.Join(err, unlockDir(e.lock))
+		return err
 	case <-time.After(patience):
-		return fmt.Errorf("the store is not closed after %s: can %s be written, and is there room? What was acknowledged is in its write-ahead log, and is taken in at the next start",
-			patience, e.space.dir)
+		return notClosed(patience, dir)
 	}
 }
 
 // Limits leaves a quarter of Badger's own for its bookkeeping.
 func (e *Engine) Limits() store.Limits {
+	e.use.RLock()
+	defer e.use.RUnlock()
 	return store.Limits{
 		Bytes:   int(e.db.MaxBatchSize() / 4 * 3),
 		Records: int(e.db.MaxBatchCount() / 4 * 3),
@@ -133,17 +102,18 @@ func (e *Engine) Limits() store.Limits {
 
 // Scan reads in a transaction, so it sees one moment.
 func (e *Engine) Scan(ctx context.Context, prefix string, keysOnly bool, fn func(store.Record) error) (int64, error) {
+	db, done, err := e.reading()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
 	var revision int64
-	err := e.db.View(func(txn *badger.Txn) error {
+	err = db.View(func(txn *badger.Txn) error {
 		var err error
 		if revision, err = readRevision(txn); err != nil {
 			return err
 		}
-		it := txn.NewIterator(badger.IteratorOptions{
-			PrefetchValues: !keysOnly,
-			PrefetchSize:   64,
-			Prefix:         append([]byte{data}, prefix...),
-		})
+		it := txn.NewIterator(badger.IteratorOptions{Prefix: append([]byte{data}, prefix...)})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			if err := ctx.Err(); err != nil {
@@ -180,21 +150,8 @@ func decode(item *badger.Item, keysOnly bool) (store.Record, error) {
 }
 
 func readRevision(txn *badger.Txn) (int64, error) {
-	item, err := txn.Get([]byte(revisionKey))
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	value, err := item.ValueCopy(nil)
-	if err != nil {
-		return 0, err
-	}
-	if len(value) != 8 {
-		return 0, fmt.Errorf("the revision has %d bytes", len(value))
-	}
-	return int64(binary.BigEndian.Uint64(value)), nil
+	found, err := readState(txn)
+	return found.revision, err
 }
 
 // Commit writes one transaction; SyncWrites makes it durable.
@@ -205,18 +162,40 @@ func (e *Engine) Commit(ctx context.Context, b store.Batch) error {
 	if err := e.space.check(b); err != nil {
 		return err
 	}
+	e.commits.Lock()
+	defer e.commits.Unlock()
+	if err := e.recover(); err != nil {
+		return err
+	}
 	txn := e.db.NewTransaction(true)
 	defer txn.Discard()
 	// Badger has copied it all when a commit returns.
 	room := rooms.Get().(*room)
 	defer room.leave()
-	if err := room.fill(txn, b); err != nil {
-		if errors.Is(err, badger.ErrTxnTooBig) {
-			return store.ErrTooLarge
-		}
+	next, err := room.fill(txn, e.ledger, b)
+	if errors.Is(err, badger.ErrTxnTooBig) {
+		return store.ErrTooLarge
+	}
+	if err != nil {
 		return err
 	}
-	return txn.Commit()
+	switch err := txn.Commit(); {
+	case errors.Is(err, badger.ErrTxnTooBig):
+		return store.ErrTooLarge
+	case err != nil:
+		return e.fail(err, next)
+	}
+	e.acknowledge(next)
+	return nil
+}
+
+// acknowledge notes a commit that is durable. Without a witness of it the next
+// start can tell less, and that is no reason to refuse what is on the disk.
+func (e *Engine) acknowledge(p plan) {
+	e.ledger.take(p)
+	if err := e.witness.acknowledge(p.commit); err != nil {
+		e.log.Warn("commits go unwitnessed: a loss of the newest ones would not be noticed", "err", err)
+	}
 }
 
 // room holds a batch's keys and values in the engine's form while it is
@@ -234,22 +213,25 @@ func (r *room) leave() {
 	}
 }
 
-func (r *room) fill(txn *badger.Txn, b store.Batch) error {
+// fill puts a batch and the state that it leads to into the transaction.
+func (r *room) fill(txn *badger.Txn, l *ledger, b store.Batch) (plan, error) {
 	r.make(b)
+	next := l.begin(b.Revision)
 	for _, rec := range b.Puts {
-		if err := txn.Set(r.key(rec.Key), r.value(rec)); err != nil {
-			return err
+		key, value := r.key(rec.Key), r.value(rec)
+		if err := txn.Set(key, value); err != nil {
+			return plan{}, err
 		}
+		l.put(&next, key, value)
 	}
 	for _, k := range b.Deletes {
-		if err := txn.Delete(r.key(k)); err != nil {
-			return err
+		key := r.key(k)
+		if err := txn.Delete(key); err != nil {
+			return plan{}, err
 		}
+		l.remove(&next, key)
 	}
-	if b.Revision == 0 {
-		return nil
-	}
-	return txn.Set([]byte(revisionKey), binary.BigEndian.AppendUint64(nil, uint64(b.Revision)))
+	return next, txn.Set([]byte(stateKey), next.encode())
 }
 
 // make makes room for a batch, so that nothing moves while it fills.
@@ -283,7 +265,7 @@ func (r *room) value(rec store.Record) []byte {
 // 1 MiB lie there. The rest Badger compacts by itself.
 func (e *Engine) Compact(ctx context.Context) error {
 	for ctx.Err() == nil {
-		err := e.db.RunValueLogGC(0.5)
+		err := e.compactOne()
 		if errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
 			return nil
 		}
@@ -292,4 +274,18 @@ func (e *Engine) Compact(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// compactOne writes too, so it waits for commits as they do for each other.
+func (e *Engine) compactOne() error {
+	e.commits.Lock()
+	defer e.commits.Unlock()
+	if err := e.recover(); err != nil {
+		return err
+	}
+	err := guarded(func() error { return e.db.RunValueLogGC(0.5) })
+	if err == nil || errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected) {
+		return err
+	}
+	return e.fail(err, e.ledger.begin(0))
 }

@@ -1,11 +1,14 @@
 package badger_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	upstream "github.com/dgraph-io/badger/v4"
 
@@ -86,7 +89,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ key, value, want string }{
 		"another program's": {"theirs", "1", "not berth's"},
-		"a later format":    {"!format", "2", `engine format "2", this berth reads "1"`},
+		"a later format":    {"!format", "3", `engine format "3", this berth reads "2"`},
 	} {
 		dir := t.TempDir()
 		db, err := upstream.Open(upstream.DefaultOptions(dir).WithLogger(nil))
@@ -101,6 +104,49 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 		if !errors.Is(err, store.ErrFormat) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want …%s…", name, err, tc.want)
 		}
+	}
+}
+
+// A directory of format 1, which had no sums, is taken over as it is; from then
+// on it is verified like any other.
+func TestAnOlderFormatIsTakenOver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db, err := upstream.Open(upstream.DefaultOptions(dir).WithLogger(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(n uint64, rest string) []byte { return append(binary.BigEndian.AppendUint64(nil, n), rest...) }
+	err = db.Update(func(txn *upstream.Txn) error {
+		return errors.Join(
+			txn.Set([]byte("!format"), []byte("1")), txn.Set([]byte("!revision"), number(7, "")),
+			txn.Set([]byte(".a"), number(5, "one")), txn.Set([]byte(".b"), number(7, "two")))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	want := []store.Record{{Key: "a", Value: []byte("one"), Revision: 5}, {Key: "b", Value: []byte("two"), Revision: 7}}
+	for _, when := range []string{"at first", "again"} {
+		e := open(t, dir)
+		var got []store.Record
+		revision, err := e.Scan(t.Context(), "", false, func(rec store.Record) error { got = append(got, rec); return nil })
+		if d := cmp.Diff(want, got); d != "" || revision != 7 || err != nil {
+			t.Errorf("%s: revision %d, %v; want 7 (-want +got):\n%s", when, revision, err, d)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What changes a record behind the engine's back is noticed now.
+	if db, err = upstream.Open(upstream.DefaultOptions(dir).WithLogger(nil)); err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(txn *upstream.Txn) error { return txn.Set([]byte(".b"), number(7, "owt")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := badger.Open(dir, nil); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "berth restore BACKUP") {
+		t.Errorf("a changed record: %v, want ErrCorrupt and the way out", err)
 	}
 }
 

@@ -2,7 +2,6 @@ package badger
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 // what Badger does by itself: flushing three tables and merging some. Batches
 // that only delete go on for longer, since they are the way out.
 const (
+	startReserve  = 128 << 20
 	reserve       = 256 << 20
 	deleteReserve = 160 << 20
 	spaceAge      = 500 * time.Millisecond
@@ -28,6 +28,18 @@ type space struct {
 	mu    sync.Mutex
 	bytes uint64
 	read  time.Time
+}
+
+// start refuses a disk on which Badger could not even begin its files.
+func (s *space) start() error {
+	bytes, err := s.free(s.dir)
+	if err != nil {
+		return fmt.Errorf("%w: room on the disk of %s is unknown: %w", store.ErrNoSpace, s.dir, err)
+	}
+	if bytes < startReserve {
+		return fmt.Errorf("%w: the disk of %s has %d MiB left, and a start takes %d: free some", store.ErrNoSpace, s.dir, bytes>>20, startReserve>>20)
+	}
+	return nil
 }
 
 func (s *space) check(b store.Batch) error {
@@ -48,16 +60,6 @@ func (s *space) check(b store.Batch) error {
 		return fmt.Errorf("%w: the disk of %s has %d MiB left, and %d are kept in reserve: free some", store.ErrNoSpace, s.dir, s.bytes>>20, need>>20)
 	}
 	return nil
-}
-
-// refusal is why Badger does not open, and what to do about a full disk: of that
-// Badger gives the text alone.
-func refusal(dir string, err error) error {
-	err = fmt.Errorf("open badger in %s: %w", dir, err)
-	if strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
-		return fmt.Errorf("%w: %w: free some of the disk", store.ErrNoSpace, err)
-	}
-	return err
 }
 
 // diskFree is what an ordinary user may still write.

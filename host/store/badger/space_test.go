@@ -58,6 +58,32 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 	}
 }
 
+func TestAStartOnAFullDiskIsRefusedInWords(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		free    uint64
+		unknown error
+		want    string
+	}{
+		{name: "room", free: startReserve},
+		{name: "little room", free: 17 << 20, want: "no room to write: the disk of d has 17 MiB left, and a start takes 128: free some"},
+		{name: "unknown room", unknown: errors.New("gone"), want: "no room to write: room on the disk of d is unknown: gone"},
+	} {
+		s := space{dir: "d", free: func(string) (uint64, error) { return tc.free, tc.unknown }}
+		got := ""
+		if err := s.start(); err != nil {
+			got = err.Error()
+			if !errors.Is(err, store.ErrNoSpace) {
+				t.Errorf("%s: %v is not ErrNoSpace", tc.name, err)
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: start() = %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
 // A disk that refuses must not keep a host from ending, nor cost what it
 // acknowledged.
 func TestADiskThatRefusesHoldsUpNoEnd(t *testing.T) {

@@ -164,7 +164,7 @@ func follow(ctx context.Context, t *testing.T, s *store.Store, ns string) {
 			return
 		}
 		for _, ev := range events {
-			if ev.Revision < last || ev.Revision != revision(t, ev.Object) {
+			if ev.Revision <= last || ev.Revision != revision(t, ev.Object) {
 				t.Errorf("event at %d after %d, its object at %s", ev.Revision, last, ev.Object.GetResourceVersion())
 			}
 			last = ev.Revision

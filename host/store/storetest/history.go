@@ -124,7 +124,7 @@ func testWatch(t *testing.T, reopen func() store.Engine) {
 	two := must(t, s, update("a", "x", "2", 0))
 	three := must(t, s, remove("a", "x", 0))
 	want := []string{
-		fmt.Sprintf("added a/x=1 was <none> @%d", one),
+		fmt.Sprintf("added a/x=1 was <none> @%d", one-1),
 		fmt.Sprintf("added b/y=1 was <none> @%d", one),
 		fmt.Sprintf("modified a/x=2 was 1 @%d", two),
 		fmt.Sprintf("deleted a/x=2 was 2 @%d", three),
@@ -198,7 +198,7 @@ func testWatchIndexed(t *testing.T, reopen func() store.Engine) {
 	four := must(t, s, update("a", "x", "3", 0))
 	five := must(t, s, remove("a", "y", 0))
 	want := []string{
-		fmt.Sprintf("added a/x=1 was <none> @%d", one),
+		fmt.Sprintf("added a/x=1 was <none> @%d", one-1),
 		fmt.Sprintf("modified a/x=2 was 1 @%d", two),
 		fmt.Sprintf("modified a/y=1 was 2 @%d", three),
 		fmt.Sprintf("deleted a/y=1 was 1 @%d", five),

@@ -83,7 +83,8 @@ func Store(t *testing.T, engine func(t *testing.T) (reopen func() store.Engine))
 }
 
 var storeTests = map[string]func(t *testing.T, reopen func() store.Engine){
-	"a commit is read back at its revision":            testReadBack,
+	"a commit is read back at its revisions":           testReadBack,
+	"each object of a commit has its own revision":     testOwnRevisions,
 	"a refused op refuses its whole commit":            testAllOrNothing,
 	"an op on the wrong revision is refused":           testRefusals,
 	"an update to the same bytes makes no revision":    testNoop,
@@ -91,6 +92,7 @@ var storeTests = map[string]func(t *testing.T, reopen func() store.Engine){
 	"a list in pages shows one revision":               testPages,
 	"a list at an older revision shows what was then":  testOldList,
 	"a watch shows every change in order":              testWatch,
+	"a watch cut anywhere goes on where it was cut":    testCutWatch,
 	"a watch that fell behind is told so":              testFallBehind,
 	"an index finds objects by their newest state":     testIndex,
 	"a watch of an index sees what comes and leaves":   testWatchIndexed,
@@ -109,8 +111,8 @@ func testReadBack(t *testing.T, reopen func() store.Engine) {
 	s := OpenEngine(t, reopen())
 	before := s.Revision()
 	rev := must(t, s, create("a", "x", "1"), create("b", "y", "2"))
-	if rev != before+1 || s.Revision() != rev {
-		t.Errorf("revision %d then %d, Revision() = %d; want one more", before, rev, s.Revision())
+	if rev != before+2 || s.Revision() != rev {
+		t.Errorf("revision %d then %d, Revision() = %d; want one more for each object", before, rev, s.Revision())
 	}
 	obj, ok := s.Get(key("b", "y"))
 	if !ok || value(obj) != "2" || obj.GetResourceVersion() != strconv.FormatInt(rev, 10) {
@@ -118,6 +120,42 @@ func testReadBack(t *testing.T, reopen func() store.Engine) {
 	}
 	if _, ok := s.Get(key("b", "x")); ok {
 		t.Errorf("Get(b/x) found what was not written")
+	}
+}
+
+// testOwnRevisions: a commit takes one revision for each object that it changes,
+// in the order of its ops, and answers the last of them.
+func testOwnRevisions(t *testing.T, reopen func() store.Engine) {
+	s := OpenEngine(t, reopen())
+	start := must(t, s, create("a", "same", "1"), create("a", "gone", "1"))
+	rev, objs, err := s.Commit(t.Context(),
+		create("a", "x", "1"), update("a", "same", "1", 0), remove("a", "gone", 0), update("b", "y", "2", 0))
+	if !errors.Is(err, store.ErrNotFound) || s.Revision() != start {
+		t.Errorf("a refused commit: %v at %d, want ErrNotFound and no revision taken after %d", err, s.Revision(), start)
+	}
+	rev, objs, err = s.Commit(t.Context(), create("a", "x", "1"), update("a", "same", "1", 0), remove("a", "gone", 0), create("b", "y", "2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for _, obj := range objs {
+		got = append(got, revision(t, obj)-start)
+	}
+	if d := cmp.Diff([]int64{1, -1, 2, 3}, got); d != "" || rev != start+3 || s.Revision() != rev {
+		t.Errorf("revision %d, the store is at %d, after %d; of the objects (-want +got):\n%s", rev, s.Revision(), start, d)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = OpenEngine(t, reopen())
+	for name, want := range map[string]int64{"a/same": start - 1, "a/x": start + 1, "b/y": start + 3} {
+		ns, name, _ := strings.Cut(name, "/")
+		if obj, ok := s.Get(key(ns, name)); !ok || revision(t, obj) != want {
+			t.Errorf("after a restart %s/%s is %v, want revision %d", ns, name, obj, want)
+		}
+	}
+	if next := must(t, s, create("a", "z", "1")); s.Revision() != next || next != start+4 {
+		t.Errorf("the next commit is at %d, want %d", next, start+4)
 	}
 }
 

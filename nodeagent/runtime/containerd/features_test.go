@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,26 +122,27 @@ func logged(t *testing.T, path string) string {
 func TestContainers(t *testing.T) {
 	n := newNode(t)
 	for name, test := range map[string]func(*testing.T, *node){
-		"user and groups come from the image's files":  testUsers,
-		"capabilities are added and dropped":           testCapabilities,
-		"limits reach the cgroup":                      testLimits,
-		"memory over the limit is an OOM kill":         testOOM,
-		"a pod shares its namespaces and its memory":   testShared,
-		"a shared process namespace shows the others":  testSharedProcesses,
-		"the kernel's files are masked":                testMasked,
-		"a seccomp profile forbids":                    testSeccomp,
-		"mounts propagate when asked":                  testPropagation,
-		"a terminal has a size":                        testTTY,
-		"a port of the pod can be reached":             testPortForward,
-		"logs are rotated":                             testRotation,
-		"a command that leaves a child behind returns": testBackground,
-		"the last output is there when the exit is":    testLastOutput,
-		"a container that runs twice is refused":       testStartTwice,
-		"an image that is absent is not found":         testNoImage,
-		"an unknown user is an error":                  testNoUser,
-		"limits can change while it runs":              testUpdate,
-		"an image's folders are mounted":               testImageVolume,
-		"a sandbox that does not start leaves nothing": testFailedSandbox,
+		"user and groups come from the image's files":        testUsers,
+		"capabilities are added and dropped":                 testCapabilities,
+		"a privileged container may do what the machine may": testPrivileged,
+		"limits reach the cgroup":                            testLimits,
+		"memory over the limit is an OOM kill":               testOOM,
+		"a pod shares its namespaces and its memory":         testShared,
+		"a shared process namespace shows the others":        testSharedProcesses,
+		"the kernel's files are masked":                      testMasked,
+		"a seccomp profile forbids":                          testSeccomp,
+		"mounts propagate when asked":                        testPropagation,
+		"a terminal has a size":                              testTTY,
+		"a port of the pod can be reached":                   testPortForward,
+		"logs are rotated":                                   testRotation,
+		"a command that leaves a child behind returns":       testBackground,
+		"the last output is there when the exit is":          testLastOutput,
+		"a container that runs twice is refused":             testStartTwice,
+		"an image that is absent is not found":               testNoImage,
+		"an unknown user is an error":                        testNoUser,
+		"limits can change while it runs":                    testUpdate,
+		"an image's folders are mounted":                     testImageVolume,
+		"a sandbox that does not start leaves nothing":       testFailedSandbox,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, n) })
 	}
@@ -200,6 +202,78 @@ func testCapabilities(t *testing.T, n *node) {
 	cfg.Security.AddCapabilities = []string{"FLY"}
 	if _, err := n.runtime.CreateContainer(t.Context(), p.id, cfg); err == nil || !strings.Contains(err.Error(), `unknown capability "FLY"`) {
 		t.Errorf("CreateContainer: %v, want the unknown capability", err)
+	}
+}
+
+// devicesOf lists the devices of a folder, without what is a terminal's.
+func devicesOf(t *testing.T, dir string) (names []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeDevice != 0 && e.Name() != "console" && e.Name() != "ptmx" {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// testPrivileged compares with this process, which is what the agent would be.
+func testPrivileged(t *testing.T, n *node) {
+	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = newNetns(t) })
+	effective := func(text string) (set uint64) {
+		for line := range strings.Lines(text) {
+			if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+				if _, err := fmt.Sscanf(value, "%x", &set); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return set
+	}
+	own, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := p.config("cat /proc/self/status")
+	cfg.Security.Privileged = true
+	status := p.output(cfg)
+	if got, want := effective(status), effective(string(own)); got != want {
+		t.Errorf("capabilities %#x, want %#x", got, want)
+	}
+	cfg = p.config("ls /dev")
+	cfg.Security.Privileged = true
+	seen := strings.Fields(p.output(cfg))
+	for _, device := range devicesOf(t, "/dev") {
+		if !slices.Contains(seen, device) {
+			t.Errorf("/dev/%s is missing", device)
+		}
+	}
+	for what, script := range map[string]string{
+		"a device of its own making": "mknod /tmp/kmsg c 1 11 && : < /tmp/kmsg",
+		"/sys to be written":         "grep -q ' /sys sysfs rw' /proc/mounts",
+		"cgroups to be written":      "! grep ' /sys/fs/cgroup' /proc/mounts | grep -q ' ro,'",
+		"nothing masked in /proc":    "! grep -E ' /proc/(kcore|keys|sys|irq|bus) ' /proc/mounts",
+		"the kernel's settings":      "echo 77 > /proc/sys/net/ipv4/ip_default_ttl",
+		"mounts":                     "mkdir /tmp/m && mount -t tmpfs none /tmp/m && umount /tmp/m",
+	} {
+		for _, privileged := range []bool{true, false} {
+			cfg := p.config(script)
+			cfg.Security.Privileged = privileged
+			if c := p.ended(p.start(cfg)); (c.ExitCode == 0) != privileged {
+				t.Errorf("%s, privileged %v: exit code %d, said %q", what, privileged, c.ExitCode, logged(t, cfg.LogPath))
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cfg = p.config("sleep 600")
+	cfg.Security.Privileged = true
+	var out bytes.Buffer
+	code, err := n.runtime.Exec(ctx, p.start(cfg), runtime.ExecConfig{Args: []string{"/bin/cat", "/proc/self/status"}, IO: runtime.IO{Stdout: &out}})
+	if err != nil || code != 0 || effective(out.String()) != effective(string(own)) {
+		t.Errorf("exec: %d, %v, capabilities %#x", code, err, effective(out.String()))
 	}
 }
 

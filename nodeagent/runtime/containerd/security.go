@@ -2,14 +2,17 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	defaultprofile "github.com/containerd/containerd/v2/contrib/apparmor"
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/apparmor"
 	"github.com/containerd/containerd/v2/pkg/cap"
 	"github.com/containerd/containerd/v2/pkg/oci"
 
@@ -20,9 +23,9 @@ import (
 // filter comes last: what it permits depends on the capabilities.
 func security(sec runtime.Security) []oci.SpecOpts {
 	if sec.Privileged {
-		return []oci.SpecOpts{oci.WithPrivileged, oci.WithNewPrivileges, oci.WithHostDevices, oci.WithAllDevicesAllowed}
+		return []oci.SpecOpts{oci.WithPrivileged, oci.WithNewPrivileges, oci.WithHostDevices, oci.WithAllDevicesAllowed, withAppArmor(sec.AppArmor)}
 	}
-	opts := []oci.SpecOpts{withCapabilities(sec)}
+	opts := []oci.SpecOpts{withCapabilities(sec), withAppArmor(sec.AppArmor)}
 	if sec.NoNewPrivileges {
 		opts = append(opts, oci.WithNoNewPrivileges)
 	} else {
@@ -38,6 +41,30 @@ func security(sec runtime.Security) []oci.SpecOpts {
 		opts = append(opts, seccomp.WithProfile(sec.Seccomp.Path))
 	}
 	return opts
+}
+
+// appArmorDefault is the name under which the default profile is loaded: that of
+// other runtimes, which have the same one.
+const appArmorDefault = "cri-containerd.apparmor.d"
+
+// withAppArmor confines a container by a profile, where the kernel can. Pods that
+// ask for one elsewhere were refused before.
+func withAppArmor(a runtime.AppArmor) oci.SpecOpts {
+	return func(ctx context.Context, c oci.Client, info *containers.Container, s *oci.Spec) error {
+		if !apparmor.HostSupports() {
+			if a.Type == runtime.AppArmorLocalhost || a.Type == runtime.AppArmorRuntimeDefault {
+				return errors.New("this machine's kernel has no AppArmor, by which the container is to be confined")
+			}
+			return nil
+		}
+		switch a.Type {
+		case runtime.AppArmorUnconfined:
+			return nil
+		case runtime.AppArmorLocalhost:
+			return oci.WithApparmorProfile(a.Profile)(ctx, c, info, s)
+		}
+		return defaultprofile.WithDefaultProfile(appArmorDefault)(ctx, c, info, s)
+	}
 }
 
 // withCapabilities adds to and drops from the default set. A name wins over

@@ -9,6 +9,7 @@ import (
 	cgroupsv2 "github.com/containerd/cgroups/v3/cgroup2/stats"
 	"github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/pkg/apparmor"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/typeurl/v2"
@@ -93,6 +94,30 @@ func (r *Runtime) Written(ctx context.Context, ids []string) (map[string]runtime
 	return out, nil
 }
 
+// User implements runtime.Observer.
+func (r *Runtime) User(ctx context.Context, id string) (runtime.User, error) {
+	ctx = r.with(ctx)
+	fail := func(err error) (runtime.User, error) {
+		return runtime.User{}, fmt.Errorf("user of container %s: %w", id, err)
+	}
+	c, err := r.client.LoadContainer(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return fail(runtime.ErrNotFound)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	spec, err := c.Spec(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	user := runtime.User{UID: int64(spec.Process.User.UID), GID: int64(spec.Process.User.GID)}
+	for _, gid := range spec.Process.User.AdditionalGids {
+		user.Groups = append(user.Groups, int64(gid))
+	}
+	return user, nil
+}
+
 // Version implements runtime.Observer.
 func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 	v, err := r.client.Version(r.with(ctx))
@@ -103,5 +128,5 @@ func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 	if len(version) > 0 && version[0] == 'v' {
 		version = version[1:]
 	}
-	return runtime.Version{Name: "containerd", Version: version, UserNamespaces: r.userNamespaces}, nil
+	return runtime.Version{Name: "containerd", Version: version, UserNamespaces: r.userNamespaces, AppArmor: apparmor.HostSupports()}, nil
 }

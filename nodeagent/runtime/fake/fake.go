@@ -335,7 +335,7 @@ func (r *Runtime) process(c *container) (*process, error) {
 		in, out := io.Pipe()
 		p.stdin, c.stdin = in, out
 	}
-	stdout, stderr := io.Writer(c.out.stream(false)), io.Writer(c.out.stream(true))
+	stdout, stderr := c.out.stream(false), c.out.stream(true)
 	if c.cfg.LogPath != "" {
 		w, err := logs.Open(c.cfg.LogPath, c.cfg.LogMaxBytes, c.cfg.LogMaxFiles)
 		if err != nil {
@@ -489,6 +489,24 @@ func (r *Runtime) Written(_ context.Context, ids []string) (map[string]runtime.D
 		}
 	}
 	return out, nil
+}
+
+// User implements runtime.Observer.
+func (r *Runtime) User(_ context.Context, id string) (runtime.User, error) {
+	c, err := r.lookup(id)
+	if err != nil {
+		return runtime.User{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	user := runtime.User{Groups: slices.Clone(c.cfg.Security.SupplementalGroups)}
+	if uid := c.cfg.Security.RunAsUser; uid != nil {
+		user.UID = *uid
+	}
+	if gid := c.cfg.Security.RunAsGroup; gid != nil {
+		user.GID = *gid
+	}
+	return user, nil
 }
 
 // Version implements runtime.Observer.

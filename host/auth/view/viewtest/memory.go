@@ -71,8 +71,8 @@ func (m *Memory) Commit(_ context.Context, ops ...store.Op) (int64, error) {
 			return 0, err
 		}
 	}
-	m.revision++
 	for _, op := range ops {
+		m.revision++
 		m.versions[op.Key.Resource] = m.revision
 		if op.Kind == store.Delete {
 			delete(m.objects, op.Key)

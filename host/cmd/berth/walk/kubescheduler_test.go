@@ -110,7 +110,7 @@ func (c *cluster) testPlaces(t *testing.T) {
 	c.submit(t, p)
 	const why = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector"
 	c.awaitEvent(t, "impossible", "FailedScheduling", why, theirs)
-	p = c.awaitPod(t, "impossible", "is told why it waits", func(p *v1.Pod) bool {
+	c.awaitPod(t, "impossible", "is told why it waits", func(p *v1.Pod) bool {
 		said := condition(p, v1.PodScheduled)
 		return said.Status == v1.ConditionFalse && said.Reason == v1.PodReasonUnschedulable && strings.HasPrefix(said.Message, why)
 	})

@@ -330,7 +330,12 @@ func (c *cluster) testDeadAgent(t *testing.T, n1, n2 *machine) {
 		t.Error("a pod that tolerates a dead node for 300 s was evicted")
 	}
 
-	n2.join(t) // without a token: it has its certificate
+	// Without a token, since it has its certificate, but with a label: the node
+	// is written beside the taints that its silence brought.
+	n2.join(t, "--node-labels", "disk=ssd")
+	if got := c.node(t, "n2").Labels["disk"]; got != "ssd" {
+		t.Errorf("the label of a machine that was silent is %q", got)
+	}
 	eventually(t, "what was taken from n2 is gone", func() bool {
 		for i := range moved {
 			if _, err := c.client.CoreV1().Pods("default").Get(t.Context(), moved[i].Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -61,12 +61,13 @@ func run(m *testing.M) (int, error) {
 	return 0, err
 }
 
-// compile builds the policies, of which nothing is done twice, and the binary.
+// compile builds the policies, of which nothing is done twice, and the binary as
+// .ci/tools/build.sh does.
 func compile(dir string) error {
 	binary = filepath.Join(dir, "berth")
-	for _, args := range [][]string{{".ci/tools/wasm.sh"}, {"go", "build", "-o", binary, "./host/cmd/berth"}} {
+	for _, args := range [][]string{{".ci/tools/wasm.sh"}, {"go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w", "-o", binary, "./host/cmd/berth"}} {
 		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Dir = root
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w: %s", args, err, out)
 		}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 )
 
@@ -120,7 +120,7 @@ func costly(name, cpu string) *v1.Pod {
 }
 
 // replayed is what `berth replay` says, whatever its exit code is.
-func (c *cluster) replayed(t *testing.T, number uint64) (r host.Replay) {
+func (c *cluster) replayed(t *testing.T, number uint64) (r berthapi.Replay) {
 	t.Helper()
 	out, said, err := c.try(binary, "replay", fmt.Sprint(number), "-o", "json")
 	if json.Unmarshal([]byte(out), &r) != nil {

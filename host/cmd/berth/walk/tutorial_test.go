@@ -49,7 +49,7 @@ type reader struct {
 // TestTheTutorial does line by line what the page says.
 func TestTheTutorial(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root, "examples", "TUTORIAL.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "tutorial.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,7 @@ func (i *inventor) spread(p *v1.Pod) {
 			WhenUnsatisfiable: one(i, v1.DoNotSchedule, v1.ScheduleAnyway),
 		}
 		// Of an empty selector kube-scheduler says that it selects nobody, but
-		// counts nominated pods by it: see RATIONALE.md.
+		// counts nominated pods by it: see docs/compatibility.md.
 		if c.LabelSelector != nil && len(c.LabelSelector.MatchLabels)+len(c.LabelSelector.MatchExpressions) == 0 && i.often["nominated"] > 0 {
 			c.LabelSelector = nil
 		}

@@ -115,7 +115,7 @@ func (i *inventor) volume(phase v1.PersistentVolumePhase, claim *v1.PersistentVo
 		v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/x"}},
 		v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{Server: "s", Path: "/x"}})
 	// Drivers that stand in for a kind of old bring topology keys of their own,
-	// which are left out here: see RATIONALE.md.
+	// which are left out here: see docs/compatibility.md.
 	migrated := pv.Spec.AWSElasticBlockStore != nil
 	if !migrated && (i.chance(0.5) || pv.Spec.Local != nil) {
 		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{i.volumeTerm()}}}

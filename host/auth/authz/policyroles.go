@@ -1,0 +1,56 @@
+package authz
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Ready-made ClusterRoles for those who work on policies, bound to nobody. Each
+// has what the `berth` commands of its work ask for, and what the one before it
+// has:
+//
+//	berth:policy-reviewer   list, inspect, diff, logs, history; explain, plan, replay, rehearsals
+//	berth:policy-author     upload modules, write Policies: push, canary, promote, roll back
+//	berth:policy-operator   write Profiles, that is, say what decides; sign again, remove; backup
+//
+// None of them lets a controller act as a ServiceAccount: its author needs the verb
+// impersonate on that account besides.
+const (
+	RoleReviewer = "berth:policy-reviewer"
+	RoleAuthor   = "berth:policy-author"
+	RoleOperator = "berth:policy-operator"
+)
+
+const policyGroup = "policy.berth.dev"
+
+func policyRoles() []rbacv1.ClusterRole {
+	reviewer := []rbacv1.PolicyRule{
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{policyGroup}, Resources: []string{"modules", "policies", "profiles"}},
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes", "pods"}},
+		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods/explain"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/berth/v1/policies", "/berth/v1/policies/*", "/berth/v1/decisions/*"}},
+		{Verbs: []string{"post"}, NonResourceURLs: []string{"/berth/v1/plan", "/berth/v1/rehearsal"}},
+	}
+	author := append([]rbacv1.PolicyRule{
+		{Verbs: []string{"create"}, APIGroups: []string{policyGroup}, Resources: []string{"modules"}},
+		{Verbs: []string{"create", "update", "patch"}, APIGroups: []string{policyGroup}, Resources: []string{"policies"}},
+	}, reviewer...)
+	operator := append([]rbacv1.PolicyRule{
+		{Verbs: []string{"update", "patch", "delete"}, APIGroups: []string{policyGroup}, Resources: []string{"modules"}},
+		{Verbs: []string{"delete"}, APIGroups: []string{policyGroup}, Resources: []string{"policies"}},
+		{Verbs: []string{"create", "update", "patch", "delete"}, APIGroups: []string{policyGroup}, Resources: []string{"profiles"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/berth/v1/backup", "/metrics"}},
+	}, author...)
+	return []rbacv1.ClusterRole{policyRole(RoleReviewer, reviewer), policyRole(RoleAuthor, author), policyRole(RoleOperator, operator)}
+}
+
+func policyRole(name string, rules []rbacv1.PolicyRule) rbacv1.ClusterRole {
+	return rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"},
+			Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"},
+		},
+		Rules: rules,
+	}
+}

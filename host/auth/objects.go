@@ -1,0 +1,89 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/berth-dev/berth/host/auth/view"
+	"github.com/berth-dev/berth/host/store"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SystemNamespaces are there from the first start on and cannot be deleted.
+var SystemNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+
+// Where programs that serve HTTP beside the API, kube-scheduler for one, read
+// which clients' certificates they may believe.
+const (
+	clientConfigMap = "extension-apiserver-authentication"
+	clientKey       = "client-ca-file"
+)
+
+// furnish creates what every cluster has: the system namespaces with their
+// accounts, the two priority classes of the system, and the authority's
+// certificate for those who meet its clients.
+func (a *Auth) furnish(ctx context.Context) error {
+	var ops []store.Op
+	add := func(resource string, obj store.Object) error {
+		_, err := a.config.Objects.Get(ctx, view.KeyOf(resource, obj))
+		if view.Missing(err) {
+			ops = append(ops, view.Fresh(resource, obj, a.config.Now()))
+			return nil
+		}
+		return err
+	}
+	for _, name := range SystemNamespaces {
+		if err := add(view.Namespaces, namespace(name)); err != nil {
+			return fmt.Errorf("look for namespace %s: %w", name, err)
+		}
+	}
+	for _, class := range systemClasses() {
+		if err := add(view.PriorityClasses, class); err != nil {
+			return fmt.Errorf("look for priority class %s: %w", class.Name, err)
+		}
+	}
+	// The built-in controllers act as these; Kubernetes' default roles name them.
+	for _, name := range []string{"replicaset-controller"} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}}
+		if err := add(view.ServiceAccounts, account); err != nil {
+			return fmt.Errorf("look for ServiceAccount %s: %w", name, err)
+		}
+	}
+	clients := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: clientConfigMap},
+		Data:       map[string]string{clientKey: string(a.Authority.PEM())},
+	}
+	if err := add(view.ConfigMaps, clients); err != nil {
+		return fmt.Errorf("look for ConfigMap %s: %w", clientConfigMap, err)
+	}
+	if len(ops) > 0 {
+		if _, err := a.config.Objects.Commit(ctx, ops...); err != nil {
+			return fmt.Errorf("create the system's namespaces and priority classes: %w", err)
+		}
+	}
+	return a.Defaults.Restore(ctx)
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+	}
+}
+
+func systemClasses() []*schedulingv1.PriorityClass {
+	policy := corev1.PreemptLowerPriority
+	class := func(name string, value int32, text string) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Value: value, Description: text, PreemptionPolicy: &policy,
+		}
+	}
+	return []*schedulingv1.PriorityClass{
+		class("system-node-critical", 2000001000, "Used for system critical pods that must not be moved from their current node."),
+		class("system-cluster-critical", 2000000000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletapis "k8s.io/kubelet/pkg/apis"
+	"k8s.io/kubernetes/pkg/util/taints"
+
+	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/podspec"
+)
+
+// nodeFlags say what this machine's Node is like, in the kubelet's words.
+type nodeFlags struct {
+	maxPods                      int64
+	kubeReserved, systemReserved map[string]string
+	labels                       map[string]string
+	taintSpecs                   []string
+	clusterDNS                   []string
+	clusterDomain                string
+
+	// What parse makes of them.
+	reserved v1.ResourceList
+	taints   []v1.Taint
+}
+
+func (f *nodeFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Int64Var(&f.maxPods, "max-pods", 110, "how many pods this machine takes (kubelet: maxPods)")
+	flags.StringToStringVar(&f.systemReserved, "system-reserved", nil, "what is kept from pods for the machine's own programs, such as cpu=200m,memory=500Mi,ephemeral-storage=1Gi (kubelet: systemReserved)")
+	flags.StringToStringVar(&f.kubeReserved, "kube-reserved", nil, "what is kept from pods for the agent and containerd, in the same form (kubelet: kubeReserved)")
+	flags.StringToStringVar(&f.labels, "node-labels", nil, "labels of this machine's node, such as zone=a,disk=ssd")
+	flags.StringSliceVar(&f.taintSpecs, "register-with-taints", nil, "taints that the node has when it is made, such as gpu=yes:NoSchedule")
+	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS servers, for pods (kubelet: clusterDNS)")
+	flags.StringVar(&f.clusterDomain, "cluster-domain", "cluster.local", "domain in which the cluster's DNS names lie (kubelet: clusterDomain)")
+}
+
+func (f *nodeFlags) parse() error {
+	if f.maxPods < 1 {
+		return fmt.Errorf("--max-pods %d: want 1 at least", f.maxPods)
+	}
+	f.reserved = v1.ResourceList{}
+	for flag, given := range map[string]map[string]string{"--system-reserved": f.systemReserved, "--kube-reserved": f.kubeReserved} {
+		if err := reserve(f.reserved, given); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	if err := checkLabels(f.labels); err != nil {
+		return fmt.Errorf("--node-labels: %w", err)
+	}
+	add, remove, err := taints.ParseTaints(f.taintSpecs)
+	if err == nil && len(remove) > 0 {
+		err = fmt.Errorf("%s-: a new node has no taint to take off", remove[0].Key)
+	}
+	if err != nil {
+		return fmt.Errorf("--register-with-taints: %w", err)
+	}
+	f.taints = add
+	for _, text := range f.clusterDNS {
+		if _, err := netip.ParseAddr(text); err != nil {
+			return fmt.Errorf("--cluster-dns %q: want an IP address", text)
+		}
+	}
+	if problems := validation.IsDNS1123Subdomain(f.clusterDomain); len(problems) > 0 {
+		return fmt.Errorf("--cluster-domain %q: %s", f.clusterDomain, problems[0])
+	}
+	return nil
+}
+
+// reservable are the resources of which something can be kept from pods.
+var reservable = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+
+func reserve(sum v1.ResourceList, given map[string]string) error {
+	for name, text := range given {
+		if !slices.Contains(reservable, v1.ResourceName(name)) {
+			return fmt.Errorf("%q cannot be reserved: use cpu, memory, ephemeral-storage", name)
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() < 0 {
+			return fmt.Errorf("%s=%s: want a quantity such as 200m or 500Mi", name, text)
+		}
+		total := sum[v1.ResourceName(name)]
+		total.Add(q)
+		sum[v1.ResourceName(name)] = total
+	}
+	return nil
+}
+
+// checkLabels refuses what the API would refuse, when the machine has joined.
+func checkLabels(labels map[string]string) error {
+	for key, value := range labels {
+		if problems := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(problems) > 0 {
+			return fmt.Errorf("%s=%s: %s", key, value, problems[0])
+		}
+		domain, _, ok := strings.Cut(key, "/")
+		if ok && (strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io")) && !kubeletapis.IsKubeletLabel(key) {
+			return fmt.Errorf("%s: a machine may not give itself this label; use kubectl label", key)
+		}
+	}
+	return nil
+}
+
+// blank is the node before the agent has told of it: nothing is placed there.
+func (f *nodeFlags) blank(name string) *v1.Node {
+	labels := map[string]string{v1.LabelHostname: name}
+	for key, value := range f.labels {
+		labels[key] = value
+	}
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       v1.NodeSpec{Taints: append([]v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule}}, f.taints...)},
+	}
+}
+
+// into puts them into the agent's configuration.
+func (f *nodeFlags) into(cfg *nodeagent.Config) {
+	cfg.MaxPods, cfg.Reserved, cfg.Labels, cfg.Taints = f.maxPods, f.reserved, f.labels, f.taints
+	cfg.DNS = podspec.ClusterDNS{Servers: f.clusterDNS, Domain: f.clusterDomain}
+}
+
+// readToken takes a token from a file, or standard input, where no list of
+// processes shows it.
+func readToken(token, file string, stdin io.Reader) (string, error) {
+	if file == "" {
+		return token, nil
+	}
+	if token != "" {
+		return "", errors.New("--token and --token-file: give one of them")
+	}
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = io.ReadAll(io.LimitReader(stdin, 64<<10))
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}

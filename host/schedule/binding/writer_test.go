@@ -1,0 +1,80 @@
+package binding_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/binding"
+	"github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/store"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Pods that are bound in one commit are told one by one: whoever has seen some
+// of them bound, and asks for what comes after the last, is told of the others.
+func TestAWatchGoesOnBetweenBindingsOfOneCommit(t *testing.T) {
+	t.Parallel()
+	s, err := store.Open(t.Context(), store.NewMemory(), plain{}, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	put := func(resource string, o store.Object) store.Object {
+		key := store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+		_, objs, err := s.Commit(t.Context(), store.Op{Kind: store.Create, Key: key, Object: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objs[0]
+	}
+	put("nodes", policytest.Node("a", "8", "8Gi", 110, nil))
+	const pods = 20
+	list := make([]schedule.Binding, pods)
+	for i := range list {
+		list[i] = schedule.Binding{Node: "a", Pod: put("pods", policytest.Pod(fmt.Sprintf("p%02d", i), "100m", "64Mi", nil)).(*v1.Pod)}
+	}
+	from, commits := s.Revision(), s.Stats().Commits
+	for i, err := range binding.NewWriter(s, nil).Bind(t.Context(), list) {
+		if err != nil {
+			t.Errorf("bind %d: %v", i, err)
+		}
+	}
+	if n := s.Stats().Commits - commits; n != 1 {
+		t.Errorf("%d commits, want all bindings in one", n)
+	}
+	var want, got []string
+	for i := range pods {
+		want = append(want, fmt.Sprintf("p%02d on a", i))
+		ev := firstAfter(t, s, from)
+		got = append(got, fmt.Sprintf("%s on %s", ev.Key.Name, ev.Object.(*v1.Pod).Spec.NodeName))
+		from = ev.Revision
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("a watch that is cut after each event (-want +got):\n%s", d)
+	}
+}
+
+// firstAfter is what a new watch from there shows first.
+func firstAfter(t *testing.T, s *store.Store, from int64) store.Event {
+	t.Helper()
+	w, err := s.Watch("pods", "", from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := make(chan time.Time)
+	close(nothing)
+	events, err := w.NextBefore(t.Context(), nothing)
+	if err != nil || len(events) == 0 {
+		t.Fatalf("a watch from %d shows %d events, %v", from, len(events), err)
+	}
+	return events[0]
+}
