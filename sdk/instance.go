@@ -281,13 +281,18 @@ func (in *Instance) readRows(b []byte) ([]int32, error) {
 	return slots, nil
 }
 
+// maxStrings is how many bytes of strings an instance holds before it is worth
+// building it anew: with their table they take three times that, and the
+// collector that runs in a decision has all of it to walk.
+const maxStrings = 2 << 20
+
 // Idle tidies up. It answers abi.IdleRebuild when strings that no row needs
 // any more make up most of the instance.
 func (in *Instance) Idle() uint32 {
 	if in.idler != nil {
 		in.idler.Idle()
 	}
-	if in.base != 0 && in.rows.Symbols.bytes > max(8<<20, 4*in.base) {
+	if in.base != 0 && in.rows.Symbols.bytes > max(maxStrings, 2*in.base) {
 		return abi.IdleRebuild
 	}
 	return abi.StatusOK

@@ -21,12 +21,16 @@ func (n *Node) Slot() int32 { return n.slot }
 // Label returns the value of a label, "" if there is none. It reads NodeLabels.
 //
 //go:noinline
-func (n *Node) Label(key string) string { v, _ := n.Labels().Get(key); return v }
+func (n *Node) Label(key string) string {
+	return n.rows.Symbols.String(n.rows.labelsOf(n.rows.labels, n.slot).value(key))
+}
 
 // HasLabel says whether the node has the label. It reads NodeLabels.
 //
 //go:noinline
-func (n *Node) HasLabel(key string) bool { _, ok := n.Labels().Get(key); return ok }
+func (n *Node) HasLabel(key string) bool {
+	return n.rows.labelsOf(n.rows.labels, n.slot).value(key) != NoSymbol
+}
 
 // Labels of the node. It reads NodeLabels.
 //
@@ -36,7 +40,9 @@ func (n *Node) Labels() Labels { return n.rows.Labels(n.slot) }
 // Annotation returns the value of an annotation, "" if there is none. It reads NodeAnnotations.
 //
 //go:noinline
-func (n *Node) Annotation(key string) string { v, _ := n.rows.Annotations(n.slot).Get(key); return v }
+func (n *Node) Annotation(key string) string {
+	return n.rows.Symbols.String(n.rows.labelsOf(n.rows.annotations, n.slot).value(key))
+}
 
 // Taints of the node. It reads NodeTaints.
 //
@@ -72,25 +78,31 @@ func ConditionOf(conditions []Condition, name Symbol) ConditionStatus {
 
 // Allocatable is what the node has of a resource: milli-CPU for cpu, else
 // bytes or a count. It reads NodeCapacity.
-//
-//go:noinline
 func (n *Node) Allocatable(resource string) int64 {
-	if n.rows.AllocatableScalars == nil {
-		return 0
+	if v := amount(n, resource, false); v != notKnown {
+		return v
 	}
-	a := n.rows.Allocatable.At(n.slot)
-	return amount(n.rows.Symbols, &a, n.rows.AllocatableScalars[n.slot], resource)
+	return n.learnAllocatable(resource)
+}
+
+//go:noinline
+func (n *Node) learnAllocatable(resource string) int64 {
+	n.rows.Symbols.name(resource)
+	return amount(n, resource, false)
 }
 
 // Requested is what the node's pods ask of a resource. It reads NodeUsage.
-//
-//go:noinline
 func (n *Node) Requested(resource string) int64 {
-	if n.rows.RequestedScalars == nil {
-		return 0
+	if v := amount(n, resource, true); v != notKnown {
+		return v
 	}
-	a := n.rows.Requested.At(n.slot)
-	return amount(n.rows.Symbols, &a, n.rows.RequestedScalars[n.slot], resource)
+	return n.learnRequested(resource)
+}
+
+//go:noinline
+func (n *Node) learnRequested(resource string) int64 {
+	n.rows.Symbols.name(resource)
+	return amount(n, resource, true)
 }
 
 // Free is what is left of a resource; negative where the node is overcommitted.

@@ -73,24 +73,17 @@ func (p *Pod) Text(s Symbol) string { return p.syms.String(s) }
 
 // Request is what the pod asks of a resource: milli-CPU for cpu, else bytes or
 // a count.
-//
-//go:noinline
 func (p *Pod) Request(resource string) int64 {
-	return amount(p.syms, &p.Requests, p.Scalars, resource)
+	if v := request(p, resource); v != notKnown {
+		return v
+	}
+	return p.learnRequest(resource)
 }
 
-func amount(syms *Symbols, a *Amounts, scalars []Scalar, resource string) int64 {
-	switch resource {
-	case "cpu":
-		return a.MilliCPU
-	case "memory":
-		return a.Memory
-	case "ephemeral-storage":
-		return a.EphemeralStorage
-	case "pods":
-		return a.Pods
-	}
-	return ScalarValue(scalars, syms.Lookup(resource))
+//go:noinline
+func (p *Pod) learnRequest(resource string) int64 {
+	p.syms.name(resource)
+	return request(p, resource)
 }
 
 // ScalarValue is the value under name, 0 if there is none.

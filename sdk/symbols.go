@@ -26,15 +26,7 @@ type Symbols struct {
 	places []place
 	slots  []Symbol // open addressing; 0 is free
 	bytes  int
-	recent [8]recent
-}
-
-// recent is a text that was looked up lately. It is known again by where its
-// bytes lie: a policy asks every row by the same few constants and settings.
-type recent struct {
-	text string
-	sym  Symbol
-	of   int // symbols there were
+	names  names
 }
 
 func newSymbols() *Symbols {
@@ -74,14 +66,7 @@ func (s *Symbols) Lookup(text string) Symbol {
 	if len(text) == 0 {
 		return EmptySymbol
 	}
-	at := unsafe.StringData(text)
-	r := &s.recent[uintptr(unsafe.Pointer(at))/8%uintptr(len(s.recent))]
-	if unsafe.StringData(r.text) == at && len(r.text) == len(text) && (r.sym != NoSymbol || r.of == len(s.places)) {
-		return r.sym
-	}
-	_, sym := s.find(text, hashString(text))
-	*r = recent{text, sym, len(s.places)}
-	return sym
+	return s.name(text).sym
 }
 
 func (s *Symbols) intern(b []byte) Symbol {
@@ -116,6 +101,9 @@ func (s *Symbols) find(text string, h uint32) (at uint32, sym Symbol) {
 }
 
 func (s *Symbols) add(text string, h, at uint32) Symbol {
+	if s.names.unknown {
+		s.forgetNames()
+	}
 	sym := Symbol(len(s.places))
 	chunk, off := s.store(text)
 	s.places = append(s.places, place{chunk: chunk, off: off, size: uint32(len(text)), hash: h})

@@ -30,14 +30,23 @@ func (l Labels) Value(key Symbol) Symbol {
 	return NoSymbol
 }
 
+// value is Value by text.
+func (l Labels) value(key string) Symbol {
+	if len(l.Pairs) == 0 {
+		return NoSymbol
+	}
+	sym := l.syms.Lookup(key)
+	if sym == NoSymbol {
+		return NoSymbol
+	}
+	return l.Value(sym)
+}
+
 // Get returns what stands under key, and whether anything does.
 //
 //go:noinline
 func (l Labels) Get(key string) (string, bool) {
-	if len(l.Pairs) == 0 {
-		return "", false
-	}
-	v := l.Value(l.syms.Lookup(key))
+	v := l.value(key)
 	if v == NoSymbol {
 		return "", false
 	}

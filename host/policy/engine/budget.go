@@ -35,9 +35,9 @@ const (
 	collectBudget Fuel = 400_000 // to collect garbage, by page
 	growBudget    Fuel = 24_000  // to grow the memory, by page
 
-	// leastBudget lets a young guest, whose memory is small, collect and double
-	// it in whichever call fills it.
-	leastBudget = 2 * PerMillisecond
+	// leastBudget lets a guest whose memory is small collect and double it in
+	// whichever call fills it. A page of small objects took 500,000 to collect.
+	leastBudget = MaxBudget
 
 	// maxCollect bounds what collecting may take in one call outside of a
 	// cycle, unless the cluster is so large that an honest guest needs more.
@@ -122,13 +122,24 @@ func IdleBudget(memory uint64, slots int) Fuel {
 // of so many nodes can be the reason for. Each of its loads may miss all caches,
 // so what it means to take in milliseconds it may take in seconds.
 func warranted(f Fuel, memory uint64, slots int) Fuel {
-	const some, each = 16 << 20, 4 << 10 // bytes: of any guest, and by node
-	reason := Fuel(some + each*int64(slots))
+	reason := warrantedBytes(slots)
 	if have := Fuel(memory); have > reason {
 		part := 1 << 10 * reason / have
 		return f >> 20 * part * part
 	}
 	return f
+}
+
+// warrantedBytes is the memory that a cluster of so many nodes can be the reason for.
+func warrantedBytes(slots int) Fuel {
+	const some, each = 16 << 20, 4 << 10 // of any guest, and by node
+	return Fuel(some + each*int64(slots))
+}
+
+// Outgrown says whether a guest comes near the memory from which on its budgets
+// shrink, so that a collection that it needs may not end.
+func Outgrown(memory uint64, slots int) bool {
+	return Fuel(memory) > warrantedBytes(slots)*3/4
 }
 
 // collecting is for collecting twice, and for making tables for so many nodes.
@@ -146,6 +157,19 @@ func RowsACall(memory uint64, most Fuel) int {
 		most = MaxBudget
 	}
 	return int(min(max(Most(most, memory)/rowBudget, 1), maxRows))
+}
+
+// questionRow is what a row may take on the average of all that a policy is asked
+// about at once: two and a half times what the dearest style was seen to take.
+const questionRow Fuel = 16_000
+
+// QuestionBudget is what all calls about so many rows may take together, however
+// they are split: by row, and a few calls for those that are split too late.
+func QuestionBudget(rows int, most Fuel) Fuel {
+	if most <= 0 {
+		most = MaxBudget
+	}
+	return 4*most + Fuel(rows)*max(questionRow*(most/1000)/(MaxBudget/1000), 1)
 }
 
 // ForTime is the fuel of that much time.

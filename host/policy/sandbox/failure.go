@@ -71,6 +71,7 @@ func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Resu
 	}
 	if err == nil {
 		s.calls++
+		s.wear.calls++
 		// To be told of the cluster is no answer that speaks for a guest.
 		s.health.called(r.Took, r.Fuel, f != engine.FuncApply)
 	}
@@ -80,6 +81,11 @@ func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Resu
 // call is try, and throws the instance away if it fails.
 func (s *Sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
 	r, err := s.try(f, in, budget)
+	if err != nil && s.worn(err) {
+		s.log.Debug("policy is built anew, since it ran out of fuel after long use", "err", err)
+		s.Close()
+		return r, errWorn
+	}
 	if err != nil {
 		return r, s.fail(err)
 	}

@@ -38,9 +38,12 @@ func (s *Sandbox) Tidy() {
 	s.calls, s.about = 0, subject{}
 	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
 	switch {
+	case err != nil && s.worn(err):
+		s.log.Debug("policy is built anew, since it could not tidy up after long use", "err", err)
+		s.Close()
 	case err != nil:
 		_ = s.fail(err)
-	case r.Status == abi.IdleRebuild:
+	case r.Status == abi.IdleRebuild || s.outgrown():
 		s.log.Debug("policy is built anew, to be smaller")
 		s.Close()
 	}

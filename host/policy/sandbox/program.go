@@ -25,6 +25,7 @@ type Program struct {
 	opening  []byte // what berth_open is given
 	info     framework.Info
 	most     engine.Fuel // of a call
+	pace     *pace
 	reasons  *framework.Reasons
 	health   *Health
 	guestLog *GuestLog
@@ -57,7 +58,7 @@ func NewProgram(s Spec, reasons *framework.Reasons, health *Health, words *Guest
 	entry := *s.Entry // the rest of a manifest of many policies need not stay
 	p := &Program{
 		name: s.Name, module: s.Module, entry: &entry, opening: opening,
-		counts: newCounts(s.Counters), most: engine.ForTime(call), reasons: reasons, health: health, guestLog: words,
+		counts: newCounts(s.Counters), most: engine.ForTime(call), pace: new(pace), reasons: reasons, health: health, guestLog: words,
 		holds: &holds{n: 1}, log: log.With("policy", s.Name, "digest", s.Module.Digest()),
 	}
 	p.info = framework.Info{

@@ -32,6 +32,7 @@ type Sandbox struct {
 	about   subject
 	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
+	wear    wear
 }
 
 // New is a sandbox of a program, which opens when it is first used.
@@ -67,18 +68,19 @@ var errQuarantined = errors.New("the policy is quarantined, since it kept failin
 func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
 	s.slots, s.about = int(log.Slots()), subject{rows: log}
 	s.notice()
+	if s.instance != nil && s.outgrown() {
+		s.Close()
+	}
 	if s.instance != nil {
 		if log.Seq() == s.seen {
 			return nil
 		}
 		if deltas, ok := log.Since(s.seen); ok {
 			s.seen = log.Seq()
-			for piece := range deltas.Pieces() {
-				if err := s.apply(piece); err != nil {
-					return err
-				}
+			err := s.take(deltas)
+			if !errors.Is(err, errWorn) {
+				return err
 			}
-			return nil
 		}
 		s.Close()
 	}
@@ -111,7 +113,7 @@ func (s *Sandbox) ready(ctx context.Context) error {
 		return fmt.Errorf("policy %s: %w", s.name, engine.ErrClosed)
 	}
 	s.encoder.Begin(s.entry.ReplicasEqual)
-	s.instance, s.sent, s.ids = i, 0, append(s.ids[:0], 0)
+	s.instance, s.sent, s.ids, s.wear = i, 0, append(s.ids[:0], 0), wear{}
 	return nil
 }
 
@@ -142,11 +144,22 @@ func (s *Sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	// Loading leaves as much garbage as it leaves rows. It is collected here,
 	// lest the first decision has to.
 	// Whatever it answers, it was built anew just now.
-	if !s.module.Has(engine.FuncIdle) {
+	if s.wear = (wear{young: s.instance.MemoryBytes()}); !s.module.Has(engine.FuncIdle) {
 		return nil
 	}
 	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots)); err != nil {
 		return s.fail(err)
+	}
+	s.wear.young = s.instance.MemoryBytes()
+	return nil
+}
+
+// take tells the guest what changed.
+func (s *Sandbox) take(deltas snapshot.Deltas) error {
+	for piece := range deltas.Pieces() {
+		if err := s.apply(piece); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -175,6 +188,9 @@ func (s *Sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 	s.about.pod, s.about.now = pod, now
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
 	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
+	if errors.Is(err, errWorn) {
+		return s.Pod(ctx, log, pod, now)
+	}
 	if err != nil {
 		return framework.Answer{}, err
 	}
@@ -242,7 +258,8 @@ func (s *Sandbox) rowsACall(n int) int {
 	if s.info.Scope != abi.ScopeRow || s.instance == nil {
 		return n
 	}
-	return min(n, engine.RowsACall(s.instance.MemoryBytes(), s.most))
+	memory := s.instance.MemoryBytes()
+	return min(n, engine.RowsACall(memory, s.most), s.pace.rows(engine.Most(s.most, memory)))
 }
 
 // rowsBudget is larger for a policy of scope set, which must be given all rows
@@ -256,31 +273,23 @@ func (s *Sandbox) rowsBudget(rows, size int) engine.Fuel {
 
 // Filter implements framework.Predicate.
 func (s *Sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
-	for len(rows) > 0 {
-		n := s.rowsACall(len(rows))
-		if err := s.filter(ctx, rows[:n], verdicts[:n]); err != nil {
-			return err
-		}
-		rows, verdicts = rows[n:], verdicts[n:]
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.pieces(ctx, engine.FuncFilter, len(rows), func(from, to int) (engine.Fuel, error) {
+		return s.filter(ctx, rows[from:to], verdicts[from:to])
+	})
 }
 
 var errNotOpen = errors.New("the policy failed earlier in this cycle")
 
-func (s *Sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+func (s *Sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) (engine.Fuel, error) {
 	r, err := s.ask(ctx, engine.FuncFilter, rows)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := s.verdicts(engine.FuncFilter, r.Out, verdicts); err != nil {
-		return err
+		return 0, err
 	}
 	s.health.judged(len(verdicts), refused(verdicts))
-	return nil
+	return r.Fuel, nil
 }
 
 // ask calls an export about rows.
@@ -290,10 +299,16 @@ func (s *Sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.
 	}
 	in := s.encoder.Rows(rows)
 	r, err := s.try(f, in, s.rowsBudget(len(rows), len(in)))
-	if err != nil {
-		return r, s.failAt(err, s.rowOf(ctx, f, rows, err))
+	if err == nil {
+		return r, nil
 	}
-	return r, nil
+	if less := s.smaller(err, len(rows)); less != nil {
+		return r, less
+	}
+	if s.info.Scope == abi.ScopeRow {
+		err = raisable(err)
+	}
+	return r, s.failAt(err, s.rowOf(ctx, f, rows, err))
 }
 
 func refused(verdicts []framework.ReasonID) (n int) {
@@ -328,29 +343,21 @@ func (s *Sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.Reaso
 
 // Score implements framework.Priority.
 func (s *Sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
-	for len(rows) > 0 {
-		n := s.rowsACall(len(rows))
-		if err := s.score(ctx, rows[:n], raw[:n]); err != nil {
-			return err
-		}
-		rows, raw = rows[n:], raw[n:]
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.pieces(ctx, engine.FuncScore, len(rows), func(from, to int) (engine.Fuel, error) {
+		return s.score(ctx, rows[from:to], raw[from:to])
+	})
 }
 
-func (s *Sandbox) score(ctx context.Context, rows []int32, raw []int64) error {
+func (s *Sandbox) score(ctx context.Context, rows []int32, raw []int64) (engine.Fuel, error) {
 	r, err := s.ask(ctx, engine.FuncScore, rows)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := abi.ReadScores(r.Out, raw); err != nil {
-		return s.fail(err)
+		return 0, s.fail(err)
 	}
 	s.health.judged(len(rows), 0)
-	return nil
+	return r.Fuel, nil
 }
 
 // questionsACall is how many what-if questions one call carries.
@@ -365,6 +372,11 @@ func (s *Sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verd
 		}
 		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
 		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes(), s.slots))
+		if errors.Is(err, errWorn) {
+			if err = s.reopen(ctx, err); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,75 @@
+package policy_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// churnRounds is how often all pods are replaced by others; the campaign says more.
+func churnRounds() int {
+	if n, err := strconv.Atoi(os.Getenv("BERTH_CHURN_ROUNDS")); err == nil {
+		return n
+	}
+	return 60
+}
+
+// Pods whose names and labels nobody has heard of come and go, on a cluster that
+// stays small: no policy ever fails for what is gone.
+func TestPoliciesOutliveTheStringsThatTheyWereTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const nodes, pods = 40, 400
+	for i := range nodes {
+		r.cluster.UpsertNode(clustertest.Node(fmt.Sprint("n", i), "64", "256Gi", 1000, func(n *v1.Node) {
+			n.Labels = map[string]string{v1.LabelHostname: n.Name, v1.LabelTopologyZone: fmt.Sprint("z", i%3)}
+		}))
+	}
+	for round := range churnRounds() {
+		var there []*v1.Pod
+		for i := range pods {
+			pod := churned(round, i)
+			there = append(there, pod)
+			if i%20 == 0 {
+				r.decide(t, pod)
+				continue
+			}
+			r.cluster.Place(snapshot.NewPod(pod), fmt.Sprint("n", i%nodes))
+		}
+		for r.Rest(t.Context()) {
+		}
+		for _, pod := range there {
+			r.cluster.Remove(pod.UID)
+		}
+		for _, f := range r.Figures() {
+			if f.Failures > 0 {
+				t.Fatalf("after %d rounds %s has failed: %s", round+1, f.Name, f.LastFailure)
+			}
+		}
+	}
+}
+
+// churned is a pod of names and labels of its own.
+func churned(round, i int) *v1.Pod {
+	app := fmt.Sprintf("app-of-round-%d-and-pod-%d", round, i)
+	return clustertest.Pod(fmt.Sprintf("pod-%d-%d", round, i), "10m", "1Mi", func(p *v1.Pod) {
+		p.Namespace, p.Labels = "default", map[string]string{"app": app, fmt.Sprintf("label-%d-%d", round, i): "yes"}
+		if i%4 != 0 {
+			return
+		}
+		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: selector,
+		}}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname, LabelSelector: selector}},
+		}}
+	})
+}
