@@ -19,6 +19,14 @@ const (
 
 var counted = []string{"host/policy", "host/policy/rollout", "host/policy/trial", "host/policy/sandbox", "host/policy/module"}
 
+// larger are types that may be larger than that: methods, files, and why.
+var larger = map[string]struct {
+	methods, files int
+	because        string
+}{
+	"host/policy/sandbox.Sandbox": {40, 6, "all its methods are steps of one goroutine's talk with one instance: to follow, to ask in pieces, to fail, to be built anew"},
+}
+
 func TestTypesAndFunctionsStaySmall(t *testing.T) {
 	t.Parallel()
 	for _, folder := range counted {
@@ -46,8 +54,12 @@ func TestTypesAndFunctionsStaySmall(t *testing.T) {
 			}
 		}
 		for of, n := range methods {
-			if n > maxMethods || spread[of] > maxFiles {
-				t.Errorf("%s: %s has %d methods in %d files, at most %d in %d are wanted", folder, of, n, spread[of], maxMethods, maxFiles)
+			most, wide, but := maxMethods, maxFiles, larger[folder+"."+of]
+			if but.because != "" {
+				most, wide = but.methods, but.files
+			}
+			if n > most || spread[of] > wide {
+				t.Errorf("%s: %s has %d methods in %d files, at most %d in %d are wanted", folder, of, n, spread[of], most, wide)
 			}
 		}
 	}

@@ -17,6 +17,8 @@ import (
 // Sandbox is one instance of a program that follows a snapshot. It belongs to
 // one goroutine; an instance that fails is thrown away, and the next cycle
 // builds another from the snapshot.
+// It is the largest type here: all its methods are steps of one goroutine's talk
+// with one instance.
 type Sandbox struct {
 	*Program
 	instance *engine.Instance
