@@ -67,6 +67,18 @@ var rules = []rule{
 		because: "it knows bytes and fuel, and no pods",
 	},
 	{
+		folder: "host/policy/v1alpha1", may: nothing,
+		because: "all that stands on the API's types would stand on what they import",
+	},
+	{
+		folder: "host/policy/breaker", may: nothing, only: nothing,
+		because: "times go in: it counts failures, of whatever",
+	},
+	{
+		folder: "host/policy/wire", may: []string{"abi", "host/schedule"},
+		because: "it puts the scheduler's objects into records, and is asked by guests' hosts and by authors' tests",
+	},
+	{
 		folder: "host/policy/trial", may: []string{"abi", "host/policy/engine", "host/policy/module", "host/policy/sandbox", "host/policy/v1alpha1", "host/schedule"},
 		because: "it compares answers: what becomes of who gave them is rollout's, and which set they are in the loader's",
 	},

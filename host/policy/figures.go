@@ -63,11 +63,11 @@ func (l *Loader) Rest(context.Context) (more bool) {
 	untidy := 0
 	look := func(boxes ...*sandbox.Sandbox) {
 		for _, box := range boxes {
-			if box == nil || !box.Untidy() {
+			if box == nil || box.Untidy() == 0 {
 				continue
 			}
 			untidy++
-			if next == nil || box.Calls() > next.Calls() {
+			if next == nil || box.Untidy() > next.Untidy() {
 				next = box
 			}
 		}

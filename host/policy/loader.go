@@ -54,8 +54,8 @@ type Loader struct {
 	current  atomic.Pointer[Set]
 	wake     chan struct{}
 	programs factory
-	// retiring are the programs that leave.
-	retiring retiring
+	// drain holds the programs that leave.
+	drain drainQueue
 	// since is the revision of the first Load: what comes after it is news.
 	since atomic.Int64
 
@@ -74,7 +74,7 @@ func NewLoader(c Config) *Loader {
 	l := &Loader{Config: c, wake: make(chan struct{}, 1), policies: map[string]*live{}}
 	l.Modules = module.NewStore(module.Config{Objects: c.Objects, Engine: c.Engine, Trusted: c.Trusted, Now: c.Now, Log: c.Log})
 	l.programs = factory{Config: &l.Config, modules: l.Modules, starting: func() bool { return l.Current().Number == 0 }, changed: func() { signal(l.wake) }}
-	l.retiring.news = make(chan struct{}, 1)
+	l.drain.news = make(chan struct{}, 1)
 	l.current.Store(&Set{Scheduling: &framework.LiveSet{Profiles: map[string]*framework.Profile{}}})
 	return l
 }
@@ -126,7 +126,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	l.loadBeside(ctx)
 	defer l.stopLoading()
 	var leaving sync.WaitGroup
-	leaving.Go(func() { l.retiring.run(ctx, l.Present) })
+	leaving.Go(func() { l.drain.run(ctx, l.Present) })
 	defer leaving.Wait()
 	defer cancel()
 	collect, warm := time.NewTicker(module.CollectEvery), time.NewTicker(warmEvery)
@@ -227,11 +227,11 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	for name, one := range dropped {
 		if next[name] == nil {
-			one.each(l.retiring.retire)
+			one.each(l.drain.retire)
 			l.programs.guestLogs.Forget(name)
 		}
 	}
-	l.retiring.published(l.Present != nil)
+	l.drain.published(l.Present != nil)
 	for _, one := range append(news, same...) { // somebody waits for the news
 		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && reporter.report(ctx, l.Current(), one) {
 			one.reported = is
@@ -294,7 +294,7 @@ func (l *Loader) Close() error {
 		one.each((*version).end)
 	}
 	clear(l.policies)
-	l.retiring.drain(l.retiring.count())
+	l.drain.drain(l.drain.count())
 	l.Modules.Close()
 	return nil
 }

@@ -37,15 +37,15 @@ func (l *Loader) take(ctx context.Context, old *live, object *v1alpha1.Policy) (
 	for in := p.input(object); ; {
 		var actions []rollout.Action
 		one.state, actions = rollout.Next(one.state, in)
-		in.Loaded = nil
+		in.Answer = nil
 		for _, a := range actions {
 			if load, ok := a.(rollout.Load); ok {
-				in.Loaded = p.load(ctx, load)
+				in.Answer = p.load(ctx, load)
 				continue
 			}
 			p.carryOut(ctx, a)
 		}
-		if in.Loaded == nil {
+		if in.Answer == nil {
 			break
 		}
 	}
@@ -78,7 +78,7 @@ func (p *pass) input(object *v1alpha1.Policy) rollout.Input {
 
 // load answers a Load. The last good revision is waited for: there is nothing
 // else to decide by.
-func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Loaded {
+func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Answer {
 	began := p.Now()
 	load := func(ctx context.Context) (*version, error) { return p.programs.load(ctx, a.Policy, a.Module, a.Kind) }
 	fetch := p.background.fetch
@@ -86,7 +86,7 @@ func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Loaded {
 		fetch = await
 	}
 	v, err, done := fetch(ctx, a.Name, load)
-	answer := &rollout.Loaded{Load: a, Pending: !done}
+	answer := &rollout.Answer{Load: a, Pending: !done}
 	switch {
 	case !done:
 	case err != nil:
@@ -124,7 +124,7 @@ func (p *pass) carryOut(ctx context.Context, a rollout.Action) {
 	case rollout.Use:
 		p.use(ctx, a.Program)
 	case rollout.Retire:
-		p.retiring.retire(p.version(a.Program))
+		p.drain.retire(p.version(a.Program))
 	case rollout.StartCanary:
 		one.canary = p.startCanary(a)
 	case rollout.EndCanary:

@@ -17,7 +17,7 @@ import (
 // ErrRefused wraps the reason for which a module may not come in.
 var ErrRefused = errors.New("module refused")
 
-// MostSignatures is how many a module may have.
+// MaxSignatures is how many a module may have.
 const MaxSignatures = 16
 
 // Examine checks who signed a module, and inspects it.

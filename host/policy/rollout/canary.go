@@ -9,7 +9,7 @@ import (
 
 // canary starts the canary that the Policy names, keeps it, or ends it.
 func (t *transition) canary() {
-	if a := t.in.Loaded; a != nil && a.Load.For == ForCanary {
+	if a := t.in.Answer; a != nil && a.Load.For == ForCanary {
 		if !a.Pending {
 			t.canaryLoaded(a)
 		}
@@ -74,7 +74,7 @@ func (t *transition) endCanary() {
 
 // canaryLoaded puts the module on trial in the place of the one before it, if
 // there is one and whether or not it loads.
-func (t *transition) canaryLoaded(a *Loaded) {
+func (t *transition) canaryLoaded(a *Answer) {
 	t.Canary.Phase, t.Canary.Before = t.Canary.Stands(), ""
 	t.endCanary()
 	if no := a.Refusal; no != nil {

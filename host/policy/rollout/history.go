@@ -55,22 +55,24 @@ func record(was *v1alpha1.PolicyStatus, is v1alpha1.PolicyRevision, canary *v1al
 // canaryLeft is the entry of a canary that has come to its end between two
 // statuses, nil if none has, or if it was promoted: then it is what is live.
 func canaryLeft(was, is *v1alpha1.CanaryStatus, live *v1alpha1.PolicyRevision) (tried *v1alpha1.PolicyRevision, promoted bool) {
-	ran := was != nil && was.Phase == v1alpha1.PhaseRunning
-	runs := is != nil && is.Phase == v1alpha1.PhaseRunning
+	same := was != nil && is != nil && was.Trial == is.Trial
 	switch {
-	case ran && runs && (was.Trial == is.Trial || sameModule(was.Module, is.Module)):
-		return nil, false // one whose share or config is changed goes on
-	case ran && is == nil && sameModule(was.Module, live.Module):
-		return nil, true
-	case ran && is != nil && was.Trial == is.Trial:
-		return autoRolledBack(is, was, live), false
-	case ran:
-		return canaryRevision(was, live, v1alpha1.LeftRolledBack, ""), false
-	case is != nil && is.Phase == v1alpha1.PhaseRolledBack && (was == nil || was.Trial != is.Trial || was.Phase == v1alpha1.PhaseWaiting):
+	case !runs(was):
+		if is == nil || is.Phase != v1alpha1.PhaseRolledBack || same && was.Phase != v1alpha1.PhaseWaiting {
+			return nil, false
+		}
 		return autoRolledBack(is, is, live), false // it never ran
+	case is == nil && sameModule(was.Module, live.Module):
+		return nil, true
+	case runs(is) && (same || sameModule(was.Module, is.Module)):
+		return nil, false // one whose share or config is changed goes on
+	case same:
+		return autoRolledBack(is, was, live), false
 	}
-	return nil, false
+	return canaryRevision(was, live, v1alpha1.LeftRolledBack, ""), false
 }
+
+func runs(c *v1alpha1.CanaryStatus) bool { return c != nil && c.Phase == v1alpha1.PhaseRunning }
 
 func autoRolledBack(is, began *v1alpha1.CanaryStatus, live *v1alpha1.PolicyRevision) *v1alpha1.PolicyRevision {
 	return canaryRevision(began, live, v1alpha1.LeftAutoRolledBack, is.Reason+": "+is.Message)

@@ -14,13 +14,13 @@ const maxPrevious = 2
 func Next(s State, in Input) (State, []Action) {
 	t := &transition{State: s, in: in}
 	switch {
-	case in.Loaded == nil:
+	case in.Answer == nil:
 		t.main()
-	case in.Loaded.Pending:
+	case in.Answer.Pending:
 		t.pending()
-	case in.Loaded.Load.For == ForMain:
+	case in.Answer.Load.For == ForMain:
 		t.mainLoaded()
-	case in.Loaded.Load.For == ForLastGood:
+	case in.Answer.Load.For == ForLastGood:
 		t.lastGoodLoaded()
 	}
 	if !t.loads() && t.Policy == in.Policy {
@@ -152,7 +152,7 @@ func (t *transition) use(p Program) {
 
 // pending notes that something is being loaded.
 func (t *transition) pending() {
-	if t.in.Loaded.Load.For == ForCanary {
+	if t.in.Answer.Load.For == ForCanary {
 		t.Canary.Phase, t.Canary.Before = Loading, t.Canary.Stands()
 		return
 	}
@@ -161,12 +161,12 @@ func (t *transition) pending() {
 
 // mainLoaded takes what the spec asks for in, or notes why that is not possible.
 func (t *transition) mainLoaded() {
-	if no := t.in.Loaded.Refusal; no != nil {
+	if no := t.in.Answer.Refusal; no != nil {
 		t.refused(no)
 		return
 	}
 	first := t.Policy == nil
-	t.use(t.in.Loaded.Program)
+	t.use(t.in.Answer.Program)
 	if first && t.resumes() {
 		t.do(ResumeShadow{})
 	}
@@ -213,12 +213,12 @@ func (t *transition) loadLastGood(limits *v1alpha1.PolicyLimits) {
 }
 
 func (t *transition) lastGoodLoaded() {
-	no := t.in.Loaded.Refusal
+	no := t.in.Answer.Refusal
 	switch {
 	case no == nil:
-		t.Main.Live = t.in.Loaded.Program
+		t.Main.Live = t.in.Answer.Program
 		t.do(Use{t.Main.Live})
-	case t.in.Loaded.Load.Policy.Spec.Limits != nil:
+	case t.in.Answer.Load.Policy.Spec.Limits != nil:
 		t.loadLastGood(nil) // they may be what was refused
 	default:
 		t.do(Warn{Text: "the policy's last good revision does not load either", Module: t.Policy.Status.Current.Module, Message: no.Message})

@@ -148,13 +148,13 @@ func (w *world) pass() {
 	if c := w.policy.Spec.Canary; c != nil {
 		in.CanaryVersion = w.of(c.Module).version
 	}
-	for first := true; first || in.Loaded != nil; first = false {
+	for first := true; first || in.Answer != nil; first = false {
 		var actions []rollout.Action
 		w.state, actions = rollout.Next(w.state, in)
-		in.Loaded = nil
+		in.Answer = nil
 		for _, a := range actions {
 			if load, ok := a.(rollout.Load); ok {
-				in.Loaded = w.load(load)
+				in.Answer = w.load(load)
 				continue
 			}
 			fmt.Fprintln(&w.out, tell(a))
@@ -174,9 +174,9 @@ func (w *world) of(long string) module {
 	return module{outcome: "missing"}
 }
 
-func (w *world) load(a rollout.Load) *rollout.Loaded {
+func (w *world) load(a rollout.Load) *rollout.Answer {
 	m := w.of(a.Module)
-	answer := &rollout.Loaded{Load: a}
+	answer := &rollout.Answer{Load: a}
 	fmt.Fprintf(&w.out, "load %s for %s: ", a.Module, a.For)
 	kind := m.kind
 	if kind == "" {

@@ -45,4 +45,6 @@ func runScript(t *testing.T, file string, run func(t *testing.T, command string)
 	}
 }
 
-func indent(text string) string { return "\t" + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n\t") }
+func indent(text string) string {
+	return "\t" + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n\t")
+}

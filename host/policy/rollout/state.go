@@ -125,8 +125,8 @@ type Input struct {
 	Memory bool
 	// Fault is why the running canary must end; nil while it does well.
 	Fault *Fault
-	// Loaded answers a Load; nil in a pass's first call.
-	Loaded *Loaded
+	// Answer is to a Load; nil in a pass's first call.
+	Answer *Answer
 }
 
 // Fault is why a canary must end.
@@ -144,8 +144,9 @@ const (
 
 func (s Slot) String() string { return [...]string{"main", "canary", "last good"}[s%3] }
 
-// Loaded answers a Load: a program, why there is none, or that it is not done.
-type Loaded struct {
+// Answer is what became of a Load: a program, why there is none, or that it is
+// not done.
+type Answer struct {
 	Load    Load
 	Pending bool
 	Program Program

@@ -101,7 +101,7 @@ func (s *Sandbox) failAt(err error, place int32) error {
 		s.Close()
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
-	if s.memoryReclaimed(err) {
+	if s.reclaimed(err) {
 		s.Close()
 		return fmt.Errorf("policy %s: %w", s.name, ErrMemoryReclaimed)
 	}
@@ -171,5 +171,7 @@ func (s *Sandbox) Aside(h *Health) *Sandbox {
 	quiet := *s.Program
 	quiet.health, quiet.guestLog = h, new(GuestLog)
 	quiet.log, quiet.counts = slog.New(slog.DiscardHandler), nil
-	return New(&quiet).spared()
+	box := New(&quiet)
+	box.SetPriority(engine.PrioritySpare) // nobody waits for it
+	return box
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 )
 
-// health is how one Policy has been doing: what its guests used, and whether
+// Health is how one Policy has been doing: what its guests used, and whether
 // it may still be asked. All sandboxes of the Policy share it.
 type Health struct {
 	calls, failures, traps, fuel, nanos atomic.Int64

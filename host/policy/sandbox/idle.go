@@ -9,11 +9,15 @@ import (
 // up: to collect its garbage costs a millisecond or more.
 const tidyAfter = 256
 
-// Untidy says whether the guest should tidy up.
-func (s *Sandbox) Untidy() bool { return s.calledSince(tidyAfter) }
+// Untidy is how many calls the guest has had since it last tidied up, 0 while
+// they are too few to do so.
+func (s *Sandbox) Untidy() int { return untidy(s, tidyAfter) }
 
-func (s *Sandbox) calledSince(calls int) bool {
-	return s.instance != nil && s.calls >= calls && s.module.Has(engine.FuncIdle)
+func untidy(s *Sandbox, after int) int {
+	if s.instance == nil || s.calls < after || !s.module.Has(engine.FuncIdle) {
+		return 0
+	}
+	return s.calls
 }
 
 // askedTidyAfter is tidyAfter of a gate or a controller: each call brings whole
@@ -22,7 +26,7 @@ const askedTidyAfter = 16
 
 // idle lets a gate's or a controller's guest tidy up after a call.
 func (a *objectGuest) idle() {
-	if a.box.calledSince(askedTidyAfter) {
+	if untidy(a.box, askedTidyAfter) > 0 {
 		a.box.Tidy()
 	}
 }
@@ -44,6 +48,3 @@ func (s *Sandbox) Tidy() {
 		s.Close()
 	}
 }
-
-// Calls is how many the guest has had since it last tidied up.
-func (s *Sandbox) Calls() int { return s.calls }

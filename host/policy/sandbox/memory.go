@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -21,23 +22,41 @@ var ErrMemoryReclaimed = errors.New("its memory went to policies that come first
 // reclaimPause is how long one that nobody waits for asks for no more memory.
 const reclaimPause = 10 * time.Second
 
-// SetPriority says for whom the guest gives its memory up. It may be called by any goroutine.
-func (s *Sandbox) SetPriority(r engine.MemoryPriority) {
-	s.memoryPriority.Store(int32(r))
-	if i := s.held.Load(); i != nil {
-		i.SetMemoryPriority(r)
-	}
+// claim is how a sandbox stands for memory.
+type claim struct {
+	priority atomic.Int32 // an engine.MemoryPriority
+	// again is when one that nobody waits for may next ask for memory.
+	again time.Time
 }
 
 // Priority is what SetPriority said last.
-func (s *Sandbox) Priority() engine.MemoryPriority {
-	return engine.MemoryPriority(s.memoryPriority.Load())
+func (c *claim) Priority() engine.MemoryPriority {
+	return engine.MemoryPriority(c.priority.Load())
 }
 
-// spared makes a sandbox one that nobody waits for.
-func (s *Sandbox) spared() *Sandbox {
-	s.SetPriority(engine.PrioritySpare)
-	return s
+// reclaimed tells the failures that nobody is to blame for: an instance gave way
+// in the midst of its work, or was refused memory and nobody waits for it.
+func (c *claim) reclaimed(err error) bool {
+	if errors.Is(err, engine.ErrClosed) {
+		return true
+	}
+	if MemoryNeeded(err) == 0 || c.Priority() != engine.PrioritySpare {
+		return false
+	}
+	c.again = time.Now().Add(reclaimPause)
+	return true
+}
+
+func (c *claim) mayAsk() bool {
+	return c.Priority() != engine.PrioritySpare || !time.Now().Before(c.again)
+}
+
+// SetPriority says for whom the guest gives its memory up. It may be called by any goroutine.
+func (s *Sandbox) SetPriority(r engine.MemoryPriority) {
+	s.priority.Store(int32(r))
+	if i := s.held.Load(); i != nil {
+		i.SetMemoryPriority(r)
+	}
 }
 
 // notice forgets an instance that gave way between two calls.
@@ -45,23 +64,6 @@ func (s *Sandbox) notice() {
 	if s.instance != nil && s.instance.Closed() {
 		s.Close()
 	}
-}
-
-// memoryReclaimed tells the failures that nobody is to blame for: an instance gave way
-// in the midst of its work, or was refused memory and nobody waits for it.
-func (s *Sandbox) memoryReclaimed(err error) bool {
-	if errors.Is(err, engine.ErrClosed) {
-		return true
-	}
-	if MemoryNeeded(err) == 0 || s.Priority() != engine.PrioritySpare {
-		return false
-	}
-	s.again = time.Now().Add(reclaimPause)
-	return true
-}
-
-func (s *Sandbox) mayAsk() bool {
-	return s.Priority() != engine.PrioritySpare || !time.Now().Before(s.again)
 }
 
 // MemoryNeeded is how much memory there was no room for, 0 if an error is another one.

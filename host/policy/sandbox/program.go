@@ -15,7 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
-// program is a policy that can be opened as many sandboxes as are wanted: a
+// Program is a policy that can be opened as many sandboxes as are wanted: a
 // module, which of its policies, and the config.
 type Program struct {
 	name     string // the Policy's
@@ -33,7 +33,7 @@ type Program struct {
 	holds    *holds
 }
 
-// programSpec is what makes a program what it is.
+// Spec is what makes a program what it is.
 type Spec struct {
 	Name     string
 	Module   *engine.Module
@@ -91,6 +91,9 @@ func (p *Program) Health() *Health { return p.health }
 
 // Silence has what its guests say from now on kept from everybody.
 func (p *Program) Silence() { p.guestLog = new(GuestLog) }
+
+// Why is the text of a reason that it gave.
+func (p *Program) Why(reason framework.ReasonID) string { return p.reasons.Get(reason).Text }
 
 // identity covers all that answers depend on beside pod and rows. Limits are in
 // it where there are some: what decided within large ones may fail in others.

@@ -14,18 +14,18 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// sandbox is one instance of a program that follows a snapshot. It belongs to
+// Sandbox is one instance of a program that follows a snapshot. It belongs to
 // one goroutine; an instance that fails is thrown away, and the next cycle
 // builds another from the snapshot.
+// It is the largest type here: all its methods are steps of one goroutine's talk
+// with one instance.
 type Sandbox struct {
 	*Program
 	instance *engine.Instance
 	// held is instance too, for retire, which any goroutine may call.
-	held           atomic.Pointer[engine.Instance]
-	retired        atomic.Bool
-	memoryPriority atomic.Int32 // an engine.Rank
-	// again is when one that nobody waits for may next ask for memory.
-	again time.Time
+	held    atomic.Pointer[engine.Instance]
+	retired atomic.Bool
+	claim
 
 	encoder *wire.Encoder
 	seen    uint64 // newest delta of the log that was looked at

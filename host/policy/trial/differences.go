@@ -9,7 +9,6 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 const (
@@ -17,38 +16,7 @@ const (
 	// examplesASort how many of them may be of one sort.
 	maxExamples   = 10
 	examplesASort = 4
-	// maxCompared is about how many nodes two versions are compared on for a
-	// pod: of a larger cluster it is every second one, every third, ….
-	maxCompared = 2000
 )
-
-// Cycle is what a comparison is about, before its pod is placed.
-type Cycle struct {
-	sandbox.Question
-	Seen framework.Outcome
-}
-
-func (s *Cycle) podName() string { return s.Pod.Object.Namespace + "/" + s.Pod.Object.Name }
-
-func (s *Cycle) nodeName(row int32) string { return s.Log.Row(row).Node.Name }
-
-// rows are the nodes to compare on: for each replica others, lest a canary
-// refuses unseen what no pod of a template is ever compared on.
-func (s *Cycle) rows() []int32 {
-	step := s.Log.Slots()/maxCompared + 1
-	var rows []int32
-	for row := int32(spread(s.Pod) % uint32(step)); row < s.Log.Slots(); row += step {
-		if s.Log.Row(row) != nil {
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-// feasible are the rows that the profile admitted.
-func (s *Cycle) feasible() []int32 {
-	return slices.DeleteFunc(slices.Clone(s.Seen.Rows), s.Seen.Refused)
-}
 
 // Differences is what a shadow or canary would have decided otherwise.
 type Differences struct {
@@ -114,14 +82,14 @@ func (d *Differences) example(sort int, e v1alpha1.Difference) {
 func (d *Differences) shadow(ctx context.Context, box *sandbox.Sandbox, s *Cycle) {
 	rows := s.feasible()
 	if box.Kind() == abi.KindPriority {
-		scores, err := box.Scores(ctx, s.Question, rows)
+		scores, err := s.scores(ctx, box, rows)
 		if err != nil {
 			return
 		}
 		d.pod(func() { d.preferred(s, rows, scores) })
 		return
 	}
-	verdicts, err := box.Judge(ctx, s.Question, rows)
+	verdicts, err := s.judge(ctx, box, rows)
 	if err != nil {
 		return
 	}
@@ -175,11 +143,11 @@ func (d *Differences) canary(ctx context.Context, old, young *sandbox.Sandbox, s
 		return
 	}
 	rows := s.rows()
-	would, err := young.Judge(ctx, s.Question, rows)
+	would, err := s.judge(ctx, young, rows)
 	if err != nil {
 		return // it counts against the canary already
 	}
-	did, err := old.Judge(ctx, s.Question, rows)
+	did, err := s.judge(ctx, old, rows)
 	if err != nil {
 		return
 	}
@@ -202,11 +170,11 @@ func (d *Differences) canary(ctx context.Context, old, young *sandbox.Sandbox, s
 
 func (d *Differences) compareScores(ctx context.Context, old, young *sandbox.Sandbox, s *Cycle) {
 	rows := s.feasible()
-	would, err := young.Scores(ctx, s.Question, rows)
+	would, err := s.scores(ctx, young, rows)
 	if err != nil {
 		return
 	}
-	did, err := old.Scores(ctx, s.Question, rows)
+	did, err := s.scores(ctx, old, rows)
 	if err != nil {
 		return
 	}

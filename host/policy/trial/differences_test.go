@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/berth-dev/berth/host/policy/sandbox"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -20,7 +19,7 @@ func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
 	}
 	seen := map[int32]bool{}
 	for i := range 64 {
-		about := Cycle{Question: sandbox.Question{Log: cluster, Pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}}
+		about := Cycle{Log: cluster, Pod: snapshot.NewPod(clustertest.Pod(fmt.Sprint("replica-", i), "1m", "1Mi", nil))}
 		rows := about.rows()
 		if len(rows) > maxCompared {
 			t.Fatalf("a pod is compared on %d nodes, at most %d are wanted", len(rows), maxCompared)

@@ -65,7 +65,7 @@ func After(pairs []Pair) func(context.Context, snapshot.Log, *snapshot.Pod, int6
 		return nil
 	}
 	return func(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, now int64, seen framework.Outcome) {
-		about := Cycle{sandbox.Question{Log: log, Pod: pod, Now: now}, seen}
+		about := Cycle{Log: log, Pod: pod, Now: now, Seen: seen}
 		for _, p := range pairs {
 			p.Trial.Compare(ctx, p.Live, p.Tried, &about)
 		}

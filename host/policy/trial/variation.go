@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Variation is a Policy as it might be.

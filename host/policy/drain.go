@@ -13,9 +13,9 @@ import (
 //	a replay, an explanation, a plan   holds the program, and opens its own sandboxes
 //	a round of gates, a controller     is told ErrClosed, and turns to who came next
 
-// retiring are programs that have left the set while a cycle may still be
+// drainQueue holds programs that have left the set while a cycle may still be
 // asking them, in the order in which they left.
-type retiring struct {
+type drainQueue struct {
 	mu   sync.Mutex
 	all  []*version
 	news chan struct{}
@@ -23,7 +23,7 @@ type retiring struct {
 
 // retire notes that a program is to be given back. The set that lacks it is
 // published in the same pass.
-func (d *retiring) retire(o *version) {
+func (d *drainQueue) retire(o *version) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = append(d.all, o)
@@ -31,7 +31,7 @@ func (d *retiring) retire(o *version) {
 
 // published has programs that left given back, now that their set is no longer
 // live. Without a scheduler there are no cycles to wait for.
-func (d *retiring) published(cycles bool) {
+func (d *drainQueue) published(cycles bool) {
 	if !cycles {
 		d.drain(d.count())
 		return
@@ -44,7 +44,7 @@ func (d *retiring) published(cycles bool) {
 // run gives back what has left once no cycle can be asking it any more,
 // until ctx ends. A cycle that begins takes the live set: whoever has left it,
 // and sees the present between two cycles after that, is forgotten by all.
-func (d *retiring) run(ctx context.Context, present func(context.Context) (snapshot.Log, error)) {
+func (d *drainQueue) run(ctx context.Context, present func(context.Context) (snapshot.Log, error)) {
 	for {
 		select {
 		case <-d.news:
@@ -61,14 +61,14 @@ func (d *retiring) run(ctx context.Context, present func(context.Context) (snaps
 	}
 }
 
-func (d *retiring) count() int {
+func (d *drainQueue) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.all)
 }
 
 // drain gives back the first n.
-func (d *retiring) drain(n int) {
+func (d *drainQueue) drain(n int) {
 	d.mu.Lock()
 	leaving := d.all[:n:n]
 	d.all = d.all[n:]
