@@ -30,7 +30,7 @@ var kills = flag.Int("store.kills", usualKills(), "how often the crash test kill
 // usualKills is more in a campaign.
 func usualKills() int {
 	if os.Getenv("BERTH_CAMPAIGN") != "" {
-		return 200
+		return 500
 	}
 	return 20
 }
@@ -179,8 +179,10 @@ func killOnce(t *testing.T, dir string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// One in four dies while it opens the store, the others while they write.
-	for start := time.Now(); rand.IntN(4) > 0 && !log.Has("open ") && time.Since(start) < 30*time.Second; {
+	// Some die while they open the store, some while they begin to write, and
+	// some, however slow the machine is, when they have written.
+	sign := []string{"", "open ", "open ", "ack "}[rand.IntN(4)]
+	for start := time.Now(); !log.Has(sign) && time.Since(start) < 30*time.Second; {
 		time.Sleep(5 * time.Millisecond)
 	}
 	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)

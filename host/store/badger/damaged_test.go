@@ -69,6 +69,9 @@ func checkDamage(t *testing.T, pattern string, d damage, round uint64, image, ol
 	}
 	for _, when := range []string{"at first", "again"} {
 		got := start(t, dir)
+		if got == want && *rounds == 1 {
+			break // a campaign looks again
+		}
 		if got == want {
 			continue
 		}

@@ -112,22 +112,27 @@ func configure(dir string, logger *slog.Logger) badger.Options {
 		WithCompression(options.Snappy)
 }
 
+var errForeign = fmt.Errorf("%w: a badger database that is not berth's", store.ErrFormat)
+
 // take reads all records into a ledger and holds it against the state that the
 // last commit left, and that against the witness.
 func (e *Engine) take(db *badger.DB, witnessed uint64) error {
 	e.ledger = newLedger()
 	found, err := e.read(db)
+	if err == nil && found == "" && e.ledger.records > 0 {
+		err = errForeign
+	}
+	begins := err == nil && (found == "" || found == unsummed)
+	if witnessed > 0 && (begins || errors.Is(err, errForeign)) {
+		return fmt.Errorf("%w: commit %d was acknowledged, and the records do not even say that they are berth's", store.ErrCorrupt, witnessed)
+	}
 	if err != nil {
 		return err
 	}
-	switch found {
-	case format:
-	case "", unsummed:
-		if witnessed > 0 {
-			return fmt.Errorf("%w: commit %d was acknowledged, and nothing of it is there", store.ErrCorrupt, witnessed)
-		}
+	switch {
+	case begins:
 		return db.Update(e.begin)
-	default:
+	case found != format:
 		return fmt.Errorf("%w: engine format %q, this berth reads %q: start the berth that wrote it", store.ErrFormat, found, format)
 	}
 	return e.ledger.check(db, witnessed)
@@ -157,11 +162,8 @@ func (e *Engine) read(db *badger.DB) (found string, err error) {
 				e.ledger.revision = int64(binary.BigEndian.Uint64(value))
 			case stateKey:
 			default:
-				return fmt.Errorf("%w: a badger database that is not berth's", store.ErrFormat)
+				return errForeign
 			}
-		}
-		if found == "" && e.ledger.records > 0 {
-			return fmt.Errorf("%w: a badger database that is not berth's", store.ErrFormat)
 		}
 		return nil
 	})
