@@ -128,12 +128,12 @@ func testReadBack(t *testing.T, reopen func() store.Engine) {
 func testOwnRevisions(t *testing.T, reopen func() store.Engine) {
 	s := OpenEngine(t, reopen())
 	start := must(t, s, create("a", "same", "1"), create("a", "gone", "1"))
-	rev, objs, err := s.Commit(t.Context(),
+	_, _, err := s.Commit(t.Context(),
 		create("a", "x", "1"), update("a", "same", "1", 0), remove("a", "gone", 0), update("b", "y", "2", 0))
 	if !errors.Is(err, store.ErrNotFound) || s.Revision() != start {
 		t.Errorf("a refused commit: %v at %d, want ErrNotFound and no revision taken after %d", err, s.Revision(), start)
 	}
-	rev, objs, err = s.Commit(t.Context(), create("a", "x", "1"), update("a", "same", "1", 0), remove("a", "gone", 0), create("b", "y", "2"))
+	rev, objs, err := s.Commit(t.Context(), create("a", "x", "1"), update("a", "same", "1", 0), remove("a", "gone", 0), create("b", "y", "2"))
 	if err != nil {
 		t.Fatal(err)
 	}
