@@ -61,8 +61,11 @@ func checkLog(path string) (end int64, more bool, err error) {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || info.Size() <= logHeader {
-		return info.Size(), false, err
+	if err != nil {
+		return 0, false, err
+	}
+	if info.Size() <= logHeader {
+		return info.Size(), false, nil
 	}
 	if _, err := file.Seek(logHeader, io.SeekStart); err != nil {
 		return 0, false, err
