@@ -50,7 +50,7 @@ func TestObservesAreChecked(t *testing.T) {
 		{"many headers", `{"name":"a","kind":"http","port":80,"httpHeaders":[` + strings.Repeat(`{"name":"A","value":"b"},`, abi.MaxHeaders) + `{"name":"A","value":"b"}]}`, "17 httpHeaders, at most 16"},
 		{"no resource", `{"name":"a","kind":"objects"}`, "names no resource"},
 		{"no condition", `{"name":"a","kind":"node"}`, "names no condition"},
-		{"more patience than there is", `{"name":"a","kind":"tcp","port":80,"timeoutSeconds":11}`, "timeoutSeconds is 11: it must be 1 to 10"},
+		{"more timeout than there is", `{"name":"a","kind":"tcp","port":80,"timeoutSeconds":11}`, "timeoutSeconds is 11: it must be 1 to 10"},
 		{"less than none", `{"name":"a","kind":"http","port":80,"timeoutSeconds":-1}`, "it must be 1 to 10"},
 		{"a path for a connection", `{"name":"a","kind":"tcp","port":80,"path":"/healthz"}`, "path is not for the kind tcp"},
 		{"a selector for a page", `{"name":"a","kind":"http","port":80,"selector":"app=db"}`, "selector is not for the kind http"},
@@ -58,7 +58,7 @@ func TestObservesAreChecked(t *testing.T) {
 		{"a port for pods", `{"name":"a","kind":"pods","port":80}`, "port is not for the kind pods"},
 		{"a namespace for a node", `{"name":"a","kind":"node","condition":"Ready","namespace":"a"}`, "namespace is not for the kind node"},
 		{"a condition for objects", `{"name":"a","kind":"objects","resource":"services","condition":"Ready"}`, "condition is not for the kind objects"},
-		{"patience with objects", `{"name":"a","kind":"objects","resource":"services","timeoutSeconds":3}`, "timeoutSeconds is not for the kind objects"},
+		{"timeout with objects", `{"name":"a","kind":"objects","resource":"services","timeoutSeconds":3}`, "timeoutSeconds is not for the kind objects"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -219,9 +219,9 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if server.Shutdown(patience) != nil {
+		if server.Shutdown(grace) != nil {
 			return server.Close()
 		}
 		return nil

@@ -66,15 +66,15 @@ func (m measured) List(context.Context) (runtime.Listing, error) {
 	return runtime.Listing{Containers: m.s.runs}, m.s.listErr
 }
 
-// shelf is an image store of which only what is there matters.
-type shelf struct {
+// images is an image store of which only what is there matters.
+type images struct {
 	*imagefake.Store
 	s *strained
 }
 
-func (h shelf) Filesystem(context.Context) (image.Usage, error) { return h.s.usage, nil }
-func (h shelf) List(context.Context) ([]image.Image, error)     { return h.s.images, nil }
-func (h shelf) Remove(_ context.Context, id string) error {
+func (h images) Filesystem(context.Context) (image.Usage, error) { return h.s.usage, nil }
+func (h images) List(context.Context) ([]image.Image, error)     { return h.s.images, nil }
+func (h images) Remove(_ context.Context, id string) error {
 	h.s.removed = append(h.s.removed, id)
 	if h.s.gone != nil {
 		h.s.gone()
@@ -87,7 +87,7 @@ func newStrained(t *testing.T, p Pressure) *strained {
 	s := &strained{machine: ample(), usage: image.Usage{Capacity: 1000, Available: 900}, events: record.NewFakeRecorder(100)}
 	a, err := New(Config{
 		Client: fake.NewClientset(), NodeName: "n1", RootDir: t.TempDir(), Address: "192.0.2.1", Pressure: p, Log: slog.New(slog.DiscardHandler),
-		Runtime: measured{runtimefake.New(), s}, Images: shelf{imagefake.New(), s}, Network: networkfake.New(netip.MustParsePrefix("10.9.0.0/24")),
+		Runtime: measured{runtimefake.New(), s}, Images: images{imagefake.New(), s}, Network: networkfake.New(netip.MustParsePrefix("10.9.0.0/24")),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func TestOlderKubectlsAgree(t *testing.T) {
 		t.Run(fmt.Sprintf("1.%d", minor), func(t *testing.T) {
 			t.Parallel()
 			eachGolden(t, func(t *testing.T, file string) {
-				sh := newShell(t, kubectl, furnishedFor(file))
+				sh := newShell(t, kubectl, preparedFor(file))
 				sh.older = func(line string) string { return rewrite(line, commandsSince, minor) }
 				want, got := walkGolden(t, file, sh)
 				if diff := gocmp.Diff(rewrite(want, printsSince, minor), rewrite(got, printsSince, minor)); diff != "" {

@@ -40,10 +40,10 @@ type shell struct {
 	older func(command string) string
 }
 
-func newShell(t *testing.T, kubectl string, furnished bool) *shell {
+func newShell(t *testing.T, kubectl string, prepared bool) *shell {
 	var options []apitest.Option
-	if furnished {
-		options = append(options, apitest.With(furnish(t)))
+	if prepared {
+		options = append(options, apitest.With(prepare(t)))
 	}
 	s := apitest.Start(t, options...)
 	home := t.TempDir()
@@ -68,9 +68,9 @@ func newShell(t *testing.T, kubectl string, furnished bool) *shell {
 	}}
 }
 
-// furnish gives a server accounts and roles, and pods that say a word and use
+// prepare gives a server accounts and roles, and pods that say a word and use
 // something.
-func furnish(t *testing.T) func(*apitest.Parts) {
+func prepare(t *testing.T) func(*apitest.Parts) {
 	return func(p *apitest.Parts) {
 		a, err := auth.Open(t.Context(), auth.Config{Dir: t.TempDir(), Objects: view.Of(p.Registry.Store), Server: "https://server"})
 		if err != nil {

@@ -50,7 +50,7 @@ func TestKubectlPrintsWhatItPrintsForKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	eachGolden(t, func(t *testing.T, file string) {
-		want, got := walkGolden(t, file, newShell(t, kubectl, furnishedFor(file)))
+		want, got := walkGolden(t, file, newShell(t, kubectl, preparedFor(file)))
 		if *update {
 			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 				t.Fatal(err)
@@ -63,10 +63,10 @@ func TestKubectlPrintsWhatItPrintsForKubernetes(t *testing.T) {
 	})
 }
 
-// furnishedFor tells whether a file's server has accounts, roles, admission and
+// preparedFor tells whether a file's server has accounts, roles, admission and
 // addresses, as a whole host has; the others print less that is beside their
 // point.
-func furnishedFor(file string) bool {
+func preparedFor(file string) bool {
 	name := filepath.Base(file)
 	return name == "access.txt" || name == "make.txt"
 }

@@ -15,7 +15,7 @@ func TestPodSecurityReachesItsReaders(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	audited := map[string]map[string]string{}
-	s := apitest.Start(t, apitest.With(furnish(t)), apitest.With(func(p *apitest.Parts) {
+	s := apitest.Start(t, apitest.With(prepare(t)), apitest.With(func(p *apitest.Parts) {
 		p.API.Audit = func(a *api.Audited) {
 			mu.Lock()
 			defer mu.Unlock()

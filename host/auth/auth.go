@@ -62,7 +62,7 @@ type Auth struct {
 	Accounts *serviceaccount.Issuer
 	// Join answers POST join.Path; it authenticates by itself.
 	Join http.Handler
-	// Defaults furnishes namespaces.
+	// Defaults sets up namespaces.
 	Defaults *serviceaccount.Defaults
 
 	config Config
@@ -114,7 +114,7 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 		Defaults: serviceaccount.NewDefaults(c.Objects, authority.PEM(), c.Now),
 		config:   c,
 	}
-	if err := a.furnish(ctx); err != nil {
+	if err := a.createDefaults(ctx); err != nil {
 		return nil, err
 	}
 	return a, a.aggregate(ctx)
@@ -178,7 +178,7 @@ type awaiter interface {
 	Await(ctx context.Context, resource string, since int64) error
 }
 
-// Run keeps namespaces furnished, aggregated roles filled and spent bootstrap
+// Run keeps namespaces set up, aggregated roles filled and spent bootstrap
 // tokens removed, until ctx ends.
 func (a *Auth) Run(ctx context.Context) error {
 	done := make(chan error, 4)

@@ -22,10 +22,10 @@ const (
 	clientKey       = "client-ca-file"
 )
 
-// furnish creates what every cluster has: the system namespaces with their
+// createDefaults creates what every cluster has: the system namespaces with their
 // accounts, the two priority classes of the system, and the authority's
 // certificate for those who meet its clients.
-func (a *Auth) furnish(ctx context.Context) error {
+func (a *Auth) createDefaults(ctx context.Context) error {
 	var ops []store.Op
 	add := func(resource string, obj store.Object) error {
 		_, err := a.config.Objects.Get(ctx, view.KeyOf(resource, obj))

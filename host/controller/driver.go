@@ -281,7 +281,7 @@ func (d *Driver) work(ctx context.Context) error {
 		default:
 			d.queue.Forget(name)
 			if again > 0 {
-				d.queue.AddAfter(name, min(again, maxPatience))
+				d.queue.AddAfter(name, min(again, maxWait))
 			}
 		}
 		d.queue.Done(name)

@@ -13,9 +13,9 @@ import (
 const (
 	burst = 50
 	pause = 100 * time.Millisecond
-	// maxPatience is the latest that a guest can be asked again: what waits
+	// maxWait is the latest that a guest can be asked again: what waits
 	// longer would outlive its parent.
-	maxPatience = time.Hour
+	maxWait = time.Hour
 )
 
 // pace bounds how often each parent is reconciled.

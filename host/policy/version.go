@@ -61,15 +61,15 @@ func (o *version) setPriority(r engine.MemoryPriority) {
 	}
 }
 
-// maxPatience is how long a load waits for the scheduler's state.
-const maxPatience = time.Second
+// maxWait is how long a load waits for the scheduler's state.
+const maxWait = time.Second
 
 // present is the scheduler's state; nil where there is none.
 func (f *factory) present(ctx context.Context) snapshot.Log {
 	if f.Present == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxPatience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	log, err := f.Present(ctx)
 	if err != nil {

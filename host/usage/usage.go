@@ -18,8 +18,8 @@ const (
 	resolution = 15 * time.Second
 	// soon is when a node is asked again of which there is one report only.
 	soon = time.Second
-	// patience is how long a node may take to answer.
-	patience = 10 * time.Second
+	// timeout is how long a node may take to answer.
+	timeout = 10 * time.Second
 	// atOnce bounds the nodes that are asked side by side.
 	atOnce = 16
 )
@@ -113,7 +113,7 @@ func (m *Meter) round(ctx context.Context) error {
 }
 
 func (m *Meter) report(ctx context.Context, node string) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	summary := &statsv1alpha1.Summary{}
 	body, err := m.ask(ctx, node, "/stats/summary")

@@ -2,7 +2,7 @@
 // against package registry: it completes objects before they are validated and
 // refuses those that a cluster's rules forbid.
 //
-//	NamespaceLifecycle   the system's namespaces stay; new ones are furnished
+//	NamespaceLifecycle   the system's namespaces stay; new ones are prepared
 //	LimitRanger          default requests and limits; bounds
 //	ServiceAccount       default account, its token's volume, pull secrets
 //	NodeRestriction      a machine writes its own objects only

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-dev/berth/host/auth/view"
 )
 
-// namespaceLifecycle keeps the system's namespaces and furnishes new ones. That
+// namespaceLifecycle keeps the system's namespaces and prepares new ones. That
 // nothing is created in a namespace that ends is the registry's to refuse.
 type namespaceLifecycle struct {
 	objects  view.Objects

@@ -40,8 +40,8 @@ type Parts struct {
 	Store    store.Options
 	Registry registry.Config
 	API      api.Config
-	// Furnish is called when the store is open and the rest is yet to be made.
-	Furnish []func(*Parts)
+	// Prepare is called when the store is open and the rest is yet to be made.
+	Prepare []func(*Parts)
 }
 
 // WithStore opens the store with options.
@@ -49,9 +49,9 @@ func WithStore(o store.Options) Option {
 	return func(p *Parts) { p.Store = o }
 }
 
-// With furnishes the parts when the store is open.
-func With(furnish func(*Parts)) Option {
-	return func(p *Parts) { p.Furnish = append(p.Furnish, furnish) }
+// With prepares the parts when the store is open.
+func With(prepare func(*Parts)) Option {
+	return func(p *Parts) { p.Prepare = append(p.Prepare, prepare) }
 }
 
 // Start runs a server until the test ends. The namespace default is there.
@@ -73,8 +73,8 @@ func StartOn(t testing.TB, engine store.Engine, options ...Option) *Server {
 		t.Fatal(err)
 	}
 	parts.Registry.Store = st
-	for _, furnish := range parts.Furnish {
-		furnish(parts)
+	for _, prepare := range parts.Prepare {
+		prepare(parts)
 	}
 	reg := registry.New(parts.Registry)
 	parts.API.Registry = reg

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a client's bytes may lie unread before its connection is
+// timeout is how long a client's bytes may lie unread before its connection is
 // looked at.
-const patience = 5 * time.Second
+const timeout = 5 * time.Second
 
 // leaving passes an upgraded connection on, and tells when its client has left.
 //
@@ -26,7 +26,7 @@ const patience = 5 * time.Second
 // client has sent.
 type leaving struct {
 	http.ResponseWriter
-	patience time.Duration
+	timeout time.Duration
 	// ctx ends the looking; left is told that the client is gone.
 	ctx  context.Context //nolint:containedctx // the request's, of which this is the answer
 	left func()
@@ -41,8 +41,8 @@ func (w *leaving) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &watched{Conn: conn, from: both.Reader, patience: w.patience, left: w.left}
-	c.timer = time.AfterFunc(c.patience, c.look)
+	c := &watched{Conn: conn, from: both.Reader, timeout: w.timeout, left: w.left}
+	c.timer = time.AfterFunc(c.timeout, c.look)
 	context.AfterFunc(w.ctx, c.stop)
 	return c, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
 }
@@ -52,10 +52,10 @@ type watched struct {
 	net.Conn
 	// from holds what was read already, and has the server see the end: that ends
 	// the request's context.
-	from     io.Reader
-	patience time.Duration
-	left     func()
-	timer    *time.Timer
+	from    io.Reader
+	timeout time.Duration
+	left    func()
+	timer   *time.Timer
 
 	mu sync.Mutex
 	// reading says that a read waits; reads counts them, and seen is that of the
@@ -103,7 +103,7 @@ func (c *watched) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.stopped {
-		c.timer.Reset(c.patience)
+		c.timer.Reset(c.timeout)
 	}
 }
 

@@ -198,7 +198,7 @@ func newCluster(t testing.TB) *cluster {
 			return authorizer.DecisionAllow, "", nil
 		}),
 	})
-	s.patience = 100 * time.Millisecond
+	s.timeout = 100 * time.Millisecond
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if done, ok := c.awaited.LoadAndDelete(r.RemoteAddr); ok {

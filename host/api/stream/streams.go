@@ -45,7 +45,7 @@ type Streams struct {
 	log       *slog.Logger
 	agents    *http.Transport
 	workloads *http.Transport
-	patience  time.Duration
+	timeout   time.Duration
 }
 
 // New makes the proxy. Close ends its idle connections.
@@ -53,7 +53,7 @@ func New(c Config) *Streams {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Streams{objects: c.Objects, may: c.May, log: c.Log, patience: patience}
+	s := &Streams{objects: c.Objects, may: c.May, log: c.Log, timeout: timeout}
 	s.agents = &http.Transport{
 		DialContext: s.dialNode,
 		TLSClientConfig: &tls.Config{

@@ -85,7 +85,7 @@ func (s *Streams) hand(w http.ResponseWriter, r *http.Request, where *url.URL, n
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 		handler = translator.NewTunnelingHandler(handler)
 	}
-	handler.ServeHTTP(&leaving{ResponseWriter: w, patience: s.patience, ctx: ctx, left: leave}, r.WithContext(ctx))
+	handler.ServeHTTP(&leaving{ResponseWriter: w, timeout: s.timeout, ctx: ctx, left: leave}, r.WithContext(ctx))
 }
 
 // query is in the kubelet's names.

@@ -330,7 +330,7 @@ func TestNamespacesAreFurnished(t *testing.T) {
 		t.Errorf("root = %q", got)
 	}
 	if all, _ := objects.List(t.Context(), view.ServiceAccounts, "old"); len(all) > 0 {
-		t.Error("a namespace that ends was furnished")
+		t.Error("a namespace that ends was set up")
 	}
 	version := objects.Version(view.ConfigMaps)
 	restore()

@@ -32,7 +32,7 @@ func NewDefaults(objects view.Store, root []byte, now func() time.Time) *Default
 	return &Defaults{objects: objects, root: root, now: now}
 }
 
-// Ops are the writes that furnish a new namespace; they go into the transaction
+// Ops are the writes that set up a new namespace; they go into the transaction
 // that creates it, so that a pod can be created right behind.
 func (d *Defaults) Ops(namespace string) []store.Op {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: DefaultAccount}}
@@ -53,14 +53,14 @@ func (d *Defaults) rootConfig(namespace string) *corev1.ConfigMap {
 func (d *Defaults) Restore(ctx context.Context) error {
 	namespaces, err := view.List[*corev1.Namespace](ctx, d.objects, view.Namespaces, "")
 	if err != nil {
-		return fmt.Errorf("furnish namespaces: %w", err)
+		return fmt.Errorf("set up namespaces: %w", err)
 	}
 	for _, ns := range namespaces {
 		if ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating {
 			continue
 		}
 		if err := d.restore(ctx, ns.Name); err != nil {
-			return fmt.Errorf("furnish namespace %s: %w", ns.Name, err)
+			return fmt.Errorf("set up namespace %s: %w", ns.Name, err)
 		}
 	}
 	return nil

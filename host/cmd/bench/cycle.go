@@ -279,8 +279,8 @@ func (d *desk) all(ctx context.Context, pod func(int) *v1.Pod, n int) error {
 	return err
 }
 
-// patience is for how long pods may wait.
-const patience = 2 * time.Minute
+// timeout is for how long pods may wait.
+const timeout = 2 * time.Minute
 
 // submit tells of the pods from … to and waits until all are bound.
 func (d *desk) submit(ctx context.Context, pod func(int) *v1.Pod, from, to int) (time.Duration, error) {
@@ -298,8 +298,8 @@ func (d *desk) submit(ctx context.Context, pod func(int) *v1.Pod, from, to int) 
 	ticker := time.NewTicker(200 * time.Microsecond)
 	defer ticker.Stop()
 	for d.bound.Load() < want {
-		if time.Since(began) > patience {
-			return 0, fmt.Errorf("%d pods are not placed after %v", want-d.bound.Load(), patience)
+		if time.Since(began) > timeout {
+			return 0, fmt.Errorf("%d pods are not placed after %v", want-d.bound.Load(), timeout)
 		}
 		select {
 		case <-ticker.C:

@@ -238,8 +238,8 @@ func (c *web) swapTo(ctx context.Context, policy string, spec map[string]any, li
 	}
 	want := "sha256:" + patched.Spec.Module[len("sha256-"):]
 	last := "as it was"
-	patience := time.NewTimer(maxWaitLive)
-	defer patience.Stop()
+	timeout := time.NewTimer(maxWaitLive)
+	defer timeout.Stop()
 	for {
 		select {
 		case p, ok := <-live:
@@ -253,7 +253,7 @@ func (c *web) swapTo(ctx context.Context, policy string, spec map[string]any, li
 				return time.Since(began), nil
 			}
 			last = p.Status.Phase + " " + p.Status.Live + " " + p.Status.Message
-		case <-patience.C:
+		case <-timeout.C:
 			return 0, fmt.Errorf("policy %s is not live with %v after %v; it is %s", policy, spec, maxWaitLive, last)
 		case <-ctx.Done():
 			return 0, ctx.Err()

@@ -147,7 +147,7 @@ func TestASubvertedChildIsContained(t *testing.T) {
 	wasm := wasmtest.Policy().Bytes()
 	for _, tt := range []struct {
 		harm, says string
-		patience   time.Duration
+		timeout    time.Duration
 	}{
 		{"memory", "it takes more than 30 s of CPU time or 4 GiB of memory", 0},
 		{"spin", "it takes more than 30 s of CPU time or 4 GiB of memory", 0},
@@ -176,9 +176,9 @@ func TestASubvertedChildIsContained(t *testing.T) {
 			good := e.child
 			e.child = []string{subverted, tt.harm, argument}
 			ctx := t.Context()
-			if tt.patience > 0 {
+			if tt.timeout > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, tt.patience)
+				ctx, cancel = context.WithTimeout(ctx, tt.timeout)
 				defer cancel()
 			}
 			_, err := e.Load(ctx, wasm, vet.Limits{})

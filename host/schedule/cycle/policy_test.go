@@ -192,14 +192,14 @@ func TestFindsAPolicyThatIsNotPure(t *testing.T) {
 	var found []Divergence
 	b := newBench(50, Options{OnDivergence: func(d Divergence) { found = append(found, d) }}, func(reasons *framework.Reasons) *framework.Profile {
 		p := policytest.Default(reasons)
-		twin := policytest.Taints(reasons)
-		twin.Judge = func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) string {
+		verifier := policytest.Taints(reasons)
+		verifier.Judge = func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) string {
 			if row.Node.Name == "node-00007" {
 				return "I changed my mind"
 			}
 			return ""
 		}
-		p.Predicates[0].Verifier = twin
+		p.Predicates[0].Verifier = verifier
 		return p
 	})
 	taints := b.set.Profiles["default-scheduler"].Predicates[0].Policy.(*policytest.Native)

@@ -56,7 +56,7 @@ const closeTime = 20 * time.Second
 // Close gives the directory free.
 func (e *Engine) Close() error { return e.closeWithin(closeTime) }
 
-func (e *Engine) closeWithin(patience time.Duration) error {
+func (e *Engine) closeWithin(timeout time.Duration) error {
 	e.commits.Lock()
 	defer e.commits.Unlock()
 	defer e.spare.release()
@@ -64,29 +64,29 @@ func (e *Engine) closeWithin(patience time.Duration) error {
 		select {
 		case <-o.closed:
 			return unlockDir(e.lock)
-		case <-time.After(patience):
-			return notClosed(patience, e.dir)
+		case <-time.After(timeout):
+			return notClosed(timeout, e.dir)
 		}
 	}
-	if err := closeWithin(e.db, patience, e.dir); err != nil {
+	if err := closeWithin(e.db, timeout, e.dir); err != nil {
 		return err
 	}
 	return errors.Join(e.witness.close(), unlockDir(e.lock))
 }
 
-func notClosed(patience time.Duration, dir string) error {
+func notClosed(timeout time.Duration, dir string) error {
 	return fmt.Errorf("the store is not closed after %s: can %s be written, and is there room? What was acknowledged is in its write-ahead log, and is taken in at the next start",
-		patience, dir)
+		timeout, dir)
 }
 
-func closeWithin(db *badger.DB, patience time.Duration, dir string) error {
+func closeWithin(db *badger.DB, timeout time.Duration, dir string) error {
 	closed := make(chan error, 1)
 	go func() { closed <- db.Close() }()
 	select {
 	case err := <-closed:
 		return err
-	case <-time.After(patience):
-		return notClosed(patience, dir)
+	case <-time.After(timeout):
+		return notClosed(timeout, dir)
 	}
 }
 

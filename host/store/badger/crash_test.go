@@ -107,9 +107,9 @@ func crashStep(out io.Writer, s *store.Store, name string, n int) error {
 	case exists:
 		kind = store.Update
 	}
-	ops := []store.Op{{Kind: kind, Key: crashKey(name)}, {Kind: kind, Key: crashKey(name + "-twin")}}
+	ops := []store.Op{{Kind: kind, Key: crashKey(name)}, {Kind: kind, Key: crashKey(name + "-mirror")}}
 	if kind != store.Delete {
-		ops[0].Object, ops[1].Object = crashObject(name, value, n), crashObject(name+"-twin", value, n+1)
+		ops[0].Object, ops[1].Object = crashObject(name, value, n), crashObject(name+"-mirror", value, n+1)
 	}
 	// Each line is one system call, so that it stays whole.
 	fmt.Fprintf(out, "try %s %s\n", name, value)
@@ -236,7 +236,7 @@ func scanned(line, format string, into ...any) bool {
 
 // checkSurvived opens the directory after a kill. Each key holds what was
 // acknowledged last or, since the kill may have come between the disk and the
-// answer, what was tried after it; and twins agree. It returns the revision.
+// answer, what was tried after it; and mirrors agree. It returns the revision.
 func checkSurvived(t *testing.T, dir string, known map[string]told, newest int64) int64 {
 	t.Helper()
 	s := storetest.OpenEngine(t, open(t, dir))
@@ -246,12 +246,12 @@ func checkSurvived(t *testing.T, dir string, known map[string]told, newest int64
 	}
 	for name, want := range known {
 		got, rev := survivor(s, name)
-		twin, twinRev := survivor(s, name+"-twin")
-		if got != twin || got != "-" && twinRev != next(rev) {
-			t.Fatalf("half a commit: %s is %s at %s, its twin %s at %s", name, got, rev, twin, twinRev)
+		mirror, twinRev := survivor(s, name+"-mirror")
+		if got != mirror || got != "-" && twinRev != next(rev) {
+			t.Fatalf("half a commit: %s is %s at %s, its mirror %s at %s", name, got, rev, mirror, twinRev)
 		}
 		if got == want.acked && got != "-" && want.rev != twinRev {
-			t.Fatalf("%s and its twin are at %s and %s, acknowledged was %s", name, rev, twinRev, want.rev)
+			t.Fatalf("%s and its mirror are at %s and %s, acknowledged was %s", name, rev, twinRev, want.rev)
 		}
 		if got != want.acked && !slices.Contains(want.tried, got) {
 			t.Fatalf("%s is %s at %s; acknowledged was %s at %s, then tried %s", name, got, rev, want.acked, want.rev, want.tried)
