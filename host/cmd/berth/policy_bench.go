@@ -273,8 +273,9 @@ func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, al
 // benchTime is how long one size is measured.
 const benchTime = 200 * time.Millisecond
 
-// firstRowsOfACall are asked about before a host knows what a row takes.
-const firstRowsOfACall = 64
+// firstRowsOfACall are asked about before it is known what a row takes: fewer than
+// a host begins with, which asks again where they were too many.
+const firstRowsOfACall = 8
 
 // The fields of a Policy that raise its limits.
 const (

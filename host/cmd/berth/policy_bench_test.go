@@ -38,7 +38,7 @@ func TestABenchSaysWhenAPolicyWouldNotFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	const each = 40_000 // of fuel, a row
+	const each = 150_000 // of fuel, a row
 	dear := policytest.Guest{Name: "Dear", Version: "1", Refuse: -1, Also: func(m *Module) {
 		work := Seq(I64Const(each/10), Set(2), Block(Void, Loop(Void,
 			Get(2), Op(0x50), BrIf(1), Get(2), I64Const(1), Op(0x7d), Set(2), Br(0))))
