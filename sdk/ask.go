@@ -86,6 +86,9 @@ type podAsks struct {
 
 //go:noinline
 func (a *podAsks) value(resource string) int64 {
+	if a == nil {
+		return notAsked
+	}
 	if k := a.index(resource); k >= 0 {
 		return a.values[k%maxAsked]
 	}
@@ -150,6 +153,9 @@ func (p *Pod) learn(resource string) int64 {
 		return (&name{text: resource, kind: amountOf(resource)}).of(&p.Requests, p.Scalars)
 	}
 	v := p.syms.name(resource).of(&p.Requests, p.Scalars)
+	if p.asks == nil {
+		p.asks = new(podAsks)
+	}
 	if k := p.asks.add(resource); k >= 0 {
 		p.asks.values[k] = v
 	}
@@ -158,6 +164,9 @@ func (p *Pod) learn(resource string) int64 {
 
 // refetch fills in what another pod asks of the same resources.
 func (p *Pod) refetch() {
+	if p.asks == nil {
+		return
+	}
 	for k := range p.asks.n {
 		p.asks.values[k] = p.syms.name(p.asks.names[k]).of(&p.Requests, p.Scalars)
 	}

@@ -9,7 +9,7 @@ package sdk
 // of scope row.
 type Pod struct {
 	syms *Symbols
-	asks podAsks
+	asks *podAsks // nil until somebody asks
 
 	// Again says, of a pod that is told to a PodFollower, that it is like the
 	// one told before: what was derived of that holds for this one.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/policies-wasm/bundle"
 	"github.com/berth-dev/berth/sdk/policytest"
@@ -32,7 +34,10 @@ func newPolicyBench() *cobra.Command {
 		Long: "Takes the nodes of the policy's own tables, over and over until there are as many as --nodes\n" +
 			"says, and the pods of their cases, and asks the policy about all of them as a host would.\n" +
 			"ALLOCS are counted natively, over 1,000 nodes: a guest that allocates pays for it in fuel,\n" +
-			"and again when its collector runs. BUDGET is the share of its fuel that the dearest call took.\n" +
+			"and again when its collector runs. BUDGET is the share of its fuel that the dearest question\n" +
+			"about all rows took; the limits are those of the folder's policy.yaml. Beyond 100%, or where\n" +
+			"a call fails, a host would refuse its answer: the bench says so, and which field raises it.\n" +
+			"FUEL/ROW is by call for gates and controllers.\n" +
 			"A gate is asked about the pods of its tables, 256 in a call as by a host; a controller about\n" +
 			"their parents, one in a call, for which NS/POD stands; both ALLOCS are those of a call.",
 		Example: "  berth policy bench\n  berth policy bench ./examples/gpu-only --nodes 1000",
@@ -42,7 +47,7 @@ func newPolicyBench() *cobra.Command {
 		},
 	}
 	from.addFlags(cmd)
-	cmd.Flags().IntSliceVar(&sizes, "nodes", []int{100, 1000, 5000}, "how many nodes")
+	cmd.Flags().IntSliceVar(&sizes, "nodes", []int{100, 5000, 100_000}, "how many nodes")
 	return cmd
 }
 
@@ -75,9 +80,16 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 		return err
 	}
 	defer e.Close()
+	own, err := readOwn(dir)
+	if err != nil {
+		return err
+	}
 	b := &bench{ctx: ctx, engine: e, sizes: sizes, t: &table{head: []string{
-		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/CALL", "BUDGET", "ALLOCS", "MEMORY",
+		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MEMORY",
 	}}}
+	if own != nil && own.Spec.Limits != nil {
+		b.limits = *own.Spec.Limits
+	}
 	kinds := map[string]*policytest.Recorded{}
 	for _, r := range tables {
 		kind, err := b.own(wasm, r)
@@ -94,7 +106,13 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 			return err
 		}
 	}
-	return b.t.write(out)
+	if err := b.t.write(out); err != nil {
+		return err
+	}
+	for _, line := range b.unfit {
+		fmt.Fprintln(out, line)
+	}
+	return nil
 }
 
 // recorded runs the author's tests and returns their tables.
@@ -135,11 +153,25 @@ type bench struct {
 	engine *engine.Engine
 	sizes  []int
 	t      *table
+	limits v1alpha1.PolicyLimits // the author's policy's own
+	unfit  []string              // what says for how many nodes it would not do
+}
+
+// most is the fuel of a call within those limits.
+func most(l v1alpha1.PolicyLimits) engine.Fuel {
+	if l.CallMilliseconds > 0 {
+		return engine.ForTime(time.Duration(l.CallMilliseconds) * time.Millisecond)
+	}
+	return engine.MaxBudget
 }
 
 // own measures the author's policy and says of what kind it is.
 func (b *bench) own(wasm []byte, r *policytest.Recorded) (kind string, err error) {
-	m, err := b.engine.Load(b.ctx, wasm, vet.DefaultLimits())
+	vetted := vet.DefaultLimits()
+	if b.limits.MemoryBytes > 0 {
+		vetted.MemoryBytes = b.limits.MemoryBytes
+	}
+	m, err := b.engine.Load(b.ctx, wasm, vetted)
 	if err != nil {
 		return "", fmt.Errorf("a host would refuse the module: %w", err)
 	}
@@ -159,15 +191,15 @@ func (b *bench) own(wasm []byte, r *policytest.Recorded) (kind string, err error
 	if p == nil {
 		return "", fmt.Errorf("the module has no policy %s, which a table is about", *name)
 	}
-	most := 0.0
+	dearest := 0.0
 	for _, n := range r.Allocs {
-		most = max(most, n)
+		dearest = max(dearest, n)
 	}
-	allocs := strconv.FormatFloat(most, 'f', -1, 64)
+	allocs := strconv.FormatFloat(dearest, 'f', -1, 64)
 	if r.Asked != nil {
 		return p.Kind, b.calls(m, p, r.Asked, allocs)
 	}
-	return p.Kind, b.measure(m, p, &r.Table, allocs)
+	return p.Kind, b.measure(m, p, &r.Table, allocs, b.limits)
 }
 
 // builtins measures by the same nodes and pods what the binary brings.
@@ -209,10 +241,10 @@ func (b *bench) builtin(m *engine.Module, p *abi.Policy, r *policytest.Recorded)
 	}
 	t := r.Table
 	t.Policy, t.Config = p.Name, ""
-	return b.measure(m, p, &t, "-")
+	return b.measure(m, p, &t, "-", v1alpha1.PolicyLimits{})
 }
 
-func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, allocs string) error {
+func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, allocs string, limits v1alpha1.PolicyLimits) error {
 	for _, n := range b.sizes {
 		c, err := t.Cluster(n)
 		if err != nil {
@@ -222,13 +254,17 @@ func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, al
 		if err != nil {
 			return err
 		}
-		run := &benchRun{i: i, policy: p, c: c}
+		run := &benchRun{i: i, policy: p, c: c, most: most(limits)}
 		err = run.all()
 		i.Close()
 		if err != nil {
-			return fmt.Errorf("%s, of %d nodes: %w%s", p.Name, n, err, guestStack(err))
+			return fmt.Errorf("%s, of %d nodes: %w%s%s", p.Name, n, err, raisedBy(err), guestStack(err))
 		}
-		b.t.add(p.Name, strconv.Itoa(n), run.perRow(), run.perPod(), strconv.FormatInt(int64(run.fuel)/max(run.calls, 1), 10),
+		if run.share > 1 {
+			b.unfit = append(b.unfit, fmt.Sprintf("%s would fail on %d nodes: its rows take %s of fuel each, and get %d (%s raises it)",
+				p.Name, n, run.fuelPerRow(), int64(engine.QuestionBudget(n, run.most))/int64(n), callLimit))
+		}
+		b.t.add(p.Name, strconv.Itoa(n), run.perRow(), run.perPod(), run.fuelPerRow(),
 			fmt.Sprintf("%.1f%%", 100*run.share), allocs, fmt.Sprintf("%.1f MiB", float64(run.memory)/(1<<20)))
 	}
 	return nil
@@ -237,14 +273,36 @@ func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, al
 // benchTime is how long one size is measured.
 const benchTime = 200 * time.Millisecond
 
-// rowsOfACall is how many rows a host asks a policy of scope row about at once.
-const rowsOfACall = 2000
+// firstRowsOfACall are asked about before it is known what a row takes: fewer than
+// a host begins with, which asks again where they were too many.
+const firstRowsOfACall = 8
+
+// The fields of a Policy that raise its limits.
+const (
+	callLimit   = "spec.limits.callMilliseconds"
+	memoryLimit = "spec.limits.memoryBytes"
+)
+
+// raisedBy names the field that raises the limit which ended a call, if one did.
+func raisedBy(err error) string {
+	var f *engine.Failure
+	var full *engine.MemoryQuotaError
+	switch {
+	case errors.As(err, &full), strings.Contains(err.Error(), "out of memory"):
+		return " (" + memoryLimit + " raises it)"
+	case errors.As(err, &f) && f.Kind == engine.FuelSpent:
+		return " (" + callLimit + " raises it)"
+	}
+	return ""
+}
 
 // benchRun is one policy over one cluster.
 type benchRun struct {
 	i      *engine.Instance
 	policy *abi.Policy
 	c      *policytest.Cluster
+	most   engine.Fuel // of a call about rows
+	each   engine.Fuel // that a row took at most
 
 	pods, rows, calls int64
 	podTime, rowTime  time.Duration
@@ -262,16 +320,13 @@ func (r *benchRun) all() error {
 			return err
 		}
 	}
-	f, most := engine.FuncFilter, r.c.Rows
+	f := engine.FuncFilter
 	if r.policy.Kind == abi.KindPriority {
 		f = engine.FuncScore
 	}
-	if r.policy.ScopeOf() == abi.ScopeRow {
-		most = min(most, rowsOfACall)
-	}
 	for until := time.Now().Add(benchTime); time.Now().Before(until); {
 		for _, pod := range r.c.Pods {
-			if err := r.cycle(f, pod, most); err != nil {
+			if err := r.cycle(f, pod); err != nil {
 				return err
 			}
 		}
@@ -292,7 +347,7 @@ func (r *benchRun) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Re
 }
 
 // cycle asks about one pod and all rows.
-func (r *benchRun) cycle(f engine.Func, pod []byte, most int) error {
+func (r *benchRun) cycle(f engine.Func, pod []byte) error {
 	budget := engine.ApplyBudget(r.c.Rows, len(pod), r.i.MemoryBytes(), r.c.Rows)
 	res, err := r.call(engine.FuncPod, pod, budget)
 	if err != nil {
@@ -304,20 +359,44 @@ func (r *benchRun) cycle(f engine.Func, pod []byte, most int) error {
 	if err != nil || answer.Ask != abi.AskRows {
 		return err
 	}
-	for from := 0; from < r.c.Rows; from += most {
-		in := rowNumbers(from, min(from+most, r.c.Rows))
+	question := engine.Fuel(0)
+	for from := 0; from < r.c.Rows; {
+		to := min(from+r.rowsACall(), r.c.Rows)
+		in := rowNumbers(from, to)
 		if r.policy.ScopeOf() == abi.ScopeRow {
-			budget = engine.Budget(len(in)/4, len(in), r.i.MemoryBytes(), engine.MaxBudget)
+			budget = engine.Budget(to-from, len(in), r.i.MemoryBytes(), r.most)
 		}
 		res, err := r.call(f, in, budget)
 		if err != nil {
 			return err
 		}
-		r.calls, r.rows = r.calls+1, r.rows+int64(len(in)/4)
-		r.rowTime, r.fuel = r.rowTime+res.Took, r.fuel+res.Fuel
-		r.share = max(r.share, float64(res.Fuel)/float64(budget))
+		r.calls, r.rows = r.calls+1, r.rows+int64(to-from)
+		r.rowTime, r.fuel, question = r.rowTime+res.Took, r.fuel+res.Fuel, question+res.Fuel
+		r.each = max(r.each, res.Fuel/engine.Fuel(to-from))
+		from = to
 	}
+	if r.policy.ScopeOf() == abi.ScopeRow {
+		budget = engine.QuestionBudget(r.c.Rows, r.most)
+	}
+	r.share = max(r.share, float64(question)/float64(budget))
 	return nil
+}
+
+// rowsACall is how many rows a host asks about at once: all of a policy of scope
+// set, else as many as stay within half of a call's fuel.
+func (r *benchRun) rowsACall() int {
+	switch {
+	case r.policy.ScopeOf() != abi.ScopeRow:
+		return r.c.Rows
+	case r.each == 0:
+		return firstRowsOfACall
+	}
+	memory := r.i.MemoryBytes()
+	return min(engine.RowsACall(memory, r.most), max(int(engine.Most(r.most, memory)/2/r.each), 1))
+}
+
+func (r *benchRun) fuelPerRow() string {
+	return strconv.FormatInt(int64(r.fuel)/max(r.rows, 1), 10)
 }
 
 func rowNumbers(from, to int) (in []byte) {
