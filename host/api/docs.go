@@ -90,6 +90,9 @@ func (k *call) wantsProto(version string) bool {
 
 func (k *call) openAPIv3() error {
 	asked := strings.TrimPrefix(k.r.URL.Path, "/openapi/v3/")
+	if asked == "" {
+		return k.openAPIIndex()
+	}
 	for _, gv := range versions() {
 		if docPath(gv) != asked {
 			continue

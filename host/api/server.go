@@ -1,11 +1,15 @@
 package api
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -35,11 +39,23 @@ func New(c Config) (http.Handler, error) {
 	return s.echo, nil
 }
 
+// served says whether a path is of a group and version that is served, or of none.
+func served(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case parts[0] == "apis" && len(parts) > 2:
+		return slices.Contains(versions(), schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	case parts[0] == "api" && len(parts) > 1:
+		return parts[1] == "v1"
+	}
+	return true
+}
+
 // unrouted answers what no route answers.
 func (s *server) unrouted(err error, c echo.Context) {
 	call := s.begin(c, nil)
 	defer call.end()
-	if he, ok := err.(*echo.HTTPError); ok && he.Code == http.StatusMethodNotAllowed {
+	if he := (*echo.HTTPError)(nil); errors.As(err, &he) && he.Code == http.StatusMethodNotAllowed && served(c.Request().URL.Path) {
 		call.fail(methodNotAllowed(c.Request()))
 		return
 	}

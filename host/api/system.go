@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -42,9 +43,13 @@ func (s *server) routeSystem() {
 	})
 }
 
-// get lays a path that is no resource.
+// get lays a path that is no resource. Some clients end it with a slash.
 func (s *server) get(path string, answer func(*call) error) {
-	s.echo.GET(path, s.serve(place{verb: "get"}, answer))
+	handler := s.serve(place{verb: "get"}, answer)
+	s.echo.GET(path, handler)
+	if path != "/" && !strings.HasSuffix(path, "*") {
+		s.echo.GET(path+"/", handler)
+	}
 }
 
 func (s *server) routeRaw(method, path string, route Route) {

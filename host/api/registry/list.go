@@ -77,6 +77,9 @@ func (reg *Registry) where(r *Request, opts *ListOptions) (rev int64, after stri
 		return 0, "", apierrors.NewBadRequest("limit must not be negative")
 	}
 	if opts.Continue != "" {
+		if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+			return 0, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
 		t, err := parseToken(opts.Continue)
 		if err != nil {
 			return 0, "", apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", err))
