@@ -257,7 +257,11 @@ func TestNamespaces(t *testing.T) {
 	}
 	c.create(t, "namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}})
 	made := c.create(t, "namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
-	for _, key := range []store.Key{
+	created, err := registry.ParseVersion(made.GetResourceVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, key := range []store.Key{
 		{Resource: view.ServiceAccounts, Namespace: "team", Name: "default"},
 		{Resource: view.ConfigMaps, Namespace: "team", Name: "kube-root-ca.crt"},
 	} {
@@ -265,8 +269,9 @@ func TestNamespaces(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is missing", key)
 		}
-		if obj.GetResourceVersion() != made.GetResourceVersion() {
-			t.Errorf("%s came later than its namespace", key)
+		// The revisions of one transaction follow on each other.
+		if revision, err := registry.ParseVersion(obj.GetResourceVersion()); err != nil || revision != created+int64(i)+1 {
+			t.Errorf("%s has revision %d (%v), and its namespace %d: it came later", key, revision, err, created)
 		}
 	}
 }
