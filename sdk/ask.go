@@ -133,8 +133,8 @@ func (n *Node) fetch(a *rowAsks, k int, c *Columns, scalars [][]Scalar) {
 //
 //go:noinline
 func (n *Node) learn(a *rowAsks, resource string, c *Columns, scalars [][]Scalar) int64 {
-	if k := -1; len(n.block) > 0 {
-		if k = a.add(resource); k >= 0 {
+	if len(n.block) > 0 {
+		if k := a.add(resource); k >= 0 {
 			n.fetch(a, k, c, scalars)
 		}
 	}
