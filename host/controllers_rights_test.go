@@ -98,6 +98,26 @@ func TestAControllersAuthorGainsNothing(t *testing.T) {
 	}
 }
 
+// The same program in two Policies acts as each one's account.
+func TestOneControllerActsAsTwoAccounts(t *testing.T) {
+	t.Parallel()
+	admin, serving, _ := start(t, t.TempDir())
+	module := uploaded(t, admin, climber())
+	cm := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bait"}}
+	if _, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"first", "second"} {
+		object := fmt.Sprintf(`{"apiVersion":"policy.berth.dev/v1alpha1","kind":"Policy","metadata":{"name":%q},"spec":{"module":%q,"entry":"climber","serviceAccount":{"namespace":"default","name":%[1]q}}}`, name, module)
+		if code, text := ask(t, serving, "POST", "/apis/policy.berth.dev/v1alpha1/policies", object); code != 201 {
+			t.Fatalf("POST = %d %s", code, text)
+		}
+	}
+	for _, name := range []string{"first", "second"} {
+		waitFor(t, serving, "/berth/v1/policies/"+name+"/logs", "system:serviceaccount:default:"+name)
+	}
+}
+
 // impersonating is a client of another user.
 func impersonating(t *testing.T, serving host.Serving, name string) kubernetes.Interface {
 	t.Helper()

@@ -26,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
 	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -90,18 +91,25 @@ type driving struct {
 	end   func()
 }
 
+// controllerKey is what a driver is kept by: the same program may act as several
+// accounts.
+type controllerKey struct {
+	program [32]byte
+	account v1alpha1.ServiceAccountReference
+}
+
 // runControllers keeps one driver for each live controller: of those that are
 // the same, of one. What drove another opening of it, which will be closed, is
 // begun anew.
 func (h *Host) runControllers(ctx context.Context) error {
-	running := map[[32]byte]driving{}
+	running := map[controllerKey]driving{}
 	swapped := h.loader.Swapped()
 	var drivers sync.WaitGroup
 	defer drivers.Wait()
 	for {
-		wanted := map[[32]byte]bool{}
+		wanted := map[controllerKey]bool{}
 		for _, guest := range h.loader.Current().Controllers() {
-			id := guest.Identity()
+			id := controllerKey{guest.Identity(), guest.ServiceAccount()}
 			if wanted[id] {
 				continue
 			}
