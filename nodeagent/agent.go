@@ -260,7 +260,7 @@ func (a *Agent) build() error {
 	}
 	pods := filepath.Join(a.cfg.RootDir, "pods")
 	if a.ids, err = userns.Open(pods); err != nil {
-		a.log.Error("some pods' ids are not known, and may be given to others too", "error", err)
+		a.log.Error("some pods' ids are not known, and may be given to others too", "err", err)
 	}
 	if a.pulls, err = image.OpenPulls(filepath.Join(a.cfg.RootDir, "pulls")); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (a *Agent) build() error {
 	})
 	records, err := a.keep.Load()
 	if err != nil {
-		a.log.Error("some pods' records are lost; the pods are found again by their labels", "error", err)
+		a.log.Error("some pods' records are lost; the pods are found again by their labels", "err", err)
 	}
 	a.pool.Adopt(records)
 	return nil

@@ -27,7 +27,7 @@ func (a *Agent) weighClasses() {
 	}
 	for class, shares := range map[v1.PodQOSClass]int64{v1.PodQOSBurstable: podspec.Shares(milli), v1.PodQOSBestEffort: podspec.Shares(0)} {
 		if err := a.cfg.Cgroups.Ensure(podspec.ClassCgroup(a.cfg.CgroupRoot, class), runtime.Resources{CPUShares: shares}); err != nil {
-			a.log.Warn("weigh a class of pods", "class", class, "error", err)
+			a.log.Warn("weigh a class of pods", "class", class, "err", err)
 			return
 		}
 	}

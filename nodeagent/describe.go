@@ -72,7 +72,7 @@ func (a *Agent) images(ctx context.Context) []v1.ContainerImage {
 	defer cancel()
 	list, err := a.cfg.Images.List(ctx)
 	if err != nil {
-		a.log.Warn("list images", "error", err)
+		a.log.Warn("list images", "err", err)
 		return nil
 	}
 	slices.SortFunc(list, func(x, y image.Image) int { return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(x.ID, y.ID)) })

@@ -47,7 +47,7 @@ func (a *Agent) measureDisk(ctx context.Context, r running) diskUse {
 	}
 	written, err := a.cfg.Runtime.Written(ctx, ids)
 	if err != nil {
-		a.log.Warn("measure what a pod wrote", "pod", r.pod.Name, "namespace", r.pod.Namespace, "error", err)
+		a.log.Warn("measure what a pod wrote", "pod", r.pod.Name, "namespace", r.pod.Namespace, "err", err)
 	}
 	for name, id := range r.ids {
 		var logs runtime.Disk

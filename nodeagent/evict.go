@@ -49,7 +49,7 @@ func rank(all []candidate, name v1.ResourceName) {
 func (a *Agent) evict(ctx context.Context, s shortage) {
 	stats, err := a.cfg.Runtime.Stats(ctx)
 	if err != nil {
-		a.log.Warn("measure containers", "error", err)
+		a.log.Warn("measure containers", "err", err)
 		return
 	}
 	a.tell(v1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim %s", s.resource)

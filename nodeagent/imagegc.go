@@ -17,7 +17,7 @@ const imagesEvery = time.Minute
 func (a *Agent) filesystem(ctx context.Context) image.Usage {
 	u, err := a.cfg.Images.Filesystem(ctx)
 	if err != nil {
-		a.log.Warn("measure the images' disk", "error", err)
+		a.log.Warn("measure the images' disk", "err", err)
 		return image.Usage{}
 	}
 	return u
@@ -34,12 +34,12 @@ func (a *Agent) collectImages(ctx context.Context, u image.Usage, all bool, now 
 	}
 	list, err := a.cfg.Images.List(ctx)
 	if err != nil {
-		a.log.Warn("list images", "error", err)
+		a.log.Warn("list images", "err", err)
 		return false
 	}
 	used, err := a.imagesInUse(ctx)
 	if err != nil { // not knowing what is in use, nothing is removed
-		a.log.Warn("list containers", "error", err)
+		a.log.Warn("list containers", "err", err)
 		return false
 	}
 	a.imagesAt = now
@@ -88,7 +88,7 @@ func (a *Agent) removeImages(ctx context.Context, list []image.Image) (freed int
 	for _, img := range list {
 		a.log.Info("remove an unused image", "image", img.ID, "names", img.Names, "bytes", img.Size)
 		if err := a.cfg.Images.Remove(ctx, img.ID); err != nil {
-			a.log.Warn("remove image", "image", img.ID, "error", err)
+			a.log.Warn("remove image", "image", img.ID, "err", err)
 			continue
 		}
 		if err := a.pulls.Forget(img.ID); err != nil {

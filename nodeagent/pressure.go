@@ -148,13 +148,13 @@ func (a *Agent) look(ctx context.Context) {
 	images := a.filesystem(ctx)
 	short, err := a.sizeUp(images)
 	if err != nil {
-		a.log.Warn("measure the machine", "error", err)
+		a.log.Warn("measure the machine", "err", err)
 		return
 	}
 	disk := slices.ContainsFunc(short, func(s shortage) bool { return s.ofDisk() })
 	if a.collectImages(ctx, images, disk, time.Now()) && disk { // that may do
 		if short, err = a.sizeUp(a.filesystem(ctx)); err != nil {
-			a.log.Warn("measure the machine", "error", err)
+			a.log.Warn("measure the machine", "err", err)
 			return
 		}
 	}

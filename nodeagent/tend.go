@@ -51,7 +51,7 @@ func (a *Agent) refreshAll(ctx context.Context) {
 	})
 	for _, one := range all {
 		if err := a.volumes.Refresh(ctx, one.pod, one.facts); err != nil && ctx.Err() == nil {
-			a.log.Warn("refresh volumes", "pod", one.pod.Name, "namespace", one.pod.Namespace, "error", err)
+			a.log.Warn("refresh volumes", "pod", one.pod.Name, "namespace", one.pod.Namespace, "err", err)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
 	}
 	warn := func(what string, err error) {
 		if err != nil {
-			a.log.Warn("sweep: "+what, "error", err)
+			a.log.Warn("sweep: "+what, "err", err)
 		}
 	}
 	all, err := a.cfg.Runtime.List(ctx)

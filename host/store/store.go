@@ -187,7 +187,7 @@ func (s *Store) Err() error {
 func (s *Store) fail(err error) error {
 	err = fmt.Errorf("the store takes no more writes until it is opened anew: %w", err)
 	if s.failure.CompareAndSwap(nil, &err) {
-		s.opts.Logger.Error("engine failed to commit", "error", err)
+		s.opts.Logger.Error("engine failed to commit", "err", err)
 		close(s.failed)
 	}
 	return err
@@ -361,7 +361,7 @@ func (s *Store) compact() {
 			continue
 		}
 		if err := s.engine.Compact(ctx); err != nil {
-			s.opts.Logger.Warn("engine did not compact", "error", err)
+			s.opts.Logger.Warn("engine did not compact", "err", err)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 		id.held.Store(h)
 		return id, nil
 	case err != nil && !errors.Is(err, errNone):
-		cfg.Log.Warn("the certificates on disk can not be used; joining anew", "error", err)
+		cfg.Log.Warn("the certificates on disk can not be used; joining anew", "err", err)
 	}
 	if cfg.Token == "" {
 		return nil, fmt.Errorf("join: this machine has no certificates for node %s that hold: give it a token (`berth token create`)", cfg.NodeName)
@@ -145,7 +145,7 @@ func (id *Identity) Run(ctx context.Context) error {
 		fresh, err := id.ask(ctx, id.tlsConfig(), "", nil)
 		if err != nil {
 			wait = min(max(2*wait, time.Minute), time.Hour)
-			id.cfg.Log.Warn("renew this machine's certificates", "error", err, "again", wait, "hold until", h.until)
+			id.cfg.Log.Warn("renew this machine's certificates", "err", err, "again", wait, "hold until", h.until)
 			continue
 		}
 		wait = time.Second

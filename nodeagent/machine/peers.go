@@ -64,7 +64,7 @@ func (m *Machine) FollowPeers(ctx context.Context, client kubernetes.Interface, 
 			err = m.Network.SetPeers(ctx, Peers(all, self))
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
-			log.Warn("routes to other nodes' pods", "error", err)
+			log.Warn("routes to other nodes' pods", "err", err)
 		}
 	}
 }

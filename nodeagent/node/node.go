@@ -89,7 +89,7 @@ func (k *Keeper) beat(ctx context.Context) {
 
 func (k *Keeper) warn(what string, err error) {
 	if err != nil {
-		k.Log.Warn(what, "node", k.Name, "error", err)
+		k.Log.Warn(what, "node", k.Name, "err", err)
 	}
 }
 
@@ -102,7 +102,7 @@ func (k *Keeper) retry(ctx context.Context, what string, f func(context.Context)
 		if ctx.Err() != nil {
 			return
 		}
-		k.Log.Warn(what, "node", k.Name, "error", err, "again", wait)
+		k.Log.Warn(what, "node", k.Name, "err", err, "again", wait)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

@@ -50,7 +50,7 @@ func (s *Server) containerLogs(w http.ResponseWriter, r *http.Request) {
 		s.cfg.Log.Warn("cut a followed log", "namespace", r.PathValue("namespace"), "pod", r.PathValue("pod"), "container", container, "err", err)
 		panic(http.ErrAbortHandler) // an end in good order would say that this was all
 	case err != nil:
-		s.cfg.Log.Debug("send a log", "error", err)
+		s.cfg.Log.Debug("send a log", "err", err)
 	}
 }
 

@@ -188,6 +188,6 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	s.cfg.Pods.Each(func(rec *pod.Record) { list.Items = append(list.Items, *rec.Pod) })
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(list); err != nil {
-		s.cfg.Log.Debug("answer /pods", "error", err)
+		s.cfg.Log.Debug("answer /pods", "err", err)
 	}
 }

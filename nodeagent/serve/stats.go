@@ -154,7 +154,7 @@ func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(sum); err != nil {
-		s.cfg.Log.Debug("answer /stats/summary", "error", err)
+		s.cfg.Log.Debug("answer /stats/summary", "err", err)
 	}
 }
 

@@ -210,7 +210,7 @@ func (s *simulation) try(ctx context.Context, f func() error) error {
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsUnauthorized(err) {
 			return err
 		}
-		s.cfg.Log.Warn("simulated node", "error", err, "again", wait)
+		s.cfg.Log.Warn("simulated node", "err", err, "again", wait)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -296,7 +296,7 @@ func (s *simulation) leases(ctx context.Context) error {
 					err = s.make(ctx, i)
 				}
 				if err != nil && ctx.Err() == nil {
-					s.cfg.Log.Warn("renew a simulated node's lease", "node", s.name(i), "error", err)
+					s.cfg.Log.Warn("renew a simulated node's lease", "node", s.name(i), "err", err)
 				}
 				return nil
 			})
@@ -418,7 +418,7 @@ func (s *simulation) write(ctx context.Context) {
 			return
 		}
 		if err := s.settle(ctx, p); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Warn("simulate a pod", "pod", p.Name, "namespace", p.Namespace, "error", err)
+			s.cfg.Log.Warn("simulate a pod", "pod", p.Name, "namespace", p.Namespace, "err", err)
 			time.AfterFunc(time.Second, func() { s.queue.put(p) })
 		}
 	}

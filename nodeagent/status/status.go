@@ -153,7 +153,7 @@ func (w *Writer) send(ctx context.Context, uid string) {
 	again := !it.queued && w.items[uid] == it
 	it.queued = it.queued || again
 	w.mu.Unlock()
-	w.log.Warn("report a pod's status", "pod", p.Name, "namespace", p.Namespace, "error", err, "again", wait)
+	w.log.Warn("report a pod's status", "pod", p.Name, "namespace", p.Namespace, "err", err, "again", wait)
 	if again {
 		time.AfterFunc(wait, func() { w.enqueue(uid) })
 	}

@@ -271,7 +271,7 @@ func (w *worker) cannotKill(r *pod.Record, err error) outcome {
 func (w *worker) finish(ctx context.Context, r *pod.Record) outcome {
 	if !r.Gone {
 		if err := w.Status.Final(ctx, r.Pod, r.Status(w.Host, time.Now())); err != nil {
-			w.Log.Warn("report the pod's end", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "error", err)
+			w.Log.Warn("report the pod's end", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "err", err)
 			return failed(err)
 		}
 	}
@@ -281,7 +281,7 @@ func (w *worker) finish(ctx context.Context, r *pod.Record) outcome {
 	}
 	return func(*pod.Record, time.Time) {
 		if err := w.Keep.Remove(w.uid); err != nil {
-			w.Log.Error("forget the pod's record", "pod", w.uid, "error", err)
+			w.Log.Error("forget the pod's record", "pod", w.uid, "err", err)
 		}
 		w.finished = true
 	}

@@ -271,7 +271,7 @@ func (p *Pool) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		events, err := p.deps.Runtime.Events(ctx)
 		if err != nil {
-			p.deps.Log.Warn("follow the runtime's events", "error", err)
+			p.deps.Log.Warn("follow the runtime's events", "err", err)
 		} else {
 			p.Relist() // what happened before we listened made no event for us
 			for range events {
@@ -299,7 +299,7 @@ func (p *Pool) relist(ctx context.Context) (runtime.Listing, error) {
 	all, err := p.deps.Runtime.List(listing)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.deps.Log.Warn("list containers", "error", err)
+			p.deps.Log.Warn("list containers", "err", err)
 		}
 		return all, err
 	}

@@ -56,7 +56,7 @@ func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string)
 	}
 	if r.Containers[name].Regrow { // the pod was left wide enough for the run before
 		if err := w.Cgroups.Ensure(podspec.CgroupParent(w.CgroupRoot, r.Pod), w.podLimits(r.Pod)); err != nil {
-			w.Log.Warn("narrow a resized pod", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "error", err)
+			w.Log.Warn("narrow a resized pod", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "err", err)
 		}
 	}
 	run, err := w.bringUp(ctx, r, spec)
@@ -108,7 +108,7 @@ func (w *worker) started(ctx context.Context, r *pod.Record, c pod.Spec, run pod
 				grace = time.Duration(*s) * time.Second
 			}
 			if err := w.Runtime.StopContainer(ctx, run.ID, grace); err != nil {
-				w.Log.Warn("stop a container whose postStart hook failed", "container", c.Name, "error", err)
+				w.Log.Warn("stop a container whose postStart hook failed", "container", c.Name, "err", err)
 			}
 		}
 	}

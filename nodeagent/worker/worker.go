@@ -136,12 +136,12 @@ func (w *worker) sweep(left leftovers) {
 	defer cancel()
 	for _, id := range left.containers {
 		if err := w.Runtime.RemoveContainer(ctx, id); err != nil {
-			w.Log.Warn("remove leftover container", "container", id, "error", err)
+			w.Log.Warn("remove leftover container", "container", id, "err", err)
 		}
 	}
 	for _, id := range left.sandboxes {
 		if err := w.Runtime.RemoveSandbox(ctx, id); err != nil {
-			w.Log.Warn("remove leftover sandbox", "sandbox", id, "error", err)
+			w.Log.Warn("remove leftover sandbox", "sandbox", id, "err", err)
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (w *worker) publish() {
 	w.mu.Unlock()
 	w.syncProbes(rec)
 	if err := w.save(rec); err != nil {
-		w.Log.Error("keep the pod's record", "pod", w.uid, "error", err)
+		w.Log.Error("keep the pod's record", "pod", w.uid, "err", err)
 	}
 	// A new version may have lost what we told: the writer compares.
 	if rec.Gone || rec.Pod.ResourceVersion == w.version && apiequality.Semantic.DeepEqual(st, w.reported) {

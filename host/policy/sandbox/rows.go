@@ -148,7 +148,7 @@ func (s *Sandbox) overspent(f engine.Func, n int, spent, most engine.Fuel) error
 // fuel was spent.
 func (s *Sandbox) reopen(ctx context.Context, why error) error {
 	about := s.about
-	s.log.Debug("policy is asked again of a new instance", "error", why)
+	s.log.Debug("policy is asked again of a new instance", "err", why)
 	s.Close()
 	answer, err := s.Pod(ctx, about.rows, about.pod, about.now)
 	if err == nil && answer.Ask != abi.AskRows {

@@ -111,7 +111,7 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	for _, rec := range records {
 		d, err := s.details(ctx, rec)
 		if err != nil {
-			s.cfg.Log.Debug("image is not complete", "image", rec.Name, "error", err)
+			s.cfg.Log.Debug("image is not complete", "image", rec.Name, "err", err)
 			continue
 		}
 		img := byID[d.id]

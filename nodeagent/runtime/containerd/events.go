@@ -33,7 +33,7 @@ func (r *Runtime) watch(ctx context.Context) {
 			case <-time.After(100 * time.Millisecond):
 			}
 			if _, err := r.List(ctx); err != nil {
-				r.log.Debug("look for what ended", "error", err)
+				r.log.Debug("look for what ended", "err", err)
 			}
 		}
 	})
@@ -48,7 +48,7 @@ func (r *Runtime) follow(ctx context.Context, envelopes <-chan *events.Envelope,
 			}
 		case err := <-errs:
 			if ctx.Err() == nil {
-				r.log.Debug("events ended", "error", err)
+				r.log.Debug("events ended", "err", err)
 			}
 			return
 		}
@@ -73,7 +73,7 @@ func (r *Runtime) heard(ctx context.Context, e *events.Envelope) {
 			settling, cancel := context.WithTimeout(r.with(ctx), settleWithin)
 			defer cancel()
 			if err := r.settle(settling, v.ContainerID); err != nil && ctx.Err() == nil {
-				r.log.Warn("settle an exit", "container", v.ContainerID, "error", err)
+				r.log.Warn("settle an exit", "container", v.ContainerID, "err", err)
 			}
 			r.tell(settling, v.ContainerID, runtime.ContainerExited)
 		})

@@ -108,7 +108,7 @@ func (r *Runtime) open(ctx, run context.Context, programs map[string]string) err
 		return err
 	}
 	if r.userNamespaces, err = hasUserNamespaces(ctx, r.runc); err != nil {
-		r.log.Warn("no user namespaces for pods", "error", err)
+		r.log.Warn("no user namespaces for pods", "err", err)
 	}
 	if err := r.holdStreams(run); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (r *Runtime) holdStreams(ctx context.Context) error {
 				}
 			}
 			if err := r.resync(r.with(ctx)); err != nil {
-				r.log.Warn("take up streams again", "error", err)
+				r.log.Warn("take up streams again", "err", err)
 			}
 		}
 	})

@@ -206,9 +206,9 @@ func (r *Runtime) closeStdin(ctx context.Context, id string, task client.Task) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := r.keeper.CloseStdin(ctx, id); err != nil {
-		r.log.Debug("close stdin", "container", id, "error", err)
+		r.log.Debug("close stdin", "container", id, "err", err)
 	}
 	if err := task.CloseIO(ctx, client.WithStdinCloser); err != nil {
-		r.log.Debug("close stdin", "container", id, "error", err)
+		r.log.Debug("close stdin", "container", id, "err", err)
 	}
 }

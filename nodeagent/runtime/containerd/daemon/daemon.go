@@ -93,7 +93,7 @@ func (d *Daemon) run(ctx context.Context, first chan<- error) {
 		if time.Since(started) > time.Minute {
 			wait = time.Second
 		}
-		d.cfg.Log.Warn("containerd ended: starting it again", "error", err, "wait", wait)
+		d.cfg.Log.Warn("containerd ended: starting it again", "err", err, "wait", wait)
 		select {
 		case <-ctx.Done():
 			return

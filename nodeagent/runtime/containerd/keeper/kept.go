@@ -107,7 +107,7 @@ func (k *kept) copy(which stream, r io.Reader, log *slog.Logger) {
 			if w != nil {
 				_, logErr := w.Write(buf[:n])
 				if logErr != nil && !broken {
-					log.Warn("output is lost: the log can not be written", "path", k.streams.LogPath, "error", logErr)
+					log.Warn("output is lost: the log can not be written", "path", k.streams.LogPath, "err", logErr)
 				}
 				broken = logErr != nil
 			}

@@ -36,11 +36,11 @@ func Main() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	l, err := listen(os.Args[1])
 	if err != nil {
-		log.Error("no stream keeper", "error", err)
+		log.Error("no stream keeper", "err", err)
 		os.Exit(1)
 	}
 	if err := NewServer(log).Serve(context.Background(), l, true); err != nil {
-		log.Error("stream keeper ended", "error", err)
+		log.Error("stream keeper ended", "err", err)
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -54,7 +54,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, untilIdle bool) erro
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			if err := s.serve(conn); err != nil && !errors.Is(err, io.EOF) {
-				s.log.Debug("request ended", "error", err)
+				s.log.Debug("request ended", "err", err)
 			}
 		}()
 	}
