@@ -131,7 +131,6 @@ var (
 	errSlot    = errors.New("a slot is out of range")
 	errBehind  = errors.New("the pod's sequence is not that of the last batch")
 	errKind    = errors.New("the policy is not of the kind that this call is for")
-	errClosed  = errors.New("no policy is open")
 	errUnknown = errors.New("a delta of unknown kind")
 )
 

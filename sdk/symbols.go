@@ -76,14 +76,6 @@ func (s *Symbols) intern(b []byte) Symbol {
 	return s.Intern(unsafe.String(&b[0], len(b)))
 }
 
-// internOptional maps an absent field to NoSymbol.
-func (s *Symbols) internOptional(b []byte) Symbol {
-	if b == nil {
-		return NoSymbol
-	}
-	return s.intern(b)
-}
-
 func (s *Symbols) text(b []byte) string { return s.String(s.intern(b)) }
 
 func (s *Symbols) find(text string, h uint32) (at uint32, sym Symbol) {

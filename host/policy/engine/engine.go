@@ -70,7 +70,6 @@ type loadKey struct {
 // loading is a load that others wait for.
 type loading struct {
 	done chan struct{}
-	s    *shared
 	err  error
 }
 

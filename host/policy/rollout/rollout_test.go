@@ -46,17 +46,17 @@ type module struct{ outcome, text, version, kind string }
 
 // world is what a Loader has around it.
 type world struct {
-	modules          map[string]module
-	policy           *v1alpha1.Policy
-	state            rollout.State
-	published        bool
-	programs, now    int64
-	memory           bool
-	fault            *rollout.Fault
-	failure          string
-	quarantined      bool
-	out              strings.Builder
-	status, canaries string
+	modules       map[string]module
+	policy        *v1alpha1.Policy
+	state         rollout.State
+	published     bool
+	programs, now int64
+	memory        bool
+	fault         *rollout.Fault
+	failure       string
+	quarantined   bool
+	out           strings.Builder
+	status        string
 }
 
 func moduleName(short string) string {

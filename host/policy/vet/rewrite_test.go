@@ -11,7 +11,6 @@ import (
 var (
 	nothing = wasmtest.Sig(nil)
 	i32     = byte(wasmtest.I32)
-	i64     = byte(wasmtest.I64)
 )
 
 func TestAGoodModuleIsLetThrough(t *testing.T) {

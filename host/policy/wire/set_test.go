@@ -27,7 +27,6 @@ type watcher struct {
 	at      map[int32]int      // pods by slot
 	order   []string
 	objects []*sdk.Object
-	pod     string
 }
 
 var (
