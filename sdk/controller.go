@@ -13,6 +13,8 @@ type ControlObject struct {
 	Generation, Created, Deleted           int64
 	Labels, Annotations                    Labels
 	Owners                                 []Owner
+	Finalizers                             []string
+	ResourceVersion                        string
 	syms                                   *Symbols
 	fields                                 []controlField
 }
@@ -29,7 +31,8 @@ func (o *ControlObject) JSON(path string) string {
 	return ""
 }
 
-// Field is a field, null if the object has none there.
+// Field is a field, null if the object has none there. It is parsed anew each
+// time.
 func (o *ControlObject) Field(path string) Config {
 	text := o.JSON(path)
 	if text == "" {
@@ -57,32 +60,76 @@ type ReconcileRequest struct {
 	Now               int64
 	Parent            ControlObject
 	Children, Related []ControlObject
-	Symbols           *Symbols
+	// Refused says, in words, what the host refused of the last answer about this
+	// parent; it is empty if that was stored.
+	Refused string
+	Symbols *Symbols
 }
 
-// ReconcileResult is what a controller wants done. The host applies it: it sets owner
-// references, names and namespaces, and refuses kinds that are not declared.
+// ChildrenOf are the children of one kind.
+func (r *ReconcileRequest) ChildrenOf(kind string) []*ControlObject { return ofKind(r.Children, kind) }
+
+// RelatedOf are the related objects of one kind.
+func (r *ReconcileRequest) RelatedOf(kind string) []*ControlObject { return ofKind(r.Related, kind) }
+
+func ofKind(list []ControlObject, kind string) (found []*ControlObject) {
+	for i := range list {
+		if list[i].Kind == kind {
+			found = append(found, &list[i])
+		}
+	}
+	return found
+}
+
+// ReconcileResult is what a controller wants done. The host stores all of it
+// together or nothing; it sets owner references and namespaces, and refuses
+// kinds and verbs that are not declared.
 type ReconcileResult struct {
 	// Status is JSON that replaces the parent's status; none leaves it.
 	Status string
-	// Create are children wanted that do not exist, as JSON.
+	// Create are objects wanted that do not exist.
 	Create []Creation
-	// Delete, Adopt and Release name children by UID, in the order in which
+	// Patch, Delete, Adopt and Release name objects by UID, in the order in which
 	// they are to be handled.
-	Delete, Adopt, Release []string
-	Events                 []Event
+	Patch          []Patch
+	Delete         []Deletion
+	Adopt, Release []string
+	Events         []Event
 	// RequeueAfter is in how many nanoseconds to ask again; 0 waits for a change.
 	RequeueAfter int64
+	// Why says in sentences what the parent waits for.
+	Why []string
 }
 
 // Creation is an object to create Count times.
 type Creation struct {
-	Object string
-	Count  int64
+	// From is a field of the parent with a template, such as spec.template, that
+	// the host begins with. Object is a JSON merge patch of it then, else the
+	// object itself.
+	From, Object string
+	Count        int64
+	// Unowned objects do not belong to the parent.
+	Unowned bool
 }
 
-// Event is one event on the parent.
-type Event struct{ Type, Reason, Message string }
+// Patch is a JSON merge patch of the object with that UID. Subresource is empty
+// or "status".
+type Patch struct{ UID, Patch, Subresource string }
+
+// Deletion takes the object with that UID away.
+type Deletion struct {
+	UID string
+	// Grace is how many seconds it gets, if HasGrace says so.
+	Grace    int64
+	HasGrace bool
+	// Propagation is Background where it is empty, Foreground or Orphan.
+	Propagation string
+	// Quiet: the host writes no event SuccessfulDelete.
+	Quiet bool
+}
+
+// Event is one event on the parent, or on the object with the UID in About.
+type Event struct{ Type, Reason, Message, About string }
 
 // Reconciler is a controller. This face is experimental: it is not yet part
 // of the ABI's first version.
@@ -118,7 +165,7 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	in.begin()
 	var input fb.ReconcileInput
 	input.Init(b, at)
-	r := &ReconcileRequest{Now: input.Now(), Symbols: in.rows.Symbols}
+	r := &ReconcileRequest{Now: input.Now(), Refused: string(input.Refused()), Symbols: in.rows.Symbols}
 	var o fb.ControlObject
 	if input.Parent(&o) == nil {
 		return nil, errShort
@@ -154,7 +201,10 @@ func (in *Instance) controlObject(o *fb.ControlObject) ControlObject {
 		Created: o.Created(), Deleted: o.Deleted(), syms: syms,
 		Labels:      Labels{syms, d.pairs(nil, o.LabelsLength(), o.Labels)},
 		Annotations: Labels{syms, d.pairs(nil, o.AnnotationsLength(), o.Annotations)},
-		Owners:      d.owners(nil, o.OwnersLength(), o.Owners),
+		Owners:      d.owners(nil, o.OwnersLength(), o.Owners), ResourceVersion: string(o.ResourceVersion()),
+	}
+	for i := 0; i < o.FinalizersLength(); i++ {
+		out.Finalizers = append(out.Finalizers, syms.text(o.Finalizers(i)))
 	}
 	var f fb.Field
 	for i := 0; i < o.FieldsLength(); i++ {
@@ -170,27 +220,81 @@ func (o *ReconcileResult) json() []byte {
 	if o.Status != "" {
 		j.Key("status").Value(o.Status)
 	}
-	if len(o.Create) > 0 {
-		j.Key("create").Open('[')
-		for _, c := range o.Create {
-			j.Open('{').Key("count").Int(c.Count).Key("object").Value(c.Object).Close('}')
-		}
-		j.Close(']')
-	}
-	uids(j, "delete", o.Delete)
+	o.creations(j)
+	o.patches(j)
+	o.deletions(j)
 	uids(j, "adopt", o.Adopt)
 	uids(j, "release", o.Release)
-	if len(o.Events) > 0 {
-		j.Key("events").Open('[')
-		for _, e := range o.Events {
-			j.Open('{').Key("type").Text(e.Type).Key("reason").Text(e.Reason).Key("message").Text(e.Message).Close('}')
-		}
-		j.Close(']')
-	}
+	o.events(j)
 	if o.RequeueAfter > 0 {
 		j.Key("requeueAfterNanos").Int(o.RequeueAfter)
 	}
+	uids(j, "why", o.Why)
 	return j.Close('}').Bytes()
+}
+
+func (o *ReconcileResult) creations(j *JSON) {
+	if len(o.Create) == 0 {
+		return
+	}
+	j.Key("create").Open('[')
+	for i := range o.Create {
+		c := &o.Create[i]
+		j.Open('{').Key("count").Int(c.Count).Member("from", c.From)
+		if c.Object != "" {
+			j.Key("object").Value(c.Object)
+		}
+		if c.Unowned {
+			j.Key("unowned").Bool(true)
+		}
+		j.Close('}')
+	}
+	j.Close(']')
+}
+
+func (o *ReconcileResult) patches(j *JSON) {
+	if len(o.Patch) == 0 {
+		return
+	}
+	j.Key("patch").Open('[')
+	for i := range o.Patch {
+		p := &o.Patch[i]
+		j.Open('{').Key("uid").Text(p.UID).Key("patch").Value(p.Patch).Member("subresource", p.Subresource).Close('}')
+	}
+	j.Close(']')
+}
+
+func (o *ReconcileResult) deletions(j *JSON) {
+	if len(o.Delete) == 0 {
+		return
+	}
+	j.Key("delete").Open('[')
+	for i := range o.Delete {
+		d := &o.Delete[i]
+		j.Open('{').Key("uid").Text(d.UID)
+		if d.HasGrace {
+			j.Key("gracePeriodSeconds").Int(d.Grace)
+		}
+		j.Member("propagationPolicy", d.Propagation)
+		if d.Quiet {
+			j.Key("quiet").Bool(true)
+		}
+		j.Close('}')
+	}
+	j.Close(']')
+}
+
+func (o *ReconcileResult) events(j *JSON) {
+	if len(o.Events) == 0 {
+		return
+	}
+	j.Key("events").Open('[')
+	for i := range o.Events {
+		e := &o.Events[i]
+		j.Open('{').Key("type").Text(e.Type).Key("reason").Text(e.Reason).Key("message").Text(e.Message)
+		j.Member("about", e.About).Close('}')
+	}
+	j.Close(']')
 }
 
 func uids(j *JSON, key string, list []string) {

@@ -5414,8 +5414,33 @@ func (rcv *ControlObject) FieldsLength() int {
 	return 0
 }
 
+func (rcv *ControlObject) Finalizers(j int) []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(28))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.ByteVector(a + flatbuffers.UOffsetT(j*4))
+	}
+	return nil
+}
+
+func (rcv *ControlObject) FinalizersLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(28))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *ControlObject) ResourceVersion() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(30))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
 func ControlObjectStart(builder *flatbuffers.Builder) {
-	builder.StartObject(12)
+	builder.StartObject(14)
 }
 func ControlObjectAddApiVersion(builder *flatbuffers.Builder, apiVersion flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(apiVersion), 0)
@@ -5464,6 +5489,15 @@ func ControlObjectAddFields(builder *flatbuffers.Builder, fields flatbuffers.UOf
 }
 func ControlObjectStartFieldsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
+}
+func ControlObjectAddFinalizers(builder *flatbuffers.Builder, finalizers flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(12, flatbuffers.UOffsetT(finalizers), 0)
+}
+func ControlObjectStartFinalizersVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func ControlObjectAddResourceVersion(builder *flatbuffers.Builder, resourceVersion flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(13, flatbuffers.UOffsetT(resourceVersion), 0)
 }
 func ControlObjectEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -5561,8 +5595,16 @@ func (rcv *ReconcileInput) RelatedLength() int {
 	return 0
 }
 
+func (rcv *ReconcileInput) Refused() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
 func ReconcileInputStart(builder *flatbuffers.Builder) {
-	builder.StartObject(4)
+	builder.StartObject(5)
 }
 func ReconcileInputAddNow(builder *flatbuffers.Builder, now int64) {
 	builder.PrependInt64Slot(0, now, 0)
@@ -5581,6 +5623,9 @@ func ReconcileInputAddRelated(builder *flatbuffers.Builder, related flatbuffers.
 }
 func ReconcileInputStartRelatedVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
+}
+func ReconcileInputAddRefused(builder *flatbuffers.Builder, refused flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(refused), 0)
 }
 func ReconcileInputEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
