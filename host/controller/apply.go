@@ -116,13 +116,17 @@ func (p *plan) find(uid string) (named, error) {
 // modify changes an object that is still as the guest was told.
 func (p *plan) modify(ctx context.Context, verb, subresource string, one named, change func(store.Object) (store.Object, error)) error {
 	o := one.o
-	if err := p.d.Access.May(ctx, verb, one.w.Resource, subresource, o.GetNamespace(), o.GetName()); err != nil {
+	err := p.d.Access.May(ctx, verb, one.w.Resource, subresource, o.GetNamespace(), o.GetName())
+	if err != nil && verb == "patch" && p.d.Access.May(ctx, "update", one.w.Resource, subresource, o.GetNamespace(), o.GetName()) == nil {
+		err = nil // who may replace an object may change it
+	}
+	if err != nil {
 		return err
 	}
 	if !p.fresh(one) {
 		return errStale
 	}
-	err := p.tx.Modify(ctx, one.w.Resource, subresource, o.GetNamespace(), o.GetName(), func(have store.Object) (store.Object, error) {
+	err = p.tx.Modify(ctx, one.w.Resource, subresource, o.GetNamespace(), o.GetName(), func(have store.Object) (store.Object, error) {
 		next, err := change(have)
 		if err == nil && next != have {
 			p.empty = false

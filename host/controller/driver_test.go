@@ -65,7 +65,7 @@ func (c *cluster) May(_ context.Context, verb, resource, subresource, _, _ strin
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	if verb+" "+resource == c.denied {
+	if verb+" "+resource == c.denied || verb == "update" && "patch "+resource == c.denied {
 		return fmt.Errorf("cannot %s %s", verb, resource)
 	}
 	return nil
