@@ -5,6 +5,7 @@
 package controllertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -212,6 +213,19 @@ func Change[T store.Object](w *World, resource, subresource, name string, change
 	}
 }
 
+// ChangeNode changes a node's labels, taints and the like.
+func ChangeNode(w *World, name string, change func(*v1.Node)) {
+	w.T.Helper()
+	_, err := w.Store.Update(w.T.Context(), store.Key{Resource: "nodes", Name: name}, func(o store.Object) (store.Object, error) {
+		next := o.DeepCopyObject().(*v1.Node)
+		change(next)
+		return next, nil
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
 // Delete deletes an object of namespace default.
 func (w *World) Delete(resource, name string, opts *metav1.DeleteOptions) {
 	w.T.Helper()
@@ -272,7 +286,7 @@ func (w *World) tend(ctx context.Context, p *v1.Pod) {
 	_, err := w.Store.Update(ctx, store.Key{Resource: "pods", Namespace: p.Namespace, Name: p.Name}, func(o store.Object) (store.Object, error) {
 		next := o.DeepCopyObject().(*v1.Pod)
 		if next.Spec.NodeName == "" {
-			next.Spec.NodeName = node
+			next.Spec.NodeName = cmp.Or(meantFor(next), node)
 		}
 		next.Status.StartTime = ptr.To(metav1.Now())
 		next.Status.PodIP, next.Status.PodIPs = ip, []v1.PodIP{{IP: ip}}
@@ -280,6 +294,21 @@ func (w *World) tend(ctx context.Context, p *v1.Pod) {
 		return next, nil
 	})
 	_ = err // it is gone
+}
+
+// meantFor is the node that the pod's affinity names, as a DaemonSet's does.
+func meantFor(p *v1.Pod) string {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, t := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, f := range t.MatchFields {
+			if f.Key == metav1.ObjectNameField && len(f.Values) == 1 {
+				return f.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 // Ready makes a pod Running and Ready since now.

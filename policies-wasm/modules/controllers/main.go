@@ -2,6 +2,7 @@
 package main
 
 import (
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/daemonset"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/statefulset"
 	"github.com/berth-dev/berth/sdk"

@@ -1,0 +1,134 @@
+package daemonset
+
+import (
+	"strings"
+
+	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
+	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
+	"github.com/berth-dev/berth/sdk"
+)
+
+// history is what the set's revisions say.
+type history struct {
+	old []revision.Revision
+	// creates and deletes are what the history alone takes of an answer.
+	creates, deletes, writes int
+}
+
+// settling is how long another's revision of the same name is taken for one
+// that a set of the same name left behind, and that is about to go.
+const settling = 30 * pods.Second
+
+// keepHistory finds the revision of the template, or makes one. It is false
+// where nothing else can be done yet.
+func (s *set) keepHistory() bool {
+	for _, o := range s.ChildrenOf(revision.Kind.Kind) {
+		if o.Controller() == s.Parent.UID && !s.selector.Matches(s.Symbols, o.Labels.Pairs) {
+			s.out.Release = append(s.out.Release, o.UID)
+		}
+	}
+	data, _ := s.Parent.Field("template.revision").Text()
+	var current []revision.Revision
+	for _, r := range revision.Claim(s.ReconcileRequest, &s.selector, &s.out) {
+		if r.Data == data {
+			current = append(current, r)
+		} else {
+			s.history.old = append(s.history.old, r)
+		}
+		if _, ok := r.Labels.Get(revisionLabel); !ok {
+			s.out.Patch = append(s.out.Patch, label(r.UID, r.Name))
+		}
+	}
+	next := revision.Next(s.history.old)
+	if len(current) == 0 {
+		return s.snapshot(data, next)
+	}
+	s.hash = s.deduplicate(current, next)
+	s.history.deletes = len(s.out.Delete)
+	s.history.writes = s.history.deletes
+	return true
+}
+
+// hashOf is the label of pods of a revision. One without gets its name.
+func hashOf(r *revision.Revision) string {
+	if hash, ok := r.Labels.Get(revisionLabel); ok {
+		return hash
+	}
+	return r.Name
+}
+
+func label(uid, hash string) sdk.Patch {
+	j := &sdk.JSON{}
+	j.Open('{').Key("metadata").Open('{').Key("labels").Open('{').Key(revisionLabel).Text(hash)
+	return sdk.Patch{UID: uid, Patch: string(j.Close('}').Close('}').Close('}').Bytes())}
+}
+
+// deduplicate keeps the newest of the revisions of the template, as the newest
+// of all, and returns its hash.
+func (s *set) deduplicate(current []revision.Revision, next int64) string {
+	keep := &current[len(current)-1]
+	hash := hashOf(keep)
+	if len(current) > 1 {
+		for _, p := range s.pods {
+			if have, _ := p.Labels.Get(revisionLabel); have != hash {
+				s.out.Patch = append(s.out.Patch, label(p.UID, hash))
+			}
+		}
+	}
+	for i := range current[:len(current)-1] {
+		s.out.Delete = append(s.out.Delete, sdk.Deletion{UID: current[i].UID, Quiet: true})
+	}
+	if keep.Number < next {
+		s.out.Patch = append(s.out.Patch, revision.Renumber(keep, next))
+	}
+	return hash
+}
+
+// snapshot makes a revision of the template. A name that somebody else has makes
+// another hash, in the next round.
+func (s *set) snapshot(data string, number int64) bool {
+	s.hash, _ = s.Parent.Field("template.hash").Text()
+	name := s.Parent.Name + "-" + s.hash
+	if strings.Contains(s.Refused, `"`+name+`" already exists`) {
+		if s.Now-s.Parent.Created >= settling {
+			status := s.was
+			status.collisions++
+			s.out.Status = status.json(s)
+			return false
+		}
+		s.wait("another's ControllerRevision " + name + " has to go first")
+	}
+	labels := s.Parent.Field("spec.template.metadata.labels")
+	s.out.Create = append(s.out.Create, revision.New(&s.Parent, name, revisionLabel, s.hash, labels, data, number))
+	s.history.creates, s.history.writes = 1, 1
+	return len(s.out.Why) == 0
+}
+
+// truncate keeps spec.revisionHistoryLimit revisions besides the newest, and
+// those that pods are of.
+func (s *set) truncate() {
+	limit := 10
+	if n, ok := s.Parent.Field("spec.revisionHistoryLimit").Number(); ok {
+		limit = int(n)
+	}
+	surplus := len(s.history.old) - limit
+	if surplus <= 0 {
+		return
+	}
+	live := map[string]bool{}
+	for _, p := range s.pods {
+		if hash, _ := p.Labels.Get(revisionLabel); hash != "" {
+			live[hash] = true
+		}
+	}
+	for i := range s.history.old {
+		r := &s.history.old[i]
+		if surplus == 0 {
+			return
+		}
+		if !live[hashOf(r)] {
+			s.out.Delete = append(s.out.Delete, sdk.Deletion{UID: r.UID, Quiet: true})
+			surplus--
+		}
+	}
+}
