@@ -141,12 +141,7 @@ func (s *set) create(r *replica) (done bool) {
 }
 
 // atCurrent tells whether a new pod gets the current revision still.
-func (s *set) atCurrent(ordinal int) bool {
-	if s.strategy.hasPartition {
-		return ordinal < s.start+s.strategy.partition
-	}
-	return s.strategy.rolling && ordinal < s.start+int(s.was.counts.current)
-}
+func (s *set) atCurrent(ordinal int) bool { return ordinal < s.start+s.strategy.partition }
 
 // conform brings a pod that is there to its identity and its volumes, and its
 // claims to the set's retention policy.
@@ -157,7 +152,9 @@ func (s *set) conform(r *replica) (done bool) {
 		return true
 	}
 	if !stored {
-		s.createClaims(r, "")
+		if s.createClaims(r, "") && !kept {
+			s.retain(r)
+		}
 		s.event("Warning", "FailedUpdate", s.told("Update", r)+" failed error: its volumes are not those of spec.volumeClaimTemplates, "+
 			"and cannot be changed: delete the pod, and it is made anew")
 		return false
@@ -165,7 +162,9 @@ func (s *set) conform(r *replica) (done bool) {
 	if !named {
 		s.out.Patch = append(s.out.Patch, sdk.Patch{UID: r.UID, Patch: identity(r)})
 	}
-	s.retain(r)
+	if !kept {
+		s.retain(r)
+	}
 	s.event("Normal", "SuccessfulUpdate", s.told("Update", r)+" successful")
 	return true
 }

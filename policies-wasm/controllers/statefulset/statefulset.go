@@ -79,10 +79,8 @@ type set struct {
 // strategy is how pods get to a newer revision.
 type strategy struct {
 	rolling, onDelete bool
-	// hasPartition is so save in sets that were never defaulted.
-	hasPartition   bool
-	partition      int
-	maxUnavailable sdk.Config
+	partition         int
+	maxUnavailable    sdk.Config
 }
 
 func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
@@ -133,7 +131,6 @@ func (s *set) readStrategy(c sdk.Config) {
 	kind := c.String("type", "")
 	s.strategy = strategy{rolling: kind == "RollingUpdate", onDelete: kind == "OnDelete"}
 	rolling := c.Object("rollingUpdate")
-	s.strategy.hasPartition = !rolling.IsNull()
 	s.strategy.partition = int(number(rolling.Object("partition")))
 	s.strategy.maxUnavailable = rolling.Object("maxUnavailable")
 }
