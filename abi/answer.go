@@ -171,6 +171,8 @@ type Creation struct {
 	Object json.RawMessage `json:"object,omitempty"`
 	// Unowned objects have no owner reference to the parent, save one in Object.
 	Unowned bool `json:"unowned,omitempty"`
+	// Quiet: the host writes no event SuccessfulCreate.
+	Quiet bool `json:"quiet,omitempty"`
 }
 
 // Patch is a JSON merge patch of an object that the guest was given.

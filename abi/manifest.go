@@ -106,12 +106,15 @@ const (
 	FactTemplateRevision = "template.revision"
 	// FactNodeZone is the zone of a pod's node.
 	FactNodeZone = "node.zone"
+	// FactPodPorts are the named ports of a pod's containers, as an object such as
+	// {"http/TCP":8080}.
+	FactPodPorts = "pod.ports"
 )
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByNamespace, ByCluster}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactNodeZone}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactNodeZone, FactPodPorts}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

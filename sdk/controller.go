@@ -110,6 +110,9 @@ type Creation struct {
 	Count        int64
 	// Unowned objects do not belong to the parent.
 	Unowned bool
+	// Quiet: the host writes no event SuccessfulCreate. It does so only where it
+	// makes up the name.
+	Quiet bool
 }
 
 // Patch is a JSON merge patch of the object with that UID. Subresource is empty
@@ -246,6 +249,9 @@ func (o *ReconcileResult) creations(j *JSON) {
 		}
 		if c.Unowned {
 			j.Key("unowned").Bool(true)
+		}
+		if c.Quiet {
+			j.Key("quiet").Bool(true)
 		}
 		j.Close('}')
 	}

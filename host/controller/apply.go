@@ -288,7 +288,7 @@ func (p *plan) createOne(ctx context.Context, w *watched, o store.Object, c *abi
 	switch {
 	case err == nil:
 		p.empty = false
-		if generated {
+		if generated && !c.Quiet {
 			p.tell(p.parent, "Normal", "SuccessfulCreate", fmt.Sprintf("Created %s: %s", singular(w), o.GetName()))
 		}
 	case apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):

@@ -38,8 +38,11 @@ func newFacts(objects Objects) *facts { return &facts{objects, lru.New(20_000)} 
 
 // of is a fact as JSON, nil where the object has none.
 func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
-	if name == abi.FactNodeZone {
+	switch name {
+	case abi.FactNodeZone:
 		return f.zone(o)
+	case abi.FactPodPorts:
+		return podPorts(o)
 	}
 	template := templateOf(o)
 	if template == nil {
@@ -124,6 +127,36 @@ func (f *facts) zone(o store.Object) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return json.Marshal(node.GetLabels()[v1.LabelTopologyZone])
+}
+
+// podPorts are the named ports of containers and sidecars; of two with one name
+// the first counts.
+func podPorts(o store.Object) (json.RawMessage, error) {
+	pod, ok := o.(*v1.Pod)
+	if !ok {
+		return nil, nil
+	}
+	ports := map[string]int32{}
+	add := func(c *v1.Container) {
+		for _, p := range c.Ports {
+			key := p.Name + "/" + string(p.Protocol)
+			if _, twice := ports[key]; p.Name != "" && !twice {
+				ports[key] = p.ContainerPort
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	if len(ports) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(ports)
 }
 
 // templateOf is the object's spec.template, nil if it has none.
