@@ -70,8 +70,8 @@ func (l *Loader) Vary(ctx context.Context, variations []trial.Variation) (_ *Var
 	}
 	f, g := l.programs.newReopener(ctx), l.programs.newReopener(ctx)
 	v.release = append(v.release, f.release, g.release)
-	v.Live = assemble(set.Number, set.policies, set.profiles, g.open).Scheduling
-	v.Set = assemble(set.Number, policies, profiles, f.open).Scheduling
+	v.Live = set.with(set.policies, set.profiles).assemble(g.open).Scheduling
+	v.Set = set.with(policies, profiles).assemble(f.open).Scheduling
 	return v, errors.Join(f.err, g.err)
 }
 

@@ -346,6 +346,9 @@ func (c *client) join(ctx context.Context, profile, name, kind string, weight in
 		if err := c.get(ctx, policyAPI+"profiles/"+profile, p); err != nil {
 			return err
 		}
+		if slices.Contains(p.Names(), name) {
+			return nil // one of that name was deleted
+		}
 		if kind == "predicate" {
 			p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: name})
 		} else {
