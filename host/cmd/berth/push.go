@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,6 +92,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 	switch {
 	case f.canary == 0 && f.maxRefusals != "":
 		return errors.New("--max-refusals is for a canary: name its share by --canary")
+	case set("config") && f.config == "":
+		return errors.New("--config names no file: leave it out for none")
 	case f.canary < 0 || f.canary > 100:
 		return errors.New("--canary is a share of 1 to 100 percent")
 	case f.canary > 0 && (set("config") || set("mode")):
@@ -148,8 +151,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return err
 	}
-	if f.canary > 0 && was != nil && same(was, module) && was.Spec.Entry == entry.Name {
-		return fmt.Errorf("policy %s runs this very module already: as a canary it would differ in nothing", name)
+	if f.canary > 0 && was != nil && same(was, module) && entryOf(was) == entry.Name {
+		fmt.Fprintf(out, "nothing changed: this module is what policy %s runs already, and as a canary it would differ in nothing\n", name)
+		return nil
 	}
 	if err := f.fits(out, was, name, entry); err != nil {
 		return err
@@ -189,6 +193,9 @@ func beside(was *v1alpha1.Policy, m *v1alpha1.Module) string {
 func same(p *v1alpha1.Policy, m *v1alpha1.Module) bool {
 	return shortHex(p.Status.Live) == shortHex(m.Name)
 }
+
+// entryOf is the policy's name in its module.
+func entryOf(p *v1alpha1.Policy) string { return cmp.Or(p.Spec.Entry, p.Name) }
 
 // known is the policy of that name, nil if there is none yet.
 func (c *client) known(ctx context.Context, name string) (*v1alpha1.Policy, error) {
@@ -326,11 +333,14 @@ func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
 	}
 	data, err := os.ReadFile(f.config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--config: %w", err)
 	}
 	raw, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", f.config, err)
+		return nil, fmt.Errorf("config %s: %s", f.config, plainly(err))
+	}
+	if string(raw) == "null" {
+		return nil, fmt.Errorf("config %s is empty: write {} for a config that sets nothing, or leave --config out", f.config)
 	}
 	return &runtime.RawExtension{Raw: raw}, nil
 }
