@@ -34,6 +34,7 @@ type pushFlags struct {
 	own                          v1alpha1.PolicySpec // that of the folder's policy.yaml
 
 	dryRun      bool
+	force       bool
 	rehearse    int
 	canary      int32
 	maxRefusals string
@@ -50,7 +51,9 @@ func newPolicyPush() *cobra.Command {
 			"A folder's own policy.yaml gives name, entry, config and mode where no flag does, and the\n" +
 			"failure mode and limits.\n\n" +
 			"Before it goes live, the last decisions are made again with it, each by itself, and those that\n" +
-			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind.\n" +
+			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind. It is\n" +
+			"asked about 5,000 nodes, too. Where it fails, or a pod finds no node any more, it does not go\n" +
+			"live without --force.\n" +
 			"With --canary it decides that share of the pods for now, is compared with what is live, and is\n" +
 			"rolled back by itself when it traps, spends its fuel, or refuses too much.",
 		Example: "  berth policy push                        # the policy of this folder\n" +
@@ -79,6 +82,7 @@ func newPolicyPush() *cobra.Command {
 	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module as berth policy sign prints it, or @FILE with some")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "NAMESPACE/NAME that a controller acts as; RBAC says what it may")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would have gone elsewhere, and stop there")
+	flags.BoolVar(&f.force, "force", false, "make it live even if it fails in its rehearsal, or pods find no node any more")
 	flags.IntVar(&f.rehearse, "rehearse", 200, "how many of the last decisions are made again before it goes live; 0 for none")
 	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
 	flags.StringVar(&f.maxRefusals, "max-refusals", "", "percentage of the canary's pods to which it may refuse nodes that the live module admits")
@@ -161,7 +165,7 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if entry.Kind == "controller" && f.own.ServiceAccount == nil && (was == nil || was.Spec.ServiceAccount == nil) {
 		return fmt.Errorf("%s is a controller, which acts as a ServiceAccount: name one by --service-account NAMESPACE/NAME, and grant it by RBAC what %[1]s reads and writes", entry.Name)
 	}
-	if err := f.tryOut(cmd, c, name, wasm, module, entry, was != nil); err != nil || f.dryRun {
+	if err := f.tryOut(cmd, c, name, wasm, module, entry, was); err != nil || f.dryRun {
 		return err
 	}
 	p, fresh, err := f.apply(ctx, c, was, name, module, entry)
