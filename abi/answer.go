@@ -173,6 +173,11 @@ type Creation struct {
 	Unowned bool `json:"unowned,omitempty"`
 	// Quiet: the host writes no event SuccessfulCreate.
 	Quiet bool `json:"quiet,omitempty"`
+	// Success is the message of the event SuccessfulCreate, and Failure what
+	// FailedCreate says before it says what was refused; the host has words of its
+	// own where they are empty, and is silent of the success of a fixed name.
+	Success string `json:"success,omitempty"`
+	Failure string `json:"failure,omitempty"`
 }
 
 // Patch is a JSON merge patch of an object that the guest was given.
@@ -191,6 +196,8 @@ type Deletion struct {
 	PropagationPolicy string `json:"propagationPolicy,omitempty"`
 	// Quiet: the host writes no event SuccessfulDelete.
 	Quiet bool `json:"quiet,omitempty"`
+	// Success is that event's message; the host has one where it is empty.
+	Success string `json:"success,omitempty"`
 }
 
 // Event is one event on the parent, or on the object whose UID is in About.
@@ -232,20 +239,22 @@ func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 
 func (o *ReconcileResult) checkWrites() error {
 	var total int64
-	for _, c := range o.Create {
+	for i, c := range o.Create {
 		if c.Count < 0 || c.Count > MaxCreations || len(c.Object) == 0 && c.From == "" {
 			return fmt.Errorf("a creation of %d objects, want 0 to %d, and an object", c.Count, MaxCreations)
 		}
 		if total += c.Count; total > MaxCreations {
 			return fmt.Errorf("more than %d creations", MaxCreations)
 		}
+		o.Create[i].Success, o.Create[i].Failure = Text(c.Success, MaxText), Text(c.Failure, MaxText)
 	}
 	for _, p := range o.Patch {
 		if p.UID == "" || len(p.Patch) == 0 || p.Subresource != "" && p.Subresource != "status" {
 			return errors.New("a patch needs a uid, a patch, and no subresource but status")
 		}
 	}
-	for _, d := range o.Delete {
+	for i, d := range o.Delete {
+		o.Delete[i].Success = Text(d.Success, MaxText)
 		if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds < 0 {
 			return errors.New("gracePeriodSeconds of a deletion is negative")
 		}

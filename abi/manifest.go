@@ -66,7 +66,7 @@ type ObjectKind struct {
 	// empty.
 	By string `json:"by,omitempty"`
 	// Path is the parent's field that holds the selector or the name, where it
-	// is not spec.selector.
+	// is not spec.selector; with ByOrdinal the list of templates.
 	Path string `json:"path,omitempty"`
 	// Writes are the verbs that answers use on the kind: create, patch, delete.
 	// Children may be created and deleted, and a parent's status written, where
@@ -86,6 +86,10 @@ const (
 	BySelector = "selector"
 	// ByChildren are those that the parent's children control.
 	ByChildren = "children"
+	// ByOrdinal are those in the parent's namespace that are named ITEM-PARENT-N:
+	// after the name of a template in the list that Path holds, after the parent,
+	// and a number.
+	ByOrdinal = "ordinal"
 	// ByNamespace are all in the parent's namespace.
 	ByNamespace = "namespace"
 	// ByCluster are all of the cluster.
@@ -113,7 +117,7 @@ const (
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
-	relatedWays = []string{"", BySelector, ByName, ByChildren, ByNamespace, ByCluster}
+	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster}
 	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactNodeZone, FactPodPorts}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )

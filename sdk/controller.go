@@ -113,6 +113,10 @@ type Creation struct {
 	// Quiet: the host writes no event SuccessfulCreate. It does so only where it
 	// makes up the name.
 	Quiet bool
+	// Success is the message of the event SuccessfulCreate, and Failure what
+	// FailedCreate says before it says what was refused; the host has words of its
+	// own where they are empty, and is silent of the success of a fixed name.
+	Success, Failure string
 }
 
 // Patch is a JSON merge patch of the object with that UID. Subresource is empty
@@ -129,6 +133,8 @@ type Deletion struct {
 	Propagation string
 	// Quiet: the host writes no event SuccessfulDelete.
 	Quiet bool
+	// Success is that event's message; the host has one where it is empty.
+	Success string
 }
 
 // Event is one event on the parent, or on the object with the UID in About.
@@ -253,7 +259,7 @@ func (o *ReconcileResult) creations(j *JSON) {
 		if c.Quiet {
 			j.Key("quiet").Bool(true)
 		}
-		j.Close('}')
+		j.Member("success", c.Success).Member("failure", c.Failure).Close('}')
 	}
 	j.Close(']')
 }
@@ -285,7 +291,7 @@ func (o *ReconcileResult) deletions(j *JSON) {
 		if d.Quiet {
 			j.Key("quiet").Bool(true)
 		}
-		j.Close('}')
+		j.Member("success", d.Success).Close('}')
 	}
 	j.Close(']')
 }

@@ -239,7 +239,11 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 		return staleIfGone(err)
 	}
 	p.empty = false
-	if !want.Quiet {
+	switch {
+	case want.Quiet:
+	case want.Success != "":
+		p.tell(p.parent, "Normal", "SuccessfulDelete", want.Success)
+	default:
 		p.tell(p.parent, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(one.w), one.o.GetName()))
 	}
 	return nil
@@ -250,7 +254,7 @@ func (p *plan) tell(about store.Object, kind, reason, message string) {
 }
 
 func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
-	left, stopped := int64(MaxCreations), map[string]bool{}
+	left := int64(MaxCreations)
 	for i := range wanted {
 		c := &wanted[i]
 		w, object, err := p.stamp(c)
@@ -261,11 +265,8 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 		p.unfinished = p.unfinished || n < c.Count
 		left -= n
 		for range n {
-			if stopped[w.Resource] {
-				break
-			}
 			if err := p.createOne(ctx, w, object.DeepCopyObject().(store.Object), c); err != nil {
-				stopped[w.Resource] = true
+				return nil // what follows may need it
 			}
 		}
 	}
@@ -288,13 +289,20 @@ func (p *plan) createOne(ctx context.Context, w *watched, o store.Object, c *abi
 	switch {
 	case err == nil:
 		p.empty = false
-		if generated && !c.Quiet {
+		switch {
+		case c.Success != "":
+			p.tell(p.parent, "Normal", "SuccessfulCreate", c.Success)
+		case generated && !c.Quiet:
 			p.tell(p.parent, "Normal", "SuccessfulCreate", fmt.Sprintf("Created %s: %s", singular(w), o.GetName()))
 		}
 	case apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):
 	default:
 		p.refused = "Error creating: " + err.Error()
-		p.tell(p.parent, "Warning", "FailedCreate", p.refused)
+		message := p.refused
+		if c.Failure != "" {
+			message = c.Failure + err.Error()
+		}
+		p.tell(p.parent, "Warning", "FailedCreate", message)
 	}
 	return err
 }

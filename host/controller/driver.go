@@ -336,6 +336,8 @@ func (d *Driver) waker(w *watched) func(store.Object) {
 		return func(o store.Object) { d.wakeByName(w, o) }
 	case abi.ByChildren:
 		return d.wakeByChildren
+	case abi.ByOrdinal:
+		return func(o store.Object) { d.wakeByOrdinal(w, o) }
 	case abi.ByNamespace:
 		return func(o store.Object) { d.wakeAll(o.GetNamespace()) }
 	case abi.ByCluster:

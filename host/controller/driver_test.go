@@ -56,6 +56,7 @@ type cluster struct {
 	mu     sync.Mutex
 	made   int
 	events []string
+	said   []string // in full
 	notes  []string
 	// denied is what the guest's ServiceAccount may not, as "verb resource".
 	denied string
@@ -146,10 +147,11 @@ func (x *tx) Commit(ctx context.Context) error {
 
 func (x *tx) Rollback() {}
 
-func (c *cluster) Event(_ store.Object, kind, reason, _ string) {
+func (c *cluster) Event(_ store.Object, kind, reason, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = append(c.events, kind+" "+reason)
+	c.said = append(c.said, reason+": "+message)
 }
 
 func (c *cluster) put(resource string, o store.Object) {
@@ -386,6 +388,68 @@ func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestARefusedCreationKeepsBackWhatFollows(t *testing.T) {
+	t.Parallel()
+	asked := false
+	g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap", Writes: []string{"create"}}}}
+	g.decide = func(*Object, []Object) (*abi.ReconcileResult, error) {
+		if asked {
+			return &abi.ReconcileResult{}, nil
+		}
+		asked = true
+		return &abi.ReconcileResult{Create: []abi.Creation{
+			{Count: 1, Success: "first is there", Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"first"}}`)},
+			{Count: 1, Failure: "second is not: ", Object: json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"second"}}`)},
+			{Count: 1, Success: "third is there", Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"third"}}`)},
+		}}, nil
+	}
+	drive(t, g, func(c *cluster) {
+		c.denied = "create configmaps"
+		c.put("replicasets.apps", set("web", 1))
+	}, func(c *cluster) {
+		if diff := cmp.Diff([]string{"first of web"}, c.pods()); diff != "" {
+			t.Errorf("pods differ (-want +got):\n%s", diff)
+		}
+		want := []string{"SuccessfulCreate: first is there", "FailedCreate: second is not: cannot create configmaps"}
+		if diff := cmp.Diff(want, c.said); diff != "" {
+			t.Errorf("events differ (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNamesWithOrdinals(t *testing.T) {
+	t.Parallel()
+	var given []string
+	g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap", By: abi.ByOrdinal, Path: "spec.template.spec.containers"}}}
+	g.besides = func(related []Object) {
+		given = nil
+		for i := range related {
+			given = append(given, related[i].Object.GetName())
+		}
+	}
+	g.decide = func(*Object, []Object) (*abi.ReconcileResult, error) { return &abi.ReconcileResult{}, nil }
+	config := func(name string) *v1.ConfigMap {
+		return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	}
+	drive(t, g, func(c *cluster) {
+		web := set("web-a", 1)
+		web.Spec.Template.Spec.Containers = []v1.Container{{Name: "data"}, {Name: "log-1"}}
+		c.put("replicasets.apps", web)
+		for _, name := range []string{"data-web-a-0", "log-1-web-a-17", "data-web-a-x", "data-web-a", "data-web-a--1", "other-web-a-0", "data-web-0"} {
+			c.put("configmaps", config(name))
+		}
+	}, func(c *cluster) {
+		if diff := cmp.Diff([]string{"data-web-a-0", "log-1-web-a-17"}, given); diff != "" {
+			t.Errorf("given (-want +got):\n%s", diff)
+		}
+		c.put("configmaps", config("data-web-a-3"))
+		synctest.Wait()
+		if !slices.Contains(given, "data-web-a-3") {
+			t.Errorf("given %q, and nobody was woken by data-web-a-3", given)
+		}
+	})
 }
 
 func TestCreationsAreBounded(t *testing.T) {

@@ -131,6 +131,12 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 			found = append(found, d.controlled(w, g.Children[i].Object.GetUID())...)
 		}
 		return found, nil
+	case abi.ByOrdinal:
+		names := namesAt(g.parent, w.kind.Path)
+		if len(names) == 0 {
+			return nil, nil
+		}
+		opts.Match = func(o store.Object) bool { return ordinalOf(o.GetName(), g.parent.GetName(), names) }
 	case abi.ByNamespace:
 	case abi.ByCluster:
 		namespace = ""
