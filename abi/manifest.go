@@ -108,6 +108,9 @@ const (
 	// FactTemplateRevision is what a ControllerRevision keeps in data of the
 	// object's spec.template, as JSON.
 	FactTemplateRevision = "template.revision"
+	// FactPod are phase, readiness, node, restarts and addresses of a Pod in a form
+	// that is cheap to read: thousands of pods fit one question.
+	FactPod = "pod"
 	// FactNodeZone is the zone of a pod's node.
 	FactNodeZone = "node.zone"
 	// FactPodPorts are the named ports of a pod's containers, as an object such as
@@ -118,7 +121,7 @@ const (
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactNodeZone, FactPodPorts}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

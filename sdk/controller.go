@@ -1,13 +1,16 @@
 package sdk
 
 import (
+	"unsafe"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
 )
 
 // ControlObject is an object as a controller sees it: its metadata, and the
 // fields that the policy's manifest asks for. Times are nanoseconds since
-// 1970, 0 where there is none.
+// 1970, 0 where there is none. It and its texts are the call's: a controller
+// keeps none of them for the next.
 type ControlObject struct {
 	APIVersion, Kind, Namespace, Name, UID string
 	Generation, Created, Deleted           int64
@@ -15,8 +18,24 @@ type ControlObject struct {
 	Owners                                 []Owner
 	Finalizers                             []string
 	ResourceVersion                        string
-	syms                                   *Symbols
-	fields                                 []controlField
+	// Pod is set, and HasPod true, if the kind asks for the fact abi.FactPod.
+	Pod    PodFacts
+	HasPod bool
+	syms   *Symbols
+	fields []controlField
+}
+
+// PodFacts are what matters of a pod to those that count pods.
+type PodFacts struct {
+	Phase string
+	Ready bool
+	// ReadySince is when Ready last changed.
+	ReadySince int64
+	NodeName   string
+	// Restarts is the most that a container was restarted.
+	Restarts            int64
+	IPs                 []string
+	Hostname, Subdomain string
 }
 
 type controlField struct{ path, json string }
@@ -180,13 +199,15 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 		return nil, errShort
 	}
 	r.Parent = in.controlObject(&o)
-	for i := 0; i < input.ChildrenLength(); i++ {
+	r.Children = make([]ControlObject, input.ChildrenLength())
+	for i := range r.Children {
 		input.Children(&o, i)
-		r.Children = append(r.Children, in.controlObject(&o))
+		r.Children[i] = in.controlObject(&o)
 	}
-	for i := 0; i < input.RelatedLength(); i++ {
+	r.Related = make([]ControlObject, input.RelatedLength())
+	for i := range r.Related {
 		input.Related(&o, i)
-		r.Related = append(r.Related, in.controlObject(&o))
+		r.Related[i] = in.controlObject(&o)
 	}
 	out, err := withinReconcile(in.control, r)
 	if err != nil {
@@ -200,27 +221,57 @@ func withinReconcile(c Reconciler, r *ReconcileRequest) (ReconcileResult, error)
 	return c.Reconcile(r)
 }
 
-// controlObject copies its texts, since no symbol should outlive the call for
-// what changes as often as a status does.
+// controlObject reads an object. Its texts lie in the call's input: they are not
+// interned, since no symbol should outlive the call for what changes as often as
+// a status does.
 func (in *Instance) controlObject(o *fb.ControlObject) ControlObject {
 	d, syms := in.podDec, in.rows.Symbols
 	out := ControlObject{
-		APIVersion: syms.text(o.ApiVersion()), Kind: syms.text(o.Kind()), Namespace: string(o.Namespace()),
-		Name: string(o.Name()), UID: string(o.Uid()), Generation: o.Generation(),
+		APIVersion: syms.text(o.ApiVersion()), Kind: syms.text(o.Kind()), Namespace: view(o.Namespace()),
+		Name: view(o.Name()), UID: view(o.Uid()), Generation: o.Generation(),
 		Created: o.Created(), Deleted: o.Deleted(), syms: syms,
 		Labels:      Labels{syms, d.pairs(nil, o.LabelsLength(), o.Labels)},
 		Annotations: Labels{syms, d.pairs(nil, o.AnnotationsLength(), o.Annotations)},
-		Owners:      d.owners(nil, o.OwnersLength(), o.Owners), ResourceVersion: string(o.ResourceVersion()),
+		Owners:      d.owners(nil, o.OwnersLength(), o.Owners), ResourceVersion: view(o.ResourceVersion()),
 	}
 	for i := 0; i < o.FinalizersLength(); i++ {
 		out.Finalizers = append(out.Finalizers, syms.text(o.Finalizers(i)))
 	}
-	var f fb.Field
-	for i := 0; i < o.FieldsLength(); i++ {
-		o.Fields(&f, i)
-		out.fields = append(out.fields, controlField{syms.text(f.Path()), string(f.Json())})
+	if n := o.FieldsLength(); n > 0 {
+		out.fields = make([]controlField, n)
+		var f fb.Field
+		for i := range out.fields {
+			o.Fields(&f, i)
+			out.fields[i] = controlField{syms.text(f.Path()), view(f.Json())}
+		}
+	}
+	var p fb.PodFacts
+	if o.Pod(&p) != nil {
+		out.HasPod, out.Pod = true, podFacts(&p, syms)
 	}
 	return out
+}
+
+func podFacts(p *fb.PodFacts, syms *Symbols) PodFacts {
+	out := PodFacts{
+		Phase: syms.text(p.Phase()), Ready: p.Ready(), ReadySince: p.ReadySince(), NodeName: view(p.NodeName()),
+		Restarts: int64(p.Restarts()), Hostname: view(p.Hostname()), Subdomain: view(p.Subdomain()),
+	}
+	if n := p.IpsLength(); n > 0 {
+		out.IPs = make([]string, n)
+		for i := range out.IPs {
+			out.IPs[i] = view(p.Ips(i))
+		}
+	}
+	return out
+}
+
+// view is a text that lives as long as the call's input.
+func view(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return unsafe.String(&b[0], len(b))
 }
 
 func (o *ReconcileResult) json() []byte {

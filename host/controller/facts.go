@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -127,6 +128,35 @@ func (f *facts) zone(o store.Object) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return json.Marshal(node.GetLabels()[v1.LabelTopologyZone])
+}
+
+// podFacts are the fact "pod".
+func podFacts(pod *v1.Pod) wire.PodFacts {
+	f := wire.PodFacts{
+		Phase: string(pod.Status.Phase), NodeName: pod.Spec.NodeName, Hostname: pod.Spec.Hostname, Subdomain: pod.Spec.Subdomain,
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
+			f.Ready, f.ReadySince = c.Status == v1.ConditionTrue, c.LastTransitionTime
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		f.Restarts = max(f.Restarts, pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	for i := range pod.Status.PodIPs {
+		f.IPs = append(f.IPs, pod.Status.PodIPs[i].IP)
+	}
+	return f
+}
+
+// samePod tells whether two states of a pod have the same facts.
+func samePod(a, b store.Object) bool {
+	was, ok := a.(*v1.Pod)
+	is, ok2 := b.(*v1.Pod)
+	if !ok || !ok2 {
+		return true
+	}
+	return reflect.DeepEqual(podFacts(was), podFacts(is))
 }
 
 // podPorts are the named ports of containers and sidecars; of two with one name

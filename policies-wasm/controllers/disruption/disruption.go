@@ -28,7 +28,7 @@ func init() {
 		}},
 		nil,
 		sdk.Related(
-			sdk.ObjectKind{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.conditions"}},
+			sdk.ObjectKind{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts},
 			scaled("apps/v1", "ReplicaSet"), scaled("apps/v1", "Deployment"), scaled("apps/v1", "StatefulSet"), scaled("v1", "ReplicationController"),
 		),
 		sdk.Describe("Counts for each PodDisruptionBudget how many pods may be evicted."))
@@ -168,10 +168,8 @@ func (b *budget) healthy(disrupted map[string]string) (n int64) {
 		if pod.Deleted != 0 || disrupted[pod.Name] != "" {
 			continue
 		}
-		for _, c := range pod.Field("status.conditions").Items() {
-			if c.String("type", "") == "Ready" && c.String("status", "") == "True" {
-				n++
-			}
+		if pod.Pod.Ready {
+			n++
 		}
 	}
 	return n

@@ -18,8 +18,7 @@ var serviceKind = sdk.ObjectKind{APIVersion: "v1", Kind: "Service", Fields: []st
 
 var podKind = sdk.ObjectKind{
 	APIVersion: "v1", Kind: "Pod", By: abi.BySelector,
-	Fields: []string{"spec.nodeName", "spec.hostname", "spec.subdomain", "status.phase", "status.podIPs", "status.conditions"},
-	Facts:  []string{abi.FactNodeZone, abi.FactPodPorts},
+	Facts: []string{abi.FactPod, abi.FactNodeZone, abi.FactPodPorts},
 }
 
 // service is the parent, read once.
@@ -89,30 +88,15 @@ type endpoint struct {
 // name.
 func (s *service) endpoints() (all []endpoint) {
 	for _, pod := range s.RelatedOf("Pod") {
-		phase, _ := pod.Field("status.phase").Text()
-		if phase == "Succeeded" || phase == "Failed" {
+		facts := &pod.Pod
+		if facts.Phase == "Succeeded" || facts.Phase == "Failed" || len(facts.IPs) == 0 {
 			continue
 		}
-		e := endpoint{ControlObject: pod, terminates: pod.Deleted != 0}
-		for _, ip := range pod.Field("status.podIPs").Items() {
-			if text := ip.String("ip", ""); text != "" {
-				e.ips = append(e.ips, text)
-			}
-		}
-		if len(e.ips) == 0 {
-			continue
-		}
-		for _, c := range pod.Field("status.conditions").Items() {
-			if c.String("type", "") == "Ready" {
-				e.serving = c.String("status", "") == "True"
-			}
-		}
+		e := endpoint{ControlObject: pod, ips: facts.IPs, node: facts.NodeName, serving: facts.Ready, terminates: pod.Deleted != 0}
 		e.ready = s.publishNotReady || e.serving && !e.terminates
-		e.node, _ = pod.Field("spec.nodeName").Text()
 		e.zone, _ = pod.Field(abi.FactNodeZone).Text()
-		subdomain, _ := pod.Field("spec.subdomain").Text()
-		if hostname, _ := pod.Field("spec.hostname").Text(); hostname != "" && subdomain == s.name {
-			e.hostname = hostname
+		if facts.Subdomain == s.name {
+			e.hostname = facts.Hostname
 		}
 		all = append(all, e)
 	}
