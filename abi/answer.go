@@ -171,6 +171,8 @@ type Creation struct {
 	Object json.RawMessage `json:"object,omitempty"`
 	// Unowned objects have no owner reference to the parent, save one in Object.
 	Unowned bool `json:"unowned,omitempty"`
+	// Quiet: the host writes no event SuccessfulCreate.
+	Quiet bool `json:"quiet,omitempty"`
 	// Success is the message of the event SuccessfulCreate, and Failure what
 	// FailedCreate says before it says what was refused; the host has words of its
 	// own where they are empty, and is silent of the success of a fixed name.

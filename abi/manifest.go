@@ -108,14 +108,23 @@ const (
 	// FactTemplateRevision is what a ControllerRevision keeps in data of the
 	// object's spec.template, as JSON.
 	FactTemplateRevision = "template.revision"
+	// FactPod are phase, readiness, node, restarts and addresses of a Pod in a form
+	// that is cheap to read: thousands of pods fit one question.
+	FactPod = "pod"
 	// FactNodeZone is the zone of a pod's node.
 	FactNodeZone = "node.zone"
+	// FactPodPorts are the named ports of a pod's containers, as an object such as
+	// {"http/TCP":8080}.
+	FactPodPorts = "pod.ports"
+	// FactPodClaims are the PersistentVolumeClaims of a pod's volumes, as an object
+	// such as {"data":"data-web-0"}; absent where it has none.
+	FactPodClaims = "pod.claims"
 )
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactNodeZone}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

@@ -1,13 +1,16 @@
 package sdk
 
 import (
+	"unsafe"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
 )
 
 // ControlObject is an object as a controller sees it: its metadata, and the
 // fields that the policy's manifest asks for. Times are nanoseconds since
-// 1970, 0 where there is none.
+// 1970, 0 where there is none. It and its texts are the call's: a controller
+// keeps none of them for the next.
 type ControlObject struct {
 	APIVersion, Kind, Namespace, Name, UID string
 	Generation, Created, Deleted           int64
@@ -15,8 +18,24 @@ type ControlObject struct {
 	Owners                                 []Owner
 	Finalizers                             []string
 	ResourceVersion                        string
-	syms                                   *Symbols
-	fields                                 []controlField
+	// Pod is set, and HasPod true, if the kind asks for the fact abi.FactPod.
+	Pod    PodFacts
+	HasPod bool
+	syms   *Symbols
+	fields []controlField
+}
+
+// PodFacts are what matters of a pod to those that count pods.
+type PodFacts struct {
+	Phase string
+	Ready bool
+	// ReadySince is when Ready last changed.
+	ReadySince int64
+	NodeName   string
+	// Restarts is the most that a container was restarted.
+	Restarts            int64
+	IPs                 []string
+	Hostname, Subdomain string
 }
 
 type controlField struct{ path, json string }
@@ -110,6 +129,9 @@ type Creation struct {
 	Count        int64
 	// Unowned objects do not belong to the parent.
 	Unowned bool
+	// Quiet: the host writes no event SuccessfulCreate. It does so only where it
+	// makes up the name.
+	Quiet bool
 	// Success is the message of the event SuccessfulCreate, and Failure what
 	// FailedCreate says before it says what was refused; the host has words of its
 	// own where they are empty, and is silent of the success of a fixed name.
@@ -176,15 +198,19 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	if input.Parent(&o) == nil {
 		return nil, errShort
 	}
-	r.Parent = in.controlObject(&o)
-	for i := 0; i < input.ChildrenLength(); i++ {
+	in.controlObject(&in.parent, &o)
+	r.Parent = in.parent
+	in.children = resize(in.children, input.ChildrenLength())
+	for i := range in.children {
 		input.Children(&o, i)
-		r.Children = append(r.Children, in.controlObject(&o))
+		in.controlObject(&in.children[i], &o)
 	}
-	for i := 0; i < input.RelatedLength(); i++ {
+	in.related = resize(in.related, input.RelatedLength())
+	for i := range in.related {
 		input.Related(&o, i)
-		r.Related = append(r.Related, in.controlObject(&o))
+		in.controlObject(&in.related[i], &o)
 	}
+	r.Children, r.Related = in.children, in.related
 	out, err := withinReconcile(in.control, r)
 	if err != nil {
 		return nil, err
@@ -197,27 +223,65 @@ func withinReconcile(c Reconciler, r *ReconcileRequest) (ReconcileResult, error)
 	return c.Reconcile(r)
 }
 
-// controlObject copies its texts, since no symbol should outlive the call for
-// what changes as often as a status does.
-func (in *Instance) controlObject(o *fb.ControlObject) ControlObject {
+// resize keeps what the elements hold, to be used again.
+func resize(list []ControlObject, n int) []ControlObject {
+	if n <= cap(list) {
+		return list[:n]
+	}
+	return append(list[:cap(list)], make([]ControlObject, n-cap(list))...)
+}
+
+// controlObject reads an object into the place of one that an earlier call gave,
+// so that thousands of them leave no garbage. Texts lie in the call's input: they
+// are not interned, since no symbol should outlive the call for what changes as
+// often as a status does.
+func (in *Instance) controlObject(to *ControlObject, o *fb.ControlObject) {
 	d, syms := in.podDec, in.rows.Symbols
-	out := ControlObject{
-		APIVersion: syms.text(o.ApiVersion()), Kind: syms.text(o.Kind()), Namespace: string(o.Namespace()),
-		Name: string(o.Name()), UID: string(o.Uid()), Generation: o.Generation(),
-		Created: o.Created(), Deleted: o.Deleted(), syms: syms,
-		Labels:      Labels{syms, d.pairs(nil, o.LabelsLength(), o.Labels)},
-		Annotations: Labels{syms, d.pairs(nil, o.AnnotationsLength(), o.Annotations)},
-		Owners:      d.owners(nil, o.OwnersLength(), o.Owners), ResourceVersion: string(o.ResourceVersion()),
+	to.APIVersion, to.Kind, to.syms = syms.text(o.ApiVersion()), syms.text(o.Kind()), syms
+	to.Namespace, to.Name, to.UID, to.ResourceVersion = view(o.Namespace()), view(o.Name()), view(o.Uid()), view(o.ResourceVersion())
+	to.Generation, to.Created, to.Deleted = o.Generation(), o.Created(), o.Deleted()
+	to.Labels = Labels{syms, to.Labels.Pairs[:0]}
+	if n := o.LabelsLength(); n > 0 {
+		to.Labels.Pairs = d.pairs(to.Labels.Pairs, n, o.Labels)
 	}
-	for i := 0; i < o.FinalizersLength(); i++ {
-		out.Finalizers = append(out.Finalizers, syms.text(o.Finalizers(i)))
+	to.Annotations = Labels{syms, to.Annotations.Pairs[:0]}
+	if n := o.AnnotationsLength(); n > 0 {
+		to.Annotations.Pairs = d.pairs(to.Annotations.Pairs, n, o.Annotations)
 	}
-	var f fb.Field
-	for i := 0; i < o.FieldsLength(); i++ {
-		o.Fields(&f, i)
-		out.fields = append(out.fields, controlField{syms.text(f.Path()), string(f.Json())})
+	to.Owners = to.Owners[:0]
+	if n := o.OwnersLength(); n > 0 {
+		to.Owners = d.owners(to.Owners, n, o.Owners)
 	}
-	return out
+	to.Finalizers = to.Finalizers[:0]
+	for i, n := 0, o.FinalizersLength(); i < n; i++ {
+		to.Finalizers = append(to.Finalizers, syms.text(o.Finalizers(i)))
+	}
+	to.fields = to.fields[:0]
+	for i, n := 0, o.FieldsLength(); i < n; i++ {
+		o.Fields(&in.field, i)
+		to.fields = append(to.fields, controlField{syms.text(in.field.Path()), view(in.field.Json())})
+	}
+	if to.HasPod = o.Pod(&in.podFacts) != nil; to.HasPod {
+		to.Pod.read(&in.podFacts, syms)
+	}
+}
+
+func (to *PodFacts) read(p *fb.PodFacts, syms *Symbols) {
+	to.Phase, to.Ready, to.ReadySince = syms.text(p.Phase()), p.Ready(), p.ReadySince()
+	to.NodeName, to.Hostname, to.Subdomain = view(p.NodeName()), view(p.Hostname()), view(p.Subdomain())
+	to.Restarts = int64(p.Restarts())
+	to.IPs = to.IPs[:0]
+	for i, n := 0, p.IpsLength(); i < n; i++ {
+		to.IPs = append(to.IPs, view(p.Ips(i)))
+	}
+}
+
+// view is a text that lives as long as the call's input.
+func view(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return unsafe.String(&b[0], len(b))
 }
 
 func (o *ReconcileResult) json() []byte {
@@ -252,6 +316,9 @@ func (o *ReconcileResult) creations(j *JSON) {
 		}
 		if c.Unowned {
 			j.Key("unowned").Bool(true)
+		}
+		if c.Quiet {
+			j.Key("quiet").Bool(true)
 		}
 		j.Member("success", c.Success).Member("failure", c.Failure).Close('}')
 	}

@@ -292,7 +292,7 @@ func (p *plan) createOne(ctx context.Context, w *watched, o store.Object, c *abi
 		switch {
 		case c.Success != "":
 			p.tell(p.parent, "Normal", "SuccessfulCreate", c.Success)
-		case generated:
+		case generated && !c.Quiet:
 			p.tell(p.parent, "Normal", "SuccessfulCreate", fmt.Sprintf("Created %s: %s", singular(w), o.GetName()))
 		}
 	case apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause):

@@ -117,6 +117,8 @@ type watched struct {
 	kind Kind
 	Type
 	fields *fields
+	// pods: the guest is given the fact "pod".
+	pods bool
 	// selectors finds the parents that select an object of the kind; nil where
 	// parents do not.
 	selectors *selectors
@@ -185,7 +187,7 @@ func (d *Driver) resolve(k Kind, child bool) (watched, error) {
 	if err != nil {
 		return watched{}, fmt.Errorf("controller %s: %w", d.Guest.Name(), err)
 	}
-	return watched{kind: k, Type: t, fields: f, child: child}, nil
+	return watched{kind: k, Type: t, fields: f, child: child, pods: slices.Contains(k.Facts, abi.FactPod)}, nil
 }
 
 // Run works until ctx ends.
@@ -291,7 +293,7 @@ func (w *watched) same(a, b store.Object) bool {
 	return a != nil && a.GetGeneration() == b.GetGeneration() && maps.Equal(a.GetLabels(), b.GetLabels()) &&
 		maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && slices.Equal(a.GetFinalizers(), b.GetFinalizers()) &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp()) &&
-		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) && w.fields.same(a, b)
+		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) && w.fields.same(a, b) && (!w.pods || samePod(a, b))
 }
 
 func nameOf(o store.Object) types.NamespacedName {

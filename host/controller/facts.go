@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -38,8 +39,13 @@ func newFacts(objects Objects) *facts { return &facts{objects, lru.New(20_000)} 
 
 // of is a fact as JSON, nil where the object has none.
 func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
-	if name == abi.FactNodeZone {
+	switch name {
+	case abi.FactNodeZone:
 		return f.zone(o)
+	case abi.FactPodPorts:
+		return podPorts(o)
+	case abi.FactPodClaims:
+		return podClaims(o)
 	}
 	template := templateOf(o)
 	if template == nil {
@@ -114,6 +120,23 @@ func templateRevision(template *v1.PodTemplateSpec) (string, error) {
 	return string(patch), err
 }
 
+func podClaims(o store.Object) (json.RawMessage, error) {
+	pod, ok := o.(*v1.Pod)
+	if !ok {
+		return nil, nil
+	}
+	claims := map[string]string{}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil {
+			claims[v.Name] = v.PersistentVolumeClaim.ClaimName
+		}
+	}
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(claims)
+}
+
 func (f *facts) zone(o store.Object) (json.RawMessage, error) {
 	pod, ok := o.(*v1.Pod)
 	if !ok || pod.Spec.NodeName == "" {
@@ -124,6 +147,65 @@ func (f *facts) zone(o store.Object) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return json.Marshal(node.GetLabels()[v1.LabelTopologyZone])
+}
+
+// podFacts are the fact "pod".
+func podFacts(pod *v1.Pod) wire.PodFacts {
+	f := wire.PodFacts{
+		Phase: string(pod.Status.Phase), NodeName: pod.Spec.NodeName, Hostname: pod.Spec.Hostname, Subdomain: pod.Spec.Subdomain,
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
+			f.Ready, f.ReadySince = c.Status == v1.ConditionTrue, c.LastTransitionTime
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		f.Restarts = max(f.Restarts, pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	for i := range pod.Status.PodIPs {
+		f.IPs = append(f.IPs, pod.Status.PodIPs[i].IP)
+	}
+	return f
+}
+
+// samePod tells whether two states of a pod have the same facts.
+func samePod(a, b store.Object) bool {
+	was, ok := a.(*v1.Pod)
+	is, ok2 := b.(*v1.Pod)
+	if !ok || !ok2 {
+		return true
+	}
+	return reflect.DeepEqual(podFacts(was), podFacts(is))
+}
+
+// podPorts are the named ports of containers and sidecars; of two with one name
+// the first counts.
+func podPorts(o store.Object) (json.RawMessage, error) {
+	pod, ok := o.(*v1.Pod)
+	if !ok {
+		return nil, nil
+	}
+	ports := map[string]int32{}
+	add := func(c *v1.Container) {
+		for _, p := range c.Ports {
+			key := p.Name + "/" + string(p.Protocol)
+			if _, twice := ports[key]; p.Name != "" && !twice {
+				ports[key] = p.ContainerPort
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			add(c)
+		}
+	}
+	if len(ports) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(ports)
 }
 
 // templateOf is the object's spec.template, nil if it has none.

@@ -1,10 +1,10 @@
 package controller
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -171,12 +171,19 @@ func (d *Driver) object(w *watched, o store.Object) (Object, error) {
 	if err != nil {
 		return Object{}, fmt.Errorf("%s %s: %w", w.Resource, o.GetName(), err)
 	}
+	one := Object{Kind: w.kind, Object: o, Fields: values}
 	for _, name := range w.kind.Facts {
-		var value json.RawMessage
-		if value, err = d.facts.of(name, o); err != nil {
+		if pod, ok := o.(*v1.Pod); ok && name == abi.FactPod {
+			facts := podFacts(pod)
+			one.Pod = &facts
+			one.Fields = append(one.Fields, nil)
+			continue
+		}
+		value, err := d.facts.of(name, o)
+		if err != nil {
 			return Object{}, fmt.Errorf("%s %s: fact %s: %w", w.Resource, o.GetName(), name, err)
 		}
-		values = append(values, value)
+		one.Fields = append(one.Fields, value)
 	}
-	return Object{Kind: w.kind, Object: o, Fields: values}, nil
+	return one, nil
 }

@@ -132,7 +132,10 @@ func (t *Transaction) Delete(ctx context.Context, r *Request, opts *metav1.Delet
 	if !ok {
 		return apierrors.NewNotFound(r.Kind.GroupResource(), r.Name)
 	}
-	made, err := t.reg.prepareRemove(r.context(ctx), r, old, opts, nil)
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	made, err := t.reg.prepareRemove(r.context(ctx), r, old, opts.DeepCopy(), nil)
 	if err != nil {
 		return r.status(err)
 	}

@@ -69,6 +69,7 @@ func Play(t *testing.T, policies []string, test func(w *World)) {
 		running.Go(func() { w.node(ctx) })
 		defer running.Wait()
 		defer cancel()
+		synctest.Wait() // until all watch
 		test(w)
 	})
 }

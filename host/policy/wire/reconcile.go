@@ -16,6 +16,38 @@ type ControlObject struct {
 	Kind   abi.ObjectKind
 	Object metav1.Object
 	Fields []json.RawMessage
+	// Pod is nil unless the kind asks for the fact.
+	Pod *PodFacts
+}
+
+// PodFacts are what matters of a pod to those that count pods.
+type PodFacts struct {
+	Phase      string
+	Ready      bool
+	ReadySince metav1.Time
+	NodeName   string
+	Restarts   int32
+	IPs        []string
+	Hostname   string
+	Subdomain  string
+}
+
+func (e *Encoder) podFacts(p *PodFacts) offset {
+	if p == nil {
+		return 0
+	}
+	phase, node, ips := e.str(p.Phase), e.str(p.NodeName), e.strs(p.IPs)
+	hostname, subdomain := e.str(p.Hostname), e.str(p.Subdomain)
+	fb.PodFactsStart(e.b)
+	fb.PodFactsAddPhase(e.b, phase)
+	fb.PodFactsAddReady(e.b, p.Ready)
+	fb.PodFactsAddReadySince(e.b, nanos(p.ReadySince))
+	fb.PodFactsAddNodeName(e.b, node)
+	fb.PodFactsAddRestarts(e.b, p.Restarts)
+	fb.PodFactsAddIps(e.b, ips)
+	fb.PodFactsAddHostname(e.b, hostname)
+	fb.PodFactsAddSubdomain(e.b, subdomain)
+	return fb.PodFactsEnd(e.b)
 }
 
 // ReconcileInput is what a controller is asked about.
@@ -60,6 +92,7 @@ func (e *Encoder) controlObject(o *ControlObject) offset {
 	namespace, name, uid := e.str(m.GetNamespace()), e.str(m.GetName()), e.str(string(m.GetUID()))
 	labels, annotations, owners := e.kvs(m.GetLabels()), e.kvs(m.GetAnnotations()), e.owners(m.GetOwnerReferences())
 	fields, finalizers, revision := e.fields(o), e.strs(m.GetFinalizers()), e.b.CreateString(m.GetResourceVersion())
+	pod := e.podFacts(o.Pod)
 	fb.ControlObjectStart(e.b)
 	fb.ControlObjectAddApiVersion(e.b, version)
 	fb.ControlObjectAddKind(e.b, kind)
@@ -77,6 +110,9 @@ func (e *Encoder) controlObject(o *ControlObject) offset {
 	fb.ControlObjectAddFields(e.b, fields)
 	fb.ControlObjectAddFinalizers(e.b, finalizers)
 	fb.ControlObjectAddResourceVersion(e.b, revision)
+	if pod != 0 {
+		fb.ControlObjectAddPod(e.b, pod)
+	}
 	return fb.ControlObjectEnd(e.b)
 }
 

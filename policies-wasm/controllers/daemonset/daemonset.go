@@ -37,7 +37,7 @@ func init() {
 		},
 		[]sdk.ObjectKind{
 			{
-				APIVersion: "v1", Kind: "Pod", Fields: append([]string{required}, pods.Fields...),
+				APIVersion: "v1", Kind: "Pod", Fields: []string{required}, Facts: pods.Facts,
 				Writes: []string{"create", "patch", "delete"},
 			},
 			revision.Kind,
@@ -165,30 +165,52 @@ func (s *set) claimPods() {
 // place finds the node of each pod. Pods that ended and are on their way out
 // count no more.
 func (s *set) place() {
-	byName := map[string]*node{}
-	for _, o := range s.RelatedOf("Node") {
-		n := &node{name: o.Name}
+	related := s.RelatedOf("Node")
+	all := make([]node, len(related)) // one piece, since there may be thousands
+	s.nodes = make([]*node, len(related))
+	for i, o := range related {
+		n := &all[i]
+		n.name = o.Name
 		n.run, n.stay = s.fit.node(o)
-		s.nodes = append(s.nodes, n)
-		byName[o.Name] = n
+		s.nodes[i] = n
 	}
+	sort.Sort(byName(s.nodes))
+	known := s.nodes
+	gone := map[string]*node{}
 	for _, p := range s.pods {
 		p.updated = s.isUpdated(p)
 		name := p.target()
 		if name == "" || p.Deleted != 0 && p.ended() {
 			continue
 		}
-		n := byName[name]
+		n := byName(known).find(name)
+		if n == nil {
+			n = gone[name]
+		}
 		if n == nil {
 			n = &node{name: name, gone: true}
 			s.nodes = append(s.nodes, n)
-			byName[name] = n
+			gone[name] = n
 		}
 		n.pods = append(n.pods, p)
 	}
 	for _, n := range s.nodes {
 		sort.Sort(oldest(n.pods))
 	}
+}
+
+type byName []*node
+
+func (b byName) Len() int           { return len(b) }
+func (b byName) Less(i, j int) bool { return b[i].name < b[j].name }
+func (b byName) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+
+func (b byName) find(name string) *node {
+	i := sort.Search(len(b), func(i int) bool { return b[i].name >= name })
+	if i == len(b) || b[i].name != name {
+		return nil
+	}
+	return b[i]
 }
 
 func (p *pod) ended() bool { return p.Phase == "Failed" || p.Phase == "Succeeded" }

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
 )
 
@@ -16,8 +17,8 @@ const Second = 1_000_000_000
 // deletionCost says how much a pod would be missed.
 const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
-// Fields are those of a Pod that Read looks at.
-var Fields = []string{"spec.nodeName", "status.phase", "status.conditions", "status.containerStatuses"}
+// Facts are those of a Pod that Read looks at.
+var Facts = []string{abi.FactPod}
 
 // Pod is what matters of a child.
 type Pod struct {
@@ -33,21 +34,11 @@ type Pod struct {
 	doubled int
 }
 
-// Read reads a Pod whose kind was declared with Fields.
+// Read reads a Pod whose kind was declared with Facts.
 func Read(o *sdk.ControlObject) Pod {
-	p := Pod{ControlObject: o}
-	p.Node, _ = o.Field("spec.nodeName").Text()
-	p.Phase, _ = o.Field("status.phase").Text()
-	for _, c := range o.Field("status.conditions").Items() {
-		if c.String("type", "") == "Ready" {
-			p.Ready = c.String("status", "") == "True"
-			p.ReadySince = Nanos(c.String("lastTransitionTime", ""))
-		}
-	}
-	for _, c := range o.Field("status.containerStatuses").Items() {
-		if n, ok := c.Object("restartCount").Number(); ok {
-			p.restarts = max(p.restarts, int64(n))
-		}
+	p := Pod{
+		ControlObject: o, Node: o.Pod.NodeName, Phase: o.Pod.Phase, Ready: o.Pod.Ready, ReadySince: o.Pod.ReadySince,
+		restarts: o.Pod.Restarts,
 	}
 	if text, ok := o.Annotations.Get(deletionCost); ok {
 		p.cost, _ = strconv.ParseInt(text, 10, 32)

@@ -15,7 +15,7 @@ func init() {
 		sdk.ObjectKind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{
 			"spec.replicas", "spec.minReadySeconds", "spec.selector", "spec.template", "status.conditions",
 		}},
-		[]sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Fields: pods.Fields}},
+		[]sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts}},
 		sdk.Describe("Keeps as many pods of a template as a ReplicaSet says."))
 }
 

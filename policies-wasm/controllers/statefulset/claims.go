@@ -124,16 +124,9 @@ func (s *set) mounted(r *replica) bool {
 	if len(s.templates) == 0 {
 		return true
 	}
-	volumes := r.Field("spec.volumes").Items()
+	claims := r.Field("pod.claims")
 	for i := range s.templates {
-		t := &s.templates[i]
-		found := false
-		for _, v := range volumes {
-			if v.String("name", "") == t.name {
-				found = v.Object("persistentVolumeClaim").String("claimName", "") == s.claimName(t, r)
-			}
-		}
-		if !found {
+		if t := &s.templates[i]; claims.String(t.name, "") != s.claimName(t, r) {
 			return false
 		}
 	}

@@ -36,7 +36,7 @@ func init() {
 		},
 		[]sdk.ObjectKind{
 			{
-				APIVersion: "v1", Kind: "Pod", Fields: append([]string{"spec.volumes", "status.startTime"}, pods.Fields...),
+				APIVersion: "v1", Kind: "Pod", Fields: []string{"status.startTime"}, Facts: append([]string{"pod.claims"}, pods.Facts...),
 				Writes: []string{"create", "patch", "delete"},
 			},
 			revision.Kind,

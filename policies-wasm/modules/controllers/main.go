@@ -3,6 +3,8 @@ package main
 
 import (
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/daemonset"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/disruption"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/endpoints"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/statefulset"
 	"github.com/berth-dev/berth/sdk"
