@@ -232,13 +232,13 @@ func resize(list []ControlObject, n int) []ControlObject {
 }
 
 // controlObject reads an object into the place of one that an earlier call gave,
-// so that thousands of them leave no garbage. Texts lie in the call's input: they
+// so that thousands of them leave little garbage. Texts are copied (pieces): they
 // are not interned, since no symbol should outlive the call for what changes as
 // often as a status does.
 func (in *Instance) controlObject(to *ControlObject, o *fb.ControlObject) {
 	d, syms := in.podDec, in.rows.Symbols
 	to.APIVersion, to.Kind, to.syms = syms.text(o.ApiVersion()), syms.text(o.Kind()), syms
-	to.Namespace, to.Name, to.UID, to.ResourceVersion = view(o.Namespace()), view(o.Name()), view(o.Uid()), view(o.ResourceVersion())
+	to.Namespace, to.Name, to.UID, to.ResourceVersion = in.texts.of(o.Namespace()), in.texts.of(o.Name()), in.texts.of(o.Uid()), in.texts.of(o.ResourceVersion())
 	to.Generation, to.Created, to.Deleted = o.Generation(), o.Created(), o.Deleted()
 	to.Labels = Labels{syms, to.Labels.Pairs[:0]}
 	if n := o.LabelsLength(); n > 0 {
@@ -259,29 +259,44 @@ func (in *Instance) controlObject(to *ControlObject, o *fb.ControlObject) {
 	to.fields = to.fields[:0]
 	for i, n := 0, o.FieldsLength(); i < n; i++ {
 		o.Fields(&in.field, i)
-		to.fields = append(to.fields, controlField{syms.text(in.field.Path()), view(in.field.Json())})
+		to.fields = append(to.fields, controlField{syms.text(in.field.Path()), in.texts.of(in.field.Json())})
 	}
 	if to.HasPod = o.Pod(&in.podFacts) != nil; to.HasPod {
-		to.Pod.read(&in.podFacts, syms)
+		to.Pod.read(&in.podFacts, syms, &in.texts)
 	}
 }
 
-func (to *PodFacts) read(p *fb.PodFacts, syms *Symbols) {
+func (to *PodFacts) read(p *fb.PodFacts, syms *Symbols, t *pieces) {
 	to.Phase, to.Ready, to.ReadySince = syms.text(p.Phase()), p.Ready(), p.ReadySince()
-	to.NodeName, to.Hostname, to.Subdomain = view(p.NodeName()), view(p.Hostname()), view(p.Subdomain())
+	to.NodeName, to.Hostname, to.Subdomain = t.of(p.NodeName()), t.of(p.Hostname()), t.of(p.Subdomain())
 	to.Restarts = int64(p.Restarts())
 	to.IPs = to.IPs[:0]
 	for i, n := 0, p.IpsLength(); i < n; i++ {
-		to.IPs = append(to.IPs, view(p.Ips(i)))
+		to.IPs = append(to.IPs, t.of(p.Ips(i)))
 	}
 }
 
-// view is a text that lives as long as the call's input.
-func view(b []byte) string {
+// pieces holds copies of an input's texts in pieces of some size. A collector
+// looks from each text for the beginning of what holds it, block by block: it
+// would go through a whole input for each of thousands of texts, and one piece a
+// text would be as many more to allocate.
+type pieces struct{ piece []byte }
+
+const pieceSize = 1024
+
+func (t *pieces) of(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
-	return unsafe.String(&b[0], len(b))
+	if len(b) > pieceSize/4 {
+		return string(b)
+	}
+	if cap(t.piece)-len(t.piece) < len(b) {
+		t.piece = make([]byte, 0, pieceSize)
+	}
+	at := len(t.piece)
+	t.piece = append(t.piece, b...)
+	return unsafe.String(&t.piece[at], len(b))
 }
 
 func (o *ReconcileResult) json() []byte {

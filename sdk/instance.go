@@ -26,6 +26,7 @@ type Instance struct {
 	children, related []ControlObject
 	field             fb.Field
 	podFacts          fb.PodFacts
+	texts             pieces
 	explain           Explainer
 	onRow             RowFollower
 	onPod             PodFollower

@@ -146,7 +146,11 @@ func number(c sdk.Config) int64 {
 
 // claimPods takes in the pods that the selector matches, and lets others go.
 func (s *set) claimPods() {
-	for _, o := range s.ChildrenOf("Pod") {
+	for i := range s.Children {
+		o := &s.Children[i]
+		if o.Kind != "Pod" {
+			continue
+		}
 		ours := s.selector.Matches(s.Symbols, o.Labels.Pairs)
 		switch owner := o.Controller(); {
 		case owner == s.Parent.UID && ours:
@@ -158,21 +162,18 @@ func (s *set) claimPods() {
 		default:
 			continue
 		}
-		s.pods = append(s.pods, &pod{Pod: pods.Read(o)})
+		s.pods = append(s.pods, &pod{Pod: pods.Own(o)})
 	}
 }
 
 // place finds the node of each pod. Pods that ended and are on their way out
 // count no more.
 func (s *set) place() {
-	related := s.RelatedOf("Node")
-	all := make([]node, len(related)) // one piece, since there may be thousands
-	s.nodes = make([]*node, len(related))
-	for i, o := range related {
-		n := &all[i]
-		n.name = o.Name
-		n.run, n.stay = s.fit.node(o)
-		s.nodes[i] = n
+	s.nodes = make([]*node, len(s.Related)) // all are Nodes
+	for i := range s.Related {
+		o := &s.Related[i]
+		s.nodes[i] = &node{name: o.Name}
+		s.nodes[i].run, s.nodes[i].stay = s.fit.node(o)
 	}
 	sort.Sort(byName(s.nodes))
 	known := s.nodes

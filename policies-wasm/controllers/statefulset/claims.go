@@ -28,8 +28,9 @@ func (s *set) readClaims() {
 	if len(s.templates) == 0 {
 		return
 	}
-	for _, o := range s.RelatedOf("PersistentVolumeClaim") {
-		s.claims[o.Name] = &claim{ControlObject: o, refs: o.Field("metadata.ownerReferences").Items()}
+	for i := range s.Related {
+		o := s.Related[i] // a copy, as pods.Own makes one
+		s.claims[o.Name] = &claim{ControlObject: &o, refs: o.Field("metadata.ownerReferences").Items()}
 	}
 }
 

@@ -20,8 +20,12 @@ const (
 // that were never ready.
 const replaceBroken = "berth.dev/replace-broken"
 
-// maxBatch is how many pods a set of policy Parallel handles side by side.
-const maxBatch = 500
+// maxBatch is how many pods a set of policy Parallel handles side by side, and
+// how many objects one answer creates at most; a young set creates least.
+const (
+	maxBatch = 500
+	least    = 32
+)
 
 func init() {
 	sdk.Controller("StatefulSet", controller{},
@@ -71,6 +75,10 @@ type set struct {
 	revisions       []revision.Revision
 	collisions      int64
 
+	// most is how many creations fit the answer: the fuel of a question grows with
+	// how much there is already.
+	most int
+
 	// pods are the set's, members those with an ordinal that it wants, each at its
 	// place, and condemned the others, the highest ordinal first.
 	pods, members, condemned []*replica
@@ -84,7 +92,7 @@ type strategy struct {
 }
 
 func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
-	s := &set{ReconcileRequest: r}
+	s := &set{ReconcileRequest: r, most: min(max(least, len(r.Children)+len(r.Related)), maxBatch)}
 	if err := s.read(); err != nil {
 		return sdk.ReconcileResult{}, err
 	}
