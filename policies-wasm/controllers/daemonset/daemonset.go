@@ -23,7 +23,7 @@ const templateGeneration = "deprecated.daemonset.template.generation"
 const required = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 // burst is how many pods one round creates at most, and how many it deletes.
-const burst = 500
+const burst = 250
 
 func init() {
 	sdk.Controller("DaemonSet", controller{},
