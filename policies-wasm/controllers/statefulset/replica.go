@@ -93,9 +93,17 @@ func (s *set) claimPods() {
 	}
 }
 
-// sort gives each pod its place, and makes room for those that are missing.
+// sort gives each pod its place, and makes room for those that are missing: not
+// for more of them than one answer creates, besides those between others.
 func (s *set) sort() {
-	s.members = make([]*replica, s.replicas)
+	last := 0
+	for _, r := range s.pods {
+		if s.wanted(r) {
+			last = max(last, r.ordinal-s.start+1)
+		}
+	}
+	s.members = make([]*replica, min(s.replicas, last+s.most))
+	s.left = s.replicas - len(s.members)
 	for _, r := range s.pods {
 		switch {
 		case s.wanted(r):

@@ -82,6 +82,8 @@ type set struct {
 	// pods are the set's, members those with an ordinal that it wants, each at its
 	// place, and condemned the others, the highest ordinal first.
 	pods, members, condemned []*replica
+	// left is how many pods are missing after the last member.
+	left int
 }
 
 // strategy is how pods get to a newer revision.
@@ -281,7 +283,7 @@ func (s *set) outdated(r *replica) bool {
 
 // rollMany is roll of a set that lets more than one pod be unavailable.
 func (s *set) rollMany() (gone int64) {
-	left := scaled(s.strategy.maxUnavailable, s.replicas)
+	left := scaled(s.strategy.maxUnavailable, s.replicas) - int64(s.left)
 	for _, r := range s.members {
 		if s.unavailable(r) {
 			left--

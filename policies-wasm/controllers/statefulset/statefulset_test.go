@@ -347,3 +347,16 @@ func TestABrokenPodIsReplacedWhereAsked(t *testing.T) {
 		})
 	}
 }
+
+func TestALargeSetComesInSeveralAnswers(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		begin(w, web(300, parallel, withClaims(keep, keep)))
+		if s := get(w).Status; s.ReadyReplicas != 300 || s.Replicas != 300 {
+			t.Errorf("status %+v, want 300 ready", s)
+		}
+		if n := len(controllertest.List[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims")); n != 300 {
+			t.Errorf("%d claims, want 300", n)
+		}
+	})
+}
