@@ -94,7 +94,7 @@ type strategy struct {
 }
 
 func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
-	s := &set{ReconcileRequest: r, most: min(max(least, len(r.Children)+len(r.Related)), maxBatch)}
+	s := &set{ReconcileRequest: r, most: min(max(least, (len(r.Children)+len(r.Related))/4), maxBatch)}
 	if err := s.read(); err != nil {
 		return sdk.ReconcileResult{}, err
 	}
