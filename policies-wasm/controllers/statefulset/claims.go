@@ -24,7 +24,7 @@ func (s *set) readClaims() {
 	for _, t := range s.Parent.Field("spec.volumeClaimTemplates").Items() {
 		s.templates = append(s.templates, claimTemplate{t.Object("metadata").String("name", ""), t})
 	}
-	s.claims = map[string]*claim{}
+	s.claims = make(map[string]*claim, len(s.Related))
 	if len(s.templates) == 0 {
 		return
 	}
