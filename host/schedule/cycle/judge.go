@@ -113,6 +113,9 @@ func (t *Table) score(ctx context.Context, p *framework.ProfilePriority, log sna
 	}
 	if err != nil {
 		s.Err = fmt.Errorf("ask %s: %w", s.Policy, err)
+		if p.FailClosed {
+			clear(t.Feasible)
+		}
 	}
 	s.Skipped = err != nil || answer.Ask != abi.AskRows || len(rows) == 0
 	if s.Skipped {
