@@ -66,6 +66,7 @@ func (s *subject) node(slot int32) string {
 // try runs one export and counts it.
 func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
 	r, err := s.instance.Call(f, in, budget)
+	s.meter(f, r, err)
 	if err == nil && r.Status != abi.StatusOK {
 		err = fmt.Errorf("%s: %s", f, complaint(s.instance))
 	}

@@ -108,7 +108,10 @@ func (d *Decider) Compare(ctx context.Context, picked int32) {
 func (d *Decider) Failures() []Failure { return d.run.failures }
 
 // End ends the cycle: what it used may be used by the next one.
-func (d *Decider) End() { d.endCycle() }
+func (d *Decider) End() {
+	d.shed()
+	d.endCycle()
+}
 
 func (d *Decider) begin(in Input) *run {
 	if d.set != in.Set || d.stale {
