@@ -2,14 +2,15 @@ package sandbox
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/berth-dev/berth/host/policy/engine"
 )
 
-// meter counts what the guest burns in questions. To be told of the cluster is the
+// meter counts what a guest burns in questions. To be told of the cluster is the
 // cluster's doing.
-func (s *Sandbox) meter(f engine.Func, r engine.Result, err error) {
+type meter struct{ burnt engine.Fuel }
+
+func (m *meter) spend(f engine.Func, r engine.Result, err error, memory uint64, slots int) {
 	if f == engine.FuncApply || f == engine.FuncIdle {
 		return
 	}
@@ -17,19 +18,12 @@ func (s *Sandbox) meter(f engine.Func, r engine.Result, err error) {
 	if failure := (*engine.Failure)(nil); errors.As(err, &failure) {
 		burnt = failure.Fuel
 	}
-	s.burnt += engine.Dear(burnt, s.instance.MemoryBytes(), s.slots)
+	m.burnt += engine.Dear(burnt, memory, slots)
 }
 
 // Burnt implements framework.Metered.
-func (s *Sandbox) Burnt() int64 {
-	burnt := s.burnt
-	s.burnt = 0
+func (m *meter) Burnt() int64 {
+	burnt := m.burnt
+	m.burnt = 0
 	return int64(burnt)
-}
-
-// Shed implements framework.Metered.
-func (s *Sandbox) Shed(burnt, all, most int64) {
-	if !s.retired.Load() {
-		_ = s.fail(fmt.Errorf("the policies of the profile took %d of fuel for one pod, where %d is the most: this one took %d of it, more than any other", all, most, burnt))
-	}
 }
