@@ -1,28 +1,34 @@
 package snapshot
 
-// Shortage says what a row lacks to take a pod, empty where it fits: the
+import "strings"
+
+// How a shortage begins.
+const (
+	TooManyPods  = "Too many pods"
+	Insufficient = "Insufficient "
+)
+
+// Shortage says all that a row lacks to take a pod, empty where it fits: the
 // host's own check, which no policy can talk it out of. A request of 0 is
 // not checked, as in Kubernetes.
 func (r *Row) Shortage(pod *Pod) string {
+	var short []string
 	if int64(len(r.Pods))+1 > r.Allocatable.Pods {
-		return "Too many pods"
+		short = append(short, TooManyPods)
 	}
-	want := &pod.Requests
-	if lacks(want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU) {
-		return "Insufficient cpu"
-	}
-	if lacks(want.Memory, r.Allocatable.Memory, r.Requested.Memory) {
-		return "Insufficient memory"
-	}
-	if lacks(want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage) {
-		return "Insufficient ephemeral-storage"
-	}
-	for _, s := range want.Scalars {
-		if lacks(s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name)) {
-			return "Insufficient " + s.Name
+	check := func(name string, want, allocatable, requested int64) {
+		if lacks(want, allocatable, requested) {
+			short = append(short, Insufficient+name)
 		}
 	}
-	return ""
+	want := &pod.Requests
+	check("cpu", want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU)
+	check("memory", want.Memory, r.Allocatable.Memory, r.Requested.Memory)
+	check("ephemeral-storage", want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage)
+	for _, s := range want.Scalars {
+		check(s.Name, s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name))
+	}
+	return strings.Join(short, ", ")
 }
 
 // Fits is Shortage for those who don't ask why.
