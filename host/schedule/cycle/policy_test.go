@@ -129,6 +129,23 @@ func TestAWrongPolicyCannotOvercommit(t *testing.T) {
 	}
 }
 
+// Nobody allocates devices here: a pod that claims some waits, as it does under
+// kube-scheduler until they are allocated.
+func TestAPodThatNamesAResourceClaimWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(3, Options{}, policytest.Default)
+	pod := snapshot.NewPod(policytest.Pod("p", "100m", "200Mi", func(p *v1.Pod) {
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}}
+	}))
+	got := b.decide(pod, 1)
+	if got.Slot >= 0 || len(got.Refusals) != 1 || b.reasons.Get(got.Refusals[0].Reason).Text != "cannot allocate all claims" {
+		t.Errorf("slot %d, refusals %v", got.Slot, got.Refusals)
+	}
+	if got := b.decide(b.pod("100m"), 1); got.Slot < 0 {
+		t.Errorf("another pod: %+v", got)
+	}
+}
+
 func TestAPolicyThatFailsFollowsItsFailureMode(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{false, true} {

@@ -12,6 +12,9 @@ const (
 // host's own check, which no policy can talk it out of. A request of 0 is
 // not checked, as in Kubernetes.
 func (r *Row) Shortage(pod *Pod) string {
+	if claims(pod) {
+		return "cannot allocate all claims"
+	}
 	var short []string
 	if int64(len(r.Pods))+1 > r.Allocatable.Pods {
 		short = append(short, TooManyPods)
@@ -31,9 +34,12 @@ func (r *Row) Shortage(pod *Pod) string {
 	return strings.Join(short, ", ")
 }
 
+// claims says whether a pod waits for resource claims, which nobody allocates here.
+func claims(pod *Pod) bool { return len(pod.Object.Spec.ResourceClaims) > 0 }
+
 // Fits is Shortage for those who don't ask why.
 func (r *Row) Fits(pod *Pod) bool {
-	return int64(len(r.Pods)) < r.Allocatable.Pods && covers(&r.Allocatable, &r.Requested, &pod.Requests)
+	return !claims(pod) && int64(len(r.Pods)) < r.Allocatable.Pods && covers(&r.Allocatable, &r.Requested, &pod.Requests)
 }
 
 // FitsBeside is Fits on the row with one more pod.
@@ -44,7 +50,7 @@ func (r *Row) FitsBeside(more, pod *Pod) bool {
 
 // CouldFit says whether the row could take the pod if it were empty.
 func (r *Row) CouldFit(pod *Pod) bool {
-	return r.Allocatable.Pods > 0 && covers(&r.Allocatable, &Resources{}, &pod.Requests)
+	return !claims(pod) && r.Allocatable.Pods > 0 && covers(&r.Allocatable, &Resources{}, &pod.Requests)
 }
 
 func covers(allocatable, requested, want *Resources) bool {
