@@ -31,6 +31,16 @@ type Rehearsal struct {
 	// Changed of them would have ended otherwise; Changes are the first of those.
 	Changed int      `json:"changed"`
 	Changes []Change `json:"changes,omitempty"`
+	// Stranded of the changed ones had a node and would have none.
+	Stranded int `json:"stranded,omitempty"`
+	// Failed of the decisions made a policy that was put in fail; Failure is how
+	// the first of them did.
+	Failed  int    `json:"failed,omitempty"`
+	Failure string `json:"failure,omitempty"`
+	// Rows is about how many rows the policies that were put in were asked beside,
+	// RowsFailure how they failed at that; empty where they did not.
+	Rows        int    `json:"rows,omitempty"`
+	RowsFailure string `json:"rowsFailure,omitempty"`
 	// Kinds are those of the policies that were put in, by their order. Gates
 	// and controllers decide about no placement: there is nothing to rehearse.
 	Kinds []string `json:"kinds,omitempty"`
@@ -56,8 +66,12 @@ type Change struct {
 // opened for this alone.
 type Variant struct {
 	Live, Varied *framework.LiveSet
-	// Profiles are those in which the two differ.
+	// Profiles are those in which the two differ, Policies the names of what was
+	// put in.
 	Profiles map[string]bool
+	Policies map[string]bool
+	// Apart is Varied once more, to be asked about other nodes; nil for not to.
+	Apart *framework.LiveSet
 }
 
 // Rehearse judges up to most of the newest decisions again, by the live set and
@@ -65,6 +79,13 @@ type Variant struct {
 func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (*Rehearsal, error) {
 	r := &Rehearsal{Outside: s.Traces().Lost(most)}
 	traces, superseded := newest(s.Traces().Last(most), v)
+	if v.Apart != nil {
+		var err error
+		if r.RowsFailure, err = v.tryRows(ctx, s, traces); err != nil {
+			return nil, fmt.Errorf("rehearse on %d rows: %w", TriedRows, err)
+		}
+		r.Rows = TriedRows
+	}
 	if len(traces) == 0 {
 		r.Note = "no decision about a pod of these profiles is recorded yet"
 		return r, nil
@@ -78,7 +99,7 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 			r.Outside++
 			continue
 		}
-		change, remade, err := rehearse(ctx, s.Reasons(), tape, v, &traces[i])
+		one, err := rehearse(ctx, s.Reasons(), tape, v, &traces[i])
 		if err != nil {
 			return nil, fmt.Errorf("rehearse decision %d: %w", traces[i].Number, err)
 		}
@@ -87,17 +108,30 @@ func Rehearse(ctx context.Context, s *schedule.Scheduler, v Variant, most int) (
 		} else {
 			r.Decisions++
 		}
-		if remade {
-			r.Remade++
-		}
-		if change == nil {
-			continue
-		}
-		if r.Changed++; len(r.Changes) < maxChanges {
-			r.Changes = append(r.Changes, *change)
-		}
+		r.count(one)
 	}
 	return r, nil
+}
+
+// count takes a decision in.
+func (r *Rehearsal) count(one rehearsed) {
+	if one.remade {
+		r.Remade++
+	}
+	if one.failure != "" {
+		if r.Failed++; r.Failed == 1 {
+			r.Failure = one.failure
+		}
+	}
+	if one.change == nil {
+		return
+	}
+	if one.stranded {
+		r.Stranded++
+	}
+	if r.Changed++; len(r.Changes) < maxChanges {
+		r.Changes = append(r.Changes, *one.change)
+	}
 }
 
 // newest keeps the last decision about each pod that the variant concerns, and
@@ -126,15 +160,16 @@ func newest(traces []schedule.Trace, v Variant) (kept []schedule.Trace, supersed
 	return kept, superseded
 }
 
-// judged is what a set says of a decision.
+// judged is what a set says of a decision. What a set beside it said by the same
+// policies is not asked again.
 type judged struct {
 	table *cycle.Table
 	best  []int32
 	pick  int32
 }
 
-func judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, t *schedule.Trace) (*judged, error) {
-	table, err := cycle.Judge(ctx, p, reasons, log, t.Pod, t.Now)
+func judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, t *schedule.Trace, beside *cycle.Table) (*judged, error) {
+	table, err := cycle.JudgeBeside(ctx, p, reasons, log, t.Pod, t.Now, beside)
 	if err != nil {
 		return nil, err
 	}
@@ -143,39 +178,55 @@ func judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons
 	return j, nil
 }
 
+// rehearsed is what comes of one decision: nil is no change.
+type rehearsed struct {
+	change *Change
+	// remade tells that other policies than the live ones made it.
+	remade bool
+	// stranded tells that its pod would have no node, and had one.
+	stranded bool
+	failure  string
+}
+
 // rehearse compares what both sets say of one decision. The same luck decides
 // among equals, but to be among the best is as good as to be chosen: another
 // pick alone is no change.
-func rehearse(ctx context.Context, reasons *framework.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (*Change, bool, error) {
-	live, err := judge(ctx, v.Live.For(t.Pod), reasons, log, t)
+func rehearse(ctx context.Context, reasons *framework.Reasons, log snapshot.Log, v Variant, t *schedule.Trace) (one rehearsed, err error) {
+	live, err := judge(ctx, v.Live.For(t.Pod), reasons, log, t, &cycle.Table{})
 	if err != nil {
-		return nil, false, err
+		return one, err
 	}
 	deciding := v.Varied.For(t.Pod)
 	if deciding == nil {
-		return &Change{Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Was: name(log, live.pick), Why: "no profile would claim the pod"}, false, nil
+		one.change = &Change{Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Was: name(log, live.pick), Why: "no profile would claim the pod"}
+		one.stranded = live.pick >= 0
+		return one, nil
 	}
-	varied, err := judge(ctx, deciding, reasons, log, t)
+	varied, err := judge(ctx, deciding, reasons, log, t, live.table)
 	if err != nil {
-		return nil, false, err
+		return one, err
 	}
-	was, remade := live.pick, name(log, live.pick) != t.Node
+	one.failure = failureOf(varied.table, v.Policies)
+	was := live.pick
+	one.remade = name(log, live.pick) != t.Node
 	for _, row := range live.best {
 		if name(log, row) == t.Node {
-			was, remade = row, false // where it went indeed
+			was, one.remade = row, false // where it went indeed
 		}
 	}
 	if was < 0 && varied.pick < 0 {
-		change, remade, err := otherRoom(ctx, reasons, log, v.Live.For(t.Pod), deciding, t)
-		return change, remade, err
+		one.change, one.remade, err = otherRoom(ctx, reasons, log, v.Live.For(t.Pod), deciding, t)
+		return one, err
 	}
 	if was == varied.pick || was >= 0 && slices.Contains(varied.best, was) {
-		return nil, remade, nil
+		return one, nil
 	}
-	return &Change{
+	one.stranded = varied.pick < 0
+	one.change = &Change{
 		Number: t.Number, Namespace: t.Namespace, Pod: t.Name, Made: roomOf(t),
 		Was: name(log, was), Would: name(log, varied.pick), Why: why(reasons, log, live.table, varied.table, was, varied.pick),
-	}, remade, nil
+	}
+	return one, nil
 }
 
 // otherRoom compares what both sets make by preemption for a pod that fits

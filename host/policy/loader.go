@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -201,12 +202,13 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	l.since.CompareAndSwap(0, revision)
 	reporter := reporter{&l.Config}
-	next := make(map[string]*live, len(policies))
+	next, coming := make(map[string]*live, len(policies)), map[string]bool{}
 	var news, same []*live
 	for _, object := range policies {
 		one, fresh := l.take(ctx, l.policies[object.Name], object)
 		if one == nil {
-			continue // it is being loaded
+			coming[object.Name] = true
+			continue
 		}
 		l.programs.setPriority(one)
 		next[object.Name] = one
@@ -219,10 +221,10 @@ func (l *Loader) Load(ctx context.Context) {
 	l.background.forgetUnwanted()
 	dropped := l.policies
 	l.policies = next
-	if len(news) > 0 || len(dropped) != len(next) || l.profilesChanged(profiles) {
+	if len(news) > 0 || len(dropped) != len(next) || l.changed(coming, profiles) {
 		// Statuses are written of a new set alone, since that is what they tell.
 		defer func() { reporter.reportProfiles(ctx, l.Current()) }()
-		l.publish(revision, profiles)
+		l.publish(&Set{Number: revision, policies: next, coming: coming, profiles: profiles, holders: holders(profiles, l.Current().holders)})
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
 	for name, one := range dropped {
@@ -239,9 +241,8 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 }
 
-func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
-	set := assemble(revision, l.policies, profiles, asOpened)
-	set.compare()
+func (l *Loader) publish(set *Set) {
+	set.assemble(asOpened).compare()
 	set.Scheduling.OpenDigest = func(ctx context.Context, d *framework.Digest) (*framework.Profile, func(), error) {
 		return l.programs.openDigest(ctx, l.Current(), d)
 	}
@@ -250,9 +251,11 @@ func (l *Loader) publish(revision int64, profiles []*v1alpha1.Profile) {
 	l.tell()
 }
 
-func (l *Loader) profilesChanged(profiles []*v1alpha1.Profile) bool {
+// changed says whether the profiles, or what they wait for, are others than in the
+// live set.
+func (l *Loader) changed(coming map[string]bool, profiles []*v1alpha1.Profile) bool {
 	old := l.Current().profiles
-	if len(old) != len(profiles) {
+	if len(old) != len(profiles) || !maps.Equal(coming, l.Current().coming) {
 		return true
 	}
 	for i := range old {

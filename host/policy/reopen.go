@@ -14,7 +14,7 @@ import (
 // reopen opens the programs of a set once more, in sandboxes of their own.
 func (f *factory) reopen(ctx context.Context, s *Set) (*framework.LiveSet, func(), error) {
 	r := f.newReopener(ctx)
-	set := assemble(s.Number, s.policies, s.profiles, r.open).Scheduling
+	set := s.with(s.policies, s.profiles).assemble(r.open).Scheduling
 	if r.err != nil {
 		r.release()
 		return nil, nil, r.err
@@ -80,7 +80,7 @@ func (f *factory) openDigest(ctx context.Context, set *Set, d *framework.Digest)
 	for i := range d.Policies {
 		one := &d.Policies[i]
 		if one.Identity == ([32]byte{}) {
-			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent(one.Name), Group: one.Group})
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent{one.Name, errLost}, Group: one.Group})
 			continue
 		}
 		program := set.made(one.Name, one.Identity)

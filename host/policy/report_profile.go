@@ -48,18 +48,25 @@ func (r reporter) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.Pro
 	if s.Set == 0 || was.ObservedGeneration != p.Generation {
 		s.Set = set.Number
 	}
-	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionLive, Status: metav1.ConditionTrue, Reason: v1alpha1.PhaseLive, Message: set.missing(p),
+	live := metav1.Condition{
+		Type: v1alpha1.ConditionLive, Status: metav1.ConditionTrue, Reason: v1alpha1.PhaseLive,
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.Now()).Rfc3339Copy(),
-	})
+	}
+	if reason, message := set.lacks(p); reason != "" {
+		live.Status, live.Reason, live.Message = metav1.ConditionFalse, reason, message
+	}
+	meta.SetStatusCondition(&s.Conditions, live)
 	return s
 }
 
-// missing tells which policies a profile names that decide nothing, or refuse all.
-func (s *Set) missing(p *v1alpha1.Profile) string {
-	var none, lost, other []string
+// lacks tells what a profile asks for that does not hold: the first reason, and
+// all of it in words. Empty is none.
+func (s *Set) lacks(p *v1alpha1.Profile) (reason, message string) {
+	var unknown, none, lost, other, texts []string
 	for _, name := range p.Names() {
 		switch l := s.policies[name]; {
+		case l == nil && !s.coming[name]:
+			unknown = append(unknown, name)
 		case l.lost():
 			lost = append(lost, name)
 		case l == nil || l.version == nil:
@@ -68,26 +75,46 @@ func (s *Set) missing(p *v1alpha1.Profile) string {
 			other = append(other, name+", a "+l.program.Kind())
 		}
 	}
-	var texts []string
-	tell := func(list []string, before, after string) {
-		if len(list) > 0 {
-			texts = append(texts, before+some(list)+after)
+	tell := func(why string, list []string, before, after string) {
+		if len(list) == 0 {
+			return
+		}
+		texts = append(texts, before+some(list)+after)
+		if reason == "" {
+			reason = why
 		}
 	}
-	tell(none, "without ", ": not live")
-	tell(lost, "all pods are refused by ", ": no revision can be loaded")
-	tell(other, "in vain ", ": listed as what it is not")
-	return strings.Join(texts, "; ")
+	tell(v1alpha1.ReasonNameTaken, s.taken(p), "another profile decides for ", "")
+	tell(v1alpha1.ReasonNotFound, unknown, "no policy is called ", refusing(p, unknown))
+	tell(v1alpha1.ReasonLost, lost, "all pods are refused by ", ": no revision can be loaded")
+	tell(v1alpha1.ReasonOtherKind, other, "in vain ", ": listed as what it is not")
+	tell(v1alpha1.ReasonNotLive, none, "without ", ": not live")
+	return reason, strings.Join(texts, "; ")
+}
+
+// taken are the names that a profile claims and others hold, each with its holder.
+func (s *Set) taken(p *v1alpha1.Profile) []string {
+	var all []string
+	for _, name := range p.Schedulers() {
+		if holder := s.holders[name]; holder.Name != p.Name {
+			all = append(all, name+" ("+holder.Name+")")
+		}
+	}
+	return all
+}
+
+// refusing tells of names that stand among the predicates.
+func refusing(p *v1alpha1.Profile, names []string) string {
+	if slices.ContainsFunc(names, p.Asks) {
+		return ": all pods are refused"
+	}
+	return ""
 }
 
 // fits says whether a profile lists a policy as what it is.
 func (s *Set) fits(p *v1alpha1.Profile, name, kind string) bool {
 	isPriority := slices.ContainsFunc(p.Spec.Priorities, func(q v1alpha1.ProfilePriority) bool { return q.Name == name })
-	isPredicate := slices.ContainsFunc(p.Spec.Predicates, func(q v1alpha1.ProfilePredicate) bool {
-		members, isGroup := p.Group(q.Name)
-		return q.Name == name && !isGroup || slices.Contains(members, name)
-	})
-	return (!isPriority || kind == abi.KindPriority) && (!isPredicate || kind == abi.KindPredicate)
+	return (!isPriority || kind == abi.KindPriority) && (!p.Asks(name) || kind == abi.KindPredicate)
 }
 
 func some(list []string) string {

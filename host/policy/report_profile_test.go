@@ -2,8 +2,11 @@ package policy_test
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
@@ -50,7 +53,7 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	if s := second.Status; s.ObservedGeneration != second.Generation || live.ObservedGeneration != second.Generation || s.Set <= first.Status.Set || s.Set != r.Current().Number {
 		t.Errorf("status = %+v, want generation %d live by set %d", s, second.Generation, r.Current().Number)
 	}
-	if live.Status != "True" || live.Message != "without to-come: not live" {
+	if live.Status != "False" || live.Reason != v1alpha1.ReasonNotFound || live.Message != "no policy is called to-come: all pods are refused" {
 		t.Errorf("condition = %+v, want it to name what is missing", live)
 	}
 	// Its own status is no news, nor are labels.
@@ -62,7 +65,104 @@ func TestAProfileSaysWhenItIsLive(t *testing.T) {
 	}
 	r.put(t, "to-come", withModule(r.upload(t, guest{Name: "to-come", Refuse: -1}.Bytes())))
 	third := profile()
-	if live := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionLive); live.Message != "" || third.Status.Set != second.Status.Set {
+	if live := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionLive); live.Message != "" || live.Status != "True" || third.Status.Set != second.Status.Set {
 		t.Errorf("status = %+v once the policy came, want it whole, and since set %d", third.Status, second.Status.Set)
 	}
+}
+
+// A typo must not let in what the policy that was meant keeps out.
+func TestAProfileThatNamesNoPolicyRefusesAll(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		policy, kind  string
+		says, because string
+		refused       int
+	}{
+		{"a predicate", "PodFitsResurces", "predicate", "no policy is called PodFitsResurces: all pods are refused", v1alpha1.ReasonNotFound, 3},
+		{"a priority: nothing is let in by it", "LeastRequested", "priority", "no policy is called LeastRequested", v1alpha1.ReasonNotFound, 0},
+		{"a priority among the predicates", "LeastRequestedPriority", "predicate", "in vain LeastRequestedPriority, a priority: listed as what it is not", v1alpha1.ReasonOtherKind, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.withNodes(2)
+			r.join(t, c.policy, c.kind)
+			for _, when := range []string{"at once", "after a restart"} {
+				live := r.live(t, "default")
+				if live.Status != metav1.ConditionFalse || live.Reason != c.because || live.Message != c.says {
+					t.Errorf("%s the profile is %s, %s: %q, want False, %s: %q", when, live.Status, live.Reason, live.Message, c.because, c.says)
+				}
+				if refused := r.placed(t, 0, 3); refused != c.refused {
+					t.Errorf("%s %d of 3 pods were refused, want %d", when, refused, c.refused)
+				}
+				r = r.restarted(t)
+			}
+		})
+	}
+}
+
+// live is the condition of a profile.
+func (r *rig) live(t testing.TB, profile string) *metav1.Condition {
+	t.Helper()
+	o, ok := r.store.Get(store.Key{Resource: v1alpha1.Profiles, Name: profile})
+	if !ok {
+		t.Fatalf("there is no profile %s", profile)
+	}
+	return meta.FindStatusCondition(o.(*v1alpha1.Profile).Status.Conditions, v1alpha1.ConditionLive)
+}
+
+// putProfile creates a profile for schedulers, or changes for which.
+func (r *rig) putProfile(t testing.TB, name string, created time.Time, schedulers ...string) {
+	t.Helper()
+	key := store.Key{Resource: v1alpha1.Profiles, Name: name}
+	o, there := r.store.Get(key)
+	p := &v1alpha1.Profile{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created)}}
+	op := store.Op{Kind: store.Create, Key: key, Object: p}
+	if there {
+		p = o.(*v1alpha1.Profile).DeepCopy()
+		op = store.Op{Kind: store.Update, Key: key, Object: p}
+	}
+	p.Generation++
+	p.Spec.SchedulerNames = schedulers
+	if _, _, err := r.store.Commit(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
+	r.Load(t.Context())
+}
+
+func TestASchedulerNameIsThatOfOneProfile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	now := time.Now()
+	decides := func(scheduler, want string) {
+		t.Helper()
+		if p := r.Scheduling().Profiles[scheduler]; p == nil && want != "" || p != nil && p.Name != want {
+			t.Errorf("for %s decides %+v, want %q", scheduler, p, want)
+		}
+	}
+	says := func(profile string, status metav1.ConditionStatus, message string) {
+		t.Helper()
+		if live := r.live(t, profile); live.Status != status || live.Message != message {
+			t.Errorf("profile %s is %s: %q, want %s: %q", profile, live.Status, live.Message, status, message)
+		}
+	}
+	check := func() {
+		t.Helper()
+		decides("default-scheduler", "default")
+		decides("batch", "another")
+		says("another", metav1.ConditionFalse, "another profile decides for default-scheduler (default)")
+		says("default", metav1.ConditionTrue, "")
+	}
+	r.putProfile(t, "another", now.Add(-time.Hour), "default-scheduler", "batch") // older, and by name the first
+	check()
+	r = r.restarted(t)
+	check()
+	r.putProfile(t, "default", now, "batch2")
+	decides("default-scheduler", "another")
+	says("another", metav1.ConditionTrue, "")
+	r.putProfile(t, "default", now, "batch2", "default-scheduler")
+	decides("default-scheduler", "another")
+	decides("batch2", "default")
+	says("default", metav1.ConditionFalse, "another profile decides for default-scheduler (another)")
 }

@@ -20,7 +20,11 @@ type Set struct {
 	Scheduling *framework.LiveSet
 
 	policies map[string]*live
+	// coming are policies whose first program is being loaded.
+	coming   map[string]bool
 	profiles []*v1alpha1.Profile
+	// holders are the profiles that decide for the names of schedulers.
+	holders map[string]*v1alpha1.Profile
 	// rungs are the profiles with canaries in them, by the one without.
 	rungs map[*framework.Profile][]trial.Rung
 }
@@ -69,18 +73,27 @@ func (s *Set) enforced(name, kind string) *live {
 	return l
 }
 
+// with is the set as it would be with those policies and profiles.
+func (s *Set) with(policies map[string]*live, profiles []*v1alpha1.Profile) *Set {
+	next := *s
+	next.policies, next.profiles, next.holders = policies, profiles, holders(profiles, s.holders)
+	return &next
+}
+
 // assemble makes profiles of what is live. open chooses the sandboxes that
 // they ask.
-func assemble(number int64, policies map[string]*live, profiles []*v1alpha1.Profile, open opener) *Set {
-	s := &Set{Number: number, policies: policies, profiles: profiles, rungs: map[*framework.Profile][]trial.Rung{}}
-	s.Scheduling = &framework.LiveSet{Number: number, Profiles: map[string]*framework.Profile{}}
-	for _, object := range profiles {
+func (s *Set) assemble(open opener) *Set {
+	s.rungs = map[*framework.Profile][]trial.Rung{}
+	s.Scheduling = &framework.LiveSet{Number: s.Number, Profiles: map[string]*framework.Profile{}}
+	for _, object := range s.profiles {
 		p := s.profile(object, open, 101)
 		if ladder := s.ladder(object, open); len(ladder) > 0 {
 			s.rungs[p] = ladder
 		}
 		for _, name := range object.Schedulers() {
-			s.Scheduling.Profiles[name] = p
+			if s.holders[name].Name == object.Name {
+				s.Scheduling.Profiles[name] = p
+			}
 		}
 	}
 	if len(s.rungs) > 0 {
@@ -106,9 +119,9 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 	}
 	seen := map[string]bool{}
 	add := func(name, group string) {
-		if s.policies[name].lost() && !seen[name] {
+		if why := s.absence(name); why != nil && !seen[name] {
 			seen[name] = true
-			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent(name), Group: group})
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: absent{name, why}, Group: group})
 		}
 		l := s.enforced(name, abi.KindPredicate)
 		if l == nil || seen[name] {

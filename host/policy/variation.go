@@ -26,7 +26,9 @@ type Variant struct {
 	Kinds []string
 	// Profiles are those that name one of the variations.
 	Profiles map[string]bool
-	release  []func()
+	// Apart opens Set once more, to be asked about other nodes.
+	Apart   func() (*framework.LiveSet, error)
+	release []func()
 }
 
 // Release gives back what the sets hold.
@@ -70,8 +72,13 @@ func (l *Loader) Vary(ctx context.Context, variations []trial.Variation) (_ *Var
 	}
 	f, g := l.programs.newReopener(ctx), l.programs.newReopener(ctx)
 	v.release = append(v.release, f.release, g.release)
-	v.Live = assemble(set.Number, set.policies, set.profiles, g.open).Scheduling
-	v.Set = assemble(set.Number, policies, profiles, f.open).Scheduling
+	v.Live = set.with(set.policies, set.profiles).assemble(g.open).Scheduling
+	v.Set = set.with(policies, profiles).assemble(f.open).Scheduling
+	v.Apart = func() (*framework.LiveSet, error) {
+		apart := l.programs.newReopener(ctx)
+		v.release = append(v.release, apart.release)
+		return set.with(policies, profiles).assemble(apart.open).Scheduling, apart.err
+	}
 	return v, errors.Join(f.err, g.err)
 }
 

@@ -145,7 +145,13 @@ func (a *API) rehearsed(ctx context.Context, request *RehearsalRequest) (*explai
 		return nil, err
 	}
 	defer varied.Release()
-	variant := explain.Variant{Live: varied.Live, Varied: varied.Set, Profiles: varied.Profiles}
+	variant := explain.Variant{Live: varied.Live, Varied: varied.Set, Profiles: varied.Profiles, Policies: map[string]bool{}}
+	for i := range request.Policies {
+		variant.Policies[request.Policies[i].Name] = true
+	}
+	if variant.Apart, err = varied.Apart(); err != nil {
+		return nil, err
+	}
 	rehearsal, err := explain.Rehearse(ctx, a.Scheduler, variant, request.Decisions)
 	if err != nil {
 		return nil, err

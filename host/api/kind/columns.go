@@ -7,6 +7,7 @@ import (
 	policyv1alpha1 "github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -77,11 +78,17 @@ var profileColumns = columns(func(obj store.Object) []any {
 	if len(names) == 0 {
 		names = []string{p.Name}
 	}
-	return []any{strings.Join(names, ","), int64(len(p.Spec.Predicates)), int64(len(p.Spec.Priorities))}
+	live := apimeta.FindStatusCondition(p.Status.Conditions, policyv1alpha1.ConditionLive)
+	if live == nil {
+		live = &metav1.Condition{Status: metav1.ConditionUnknown}
+	}
+	return []any{strings.Join(names, ","), string(live.Status), int64(len(p.Spec.Predicates)), int64(len(p.Spec.Priorities)), live.Message}
 },
 	column("Schedulers", "The values of spec.schedulerName that pick the profile."),
+	column("Live", "Whether what it asks for decides."),
 	metav1.TableColumnDefinition{Name: "Predicates", Type: "integer", Description: "How many predicates it asks."},
 	metav1.TableColumnDefinition{Name: "Priorities", Type: "integer", Description: "How many priorities it weighs."},
+	wide("Message", "Why it is not live."),
 )
 
 // firstOf shows as many names as fit beside a digest.

@@ -97,7 +97,7 @@ func answers(t *testing.T, wasm []byte, tables []string, policy string) {
 	if len(own) == 0 {
 		t.Fatalf("%s has no table", policy)
 	}
-	if err := replayAll(t.Context(), wasm, own); err != nil {
+	if _, err := tryAll(t.Context(), wasm, v1alpha1.PolicyLimits{}, own, nil); err != nil {
 		t.Error(err)
 	}
 }

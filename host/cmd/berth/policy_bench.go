@@ -80,16 +80,13 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 		return err
 	}
 	defer e.Close()
-	own, err := readOwn(dir)
+	limits, err := ownLimits(dir)
 	if err != nil {
 		return err
 	}
-	b := &bench{ctx: ctx, engine: e, sizes: sizes, t: &table{head: []string{
+	b := &bench{ctx: ctx, engine: e, sizes: sizes, limits: limits, t: &table{head: []string{
 		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MEMORY",
 	}}}
-	if own != nil && own.Spec.Limits != nil {
-		b.limits = *own.Spec.Limits
-	}
 	kinds := map[string]*policytest.Recorded{}
 	for _, r := range tables {
 		kind, err := b.own(wasm, r)
@@ -125,11 +122,22 @@ func recorded(ctx context.Context, out io.Writer, dir string) ([]*policytest.Rec
 	if err := testNatively(ctx, out, dir, records, policytest.Allocations+"=1"); err != nil {
 		return nil, err
 	}
+	tables, err := readTables(records)
+	if err != nil {
+		return nil, err
+	}
+	if len(tables) == 0 {
+		return nil, errors.New("a policy is measured by its tables, and no test here runs one (policytest.Run, RunGate, RunController)")
+	}
+	return tables, nil
+}
+
+// readTables reads the tables that tests left in a folder.
+func readTables(records string) (tables []*policytest.Recorded, err error) {
 	files, err := filepath.Glob(filepath.Join(records, "*.table"))
 	if err != nil {
 		return nil, err
 	}
-	var tables []*policytest.Recorded
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -140,9 +148,6 @@ func recorded(ctx context.Context, out io.Writer, dir string) ([]*policytest.Rec
 			return nil, err
 		}
 		tables = append(tables, r)
-	}
-	if len(tables) == 0 {
-		return nil, errors.New("a policy is measured by its tables, and no test here runs one (policytest.Run, RunGate, RunController)")
 	}
 	return tables, nil
 }
@@ -165,31 +170,33 @@ func most(l v1alpha1.PolicyLimits) engine.Fuel {
 	return engine.MaxBudget
 }
 
+func vettedBy(l v1alpha1.PolicyLimits) vet.Limits {
+	vetted := vet.DefaultLimits()
+	if l.MemoryBytes > 0 {
+		vetted.MemoryBytes = l.MemoryBytes
+	}
+	return vetted
+}
+
+// ownLimits are those of the folder's policy.yaml.
+func ownLimits(dir string) (l v1alpha1.PolicyLimits, err error) {
+	own, err := readOwn(dir)
+	if err == nil && own != nil && own.Spec.Limits != nil {
+		l = *own.Spec.Limits
+	}
+	return l, err
+}
+
 // own measures the author's policy and says of what kind it is.
 func (b *bench) own(wasm []byte, r *policytest.Recorded) (kind string, err error) {
-	vetted := vet.DefaultLimits()
-	if b.limits.MemoryBytes > 0 {
-		vetted.MemoryBytes = b.limits.MemoryBytes
-	}
-	m, err := b.engine.Load(b.ctx, wasm, vetted)
+	m, err := b.engine.Load(b.ctx, wasm, vettedBy(b.limits))
 	if err != nil {
 		return "", fmt.Errorf("a host would refuse the module: %w", err)
 	}
 	defer m.Close()
-	manifest, err := abi.ReadManifest(m.Manifest())
+	p, err := about(m, r)
 	if err != nil {
 		return "", err
-	}
-	name := &r.Table.Policy
-	if r.Asked != nil {
-		name = &r.Asked.Policy
-	}
-	if *name == "" {
-		*name = manifest.Policies[0].Name
-	}
-	p := manifest.Find(*name)
-	if p == nil {
-		return "", fmt.Errorf("the module has no policy %s, which a table is about", *name)
 	}
 	dearest := 0.0
 	for _, n := range r.Allocs {
@@ -200,6 +207,27 @@ func (b *bench) own(wasm []byte, r *policytest.Recorded) (kind string, err error
 		return p.Kind, b.calls(m, p, r.Asked, allocs)
 	}
 	return p.Kind, b.measure(m, p, &r.Table, allocs, b.limits)
+}
+
+// about is the policy that a table is about: the first of the module where it
+// names none.
+func about(m *engine.Module, r *policytest.Recorded) (*abi.Policy, error) {
+	manifest, err := abi.ReadManifest(m.Manifest())
+	if err != nil {
+		return nil, err
+	}
+	name := &r.Table.Policy
+	if r.Asked != nil {
+		name = &r.Asked.Policy
+	}
+	if *name == "" {
+		*name = manifest.Policies[0].Name
+	}
+	p := manifest.Find(*name)
+	if p == nil {
+		return nil, fmt.Errorf("the module has no policy %s, which a table is about", *name)
+	}
+	return p, nil
 }
 
 // builtins measures by the same nodes and pods what the binary brings.
@@ -311,7 +339,16 @@ type benchRun struct {
 	memory            uint64
 }
 
-func (r *benchRun) all() error {
+// asks is what a policy of that kind is asked about rows.
+func (r *benchRun) asks() engine.Func {
+	if r.policy.Kind == abi.KindPriority {
+		return engine.FuncScore
+	}
+	return engine.FuncFilter
+}
+
+// take gives the guest its config and the cluster.
+func (r *benchRun) take() error {
 	if _, err := r.call(engine.FuncOpen, r.c.Open, engine.OpenBudget); err != nil {
 		return err
 	}
@@ -320,13 +357,16 @@ func (r *benchRun) all() error {
 			return err
 		}
 	}
-	f := engine.FuncFilter
-	if r.policy.Kind == abi.KindPriority {
-		f = engine.FuncScore
+	return nil
+}
+
+func (r *benchRun) all() error {
+	if err := r.take(); err != nil {
+		return err
 	}
 	for until := time.Now().Add(benchTime); time.Now().Before(until); {
 		for _, pod := range r.c.Pods {
-			if err := r.cycle(f, pod); err != nil {
+			if err := r.cycle(r.asks(), pod); err != nil {
 				return err
 			}
 		}

@@ -210,6 +210,9 @@ func TestACanaryIsPushedWatchedAndRolledBack(t *testing.T) {
 		t.Errorf("a canary of nothing = %v\n%s", err, out)
 	}
 	run("policy", "push", "made", old)
+	if out := run("policy", "push", "made", old, "--canary", "10"); !strings.Contains(out, "nothing changed: this module is what policy made runs already") {
+		t.Errorf("a canary of what is live says:\n%s", out)
+	}
 	young := handMade(t, policytest.Guest{Name: "made", Version: "young", Mask: 1, Refuse: 1})
 	if out := run("policy", "push", "made", young, "--canary", "100"); !strings.Contains(out, "decides 100 % of the pods") {
 		t.Errorf("a canary's push says:\n%s", out)

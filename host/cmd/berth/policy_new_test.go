@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	tables "github.com/berth-dev/berth/sdk/policytest"
 )
 
 // A new policy is tested and pushed as it is.
@@ -124,4 +128,41 @@ func breakTest(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	write(t, file, strings.Replace(string(data), `"kept": "node is kept for other pods"`, `"kept": ""`, 1))
+}
+
+func TestATableIsTriedOnManyNodes(t *testing.T) {
+	t.Parallel()
+	e := openEngine(t)
+	for name, tt := range map[string]struct {
+		guest policytest.Guest
+		want  string
+	}{
+		"one that takes them": {policytest.Guest{Refuse: -1}, ""},
+		"one that traps":      {policytest.Guest{Refuse: -1, Rows: 100}, "berth_filter: Trap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.guest.Name = "made"
+			m, err := e.Load(t.Context(), tt.guest.Bytes(), vettedBy(v1alpha1.PolicyLimits{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			table := &tables.Recorded{Table: tables.Table{Nodes: []tables.Node{{Name: "n"}}, Cases: []tables.Case{{Name: "c"}}}}
+			err = tryRows(t.Context(), m, table, most(v1alpha1.PolicyLimits{}))
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("tryRows = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func openEngine(t *testing.T) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
 }

@@ -20,7 +20,7 @@ func newPolicyRemove() *cobra.Command {
 		Aliases: []string{"rm", "delete"},
 		Short:   "Take a policy out of its profiles and delete it",
 		Long: "Takes a policy out of the profiles that name it and deletes the Policy, which `kubectl delete\n" +
-			"policy` alone leaves named in vain. Its modules are collected within minutes, an hour after they\n" +
+			"policy` alone leaves named there: a predicate's pods then wait. Its modules are collected within minutes, an hour after they\n" +
 			"were uploaded at the earliest, if no other Policy uses them. A policy that comes with the host is not deleted: edit the profile to do without.",
 		Example: "  berth policy remove gpu-only",
 		Args:    cobra.ExactArgs(1),

@@ -17,7 +17,7 @@ func newPolicyRollback() *cobra.Command {
 		Short: "Withdraw a policy's canary, or make its former revision live again",
 		Long: "While a canary is on trial, withdraws it; while the newest spec is refused, withdraws that.\n" +
 			"Else makes the newest revision of the history live again, module and config, that was not\n" +
-			"itself rolled back; --to names another one.",
+			"itself rolled back since; --to names another one.",
 		Example: "  berth policy rollback gpu-only\n  berth policy rollback gpu-only --to 2c26f7026932    # as berth policy history shows it",
 		Args:    cobra.ExactArgs(1),
 		RunE:    changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
@@ -34,23 +34,20 @@ func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
 	if live := p.Status.Current; to == "" && live != nil && p.Status.Phase == v1alpha1.PhaseRefused {
 		return backTo(live), nil // what was pushed last is not live: withdraw it
 	}
+	if to == "" {
+		if r := rollout.Former(&p.Status); r != nil {
+			return backTo(r), nil
+		}
+		return nil, fmt.Errorf("policy %s has no former module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
+	}
 	for i := range p.Status.History {
 		r := &p.Status.History[i]
-		if p.Status.Current != nil && rollout.SameRevision(p.Status.Current, r) {
-			continue
-		}
-		wanted := r.Left == v1alpha1.LeftReplaced
-		if to != "" {
-			wanted = strings.HasPrefix(shortHex(r.Module), shortHex(to))
-		}
-		if wanted {
+		current := p.Status.Current != nil && rollout.SameRevision(p.Status.Current, r)
+		if !current && strings.HasPrefix(shortHex(r.Module), shortHex(to)) {
 			return backTo(r), nil
 		}
 	}
-	if to != "" {
-		return nil, fmt.Errorf("policy %s has no module %s in its history: see `berth policy history %s`", p.Name, to, p.Name)
-	}
-	return nil, fmt.Errorf("policy %s has no former module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
+	return nil, fmt.Errorf("policy %s has no module %s in its history: see `berth policy history %s`", p.Name, to, p.Name)
 }
 
 func backTo(r *v1alpha1.PolicyRevision) map[string]any {

@@ -17,9 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/engine"
-	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/sdk/policytest"
 )
 
@@ -29,7 +30,8 @@ func newPolicyTest() *cobra.Command {
 		Use:   "test [DIR]",
 		Short: "Run a policy's tests natively, and its tables once more as wasm",
 		Long: "Runs `go test` in DIR. Each table of sdk/policytest is written down while it runs; then the\n" +
-			"policy is built as wasm and asked the same in the sandbox. An answer that differs is an error.",
+			"policy is built as wasm and asked the same in the sandbox, and about 5,000 nodes. An answer that\n" +
+			"differs is an error, as is a call that fails there.",
 		Example: "  berth policy test                # the policy of this folder\n  berth policy test ./examples/gpu-only --go",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,14 +62,23 @@ func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := replayAll(ctx, wasm, files); err != nil {
+	tables, err := readTables(records)
+	if err != nil {
+		return err
+	}
+	limits, err := ownLimits(dir)
+	if err != nil {
+		return err
+	}
+	tried, err := tryAll(ctx, wasm, limits, files, tables)
+	if err != nil {
 		return err
 	}
 	if len(files) == 0 {
 		fmt.Fprintln(out, "as wasm: it loads; no test runs a table of sdk/policytest, so nothing was asked")
 		return nil
 	}
-	fmt.Fprintf(out, "as wasm: it answers %s as it does natively\n", plural(len(files), "table"))
+	fmt.Fprintf(out, "as wasm: it answers %s as it does natively%s\n", plural(len(files), "table"), tried)
 	return nil
 }
 
@@ -148,23 +159,65 @@ func testNatively(ctx context.Context, out io.Writer, dir, records string, env .
 	return err
 }
 
-// replayAll asks the module what the recordings say, each in a sandbox of its own.
-func replayAll(ctx context.Context, wasm []byte, files []string) error {
+// tryAll asks the module what the recordings say, each in a sandbox of its own,
+// and about many rows; tried says so.
+func tryAll(ctx context.Context, wasm []byte, limits v1alpha1.PolicyLimits, files []string, tables []*policytest.Recorded) (tried string, err error) {
 	e, err := engine.New(ctx, engine.Config{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer e.Close()
-	m, err := e.Load(ctx, wasm, vet.DefaultLimits())
+	m, err := e.Load(ctx, wasm, vettedBy(limits))
 	if err != nil {
-		return fmt.Errorf("a host would refuse the module: %w", err)
+		return "", fmt.Errorf("a host would refuse the module: %w", err)
 	}
 	defer m.Close()
 	for _, file := range files {
 		if err := replayOne(ctx, m, file); err != nil {
 			test, _, _ := strings.Cut(filepath.Base(file), "-")
-			return fmt.Errorf("as wasm, %s, %w%s", test, err, guestStack(err))
+			return "", fmt.Errorf("as wasm, %s, %w%s", test, err, guestStack(err))
 		}
+	}
+	for _, r := range tables {
+		if r.Asked != nil || len(r.Table.Cases) == 0 {
+			continue
+		}
+		if err := tryRows(ctx, m, r, most(limits)); err != nil {
+			return "", fmt.Errorf("as wasm, on %d nodes: %w%s%s", explain.TriedRows, err, raisedBy(err), guestStack(err))
+		}
+		tried = fmt.Sprintf(", and takes %d nodes", explain.TriedRows)
+	}
+	return tried, nil
+}
+
+// tryRows asks about the nodes of a table, over and over until there are as many
+// as a large cluster has.
+func tryRows(ctx context.Context, m *engine.Module, r *policytest.Recorded, most engine.Fuel) error {
+	p, err := about(m, r)
+	if err != nil {
+		return err
+	}
+	c, err := r.Table.Cluster(explain.TriedRows)
+	if err != nil {
+		return err
+	}
+	i, err := m.Open(ctx, engine.OpenConfig{})
+	if err != nil {
+		return err
+	}
+	defer i.Close()
+	run := &benchRun{i: i, policy: p, c: c, most: most}
+	if err := run.take(); err != nil {
+		return err
+	}
+	for _, pod := range c.Pods {
+		if err := run.cycle(run.asks(), pod); err != nil {
+			return err
+		}
+	}
+	if run.share > 1 {
+		return fmt.Errorf("a row takes %s of fuel, and gets %d (%s raises it)",
+			run.fuelPerRow(), int64(engine.QuestionBudget(c.Rows, most))/int64(c.Rows), callLimit)
 	}
 	return nil
 }

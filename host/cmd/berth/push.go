@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type pushFlags struct {
 	own                          v1alpha1.PolicySpec // that of the folder's policy.yaml
 
 	dryRun      bool
+	force       bool
 	rehearse    int
 	canary      int32
 	maxRefusals string
@@ -49,7 +51,9 @@ func newPolicyPush() *cobra.Command {
 			"A folder's own policy.yaml gives name, entry, config and mode where no flag does, and the\n" +
 			"failure mode and limits.\n\n" +
 			"Before it goes live, the last decisions are made again with it, each by itself, and those that\n" +
-			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind.\n" +
+			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind. It is\n" +
+			"asked about 5,000 nodes, too. Where it fails, or a pod finds no node any more, it does not go\n" +
+			"live without --force.\n" +
 			"With --canary it decides that share of the pods for now, is compared with what is live, and is\n" +
 			"rolled back by itself when it traps, spends its fuel, or refuses too much.",
 		Example: "  berth policy push                        # the policy of this folder\n" +
@@ -78,6 +82,7 @@ func newPolicyPush() *cobra.Command {
 	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module as berth policy sign prints it, or @FILE with some")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "NAMESPACE/NAME that a controller acts as; RBAC says what it may")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would have gone elsewhere, and stop there")
+	flags.BoolVar(&f.force, "force", false, "make it live even if it fails in its rehearsal, or pods find no node any more")
 	flags.IntVar(&f.rehearse, "rehearse", 200, "how many of the last decisions are made again before it goes live; 0 for none")
 	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
 	flags.StringVar(&f.maxRefusals, "max-refusals", "", "percentage of the canary's pods to which it may refuse nodes that the live module admits")
@@ -91,6 +96,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 	switch {
 	case f.canary == 0 && f.maxRefusals != "":
 		return errors.New("--max-refusals is for a canary: name its share by --canary")
+	case set("config") && f.config == "":
+		return errors.New("--config names no file: leave it out for none")
 	case f.canary < 0 || f.canary > 100:
 		return errors.New("--canary is a share of 1 to 100 percent")
 	case f.canary > 0 && (set("config") || set("mode")):
@@ -148,8 +155,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err != nil {
 		return err
 	}
-	if f.canary > 0 && was != nil && same(was, module) && was.Spec.Entry == entry.Name {
-		return fmt.Errorf("policy %s runs this very module already: as a canary it would differ in nothing", name)
+	if f.canary > 0 && was != nil && same(was, module) && entryOf(was) == entry.Name {
+		fmt.Fprintf(out, "nothing changed: this module is what policy %s runs already, and as a canary it would differ in nothing\n", name)
+		return nil
 	}
 	if err := f.fits(out, was, name, entry); err != nil {
 		return err
@@ -157,7 +165,7 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if entry.Kind == "controller" && f.own.ServiceAccount == nil && (was == nil || was.Spec.ServiceAccount == nil) {
 		return fmt.Errorf("%s is a controller, which acts as a ServiceAccount: name one by --service-account NAMESPACE/NAME, and grant it by RBAC what %[1]s reads and writes", entry.Name)
 	}
-	if err := f.tryOut(cmd, c, name, wasm, module, entry, was != nil); err != nil || f.dryRun {
+	if err := f.tryOut(cmd, c, name, wasm, module, entry, was); err != nil || f.dryRun {
 		return err
 	}
 	p, fresh, err := f.apply(ctx, c, was, name, module, entry)
@@ -189,6 +197,9 @@ func beside(was *v1alpha1.Policy, m *v1alpha1.Module) string {
 func same(p *v1alpha1.Policy, m *v1alpha1.Module) bool {
 	return shortHex(p.Status.Live) == shortHex(m.Name)
 }
+
+// entryOf is the policy's name in its module.
+func entryOf(p *v1alpha1.Policy) string { return cmp.Or(p.Spec.Entry, p.Name) }
 
 // known is the policy of that name, nil if there is none yet.
 func (c *client) known(ctx context.Context, name string) (*v1alpha1.Policy, error) {
@@ -326,11 +337,14 @@ func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
 	}
 	data, err := os.ReadFile(f.config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--config: %w", err)
 	}
 	raw, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("config %s: %w", f.config, err)
+		return nil, fmt.Errorf("config %s: %s", f.config, plainly(err))
+	}
+	if string(raw) == "null" {
+		return nil, fmt.Errorf("config %s is empty: write {} for a config that sets nothing, or leave --config out", f.config)
 	}
 	return &runtime.RawExtension{Raw: raw}, nil
 }
@@ -345,6 +359,9 @@ func (c *client) join(ctx context.Context, profile, name, kind string, weight in
 		p := new(v1alpha1.Profile)
 		if err := c.get(ctx, policyAPI+"profiles/"+profile, p); err != nil {
 			return err
+		}
+		if slices.Contains(p.Names(), name) {
+			return nil // one of that name was deleted
 		}
 		if kind == "predicate" {
 			p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: name})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,8 +19,9 @@ import (
 const maxShown = 20
 
 // tryOut has the last decisions made again with the module, and prints which
-// would have ended otherwise. Only a dry run fails because that is not possible.
-func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry, there bool) error {
+// would have ended otherwise. It fails where these are reasons not to go live,
+// and a dry run where it is not possible.
+func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry, was *v1alpha1.Policy) error {
 	out := cmd.OutOrStdout()
 	switch {
 	case e.Kind != "predicate" && e.Kind != "priority":
@@ -36,10 +38,13 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	if err != nil {
 		return err
 	}
+	if f.canary == 0 {
+		v.FailureMode, v.Limits = f.own.FailureMode, f.own.Limits
+	}
 	if config != nil && f.canary == 0 {
 		v.Config = config.Raw
 	}
-	if !there {
+	if was == nil {
 		v.Profile, v.Weight = f.profile, f.weight
 	}
 	r, err := c.rehearse(cmd.Context(), v, f.rehearse)
@@ -53,7 +58,41 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 		fmt.Fprintf(out, "not rehearsed: %v\n", err)
 		return nil
 	}
-	return writeRehearsal(out, r)
+	if err := writeRehearsal(out, r); err != nil || !f.decides(was) {
+		return err
+	}
+	return f.obey(out, r)
+}
+
+// decides says whether what is pushed is to decide anything.
+func (f *pushFlags) decides(was *v1alpha1.Policy) bool {
+	mode := v1alpha1.Mode(f.mode)
+	if mode == "" && was != nil {
+		mode = was.ModeOf()
+	}
+	return mode == "" || mode == v1alpha1.Enforce
+}
+
+// obey refuses to go on where a rehearsal says that it should not go live.
+func (f *pushFlags) obey(out io.Writer, r *explain.Rehearsal) error {
+	var against []string
+	if r.Failed > 0 {
+		against = append(against, fmt.Sprintf("it fails in %s, first: %s", plural(r.Failed, "decision"), r.Failure))
+	}
+	if r.RowsFailure != "" && r.Failed == 0 {
+		against = append(against, fmt.Sprintf("it fails on %d nodes: %s", r.Rows, r.RowsFailure))
+	}
+	if r.Stranded > 0 && r.Failed == 0 {
+		against = append(against, fmt.Sprintf("%s would find no node any more", plural(r.Stranded, "pod")))
+	}
+	switch {
+	case len(against) == 0:
+		return nil
+	case f.force:
+		fmt.Fprintf(out, "%s: goes live nevertheless, by --force\n", strings.Join(against, "; "))
+		return nil
+	}
+	return fmt.Errorf("not live, nothing has changed: %s (--force makes it live nevertheless)", strings.Join(against, "; "))
 }
 
 func (c *client) rehearse(ctx context.Context, v trial.Variation, decisions int) (*explain.Rehearsal, error) {

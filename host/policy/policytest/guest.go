@@ -19,6 +19,8 @@ type Guest struct {
 	// Spins has it spin instead.
 	Traps int64
 	Spins bool
+	// Rows are as many as a predicate can take: it traps at those beyond; 0 is any.
+	Rows int32
 	// BadOpen has it refuse its config, badApply the cluster's state.
 	BadOpen, BadApply bool
 	// Schema is of its config.
@@ -67,6 +69,9 @@ func (g Guest) Bytes() []byte {
 	}
 	row := Seq(Get(1), I32Const(2), Op(0x74), Load32(InputAt)) // the i-th row
 	verdict := Seq(I32Const(outAt), Get(1), Op(0x6a), row, I32Const(g.Mask), Op(0x71), I32Const(g.Refuse), Op(0x46), Op(0x3a, 0, 0))
+	if g.Rows > 0 {
+		verdict = Seq(row, I32Const(g.Rows), Op(0x4f), If(Void, Op(0)), verdict)
+	}
 	m.Export("berth_filter", Sig([]byte{I32}, I64), []byte{I32}, fault, eachRow(verdict), answer(0))
 	score := Seq(I32Const(outAt), Get(1), I32Const(3), Op(0x74), Op(0x6a), row, Op(0xad), I64Const(g.Times), Op(0x7e), Store64(0))
 	m.Export("berth_score", Sig([]byte{I32}, I64), []byte{I32}, fault, eachRow(score), answer(3))

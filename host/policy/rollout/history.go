@@ -104,17 +104,35 @@ func came(is *v1alpha1.PolicyRevision, was *v1alpha1.PolicyStatus, promoted bool
 	if promoted {
 		return v1alpha1.CamePromoted
 	}
-	for i := range was.History {
-		r := &was.History[i]
-		if r.Reason == v1alpha1.CameCanary || !SameRevision(r, is) {
+	if left := lastLeft(was.History, is); left == v1alpha1.LeftReplaced {
+		return v1alpha1.CameRolledBack
+	}
+	return v1alpha1.CamePushed // it is new, or was taken back itself: somebody goes forth again
+}
+
+// Former is the revision that a roll-back goes to: the newest that was replaced,
+// and not taken back since. Nil is none.
+func Former(s *v1alpha1.PolicyStatus) *v1alpha1.PolicyRevision {
+	for i := range s.History {
+		r := &s.History[i]
+		if s.Current != nil && SameRevision(s.Current, r) {
 			continue
 		}
-		if r.Left == v1alpha1.LeftReplaced {
-			return v1alpha1.CameRolledBack
+		if r.Left == v1alpha1.LeftReplaced && lastLeft(s.History, r) == v1alpha1.LeftReplaced {
+			return r
 		}
-		break // it was taken back itself: somebody goes forth again
 	}
-	return v1alpha1.CamePushed
+	return nil
+}
+
+// lastLeft is how a revision left when it decided last, empty if it never did.
+func lastLeft(history []v1alpha1.PolicyRevision, r *v1alpha1.PolicyRevision) string {
+	for i := range history {
+		if former := &history[i]; former.Reason != v1alpha1.CameCanary && SameRevision(former, r) {
+			return former.Left
+		}
+	}
+	return ""
 }
 
 // sameModule compares names, each of which may be a digest.

@@ -28,6 +28,9 @@ type Variation struct {
 	Entry  string          `json:"entry,omitempty"`
 	Config json.RawMessage `json:"config,omitempty"`
 	Mode   v1alpha1.Mode   `json:"mode,omitempty"`
+	// FailureMode and Limits do, too.
+	FailureMode v1alpha1.FailureMode   `json:"failureMode,omitempty"`
+	Limits      *v1alpha1.PolicyLimits `json:"limits,omitempty"`
 	// Profile is what a Policy that no profile names would join, with Weight.
 	Profile string `json:"profile,omitempty"`
 	Weight  int32  `json:"weight,omitempty"`
@@ -48,6 +51,12 @@ func (v *Variation) Apply(is *v1alpha1.Policy) *v1alpha1.Policy {
 	}
 	if v.Entry != "" {
 		p.Spec.Entry = v.Entry
+	}
+	if v.FailureMode != "" {
+		p.Spec.FailureMode = v.FailureMode
+	}
+	if v.Limits != nil {
+		p.Spec.Limits = v.Limits
 	}
 	if v.Config != nil {
 		p.Spec.Config = &runtime.RawExtension{Raw: v.Config}

@@ -47,6 +47,20 @@ const (
 	ReasonRefused = "Refused"
 )
 
+// Why a Profile is not live.
+const (
+	// ReasonNameTaken is a schedulerName that another Profile decides for.
+	ReasonNameTaken = "SchedulerNameTaken"
+	// ReasonNotFound is a name that no Policy has.
+	ReasonNotFound = "PolicyNotFound"
+	// ReasonLost is a predicate that decided once and does not load any more.
+	ReasonLost = "PolicyLost"
+	// ReasonOtherKind is a Policy that is listed as what it is not.
+	ReasonOtherKind = "PolicyOfOtherKind"
+	// ReasonNotLive is a Policy that has not been live yet.
+	ReasonNotLive = "PolicyNotLive"
+)
+
 // How a revision came.
 const (
 	CamePushed     = "Pushed"
@@ -105,6 +119,15 @@ func (p *Profile) Group(name string) (members []string, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// Asks says whether the policy stands among the predicates, by itself or in a
+// group.
+func (p *Profile) Asks(policy string) bool {
+	return slices.ContainsFunc(p.Spec.Predicates, func(q ProfilePredicate) bool {
+		members, isGroup := p.Group(q.Name)
+		return q.Name == policy && !isGroup || slices.Contains(members, policy)
+	})
 }
 
 // Names returns the policies that a profile mentions, groups resolved, each once.

@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -21,6 +22,10 @@ type Table struct {
 	Priorities []Scores
 	Feasible   []bool
 	Total      []int64
+
+	// verdicts and scores are of the policies that have an identity.
+	verdicts map[[32]byte]*Verdicts
+	scores   map[[32]byte]*Scores
 }
 
 // Verdicts are one predicate's.
@@ -45,7 +50,13 @@ type Scores struct {
 
 // Judge asks all of a profile's policies about a pod. Order is that of the profile.
 func Judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) (*Table, error) {
-	t := &Table{}
+	return JudgeBeside(ctx, p, reasons, log, pod, now, &Table{})
+}
+
+// JudgeBeside is Judge for a profile that has policies in common with one that
+// has judged the same pod and state: what these said is not asked again.
+func JudgeBeside(ctx context.Context, p *framework.Profile, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64, other *Table) (*Table, error) {
+	t := &Table{verdicts: map[[32]byte]*Verdicts{}, scores: map[[32]byte]*Scores{}}
 	for slot := range log.Slots() {
 		if log.Row(slot) != nil {
 			t.Rows = append(t.Rows, slot)
@@ -59,19 +70,39 @@ func Judge(ctx context.Context, p *framework.Profile, reasons *framework.Reasons
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t.filter(ctx, &p.Predicates[i], reasons, log, pod, now)
+		t.filter(ctx, &p.Predicates[i], reasons, log, pod, now, other)
+	}
+	if !slices.Equal(t.Feasible, other.Feasible) {
+		other = &Table{} // scores are of the feasible rows
 	}
 	for i := range p.Priorities {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t.score(ctx, &p.Priorities[i], log, pod, now)
+		t.score(ctx, &p.Priorities[i], log, pod, now, other)
 	}
 	return t, nil
 }
 
-func (t *Table) filter(ctx context.Context, p *framework.ProfilePredicate, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) {
-	v := Verdicts{Policy: p.Policy.Info().Name, Group: p.Group, Reasons: make([]framework.ReasonID, len(t.Rows))}
+func (t *Table) filter(ctx context.Context, p *framework.ProfilePredicate, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64, other *Table) {
+	info := p.Policy.Info()
+	v := other.verdicts[info.Identity]
+	if v == nil || v.Policy != info.Name {
+		v = t.asked(ctx, p, reasons, log, pod, now)
+	}
+	if v.Err == nil && info.Identity != ([32]byte{}) {
+		t.verdicts[info.Identity] = v
+	}
+	for i, reason := range v.Reasons {
+		t.Feasible[i] = t.Feasible[i] && reason == 0
+	}
+	t.Predicates = append(t.Predicates, *v)
+	t.Predicates[len(t.Predicates)-1].Group = p.Group
+}
+
+// asked is what a predicate says of all rows.
+func (t *Table) asked(ctx context.Context, p *framework.ProfilePredicate, reasons *framework.Reasons, log snapshot.Log, pod *snapshot.Pod, now int64) *Verdicts {
+	v := &Verdicts{Policy: p.Policy.Info().Name, Reasons: make([]framework.ReasonID, len(t.Rows))}
 	answer, err := p.Policy.Pod(ctx, log, pod, now)
 	switch {
 	case err != nil:
@@ -90,15 +121,28 @@ func (t *Table) filter(ctx context.Context, p *framework.ProfilePredicate, reaso
 		}
 		fill(v.Reasons, failed)
 	}
-	for i, reason := range v.Reasons {
-		t.Feasible[i] = t.Feasible[i] && reason == 0
-	}
-	t.Predicates = append(t.Predicates, v)
+	return v
 }
 
-func (t *Table) score(ctx context.Context, p *framework.ProfilePriority, log snapshot.Log, pod *snapshot.Pod, now int64) {
-	s := Scores{Policy: p.Policy.Info().Name, Weight: p.Weight, Raw: make([]int64, len(t.Rows)), Normalized: make([]int64, len(t.Rows))}
-	defer func() { t.Priorities = append(t.Priorities, s) }()
+func (t *Table) score(ctx context.Context, p *framework.ProfilePriority, log snapshot.Log, pod *snapshot.Pod, now int64, other *Table) {
+	info := p.Policy.Info()
+	s := other.scores[info.Identity]
+	if s == nil || s.Policy != info.Name {
+		s = t.scored(ctx, p, log, pod, now)
+	}
+	if s.Err == nil && info.Identity != ([32]byte{}) {
+		t.scores[info.Identity] = s
+	}
+	t.Priorities = append(t.Priorities, *s)
+	t.Priorities[len(t.Priorities)-1].Weight = p.Weight
+	for i, normalized := range s.Normalized {
+		t.Total[i] += p.Weight * normalized
+	}
+}
+
+// scored is what a priority says of the feasible rows.
+func (t *Table) scored(ctx context.Context, p *framework.ProfilePriority, log snapshot.Log, pod *snapshot.Pod, now int64) *Scores {
+	s := &Scores{Policy: p.Policy.Info().Name, Raw: make([]int64, len(t.Rows)), Normalized: make([]int64, len(t.Rows))}
 	var rows []int32
 	var at []int
 	for i, feasible := range t.Feasible {
@@ -119,7 +163,7 @@ func (t *Table) score(ctx context.Context, p *framework.ProfilePriority, log sna
 	}
 	s.Skipped = err != nil || answer.Ask != abi.AskRows || len(rows) == 0
 	if s.Skipped {
-		return
+		return s
 	}
 	for i := range raw {
 		raw[i] = score.Clamp(raw[i])
@@ -128,8 +172,8 @@ func (t *Table) score(ctx context.Context, p *framework.ProfilePriority, log sna
 	for k, i := range at {
 		s.Raw[i] = raw[k]
 		s.Normalized[i] = score.Normalize(kind, raw[k], extremes)
-		t.Total[i] += p.Weight * s.Normalized[i]
 	}
+	return s
 }
 
 // Best returns the rows with the highest total, and that total.
