@@ -31,6 +31,7 @@ type Instance struct {
 	onPod             PodFollower
 	onObj             ObjectFollower
 	idler             Idler
+	gated             *GatePod // told last, to be filled anew
 	// forgets says that it keeps nothing of a pod when the next one comes.
 	forgets bool
 
