@@ -234,6 +234,9 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 			return nil
 		})
 	}
+	if tunes(memoryIn(os.DirFS("/"))) {
+		group.Go(func() error { rest(ctx); return nil })
+	}
 	group.Go(func() error { return h.announce(ctx, listener, serving) })
 	return group.Wait()
 }

@@ -26,7 +26,7 @@ const (
 // GOMEMLIMIT decides it instead.
 func tuneGC() (undo func()) {
 	limit := memoryIn(os.DirFS("/"))
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" || limit == math.MaxInt64 {
+	if !tunes(limit) {
 		return func() {}
 	}
 	percent := debug.SetGCPercent(garbagePercent)
@@ -35,6 +35,12 @@ func tuneGC() (undo func()) {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(memory)
 	}
+}
+
+// tunes says whether the host decides how Go collects on a machine of that much
+// memory, and not Go or an operator.
+func tunes(memory int64) bool {
+	return os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" && memory != math.MaxInt64
 }
 
 // Of the machine's memory Go's heap may have half, the guests a quarter; the rest

@@ -1,173 +1,183 @@
 package sdk
 
-import (
-	"math"
-	"unsafe"
-)
+import "unsafe"
 
 const (
 	// blockRows is how many rows are looked up together for a simple face.
 	blockRows = 64
 	// maxAsked is how many resources are; a policy that asks for more pays for them.
 	maxAsked = 8
-	// notAsked is what is known of a resource that is asked for the first time.
-	notAsked = math.MinInt64
+	// askHomes is how many places there are for the names of resources.
+	askHomes = 64
 )
 
-// asks are the resources that a policy asks for, found by where their names lie.
-// It has addresses as numbers: TinyGo notes each pointer that a function loads,
-// which takes longer than all else that is done here. The texts stand in names
-// too, so that no other gets the place of one.
-type asks struct {
-	table [maxNames]asked
-	names [maxAsked]string
-	n     int
+// lies says where a text lies, and its length. It is a number: TinyGo notes each
+// pointer that a function loads, which takes longer than all else that is done
+// here. Who keeps one keeps the text too, so that no other gets its place.
+func lies(text string) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.StringData(text)))) | uint64(len(text))<<48
 }
 
+// placed says whether a text may be told by its place: addresses have 48 bits.
+func placed(text string) bool { return text != "" && len(text) < 1<<16 }
+
+// asked is a resource that a policy asks for.
 type asked struct {
-	at    uintptr
-	size  uint32
-	index uint32
-	_     uint32 // 16 bytes in a guest
+	place uint64
+	// first is where the values of a block of rows begin.
+	first uint32
 }
 
-// index is the place of a resource, -1 if it was not asked for yet.
-func (a *asks) index(resource string) int32 {
-	at := uintptr(unsafe.Pointer(unsafe.StringData(resource)))
-	for k := uint32(at) * 0x9e3779b1 >> 26; ; k++ {
-		e := &a.table[k%maxNames]
-		if e.size == 0 {
-			return -1
-		}
-		if e.at == at && e.size == uint32(len(resource)) {
-			return int32(e.index)
-		}
-	}
-}
-
-// add gives a resource a place, -1 if there is none left.
-func (a *asks) add(resource string) int {
-	if a.n == maxAsked || resource == "" {
-		return -1
-	}
-	k := home(resource)
-	for a.table[k%maxNames].size != 0 {
-		k++
-	}
-	a.table[k%maxNames] = asked{
-		at: uintptr(unsafe.Pointer(unsafe.StringData(resource))), size: uint32(len(resource)), index: uint32(a.n),
-	}
-	a.names[a.n] = resource
-	a.n++
-	return a.n - 1
+// askHome is the place of a text: compilers put constants side by side. Of two
+// that have the same place, the second is found by a walk over all.
+func askHome(text string) uint32 {
+	return uint32(uintptr(unsafe.Pointer(unsafe.StringData(text)))) % askHomes
 }
 
 // rowAsks are amounts of the rows of a block.
 type rowAsks struct {
-	asks
-	values [maxAsked][blockRows]int64
+	table  [askHomes]asked
+	values [maxAsked * blockRows]int64
+	names  [maxAsked]string
+	n      int
 }
 
-// value is what the i-th row of the block has. It calls nothing, see asks.
-//
-//go:noinline
-func (a *rowAsks) value(resource string, i uint32) int64 {
-	if k := a.index(resource); k >= 0 {
-		return a.values[k%maxAsked][i%blockRows]
+// add gives a resource its place.
+func (a *rowAsks) add(resource string) (k int) {
+	k = a.n
+	a.names[k] = resource
+	a.n++
+	if home := &a.table[askHome(resource)]; home.place == 0 {
+		*home = asked{lies(resource), uint32(k * blockRows)}
 	}
-	return notAsked
+	return k
 }
 
-// podAsks are amounts of a pod.
-type podAsks struct {
-	asks
-	values [maxAsked]int64
-}
-
-//go:noinline
-func (a *podAsks) value(resource string) int64 {
-	if a == nil {
-		return notAsked
+// find is the place of a resource, -1 if it has none.
+func (a *rowAsks) find(resource string) int {
+	for k := range a.names[:a.n] {
+		if lies(a.names[k]) == lies(resource) {
+			return k
+		}
 	}
-	if k := a.index(resource); k >= 0 {
-		return a.values[k%maxAsked]
-	}
-	return notAsked
+	return -1
 }
 
 // begin goes to a block of rows, and fetches what was asked for of others.
 func (n *Node) begin(slots []int32) {
-	n.block = slots
+	n.block, n.follow = slots, follow(slots)
+	allocatable, requested := n.rows.allocatable(), n.rows.requested()
 	for k := range n.allocatable.n {
-		n.fetch(&n.allocatable, k, &n.rows.Allocatable, n.rows.AllocatableScalars)
+		n.fetch(&n.allocatable, k, &allocatable)
 	}
 	for k := range n.requested.n {
-		n.fetch(&n.requested, k, &n.rows.Requested, n.rows.RequestedScalars)
+		n.fetch(&n.requested, k, &requested)
 	}
 }
 
-// at goes to the i-th row of the block.
-func (n *Node) at(i int) { n.slot, n.i = n.block[i], uint32(i) }
+// follow says whether slots follow one another.
+func follow(slots []int32) bool {
+	const several = 4
+	at := slots[0]
+	for ; len(slots) >= several; at, slots = at+several, slots[several:] {
+		if s := slots[:several]; s[0] != at || s[1] != at+1 || s[2] != at+2 || s[3] != at+3 {
+			return false
+		}
+	}
+	for i, slot := range slots {
+		if slot != at+int32(i) {
+			return false
+		}
+	}
+	return true
+}
 
 // fetch fills in what the rows of the block have of the k-th resource.
-func (n *Node) fetch(a *rowAsks, k int, c *Columns, scalars [][]Scalar) {
-	values := a.values[k][:len(n.block)]
-	if scalars == nil {
-		clear(values)
-		return
-	}
+func (n *Node) fetch(a *rowAsks, k int, from *amounts) {
+	values := a.values[k*blockRows:][:len(n.block)]
 	of := n.rows.Symbols.name(a.names[k])
-	if of.kind != scalarAmount {
-		column := c.column(of.kind)
+	column := from.column(of)
+	switch {
+	case from.lists == nil || column == nil && from.scalars.all():
+		clear(values)
+	case column == nil:
+		for i, slot := range n.block {
+			values[i] = ScalarValue(from.lists[slot], of.sym)
+		}
+	case n.follow:
+		copy(values, column[n.block[0]:])
+	default:
 		for i, slot := range n.block {
 			values[i] = column[slot]
 		}
-		return
-	}
-	for i, slot := range n.block {
-		values[i] = ScalarValue(scalars[slot], of.sym)
 	}
 }
 
-// learn is what the row has of a resource that is asked for the first time.
-//
-//go:noinline
-func (n *Node) learn(a *rowAsks, resource string, c *Columns, scalars [][]Scalar) int64 {
-	if len(n.block) > 0 {
-		if k := a.add(resource); k >= 0 {
-			n.fetch(a, k, c, scalars)
-		}
+// seek is what the row has of a resource that is not where it is looked for first.
+func (n *Node) seek(a *rowAsks, resource string, from amounts) int64 {
+	k := a.find(resource)
+	if k < 0 && a.n < maxAsked && placed(resource) && len(n.block) > 0 {
+		k = a.add(resource)
+		n.fetch(a, k, &from)
 	}
-	if scalars == nil {
+	if k >= 0 {
+		return a.values[uint32(k*blockRows)+n.i]
+	}
+	if from.lists == nil {
 		return 0
 	}
-	amounts := c.At(n.slot)
-	return n.rows.Symbols.name(resource).of(&amounts, scalars[n.slot])
+	has := from.columns.At(n.slot)
+	return n.rows.Symbols.name(resource).of(&has, from.lists[n.slot])
 }
 
-// learn is what the pod asks of a resource for which nobody asked yet.
+// podAsked is a resource, as asked, and what the pod asks of it.
+type podAsked struct {
+	place uint64
+	value int64
+}
+
+// podAsks are amounts of the pod of the cycle.
+type podAsks struct {
+	table  [askHomes]podAsked
+	names  [maxAsked]string
+	values [maxAsked]int64
+	n      int
+}
+
+// set notes what the pod asks of the k-th resource.
+func (a *podAsks) set(k int, value int64) {
+	a.values[k] = value
+	at := lies(a.names[k])
+	if home := &a.table[askHome(a.names[k])]; home.place == 0 || home.place == at {
+		*home = podAsked{at, value}
+	}
+}
+
+// seek is what the pod asks of a resource that is not where it is looked for first.
 //
 //go:noinline
-func (p *Pod) learn(resource string) int64 {
+func (p *Pod) seek(resource string) int64 {
 	if p.syms == nil { // made by hand, and may yet change
 		return (&name{text: resource, kind: amountOf(resource)}).of(&p.Requests, p.Scalars)
 	}
-	v := p.syms.name(resource).of(&p.Requests, p.Scalars)
-	if p.asks == nil {
-		p.asks = new(podAsks)
+	a := &p.asks
+	for k := range a.names[:a.n] {
+		if lies(a.names[k]) == lies(resource) {
+			return a.values[k]
+		}
 	}
-	if k := p.asks.add(resource); k >= 0 {
-		p.asks.values[k] = v
+	v := p.syms.name(resource).of(&p.Requests, p.Scalars)
+	if a.n < maxAsked && placed(resource) {
+		a.names[a.n] = resource
+		a.set(a.n, v)
+		a.n++
 	}
 	return v
 }
 
 // refetch fills in what another pod asks of the same resources.
 func (p *Pod) refetch() {
-	if p.asks == nil {
-		return
-	}
 	for k := range p.asks.n {
-		p.asks.values[k] = p.syms.name(p.asks.names[k]).of(&p.Requests, p.Scalars)
+		p.asks.set(k, p.syms.name(p.asks.names[k]).of(&p.Requests, p.Scalars))
 	}
 }

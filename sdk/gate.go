@@ -104,14 +104,18 @@ func (in *Instance) Gate(b []byte) ([]byte, error) {
 
 func (in *Instance) check(now int64, r *fb.GatePod) Readiness {
 	d, syms := in.podDec, in.rows.Symbols
-	g := GatePod{
-		ConditionType: syms.text(r.ConditionType()), Phase: syms.text(r.Phase()),
-		Node: syms.text(r.NodeName()), IP: syms.text(r.PodIp()), StartTime: r.StartTime(),
-		Conditions: d.conditions(nil, r.ConditionsLength(), r.Conditions),
-	}
-	g.syms = syms
 	var p fb.Pod
-	if r.Pod(&p) != nil {
+	told := r.Pod(&p) != nil
+	if in.gated == nil || !told {
+		in.gated = &GatePod{}
+	}
+	g := in.gated
+	g.ConditionType, g.Phase = syms.text(r.ConditionType()), syms.text(r.Phase())
+	g.Node, g.IP, g.StartTime = syms.text(r.NodeName()), syms.text(r.PodIp()), r.StartTime()
+	g.Conditions = d.conditions(g.Conditions[:0], r.ConditionsLength(), r.Conditions)
+	g.Containers, g.Observations = g.Containers[:0], g.Observations[:0]
+	g.syms = syms
+	if told {
 		d.pod(&g.Pod, &p)
 	}
 	g.Now = now
@@ -131,7 +135,7 @@ func (in *Instance) check(now int64, r *fb.GatePod) Readiness {
 			Fields: Labels{syms, d.pairs(nil, o.FieldsLength(), o.Fields)},
 		})
 	}
-	return withinCheck(in.gate, now, &g)
+	return withinCheck(in.gate, now, g)
 }
 
 //go:noinline

@@ -32,6 +32,9 @@ type Instance struct {
 	onPod             PodFollower
 	onObj             ObjectFollower
 	idler             Idler
+	gated             *GatePod // told last, to be filled anew
+	// forgets says that it keeps nothing of a pod when the next one comes.
+	forgets bool
 
 	seq    uint64
 	asked  bool
@@ -98,7 +101,8 @@ func (in *Instance) bind(impl any) error {
 	in.scorer, _ = impl.(BatchScorer)
 	in.gate, _ = impl.(GateChecker)
 	in.control, _ = impl.(Reconciler)
-	if simple, ok := impl.(interface{ author() any }); ok {
+	simple, isSimple := impl.(interface{ author() any })
+	if isSimple {
 		impl = simple.author()
 	}
 	in.explain, _ = impl.(Explainer)
@@ -106,6 +110,7 @@ func (in *Instance) bind(impl any) error {
 	in.onPod, _ = impl.(PodFollower)
 	in.onObj, _ = impl.(ObjectFollower)
 	in.idler, _ = impl.(Idler)
+	in.forgets = isSimple && in.onRow == nil && in.onPod == nil && in.onObj == nil
 	if !in.faces() {
 		return errors.New(in.policy.Name + ": " + errFace.Error())
 	}
@@ -173,7 +178,11 @@ func (in *Instance) Pod(b []byte) (Answer, error) {
 	in.begin()
 	switch {
 	case input.Pod(p) != nil:
+		if in.forgets {
+			in.rows.Symbols.lend()
+		}
 		in.podDec.pod(&in.pod, p)
+		in.rows.Symbols.lentAll()
 		in.given = true
 	case !in.given:
 		return Answer{}, errNoPod

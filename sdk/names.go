@@ -43,6 +43,8 @@ type names struct {
 	n     int
 	// unknown says that some have no symbol yet.
 	unknown bool
+	// lent says that some have a symbol that is lent.
+	lent bool
 }
 
 func home(text string) uint32 {
@@ -81,6 +83,7 @@ func (s *Symbols) learn(text string) *name {
 	}
 	_, sym := s.find(text, hashString(text))
 	s.names.n++
+	s.names.lent = s.names.lent || s.lent.first != NoSymbol && sym >= s.lent.first
 	s.names.unknown = s.names.unknown || sym == NoSymbol
 	n := &s.names.table[at%maxNames]
 	*n = name{text, sym, amountOf(text)}
@@ -89,7 +92,7 @@ func (s *Symbols) learn(text string) *name {
 
 func (s *Symbols) forgetNames() {
 	clear(s.names.table[:])
-	s.names.n, s.names.unknown = 0, false
+	s.names.n, s.names.unknown, s.names.lent = 0, false, false
 }
 
 // column is one of the columns. They lie side by side, as the kinds do.

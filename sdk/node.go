@@ -9,8 +9,10 @@ type Node struct {
 	rows *Rows
 	slot int32
 	// i is the row's place in the block of rows that are looked up together.
-	i                      uint32
-	block                  []int32
+	i      uint32
+	block  []int32
+	follow bool // the block's rows follow one another
+
 	allocatable, requested rowAsks
 }
 
@@ -83,28 +85,28 @@ func ConditionOf(conditions []Condition, name Symbol) ConditionStatus {
 // Allocatable is what the node has of a resource: milli-CPU for cpu, else
 // bytes or a count. It reads NodeCapacity.
 func (n *Node) Allocatable(resource string) int64 {
-	if v := n.allocatable.value(resource, n.i); v != notAsked {
-		return v
+	if e := &n.allocatable.table[askHome(resource)]; e.place == lies(resource) {
+		return n.allocatable.values[(e.first+n.i)%(maxAsked*blockRows)]
 	}
-	return n.learnAllocatable(resource)
+	return n.seekAllocatable(resource)
 }
 
 //go:noinline
-func (n *Node) learnAllocatable(resource string) int64 {
-	return n.learn(&n.allocatable, resource, &n.rows.Allocatable, n.rows.AllocatableScalars)
+func (n *Node) seekAllocatable(resource string) int64 {
+	return n.seek(&n.allocatable, resource, n.rows.allocatable())
 }
 
 // Requested is what the node's pods ask of a resource. It reads NodeUsage.
 func (n *Node) Requested(resource string) int64 {
-	if v := n.requested.value(resource, n.i); v != notAsked {
-		return v
+	if e := &n.requested.table[askHome(resource)]; e.place == lies(resource) {
+		return n.requested.values[(e.first+n.i)%(maxAsked*blockRows)]
 	}
-	return n.learnRequested(resource)
+	return n.seekRequested(resource)
 }
 
 //go:noinline
-func (n *Node) learnRequested(resource string) int64 {
-	return n.learn(&n.requested, resource, &n.rows.Requested, n.rows.RequestedScalars)
+func (n *Node) seekRequested(resource string) int64 {
+	return n.seek(&n.requested, resource, n.rows.requested())
 }
 
 // Free is what is left of a resource; negative where the node is overcommitted.

@@ -9,7 +9,7 @@ package sdk
 // of scope row.
 type Pod struct {
 	syms *Symbols
-	asks *podAsks // nil until somebody asks
+	asks podAsks
 
 	// Again says, of a pod that is told to a PodFollower, that it is like the
 	// one told before: what was derived of that holds for this one.
@@ -75,10 +75,10 @@ func (p *Pod) Text(s Symbol) string { return p.syms.String(s) }
 // Request is what the pod asks of a resource: milli-CPU for cpu, else bytes or
 // a count.
 func (p *Pod) Request(resource string) int64 {
-	if v := p.asks.value(resource); v != notAsked {
-		return v
+	if e := &p.asks.table[askHome(resource)]; e.place == lies(resource) {
+		return e.value
 	}
-	return p.learn(resource)
+	return p.seek(resource)
 }
 
 // ScalarValue is the value under name, 0 if there is none.

@@ -76,6 +76,9 @@ type Rows struct {
 	Images     [][]Image
 
 	use uint64
+	// named says that simple faces ask for amounts by name.
+	named                                bool
+	allocatableScalars, requestedScalars scalarColumns
 	// room is how many slots there is to be room for at first.
 	room int
 }
@@ -147,6 +150,8 @@ func (r *Rows) ensure(slot int32) {
 	for _, c := range r.columns {
 		c.values = growTo(c.values, n, size)
 	}
+	r.allocatableScalars.grow(n, size)
+	r.requestedScalars.grow(n, size)
 }
 
 func (r *Rows) ensureLists(n, size int) {
@@ -187,6 +192,7 @@ func (r *Rows) upsert(slot int32, d *fb.Delta) {
 	if r.reads&abi.NodeCapacity != 0 {
 		r.setCapacity(slot, d)
 	}
+	r.followScalars(slot)
 	if r.reads&(abi.NodeLabels|abi.NodeAnnotations) != 0 {
 		r.setLabels(slot, d)
 	}
@@ -285,6 +291,7 @@ func (r *Rows) clear(slot int32) {
 	}
 	empty(r.AllocatableScalars, slot)
 	empty(r.RequestedScalars, slot)
+	r.followScalars(slot)
 	empty(r.labels, slot)
 	empty(r.annotations, slot)
 	empty(r.Conditions, slot)

@@ -52,19 +52,21 @@ const (
 // remembered: they may depend on nothing but pod and node, unless it reads
 // time or a group of cluster objects, which makes it one of scope set. Such a
 // one may follow objects, pods and rows by the interfaces of those names.
-func Predicate(name string, f Filterer, opts ...Option) {
+func Predicate[F Filterer](name string, f F, opts ...Option) {
 	registerSimple(name, KindPredicate, opts, func(s *Setup) (any, error) {
 		own := fresh(f)
-		return &simpleFilter{impl: own, reasons: s.Reasons, node: Node{rows: s.Rows}}, configure(own, s.Config)
+		s.Rows.named = true
+		return &simpleFilter[F]{impl: own, reasons: s.Reasons, node: Node{rows: s.Rows}}, configure(own, s.Config)
 	})
 }
 
 // Priority registers a priority; call it from init. Its answers are
 // remembered as those of a Predicate are.
-func Priority(name string, f Scorer, opts ...Option) {
+func Priority[S Scorer](name string, f S, opts ...Option) {
 	registerSimple(name, KindPriority, opts, func(s *Setup) (any, error) {
 		own := fresh(f)
-		return &simpleScore{impl: own, node: Node{rows: s.Rows}}, configure(own, s.Config)
+		s.Rows.named = true
+		return &simpleScore[S]{impl: own, node: Node{rows: s.Rows}}, configure(own, s.Config)
 	})
 }
 
@@ -84,34 +86,39 @@ func configure(impl any, c Config) error {
 	return c.OnlyKeys()
 }
 
-type simpleFilter struct {
-	impl    Filterer
+type simpleFilter[F Filterer] struct {
+	impl    F
 	reasons *Reasons
 	pod     *Pod
 	node    Node
 }
 
 // author is what the policy's author wrote: it may follow rows, pods and objects.
-func (s *simpleFilter) author() any { return s.impl }
-func (s *simpleScore) author() any  { return s.impl }
+func (s *simpleFilter[F]) author() any { return s.impl }
+func (s *simpleScore[S]) author() any  { return s.impl }
 
-func (s *simpleFilter) PreFilter(pod *Pod) Answer {
+func (s *simpleFilter[F]) PreFilter(pod *Pod) Answer {
 	s.pod = pod
 	return AskRows
 }
 
-func (s *simpleFilter) FilterRows(slots []int32, verdicts []ReasonID) {
+func (s *simpleFilter[F]) FilterRows(slots []int32, verdicts []ReasonID) {
 	for len(slots) > 0 {
 		n := min(len(slots), blockRows)
 		s.node.begin(slots[:n])
-		for i := range n {
-			At(slots[i])
-			s.node.at(i)
-			verdicts[i] = s.reasons.ID(withinFilter(s.impl, s.pod, &s.node))
-		}
+		s.block(slots[:n], verdicts[:n])
 		slots, verdicts = slots[n:], verdicts[n:]
 	}
 	s.node.block = nil
+}
+
+func (s *simpleFilter[F]) block(slots []int32, verdicts []ReasonID) {
+	impl, pod, node, reasons := s.impl, s.pod, &s.node, s.reasons
+	for i := range verdicts[:len(slots)] {
+		At(slots[i])
+		node.slot, node.i = slots[i], uint32(i)
+		verdicts[i] = withinFilter(impl, pod, node, reasons)
+	}
 }
 
 // withinFilter stays a function of its own, as do all that call an author's code
@@ -119,35 +126,46 @@ func (s *simpleFilter) FilterRows(slots []int32, verdicts []ReasonID) {
 // and what it inlined there, and a trap would tell of this package's loops instead.
 //
 //go:noinline
-func withinFilter(f Filterer, pod *Pod, node *Node) Verdict { return f.Filter(pod, node) }
+func withinFilter[F Filterer](f F, pod *Pod, node *Node, reasons *Reasons) ReasonID {
+	v := f.Filter(pod, node)
+	if len(v.reason) == 0 {
+		return 0
+	}
+	return reasons.ID(v)
+}
 
-type simpleScore struct {
-	impl Scorer
+type simpleScore[S Scorer] struct {
+	impl S
 	pod  *Pod
 	node Node
 }
 
-func (s *simpleScore) PreScore(pod *Pod) Answer {
+func (s *simpleScore[S]) PreScore(pod *Pod) Answer {
 	s.pod = pod
 	return AskRows
 }
 
-func (s *simpleScore) ScoreRows(slots []int32, scores []int64) {
+func (s *simpleScore[S]) ScoreRows(slots []int32, scores []int64) {
 	for len(slots) > 0 {
 		n := min(len(slots), blockRows)
 		s.node.begin(slots[:n])
-		for i := range n {
-			At(slots[i])
-			s.node.at(i)
-			scores[i] = withinScore(s.impl, s.pod, &s.node)
-		}
+		s.block(slots[:n], scores[:n])
 		slots, scores = slots[n:], scores[n:]
 	}
 	s.node.block = nil
 }
 
+func (s *simpleScore[S]) block(slots []int32, scores []int64) {
+	impl, pod, node := s.impl, s.pod, &s.node
+	for i := range scores[:len(slots)] {
+		At(slots[i])
+		node.slot, node.i = slots[i], uint32(i)
+		scores[i] = withinScore(impl, pod, node)
+	}
+}
+
 //go:noinline
-func withinScore(f Scorer, pod *Pod, node *Node) int64 { return f.Score(pod, node) }
+func withinScore[S Scorer](f S, pod *Pod, node *Node) int64 { return f.Score(pod, node) }
 
 // MaxNodeScore is the most that a score is worth after normalisation.
 const MaxNodeScore = 100

@@ -4,7 +4,8 @@ import "unsafe"
 
 // Symbol is a string in the instance's table: equal strings have equal
 // symbols, so a comparison is one of integers. NoSymbol stands for absence,
-// EmptySymbol for the empty string.
+// EmptySymbol for the empty string. A Filterer or Scorer that follows nothing
+// must not keep a symbol for the next pod: what it has of this one is forgotten.
 type Symbol uint32
 
 const (
@@ -19,14 +20,16 @@ type place struct {
 	chunk, off, size, hash uint32
 }
 
-// Symbols is an append-only table of strings. It holds no pointers but those
-// to its chunks, so that a collector has nothing to walk.
+// Symbols is a table of strings. It only grows, but for the strings of the pod of
+// the cycle where they are lent. It holds no pointers but those to its chunks, so
+// that a collector has nothing to walk.
 type Symbols struct {
 	chunks [][]byte
 	places []place
 	slots  []Symbol // open addressing; 0 is free
 	bytes  int
 	names  names
+	lent   loan
 }
 
 func newSymbols() *Symbols {
@@ -55,6 +58,9 @@ func (s *Symbols) Intern(text string) Symbol {
 	}
 	h := hashString(text)
 	at, sym := s.find(text, h)
+	if s.lent.first != NoSymbol && !s.lent.open && (sym == NoSymbol || sym >= s.lent.first) {
+		s.keep()
+	}
 	if sym != NoSymbol {
 		return sym
 	}

@@ -58,6 +58,8 @@ type Reasons struct {
 func newReasons() *Reasons { return &Reasons{table: make([]Verdict, 1, 8)} }
 
 // ID returns the reason's place, a new one if need be.
+//
+//go:noinline
 func (r *Reasons) ID(v Verdict) ReasonID {
 	if v.reason == "" {
 		return 0

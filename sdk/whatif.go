@@ -164,6 +164,7 @@ func (r *Rows) put(st *rowState) {
 		r.NonZero.set(slot, st.nonZero)
 		r.RequestedScalars[slot] = st.scalars
 	}
+	r.followScalars(slot)
 	if r.TaintSet != nil {
 		// The count that save took is now the row's.
 		r.TaintSet[slot], r.Unschedulable[slot] = st.taints, st.unschedulable

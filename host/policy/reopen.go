@@ -93,7 +93,7 @@ func (f *factory) openDigest(ctx context.Context, set *Set, d *framework.Digest)
 		box := sandbox.New(program).Aside(sandbox.NewHealth(func() {}))
 		closers = append(closers, box.Close, program.Release)
 		if one.Priority {
-			p.Priorities = append(p.Priorities, framework.ProfilePriority{Policy: box, Weight: one.Weight})
+			p.Priorities = append(p.Priorities, framework.ProfilePriority{Policy: box, Weight: one.Weight, FailClosed: one.FailClosed})
 			continue
 		}
 		p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: box, Group: one.Group, FailOpen: one.FailOpen})

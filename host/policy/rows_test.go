@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,5 +66,30 @@ func TestAPolicysFuelIsByRowAndNotByCluster(t *testing.T) {
 				t.Errorf("its calls took %d of fuel, want %d at most", f.Fuel, most)
 			}
 		})
+	}
+}
+
+// Policies that each stay within what is theirs do not hold up a profile together:
+// the heaviest goes first, and who remains is asked on.
+func TestAProfileShedsItsHeaviestPolicies(t *testing.T) {
+	t.Parallel()
+	const nodes, heavy = 2000, 5
+	r := newRig(t)
+	for k := range heavy {
+		name := fmt.Sprint("laborious", k)
+		g := laborious("predicate", int64(25_000+1000*k))
+		g.Name = name
+		r.put(t, name, withModule(r.upload(t, g.Bytes())))
+		r.join(t, name, "predicate")
+	}
+	r.withNodes(nodes)
+	for i := range 40 {
+		r.decide(t, clustertest.Pod(fmt.Sprint("p", i), fmt.Sprintf("%dm", 10+i), "1Mi", nil))
+	}
+	for k := range heavy {
+		f := r.figures(t, fmt.Sprint("laborious", k))
+		if shed := f.Failures > 0; shed != (k >= 3) {
+			t.Errorf("%s has failed %d times: %s", f.Name, f.Failures, f.LastFailure)
+		}
 	}
 }

@@ -151,7 +151,7 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 			continue
 		}
 		main, verifier := choose(l)
-		one := framework.ProfilePriority{Policy: main, Weight: int64(priority.Weight)}
+		one := framework.ProfilePriority{Policy: main, Weight: int64(priority.Weight), FailClosed: l.state.Policy.FailsClosed()}
 		if verifier != nil {
 			one.Verifier = verifier
 		}

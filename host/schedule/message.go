@@ -26,12 +26,13 @@ func refusal(d cycle.Decision, reasons *framework.Reasons) string {
 	counts := map[string]int{}
 	rest := 0
 	for _, r := range d.Refusals {
-		text := reasons.Get(r.Reason).Text
-		if _, ok := counts[text]; !ok && len(counts) >= maxReasons {
-			rest += r.Count
-			continue
+		for _, text := range shortages(reasons.Get(r.Reason).Text) {
+			if _, ok := counts[text]; !ok && len(counts) >= maxReasons {
+				rest += r.Count
+				continue
+			}
+			counts[text] += r.Count
 		}
-		counts[text] += r.Count
 	}
 	parts := make([]string, 0, len(counts)+1)
 	for text, n := range counts {
@@ -42,6 +43,18 @@ func refusal(d cycle.Decision, reasons *framework.Reasons) string {
 		parts = append(parts, fmt.Sprintf("%d for other reasons", rest))
 	}
 	return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, strings.Join(parts, ", "))
+}
+
+// shortages takes a reason that names several resources apart, so that each is
+// counted by itself. Other reasons are left whole.
+func shortages(text string) []string {
+	parts := strings.Split(text, ", ")
+	for _, part := range parts {
+		if part != snapshot.TooManyPods && !strings.HasPrefix(part, snapshot.Insufficient) {
+			return []string{text}
+		}
+	}
+	return parts
 }
 
 // noRoom is what the message says of preemption where it did not help.

@@ -44,7 +44,7 @@ func TestTheNaturalStyleIsCheap(t *testing.T) {
 		name string
 		find func() (build.Toolchain, error)
 		most engine.Fuel // a row
-	}{{"preferred", build.Find, 2500}, {"stock", build.Stock, 8500}} {
+	}{{"preferred", build.Find, 1100}, {"stock", build.Stock, 4200}} {
 		with, err := by.find()
 		if err != nil {
 			t.Fatal(err)

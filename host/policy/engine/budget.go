@@ -173,6 +173,27 @@ func QuestionBudget(rows int, most Fuel) Fuel {
 	return 4*most + Fuel(rows)*max(questionRow*(most/1000)/(MaxBudget/1000), 1)
 }
 
+// Shrunk is a question's budget for a guest of so much memory: less, where that is
+// more than so many nodes are the reason for.
+func Shrunk(question Fuel, memory uint64, slots int) Fuel {
+	return question * scale / excess(memory, slots)
+}
+
+// Dear is what fuel comes to that a guest of so much memory burnt in a question:
+// its loads miss the caches where it has no reason to be as large.
+func Dear(burnt Fuel, memory uint64, slots int) Fuel { return burnt * excess(memory, slots) / scale }
+
+// scale is what excess is for a guest whose memory is no larger than it may be.
+const scale Fuel = 1 << 10
+
+// excess is the square of how many times as large a guest is as it may be for its
+// questions about so many nodes, in parts of scale.
+func excess(memory uint64, slots int) Fuel {
+	const some, each, most = 4 << 20, 2 << 10, 64
+	times := min(max(scale*Fuel(memory)/Fuel(some+each*int64(slots)), scale), most*scale)
+	return times * times / scale
+}
+
 // ForTime is the fuel of that much time.
 func ForTime(d time.Duration) Fuel {
 	return Fuel(d.Microseconds()) * PerMillisecond / 1000

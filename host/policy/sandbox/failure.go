@@ -66,6 +66,7 @@ func (s *subject) node(slot int32) string {
 // try runs one export and counts it.
 func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
 	r, err := s.instance.Call(f, in, budget)
+	s.spend(f, r, err, s.instance.MemoryBytes(), s.slots)
 	if err == nil && r.Status != abi.StatusOK {
 		err = fmt.Errorf("%s: %s", f, complaint(s.instance))
 	}
@@ -113,6 +114,13 @@ func (s *Sandbox) failAt(err error, place int32) error {
 	s.guestLog.add(slog.LevelError, s.module.Digest(), "it failed: "+withStack(err))
 	s.log.Warn("policy failed", "err", withStack(err))
 	return fmt.Errorf("policy %s: %w", s.name, err)
+}
+
+// Shed implements framework.Metered.
+func (s *Sandbox) Shed(burnt, all, most int64) {
+	if !s.retired.Load() {
+		_ = s.fail(fmt.Errorf("the policies of the profile took %d of fuel for one pod, where %d is the most: this one took %d of it, more than any other", all, most, burnt))
+	}
 }
 
 // placeOf is what the guest says itself that it was at, -1 if it does not.

@@ -92,8 +92,11 @@ func (s *Sandbox) pieces(ctx context.Context, f engine.Func, n int, ask func(fro
 	if s.info.Scope != abi.ScopeRow {
 		return s.whole(ctx, n, ask)
 	}
-	spent, most := engine.Fuel(0), engine.QuestionBudget(n, s.most)
+	spent, most := engine.Fuel(0), engine.Fuel(0)
 	for from := 0; from < n; {
+		if s.instance != nil {
+			most = engine.Shrunk(engine.QuestionBudget(n, s.most), s.instance.MemoryBytes(), s.slots)
+		}
 		to := from + s.rowsACall(n-from)
 		fuel, err := ask(from, to)
 		var less *errSmaller

@@ -35,6 +35,7 @@ type Sandbox struct {
 	slots   int // of the log when it was last followed
 	calls   int // since the guest last tidied up
 	wear    wear
+	meter
 }
 
 // New is a sandbox of a program, which opens when it is first used.

@@ -73,9 +73,9 @@ const (
 type FailureMode string
 
 const (
-	// Closed: a predicate refuses, a gate is Unknown.
+	// Closed: a predicate refuses, a gate is Unknown, a priority lets pods wait.
 	Closed FailureMode = "Closed"
-	// Open: a predicate admits, a priority scores neutral.
+	// Open: a predicate admits, a priority counts for nothing on any node.
 	Open FailureMode = "Open"
 )
 

@@ -100,6 +100,9 @@ func (p *Policy) ModeOf() Mode {
 // FailsOpen says whether a predicate admits where its policy fails.
 func (p *Policy) FailsOpen() bool { return p.Spec.FailureMode == Open }
 
+// FailsClosed says whether a pod waits where its priority fails.
+func (p *Policy) FailsClosed() bool { return p.Spec.FailureMode == Closed }
+
 // Schedulers are the values of spec.schedulerName that pick the profile.
 func (p *Profile) Schedulers() []string {
 	if len(p.Spec.SchedulerNames) == 0 {

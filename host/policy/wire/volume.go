@@ -31,7 +31,7 @@ func volumeOf(o *v1.Pod, s *v1.Volume) (v volume, ok bool) {
 		v.kind, v.id = fb.VolumeKindAWSElasticBlockStore, s.AWSElasticBlockStore.VolumeID
 		v.readOnly = s.AWSElasticBlockStore.ReadOnly
 	case s.AzureDisk != nil:
-		v.kind, v.id = fb.VolumeKindAzureDisk, s.AzureDisk.DiskName
+		v.kind, v.id = fb.VolumeKindAzureDisk, s.AzureDisk.DataDiskURI
 		v.readOnly = s.AzureDisk.ReadOnly != nil && *s.AzureDisk.ReadOnly
 	case s.ISCSI != nil:
 		v.kind, v.id, v.readOnly = fb.VolumeKindISCSI, s.ISCSI.IQN, s.ISCSI.ReadOnly
@@ -57,7 +57,7 @@ func persistentSource(s *v1.PersistentVolumeSource) (v volume) {
 		v.kind, v.id = fb.VolumeKindAWSElasticBlockStore, s.AWSElasticBlockStore.VolumeID
 		v.readOnly = s.AWSElasticBlockStore.ReadOnly
 	case s.AzureDisk != nil:
-		v.kind, v.id = fb.VolumeKindAzureDisk, s.AzureDisk.DiskName
+		v.kind, v.id = fb.VolumeKindAzureDisk, s.AzureDisk.DataDiskURI
 	case s.ISCSI != nil:
 		v.kind, v.id, v.readOnly = fb.VolumeKindISCSI, s.ISCSI.IQN, s.ISCSI.ReadOnly
 	case s.RBD != nil:

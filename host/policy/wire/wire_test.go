@@ -144,7 +144,7 @@ func TestRowsReachAGuestAndFollowTheirChanges(t *testing.T) {
 		t.Errorf("verdict after the usage fell (-want +got):\n%s", diff)
 	}
 	g.pod(pod(1001, 3))
-	if diff := cmp.Diff([]string{"Insufficient cpu (final)", "Insufficient nvidia.com/gpu (final)"}, g.filter(0, 2)); diff != "" {
+	if diff := cmp.Diff([]string{"Insufficient cpu, Insufficient nvidia.com/gpu (final)", "Insufficient nvidia.com/gpu (final)"}, g.filter(0, 2)); diff != "" {
 		t.Errorf("verdicts for a pod that is too large (-want +got):\n%s", diff)
 	}
 	g.apply(snapshot.Delta{Seq: 4, Kind: snapshot.RowRemove, Slot: 0})

@@ -285,6 +285,7 @@ func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, rows
 	if again := r.failsAgain(r.priorities[p.index].policy, 0); err == nil && again != nil {
 		err = again.Err
 	}
+	was := p.skip
 	p.skip = err != nil || answer.Ask != abi.AskRows
 	if err == nil && !p.skip {
 		err = d.fillRaw(ctx, r, p, rows)
@@ -294,7 +295,8 @@ func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, rows
 		d.priorityFailed(r, p.index, err)
 	}
 	if p.skip || p.raws == nil {
-		return false
+		// Rows that were scored before must not keep what these do not get.
+		return p.skip != was
 	}
 	before := p.extremes
 	for _, slot := range rows {

@@ -66,6 +66,9 @@ func (d *Decider) Decide(ctx context.Context, in Input) Decision {
 	d.narrowAfresh(ctx, r, f)
 	d.narrowNominated(ctx, r, f, in.Nominated)
 	d.weighAfresh(ctx, r, f)
+	if r.shut != 0 {
+		f.refuseAll(r.shut)
+	}
 	decision := d.conclude(r, f, d.pickNative(r, f))
 	if c.built && r.tainted {
 		c.built = false
@@ -84,11 +87,7 @@ func (d *Decider) Again(slot int32, reason string) Decision {
 
 // GiveUp refuses all rows that are left, for a reason of the host's own.
 func (d *Decider) GiveUp(reason string) Decision {
-	for _, slot := range slices.Clone(d.field.list()) {
-		if d.field.total[slot] != out {
-			d.field.refuse(slot, byHost, d.hostReason(reason, false))
-		}
-	}
+	d.field.refuseAll(d.hostReason(reason, false))
 	return d.conclude(&d.run, &d.field, choice{slot: -1})
 }
 
@@ -109,7 +108,10 @@ func (d *Decider) Compare(ctx context.Context, picked int32) {
 func (d *Decider) Failures() []Failure { return d.run.failures }
 
 // End ends the cycle: what it used may be used by the next one.
-func (d *Decider) End() { d.endCycle() }
+func (d *Decider) End() {
+	d.shed()
+	d.endCycle()
+}
 
 func (d *Decider) begin(in Input) *run {
 	if d.set != in.Set || d.stale {
@@ -118,7 +120,7 @@ func (d *Decider) begin(in Input) *run {
 	}
 	r := &d.run
 	r.log, r.pod, r.profile, r.now, r.seed = in.Log, in.Pod, in.Profile, in.Now, in.Seed
-	r.tainted, r.failures, r.again = false, nil, in.Failed
+	r.tainted, r.failures, r.again, r.shut = false, nil, in.Failed, 0
 	r.foreseen = append(r.foreseen[:0], make([]int, len(in.Profile.Predicates))...)
 	r.predicates, r.priorities = r.predicates[:0], r.priorities[:0]
 	r.remembered, r.afresh, r.afreshScores = r.remembered[:0], r.afresh[:0], r.afreshScores[:0]

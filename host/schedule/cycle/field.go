@@ -57,6 +57,15 @@ func (f *field) refuse(slot int32, by int16, why framework.ReasonID) {
 	f.feasible--
 }
 
+// refuseAll refuses what is left, in the name of the host.
+func (f *field) refuseAll(why framework.ReasonID) {
+	for _, slot := range slices.Clone(f.list()) {
+		if f.total[slot] != out {
+			f.refuse(slot, byHost, why)
+		}
+	}
+}
+
 // list returns the feasible slots.
 func (f *field) list() []int32 {
 	if f.listed {

@@ -157,6 +157,9 @@ func (t *Table) scored(ctx context.Context, p *framework.ProfilePriority, log sn
 	}
 	if err != nil {
 		s.Err = fmt.Errorf("ask %s: %w", s.Policy, err)
+		if p.FailClosed {
+			clear(t.Feasible)
+		}
 	}
 	s.Skipped = err != nil || answer.Ask != abi.AskRows || len(rows) == 0
 	if s.Skipped {

@@ -129,6 +129,23 @@ func TestAWrongPolicyCannotOvercommit(t *testing.T) {
 	}
 }
 
+// Nobody allocates devices here: a pod that claims some waits, as it does under
+// kube-scheduler until they are allocated.
+func TestAPodThatNamesAResourceClaimWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(3, Options{}, policytest.Default)
+	pod := snapshot.NewPod(policytest.Pod("p", "100m", "200Mi", func(p *v1.Pod) {
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}}
+	}))
+	got := b.decide(pod, 1)
+	if got.Slot >= 0 || len(got.Refusals) != 1 || b.reasons.Get(got.Refusals[0].Reason).Text != "cannot allocate all claims" {
+		t.Errorf("slot %d, refusals %v", got.Slot, got.Refusals)
+	}
+	if got := b.decide(b.pod("100m"), 1); got.Slot < 0 {
+		t.Errorf("another pod: %+v", got)
+	}
+}
+
 func TestAPolicyThatFailsFollowsItsFailureMode(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{false, true} {
@@ -182,6 +199,63 @@ func TestAPriorityThatFailsScoresNothing(t *testing.T) {
 	broken = false
 	if got := b.decide(b.pod("1"), 1); got.Total != whole {
 		t.Errorf("after repair the total is %d, want %d", got.Total, whole)
+	}
+}
+
+// A priority that fails for the one node that is new counts on no node: else the
+// others would keep what it gave them before.
+func TestAPriorityThatFailsCountsOnNoNode(t *testing.T) {
+	t.Parallel()
+	broken := false
+	b := newBench(5, Options{}, func(reasons *framework.Reasons) *framework.Profile {
+		return &framework.Profile{Name: "default-scheduler", Priorities: []framework.ProfilePriority{{Weight: 1, Policy: &policytest.Native{
+			Is: policytest.Named("Old", abi.NodeLabels, abi.ScopeRow), Reasons: reasons,
+			Rate: func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) int64 { return 50 },
+			Fail: func() error {
+				if broken {
+					return policytest.ErrBroken
+				}
+				return nil
+			},
+		}}}}
+	})
+	for range 2 {
+		b.decide(b.pod("1"), 1)
+	}
+	broken = true
+	b.c.UpsertNode(policytest.Node("new", "4", "32Gi", 110, nil))
+	if got := b.decide(b.pod("1"), 1); got.Total != 0 || got.Tied != 6 || len(got.Failures) == 0 {
+		t.Errorf("total %d on %d nodes, failures %v; want 0 on all 6, and the failure", got.Total, got.Tied, got.Failures)
+	}
+	broken = false
+	if got := b.decide(b.pod("1"), 1); got.Total != 50 || got.Tied != 6 {
+		t.Errorf("after repair: total %d on %d nodes, want 50 on 6", got.Total, got.Tied)
+	}
+}
+
+// As in kube-scheduler, a pod waits where a priority fails that is to fail closed.
+func TestAPodWaitsForAPriorityThatFailsClosed(t *testing.T) {
+	t.Parallel()
+	broken := true
+	b := newBench(5, Options{}, func(reasons *framework.Reasons) *framework.Profile {
+		p := policytest.Default(reasons)
+		p.Priorities[2].FailClosed = true
+		p.Priorities[2].Policy.(*policytest.Native).Fail = func() error {
+			if broken {
+				return policytest.ErrBroken
+			}
+			return nil
+		}
+		return p
+	})
+	got := b.decide(b.pod("1"), 1)
+	name := b.set.Profiles["default-scheduler"].Priorities[2].Policy.Info().Name
+	if got.Slot >= 0 || len(got.Failures) != 1 || len(got.Refusals) != 1 || b.reasons.Get(got.Refusals[0].Reason).Text != "policy "+name+" failed" {
+		t.Errorf("slot %d, failures %v, refusals %v", got.Slot, got.Failures, got.Refusals)
+	}
+	broken = false
+	if got := b.decide(b.pod("1"), 1); got.Slot < 0 || len(got.Failures) != 0 {
+		t.Errorf("after repair: %+v", got)
 	}
 }
 

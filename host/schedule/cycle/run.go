@@ -28,6 +28,8 @@ type run struct {
 	// tainted says that a policy failed, so that nothing put together now stands.
 	tainted  bool
 	failures []Failure
+	// shut is why no row can have the pod, since a priority that fails closed did.
+	shut framework.ReasonID
 	// foreseen counts by predicate how often it was asked what would be.
 	foreseen []int
 	// again are failures of a decision that is made again.
@@ -71,14 +73,18 @@ func (d *Decider) predicateFailed(r *run, i int, failure Failure) framework.Reas
 	return d.reasons.Intern(FailureReason(failure.Policy))
 }
 
-// FailureReason is why a predicate refuses rows when it fails.
+// FailureReason is why rows are refused when a policy fails.
 func FailureReason(policy string) framework.Reason {
 	return framework.Reason{Policy: policy, Text: "policy " + policy + " failed"}
 }
 
-// priorityFailed notes a failure: the priority scores nothing in this cycle.
+// priorityFailed notes a failure: the priority scores nothing in this cycle, or
+// the pod waits.
 func (d *Decider) priorityFailed(r *run, i int, err error) {
 	name := r.profile.Priorities[i].Policy.Info().Name
 	r.tainted = true
 	r.failures = append(r.failures, Failure{Policy: name, Err: fmt.Errorf("ask %s: %w", name, err)})
+	if r.profile.Priorities[i].FailClosed {
+		r.shut = d.reasons.Intern(FailureReason(name))
+	}
 }

@@ -72,6 +72,9 @@ type ProfilePriority struct {
 	Policy   Priority
 	Verifier Priority
 	Weight   int64
+	// FailClosed lets no row have the pod where the policy fails; else it counts
+	// for nothing then, on any row.
+	FailClosed bool
 }
 
 // Digest names what a profile's policies are, for traces, without holding on
@@ -87,10 +90,11 @@ type PolicyDigest struct {
 	Identity [32]byte
 	// Priority, with its Weight; else a predicate, with its Group and whether
 	// it admits where it fails.
-	Priority bool
-	Weight   int64
-	Group    string
-	FailOpen bool
+	Priority   bool
+	Weight     int64
+	FailClosed bool
+	Group      string
+	FailOpen   bool
 }
 
 // Digest returns the profile's digest.
@@ -100,7 +104,7 @@ func (p *Profile) Digest() *Digest {
 		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity, Group: m.Group, FailOpen: m.FailOpen})
 	}
 	for _, m := range p.Priorities {
-		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity, Priority: true, Weight: m.Weight})
+		d.Policies = append(d.Policies, PolicyDigest{Name: m.Policy.Info().Name, Identity: m.Policy.Info().Identity, Priority: true, Weight: m.Weight, FailClosed: m.FailClosed})
 	}
 	return d
 }

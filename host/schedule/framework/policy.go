@@ -20,6 +20,20 @@ type Info struct {
 	Identity [32]byte
 }
 
+// Metered is a policy whose work is counted. What it takes in a cycle all profiles
+// wait for, however fast each of its calls is.
+type Metered interface {
+	// Burnt is what it took since it was last asked for that, in fuel.
+	Burnt() int64
+	// Shed is told that the policies of a profile took more in a cycle than they
+	// may together, and that this one took the most of it.
+	Shed(burnt, all, most int64)
+}
+
+// CycleFuel is what the policies of a profile may take together for one pod: twice
+// what a single one may for one question.
+func CycleFuel(rows int) int64 { return 64_000_000 + int64(rows)*80_000 }
+
 // ReasonID numbers a reason in the host's own table; 0 is "admitted". The
 // table (see Reasons) is append-only, bounded, and shared by all policies.
 type ReasonID uint32

@@ -1,33 +1,45 @@
 package snapshot
 
-// Shortage says what a row lacks to take a pod, empty where it fits: the
+import "strings"
+
+// How a shortage begins.
+const (
+	TooManyPods  = "Too many pods"
+	Insufficient = "Insufficient "
+)
+
+// Shortage says all that a row lacks to take a pod, empty where it fits: the
 // host's own check, which no policy can talk it out of. A request of 0 is
 // not checked, as in Kubernetes.
 func (r *Row) Shortage(pod *Pod) string {
+	if claims(pod) {
+		return "cannot allocate all claims"
+	}
+	var short []string
 	if int64(len(r.Pods))+1 > r.Allocatable.Pods {
-		return "Too many pods"
+		short = append(short, TooManyPods)
 	}
-	want := &pod.Requests
-	if lacks(want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU) {
-		return "Insufficient cpu"
-	}
-	if lacks(want.Memory, r.Allocatable.Memory, r.Requested.Memory) {
-		return "Insufficient memory"
-	}
-	if lacks(want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage) {
-		return "Insufficient ephemeral-storage"
-	}
-	for _, s := range want.Scalars {
-		if lacks(s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name)) {
-			return "Insufficient " + s.Name
+	check := func(name string, want, allocatable, requested int64) {
+		if lacks(want, allocatable, requested) {
+			short = append(short, Insufficient+name)
 		}
 	}
-	return ""
+	want := &pod.Requests
+	check("cpu", want.MilliCPU, r.Allocatable.MilliCPU, r.Requested.MilliCPU)
+	check("memory", want.Memory, r.Allocatable.Memory, r.Requested.Memory)
+	check("ephemeral-storage", want.EphemeralStorage, r.Allocatable.EphemeralStorage, r.Requested.EphemeralStorage)
+	for _, s := range want.Scalars {
+		check(s.Name, s.Value, r.Allocatable.scalar(s.Name), r.Requested.scalar(s.Name))
+	}
+	return strings.Join(short, ", ")
 }
+
+// claims says whether a pod waits for resource claims, which nobody allocates here.
+func claims(pod *Pod) bool { return len(pod.Object.Spec.ResourceClaims) > 0 }
 
 // Fits is Shortage for those who don't ask why.
 func (r *Row) Fits(pod *Pod) bool {
-	return int64(len(r.Pods)) < r.Allocatable.Pods && covers(&r.Allocatable, &r.Requested, &pod.Requests)
+	return !claims(pod) && int64(len(r.Pods)) < r.Allocatable.Pods && covers(&r.Allocatable, &r.Requested, &pod.Requests)
 }
 
 // FitsBeside is Fits on the row with one more pod.
@@ -38,7 +50,7 @@ func (r *Row) FitsBeside(more, pod *Pod) bool {
 
 // CouldFit says whether the row could take the pod if it were empty.
 func (r *Row) CouldFit(pod *Pod) bool {
-	return r.Allocatable.Pods > 0 && covers(&r.Allocatable, &Resources{}, &pod.Requests)
+	return !claims(pod) && r.Allocatable.Pods > 0 && covers(&r.Allocatable, &Resources{}, &pod.Requests)
 }
 
 func covers(allocatable, requested, want *Resources) bool {

@@ -32,6 +32,7 @@ type policy struct {
 	scalars                    []sdk.Scalar
 	scalarReasons              []named
 	lacks                      []lack // of the row that was looked at last
+	combined                   []combination
 }
 
 // pair is a reason in both its forms: others could make room, or never.
@@ -42,6 +43,16 @@ type lack struct {
 	reason pair
 	never  bool
 }
+
+// combination is the reason of a row that lacks several resources.
+type combination struct {
+	of     []pair
+	reason pair
+}
+
+// maxCombinations bounds those that have a reason of their own; a row beyond gets
+// the first of its reasons.
+const maxCombinations = 64
 
 type named struct {
 	name   sdk.Symbol
@@ -95,8 +106,8 @@ func (p *policy) ignores(name string) bool {
 	return false
 }
 
-// FilterRows gives the first reason in Kubernetes' order. It is final if any
-// of the reasons is. The columns are taken out of their struct first: the loop
+// FilterRows gives all reasons in Kubernetes' order, as one. It is final if any
+// of them is. The columns are taken out of their struct first: the loop
 // then costs a third.
 func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 	has, used, want := &p.rows.Allocatable, &p.rows.Requested, p.want
@@ -136,12 +147,51 @@ func (p *policy) moreFits(slot int32) bool {
 // reason is the slow way, for rows that are refused.
 func (p *policy) reason(slot int32) sdk.ReasonID {
 	all := p.lacking(slot)
+	reason := p.combine(all)
 	for _, l := range all {
 		if l.never {
-			return all[0].reason.never
+			return reason.never
 		}
 	}
-	return all[0].reason.now
+	return reason.now
+}
+
+// combine is the reason of a row that lacks all of these: the host counts each.
+func (p *policy) combine(lacks []lack) pair {
+	if len(lacks) == 1 {
+		return lacks[0].reason
+	}
+	for i := range p.combined {
+		if p.combined[i].is(lacks) {
+			return p.combined[i].reason
+		}
+	}
+	if len(p.combined) == maxCombinations {
+		return lacks[0].reason
+	}
+	c, text := combination{}, ""
+	for i, l := range lacks {
+		if i > 0 {
+			text += ", "
+		}
+		text += p.reasons.Get(l.reason.now).Reason()
+		c.of = append(c.of, l.reason)
+	}
+	c.reason = p.pair(text)
+	p.combined = append(p.combined, c)
+	return c.reason
+}
+
+func (c *combination) is(lacks []lack) bool {
+	if len(c.of) != len(lacks) {
+		return false
+	}
+	for i, l := range lacks {
+		if c.of[i] != l.reason {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *policy) Explain(slot int32, add func(sdk.Verdict)) {

@@ -36,11 +36,11 @@ func TestFilter(t *testing.T) {
 			{Name: "a thousandth too much", Pod: ask("cpu", "501m"), Want: map[string]string{
 				"empty": "", "busy": "Insufficient cpu", "over": "Insufficient cpu",
 			}},
-			{Name: "the first reason in order", Pod: ask("memory", "2Gi", "ephemeral-storage", "11Gi"), Want: map[string]string{
-				"empty": "Insufficient ephemeral-storage", "busy": "Insufficient memory",
+			{Name: "all reasons in order", Pod: ask("memory", "2Gi", "ephemeral-storage", "11Gi"), Want: map[string]string{
+				"empty": "Insufficient ephemeral-storage", "busy": "Insufficient memory, Insufficient ephemeral-storage",
 			}},
 			{Name: "extended resources", Pod: ask("nvidia.com/gpu", "2"), Want: map[string]string{
-				"empty": "", "busy": "Insufficient nvidia.com/gpu", "nothing": "Too many pods", "huge": "Insufficient nvidia.com/gpu",
+				"empty": "", "busy": "Insufficient nvidia.com/gpu", "nothing": "Too many pods, Insufficient nvidia.com/gpu", "huge": "Insufficient nvidia.com/gpu",
 			}},
 			{Name: "the largest request", Pod: ask("memory", strconv.FormatInt(math.MaxInt64/2, 10)), Want: map[string]string{
 				"empty": "Insufficient memory", "huge": "",

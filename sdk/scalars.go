@@ -1,0 +1,86 @@
+package sdk
+
+// scalarColumn is what rows have of one extended resource, by slot.
+type scalarColumn struct {
+	name   Symbol
+	values []int64
+}
+
+// scalarColumns stand beside lists of scalars where simple faces ask by name. They
+// are made as rows come, and not when somebody asks: a guest may collect garbage
+// for a piece of memory of this size, which is not to happen in a decision.
+// Resources that come after maxAsked others are looked up in the lists.
+type scalarColumns []scalarColumn
+
+// of is the column of a resource, nil if it has none.
+func (s scalarColumns) of(name Symbol) []int64 {
+	for i := range s {
+		if s[i].name == name {
+			return s[i].values
+		}
+	}
+	return nil
+}
+
+// all says whether no row has a resource without a column.
+func (s scalarColumns) all() bool { return len(s) < maxAsked }
+
+// follow takes over what a row has now.
+func (s *scalarColumns) follow(slot int32, scalars []Scalar, rows, room int) {
+	for i := range *s {
+		(*s)[i].values[slot] = 0
+	}
+	for _, scalar := range scalars {
+		values := s.of(scalar.Name)
+		if values == nil {
+			if len(*s) == maxAsked {
+				continue
+			}
+			values = make([]int64, rows, room)
+			*s = append(*s, scalarColumn{scalar.Name, values})
+		}
+		values[slot] = scalar.Value
+	}
+}
+
+func (s scalarColumns) grow(n, size int) {
+	for i := range s {
+		s[i].values = growTo(s[i].values, n, size)
+	}
+}
+
+// amounts are what rows have of all resources, or what their pods ask.
+type amounts struct {
+	columns *Columns
+	lists   [][]Scalar
+	scalars scalarColumns
+}
+
+// column is that of a resource, nil if only the lists have it.
+func (a *amounts) column(of *name) []int64 {
+	if of.kind != scalarAmount {
+		return a.columns.column(of.kind)
+	}
+	return a.scalars.of(of.sym)
+}
+
+func (r *Rows) allocatable() amounts {
+	return amounts{&r.Allocatable, r.AllocatableScalars, r.allocatableScalars}
+}
+
+func (r *Rows) requested() amounts {
+	return amounts{&r.Requested, r.RequestedScalars, r.requestedScalars}
+}
+
+// followScalars takes the lists of a row over into columns, if there are any.
+func (r *Rows) followScalars(slot int32) {
+	if !r.named {
+		return
+	}
+	if r.AllocatableScalars != nil {
+		r.allocatableScalars.follow(slot, r.AllocatableScalars[slot], len(r.Live), cap(r.Live))
+	}
+	if r.RequestedScalars != nil {
+		r.requestedScalars.follow(slot, r.RequestedScalars[slot], len(r.Live), cap(r.Live))
+	}
+}
