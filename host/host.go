@@ -147,7 +147,7 @@ func (h *Host) openPolicies(ctx context.Context) error {
 	}
 	h.loader = policy.NewLoader(policy.Config{
 		Objects: h.store, Engine: h.engine, Reasons: framework.NewReasons(0), Now: h.Now, Log: h.Log,
-		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived,
+		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived, Drives: h.drives,
 	})
 	if err := builtin.Install(ctx, h.loader); err != nil {
 		return err

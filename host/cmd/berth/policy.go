@@ -156,6 +156,10 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 			orPolicy(p.Status.Kind), p.Name, shortDigest(c.Module), p.Spec.Canary.Share, took(began), p.Name)
 		return nil
 	}
+	if p.Status.Phase == v1alpha1.PhaseNotRunning {
+		fmt.Fprintf(out, "controller %s is loaded as module %s and does NOT run: %s\n", p.Name, shortDigest(p.Status.Live), p.Status.Message)
+		return nil
+	}
 	fmt.Fprintf(out, "%s %s is %s: module %s, set %d, after %s\n",
 		orPolicy(p.Status.Kind), p.Name, standing(p), shortDigest(p.Status.Live), p.Status.Set, took(began))
 	return nil
