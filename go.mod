@@ -165,6 +165,11 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 )
 
+require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+)
+
 // One version of all Kubernetes modules: containerd asks for a newer one than
 // k8s.io/kubernetes has (RATIONALE.md).
 replace (

@@ -230,7 +230,7 @@ func TestExplainsWhyAPodWaits(t *testing.T) {
 		t.Errorf("why not b: %+v, %v", one, err)
 	}
 	var text strings.Builder
-	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "node(s) had untolerated taint(s)") {
+	if err := r.Write(&text, explain.Page{}); err != nil || !strings.Contains(text.String(), "node(s) had untolerated taint(s)") {
 		t.Errorf("text: %v\n%s", err, text.String())
 	}
 	if _, err := explain.Pod(t.Context(), s, "default", "nobody", explain.Options{}); err == nil {

@@ -36,7 +36,8 @@ type Report struct {
 	Best       int64       `json:"best"`
 	Predicates []Predicate `json:"predicates"`
 	Priorities []Priority  `json:"priorities"`
-	// Rows are the nodes, the best first, then those that refuse, by name.
+	// Rows are the nodes, the best first, of equal ones the chosen, then those that
+	// refuse, by name.
 	Rows []Row `json:"rows,omitempty"`
 	// Left is how many rows are left out.
 	Left int `json:"left,omitempty"`

@@ -31,7 +31,13 @@ func (r *Report) rows(t *cycle.Table, reasons *framework.Reasons, log snapshot.L
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(t.Total[b], t.Total[a]), strings.Compare(name(a), name(b)))
+		chosen := func(i int) int {
+			if name(i) == r.Node {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(t.Total[b], t.Total[a]), cmp.Compare(chosen(a), chosen(b)), strings.Compare(name(a), name(b)))
 	})
 	if o.Limit > 0 && len(order) > o.Limit {
 		r.Left = len(order) - o.Limit

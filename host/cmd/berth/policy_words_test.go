@@ -74,7 +74,7 @@ func TestAGuestsWordsAreFollowed(t *testing.T) {
 // and of its own counters, by name.
 func scrape(t *testing.T, kubeconfig, policy string) (values map[string]float64, counters map[string]float64, digest string) {
 	t.Helper()
-	c, err := newClient(kubeconfig)
+	c, err := newClient(kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)
 	}
