@@ -3,6 +3,7 @@ package abi
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -144,30 +145,67 @@ const (
 	MaxEvents    = 64
 )
 
-// ReconcileResult is a controller's answer.
+// ReconcileResult is a controller's answer. All of it is stored together, or
+// nothing.
 type ReconcileResult struct {
 	// Status replaces the parent's; none leaves it.
 	Status json.RawMessage `json:"status,omitempty"`
 	Create []Creation      `json:"create,omitempty"`
-	// Delete, Adopt and Release name children by UID.
-	Delete            []string `json:"delete,omitempty"`
+	Patch  []Patch         `json:"patch,omitempty"`
+	Delete []Deletion      `json:"delete,omitempty"`
+	// Adopt and Release name children by UID.
 	Adopt             []string `json:"adopt,omitempty"`
 	Release           []string `json:"release,omitempty"`
 	Events            []Event  `json:"events,omitempty"`
 	RequeueAfterNanos int64    `json:"requeueAfterNanos,omitempty"`
+	// Why says in sentences what the parent waits for.
+	Why []string `json:"why,omitempty"`
 }
 
 // Creation is an object to create Count times.
 type Creation struct {
-	Count  int64           `json:"count"`
-	Object json.RawMessage `json:"object"`
+	Count int64 `json:"count"`
+	// From is the parent's field with a pod template or a job template that the
+	// host begins with; Object is then a JSON merge patch of it.
+	From   string          `json:"from,omitempty"`
+	Object json.RawMessage `json:"object,omitempty"`
+	// Unowned objects have no owner reference to the parent, save one in Object.
+	Unowned bool `json:"unowned,omitempty"`
+	// Quiet: the host writes no event SuccessfulCreate.
+	Quiet bool `json:"quiet,omitempty"`
+	// Success is the message of the event SuccessfulCreate, and Failure what
+	// FailedCreate says before it says what was refused; the host has words of its
+	// own where they are empty, and is silent of the success of a fixed name.
+	Success string `json:"success,omitempty"`
+	Failure string `json:"failure,omitempty"`
 }
 
-// Event is one event on the parent.
+// Patch is a JSON merge patch of an object that the guest was given.
+type Patch struct {
+	UID   string          `json:"uid"`
+	Patch json.RawMessage `json:"patch"`
+	// Subresource is empty, or status.
+	Subresource string `json:"subresource,omitempty"`
+}
+
+// Deletion takes away an object that the guest was given.
+type Deletion struct {
+	UID                string `json:"uid"`
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
+	// PropagationPolicy is Background where it is empty, Foreground or Orphan.
+	PropagationPolicy string `json:"propagationPolicy,omitempty"`
+	// Quiet: the host writes no event SuccessfulDelete.
+	Quiet bool `json:"quiet,omitempty"`
+	// Success is that event's message; the host has one where it is empty.
+	Success string `json:"success,omitempty"`
+}
+
+// Event is one event on the parent, or on the object whose UID is in About.
 type Event struct {
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	About   string `json:"about,omitempty"`
 }
 
 // ReadReconcileResult reads what berth_reconcile answered. Whether the objects are of
@@ -177,20 +215,17 @@ func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 	if err := readJSON(b, MaxAnswer, o); err != nil {
 		return nil, fmt.Errorf("reconcile: %w", err)
 	}
-	if len(o.Delete)+len(o.Adopt)+len(o.Release) > MaxNamed || len(o.Events) > MaxEvents {
-		return nil, fmt.Errorf("reconcile: at most %d children and %d events may be named", MaxNamed, MaxEvents)
+	if len(o.Delete)+len(o.Adopt)+len(o.Release)+len(o.Patch) > MaxNamed || len(o.Events) > MaxEvents || len(o.Why) > MaxEvents {
+		return nil, fmt.Errorf("reconcile: at most %d objects may be named, and %d events and sentences of why", MaxNamed, MaxEvents)
 	}
 	if o.RequeueAfterNanos < 0 {
 		return nil, fmt.Errorf("reconcile: requeueAfterNanos is negative")
 	}
-	var total int64
-	for _, c := range o.Create {
-		if c.Count < 0 || c.Count > MaxCreations || len(c.Object) == 0 {
-			return nil, fmt.Errorf("reconcile: a creation of %d objects, want 0 to %d, and an object", c.Count, MaxCreations)
-		}
-		if total += c.Count; total > MaxCreations {
-			return nil, fmt.Errorf("reconcile: more than %d creations", MaxCreations)
-		}
+	if err := o.checkWrites(); err != nil {
+		return nil, fmt.Errorf("reconcile: %w", err)
+	}
+	for i := range o.Why {
+		o.Why[i] = Text(o.Why[i], MaxText)
 	}
 	for i := range o.Events {
 		e := &o.Events[i]
@@ -200,6 +235,36 @@ func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 		e.Reason, e.Message = Text(e.Reason, MaxReason), Text(e.Message, MaxText)
 	}
 	return o, nil
+}
+
+func (o *ReconcileResult) checkWrites() error {
+	var total int64
+	for i, c := range o.Create {
+		if c.Count < 0 || c.Count > MaxCreations || len(c.Object) == 0 && c.From == "" {
+			return fmt.Errorf("a creation of %d objects, want 0 to %d, and an object", c.Count, MaxCreations)
+		}
+		if total += c.Count; total > MaxCreations {
+			return fmt.Errorf("more than %d creations", MaxCreations)
+		}
+		o.Create[i].Success, o.Create[i].Failure = Text(c.Success, MaxText), Text(c.Failure, MaxText)
+	}
+	for _, p := range o.Patch {
+		if p.UID == "" || len(p.Patch) == 0 || p.Subresource != "" && p.Subresource != "status" {
+			return errors.New("a patch needs a uid, a patch, and no subresource but status")
+		}
+	}
+	for i, d := range o.Delete {
+		o.Delete[i].Success = Text(d.Success, MaxText)
+		if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds < 0 {
+			return errors.New("gracePeriodSeconds of a deletion is negative")
+		}
+		switch d.PropagationPolicy {
+		case "", "Background", "Foreground", "Orphan":
+		default:
+			return fmt.Errorf("propagationPolicy %.32q is none of Background, Foreground, Orphan", d.PropagationPolicy)
+		}
+	}
+	return nil
 }
 
 // OpenConfig is what berth_open is given.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Manifest is what a module says of itself.
@@ -57,6 +58,94 @@ type ObjectKind struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Fields     []string `json:"fields"`
+	// Facts are what the host works out of an object, given as fields of these
+	// names: Fact… lists them.
+	Facts []string `json:"facts,omitempty"`
+	// By says which objects of the kind belong to a parent: By… lists the ways.
+	// Children are found by owner and related objects by selector where it is
+	// empty.
+	By string `json:"by,omitempty"`
+	// Path is the parent's field that holds the selector or the name, where it
+	// is not spec.selector; with ByOrdinal the list of templates.
+	Path string `json:"path,omitempty"`
+	// Writes are the verbs that answers use on the kind: create, patch, delete.
+	// Children may be created and deleted, and a parent's status written, where
+	// it is empty.
+	Writes []string `json:"writes,omitempty"`
+}
+
+// Ways in which objects belong to a parent.
+const (
+	// ByOwner are those that the parent controls, and orphans in its namespace
+	// that its selector matches.
+	ByOwner = "owner"
+	// ByName is the one in the parent's namespace with the parent's name, or with
+	// the name that Path holds.
+	ByName = "name"
+	// BySelector are those in the parent's namespace that its selector matches.
+	BySelector = "selector"
+	// ByChildren are those that the parent's children control.
+	ByChildren = "children"
+	// ByOrdinal are those in the parent's namespace that are named ITEM-PARENT-N:
+	// after the name of a template in the list that Path holds, after the parent,
+	// and a number.
+	ByOrdinal = "ordinal"
+	// ByNamespace are all in the parent's namespace.
+	ByNamespace = "namespace"
+	// ByCluster are all of the cluster.
+	ByCluster = "cluster"
+)
+
+// What the host works out of objects.
+const (
+	// FactTemplateHash is the label pod-template-hash that a Deployment gives to
+	// a ReplicaSet of its spec.template: of the template and of
+	// status.collisionCount.
+	FactTemplateHash = "template.hash"
+	// FactTemplateID is the same for two objects whose spec.template is the same
+	// but for the label pod-template-hash.
+	FactTemplateID = "template.id"
+	// FactTemplateRevision is what a ControllerRevision keeps in data of the
+	// object's spec.template, as JSON.
+	FactTemplateRevision = "template.revision"
+	// FactPod are phase, readiness, node, restarts and addresses of a Pod in a form
+	// that is cheap to read: thousands of pods fit one question.
+	FactPod = "pod"
+	// FactNodeZone is the zone of a pod's node.
+	FactNodeZone = "node.zone"
+	// FactPodPorts are the named ports of a pod's containers, as an object such as
+	// {"http/TCP":8080}.
+	FactPodPorts = "pod.ports"
+)
+
+var (
+	childWays   = []string{"", ByOwner, ByName}
+	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts}
+	writeVerbs  = []string{"create", "patch", "delete"}
+)
+
+// May tells whether the manifest says that answers use a verb on the kind.
+func (k *ObjectKind) May(verb string) bool { return slices.Contains(k.Writes, verb) }
+
+func (k *ObjectKind) check(ways []string) error {
+	if k.Kind == "" {
+		return errors.New("a kind has no name")
+	}
+	if !slices.Contains(ways, k.By) {
+		return fmt.Errorf("%s: by is %.32q, want one of %q", k.Kind, k.By, ways[1:])
+	}
+	for _, f := range k.Facts {
+		if !slices.Contains(facts, f) {
+			return fmt.Errorf("%s: fact %.64q is none of %q", k.Kind, f, facts)
+		}
+	}
+	for _, verb := range k.Writes {
+		if !slices.Contains(writeVerbs, verb) {
+			return fmt.Errorf("%s: writes has %.32q, want %q", k.Kind, verb, writeVerbs)
+		}
+	}
+	return nil
 }
 
 // Kinds of policies.
@@ -238,9 +327,30 @@ func (p *Policy) checkKind() error {
 		if p.Parent == nil || p.Parent.Kind == "" {
 			return fmt.Errorf("a controller needs a parent")
 		}
-		return nil
+		return p.checkKinds()
 	}
 	return fmt.Errorf("unknown kind %.64q", p.Kind)
+}
+
+func (p *Policy) checkKinds() error {
+	if err := p.Parent.check([]string{""}); err != nil {
+		return fmt.Errorf("parent: %w", err)
+	}
+	for i := range p.Children {
+		k := &p.Children[i]
+		if err := k.check(childWays); err != nil {
+			return fmt.Errorf("children: %w", err)
+		}
+		if len(k.Writes) == 0 {
+			k.Writes = []string{"create", "delete"}
+		}
+	}
+	for i := range p.Related {
+		if err := p.Related[i].check(relatedWays); err != nil {
+			return fmt.Errorf("related: %w", err)
+		}
+	}
+	return nil
 }
 
 func validName(s string) bool {

@@ -208,28 +208,34 @@ type writer struct {
 	user     user.Info
 }
 
+// Begin implements controller.Writer.
+func (w writer) Begin() controller.Transaction { return transaction{w.registry.Begin(), w.user} }
+
+type transaction struct {
+	*registry.Transaction
+	user user.Info
+}
+
 // on is a request of the writer's user.
-func (w writer) on(resource, namespace, name string) *registry.Request {
+func (t transaction) on(resource, namespace, name string) *registry.Request {
 	r := registry.On(resource, namespace, name)
-	r.User = w.user
+	r.User = t.user
 	return r
 }
 
-func (w writer) Create(ctx context.Context, resource string, o store.Object) error {
-	made, err := w.registry.Create(ctx, w.on(resource, o.GetNamespace(), o.GetName()), o)
-	if err == nil {
-		o.SetName(made.GetName())
-	}
+func (t transaction) Create(ctx context.Context, resource string, o store.Object) (store.Object, error) {
+	return t.Transaction.Create(ctx, t.on(resource, o.GetNamespace(), o.GetName()), o)
+}
+
+func (t transaction) Modify(ctx context.Context, resource, subresource, namespace, name string, change func(store.Object) (store.Object, error)) error {
+	r := t.on(resource, namespace, name)
+	r.Subresource = subresource
+	_, err := t.Transaction.Modify(ctx, r, change)
 	return err
 }
 
-func (w writer) Delete(ctx context.Context, resource string, o store.Object) error {
-	uid := o.GetUID()
-	background := metav1.DeletePropagationBackground
-	_, _, err := w.registry.Delete(ctx, w.on(resource, o.GetNamespace(), o.GetName()), &metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &background,
-	})
-	return ignoreGone(err)
+func (t transaction) Delete(ctx context.Context, resource string, o store.Object, opts *metav1.DeleteOptions) error {
+	return t.Transaction.Delete(ctx, t.on(resource, o.GetNamespace(), o.GetName()), opts)
 }
 
 // remover takes pods away from nodes that are gone or tainted.

@@ -1,20 +1,41 @@
 package sdk
 
 import (
+	"unsafe"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
 )
 
 // ControlObject is an object as a controller sees it: its metadata, and the
 // fields that the policy's manifest asks for. Times are nanoseconds since
-// 1970, 0 where there is none.
+// 1970, 0 where there is none. It and its texts are the call's: a controller
+// keeps none of them for the next.
 type ControlObject struct {
 	APIVersion, Kind, Namespace, Name, UID string
 	Generation, Created, Deleted           int64
 	Labels, Annotations                    Labels
 	Owners                                 []Owner
-	syms                                   *Symbols
-	fields                                 []controlField
+	Finalizers                             []string
+	ResourceVersion                        string
+	// Pod is set, and HasPod true, if the kind asks for the fact abi.FactPod.
+	Pod    PodFacts
+	HasPod bool
+	syms   *Symbols
+	fields []controlField
+}
+
+// PodFacts are what matters of a pod to those that count pods.
+type PodFacts struct {
+	Phase string
+	Ready bool
+	// ReadySince is when Ready last changed.
+	ReadySince int64
+	NodeName   string
+	// Restarts is the most that a container was restarted.
+	Restarts            int64
+	IPs                 []string
+	Hostname, Subdomain string
 }
 
 type controlField struct{ path, json string }
@@ -29,7 +50,8 @@ func (o *ControlObject) JSON(path string) string {
 	return ""
 }
 
-// Field is a field, null if the object has none there.
+// Field is a field, null if the object has none there. It is parsed anew each
+// time.
 func (o *ControlObject) Field(path string) Config {
 	text := o.JSON(path)
 	if text == "" {
@@ -57,32 +79,85 @@ type ReconcileRequest struct {
 	Now               int64
 	Parent            ControlObject
 	Children, Related []ControlObject
-	Symbols           *Symbols
+	// Refused says, in words, what the host refused of the last answer about this
+	// parent; it is empty if that was stored.
+	Refused string
+	Symbols *Symbols
 }
 
-// ReconcileResult is what a controller wants done. The host applies it: it sets owner
-// references, names and namespaces, and refuses kinds that are not declared.
+// ChildrenOf are the children of one kind.
+func (r *ReconcileRequest) ChildrenOf(kind string) []*ControlObject { return ofKind(r.Children, kind) }
+
+// RelatedOf are the related objects of one kind.
+func (r *ReconcileRequest) RelatedOf(kind string) []*ControlObject { return ofKind(r.Related, kind) }
+
+func ofKind(list []ControlObject, kind string) (found []*ControlObject) {
+	for i := range list {
+		if list[i].Kind == kind {
+			found = append(found, &list[i])
+		}
+	}
+	return found
+}
+
+// ReconcileResult is what a controller wants done. The host stores all of it
+// together or nothing; it sets owner references and namespaces, and refuses
+// kinds and verbs that are not declared.
 type ReconcileResult struct {
 	// Status is JSON that replaces the parent's status; none leaves it.
 	Status string
-	// Create are children wanted that do not exist, as JSON.
+	// Create are objects wanted that do not exist.
 	Create []Creation
-	// Delete, Adopt and Release name children by UID, in the order in which
+	// Patch, Delete, Adopt and Release name objects by UID, in the order in which
 	// they are to be handled.
-	Delete, Adopt, Release []string
-	Events                 []Event
+	Patch          []Patch
+	Delete         []Deletion
+	Adopt, Release []string
+	Events         []Event
 	// RequeueAfter is in how many nanoseconds to ask again; 0 waits for a change.
 	RequeueAfter int64
+	// Why says in sentences what the parent waits for.
+	Why []string
 }
 
 // Creation is an object to create Count times.
 type Creation struct {
-	Object string
-	Count  int64
+	// From is a field of the parent with a template, such as spec.template, that
+	// the host begins with. Object is a JSON merge patch of it then, else the
+	// object itself.
+	From, Object string
+	Count        int64
+	// Unowned objects do not belong to the parent.
+	Unowned bool
+	// Quiet: the host writes no event SuccessfulCreate. It does so only where it
+	// makes up the name.
+	Quiet bool
+	// Success is the message of the event SuccessfulCreate, and Failure what
+	// FailedCreate says before it says what was refused; the host has words of its
+	// own where they are empty, and is silent of the success of a fixed name.
+	Success, Failure string
 }
 
-// Event is one event on the parent.
-type Event struct{ Type, Reason, Message string }
+// Patch is a JSON merge patch of the object with that UID. Subresource is empty
+// or "status".
+type Patch struct{ UID, Patch, Subresource string }
+
+// Deletion takes the object with that UID away.
+type Deletion struct {
+	UID string
+	// Grace is how many seconds it gets, if HasGrace says so.
+	Grace    int64
+	HasGrace bool
+	// Propagation is Background where it is empty, Foreground or Orphan.
+	Propagation string
+	// Quiet: the host writes no event SuccessfulDelete.
+	Quiet bool
+	// Success is that event's message; the host has one where it is empty.
+	Success string
+}
+
+// Event is one event on the parent, or on the object with the UID in About.
+type Event struct{ Type, Reason, Message, About string }
 
 // Reconciler is a controller. This face is experimental: it is not yet part
 // of the ABI's first version.
@@ -118,19 +193,21 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	in.begin()
 	var input fb.ReconcileInput
 	input.Init(b, at)
-	r := &ReconcileRequest{Now: input.Now(), Symbols: in.rows.Symbols}
+	r := &ReconcileRequest{Now: input.Now(), Refused: string(input.Refused()), Symbols: in.rows.Symbols}
 	var o fb.ControlObject
 	if input.Parent(&o) == nil {
 		return nil, errShort
 	}
 	r.Parent = in.controlObject(&o)
-	for i := 0; i < input.ChildrenLength(); i++ {
+	r.Children = make([]ControlObject, input.ChildrenLength())
+	for i := range r.Children {
 		input.Children(&o, i)
-		r.Children = append(r.Children, in.controlObject(&o))
+		r.Children[i] = in.controlObject(&o)
 	}
-	for i := 0; i < input.RelatedLength(); i++ {
+	r.Related = make([]ControlObject, input.RelatedLength())
+	for i := range r.Related {
 		input.Related(&o, i)
-		r.Related = append(r.Related, in.controlObject(&o))
+		r.Related[i] = in.controlObject(&o)
 	}
 	out, err := withinReconcile(in.control, r)
 	if err != nil {
@@ -144,24 +221,57 @@ func withinReconcile(c Reconciler, r *ReconcileRequest) (ReconcileResult, error)
 	return c.Reconcile(r)
 }
 
-// controlObject copies its texts, since no symbol should outlive the call for
-// what changes as often as a status does.
+// controlObject reads an object. Its texts lie in the call's input: they are not
+// interned, since no symbol should outlive the call for what changes as often as
+// a status does.
 func (in *Instance) controlObject(o *fb.ControlObject) ControlObject {
 	d, syms := in.podDec, in.rows.Symbols
 	out := ControlObject{
-		APIVersion: syms.text(o.ApiVersion()), Kind: syms.text(o.Kind()), Namespace: string(o.Namespace()),
-		Name: string(o.Name()), UID: string(o.Uid()), Generation: o.Generation(),
+		APIVersion: syms.text(o.ApiVersion()), Kind: syms.text(o.Kind()), Namespace: view(o.Namespace()),
+		Name: view(o.Name()), UID: view(o.Uid()), Generation: o.Generation(),
 		Created: o.Created(), Deleted: o.Deleted(), syms: syms,
 		Labels:      Labels{syms, d.pairs(nil, o.LabelsLength(), o.Labels)},
 		Annotations: Labels{syms, d.pairs(nil, o.AnnotationsLength(), o.Annotations)},
-		Owners:      d.owners(nil, o.OwnersLength(), o.Owners),
+		Owners:      d.owners(nil, o.OwnersLength(), o.Owners), ResourceVersion: view(o.ResourceVersion()),
 	}
-	var f fb.Field
-	for i := 0; i < o.FieldsLength(); i++ {
-		o.Fields(&f, i)
-		out.fields = append(out.fields, controlField{syms.text(f.Path()), string(f.Json())})
+	for i := 0; i < o.FinalizersLength(); i++ {
+		out.Finalizers = append(out.Finalizers, syms.text(o.Finalizers(i)))
+	}
+	if n := o.FieldsLength(); n > 0 {
+		out.fields = make([]controlField, n)
+		var f fb.Field
+		for i := range out.fields {
+			o.Fields(&f, i)
+			out.fields[i] = controlField{syms.text(f.Path()), view(f.Json())}
+		}
+	}
+	var p fb.PodFacts
+	if o.Pod(&p) != nil {
+		out.HasPod, out.Pod = true, podFacts(&p, syms)
 	}
 	return out
+}
+
+func podFacts(p *fb.PodFacts, syms *Symbols) PodFacts {
+	out := PodFacts{
+		Phase: syms.text(p.Phase()), Ready: p.Ready(), ReadySince: p.ReadySince(), NodeName: view(p.NodeName()),
+		Restarts: int64(p.Restarts()), Hostname: view(p.Hostname()), Subdomain: view(p.Subdomain()),
+	}
+	if n := p.IpsLength(); n > 0 {
+		out.IPs = make([]string, n)
+		for i := range out.IPs {
+			out.IPs[i] = view(p.Ips(i))
+		}
+	}
+	return out
+}
+
+// view is a text that lives as long as the call's input.
+func view(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return unsafe.String(&b[0], len(b))
 }
 
 func (o *ReconcileResult) json() []byte {
@@ -170,27 +280,84 @@ func (o *ReconcileResult) json() []byte {
 	if o.Status != "" {
 		j.Key("status").Value(o.Status)
 	}
-	if len(o.Create) > 0 {
-		j.Key("create").Open('[')
-		for _, c := range o.Create {
-			j.Open('{').Key("count").Int(c.Count).Key("object").Value(c.Object).Close('}')
-		}
-		j.Close(']')
-	}
-	uids(j, "delete", o.Delete)
+	o.creations(j)
+	o.patches(j)
+	o.deletions(j)
 	uids(j, "adopt", o.Adopt)
 	uids(j, "release", o.Release)
-	if len(o.Events) > 0 {
-		j.Key("events").Open('[')
-		for _, e := range o.Events {
-			j.Open('{').Key("type").Text(e.Type).Key("reason").Text(e.Reason).Key("message").Text(e.Message).Close('}')
-		}
-		j.Close(']')
-	}
+	o.events(j)
 	if o.RequeueAfter > 0 {
 		j.Key("requeueAfterNanos").Int(o.RequeueAfter)
 	}
+	uids(j, "why", o.Why)
 	return j.Close('}').Bytes()
+}
+
+func (o *ReconcileResult) creations(j *JSON) {
+	if len(o.Create) == 0 {
+		return
+	}
+	j.Key("create").Open('[')
+	for i := range o.Create {
+		c := &o.Create[i]
+		j.Open('{').Key("count").Int(c.Count).Member("from", c.From)
+		if c.Object != "" {
+			j.Key("object").Value(c.Object)
+		}
+		if c.Unowned {
+			j.Key("unowned").Bool(true)
+		}
+		if c.Quiet {
+			j.Key("quiet").Bool(true)
+		}
+		j.Member("success", c.Success).Member("failure", c.Failure).Close('}')
+	}
+	j.Close(']')
+}
+
+func (o *ReconcileResult) patches(j *JSON) {
+	if len(o.Patch) == 0 {
+		return
+	}
+	j.Key("patch").Open('[')
+	for i := range o.Patch {
+		p := &o.Patch[i]
+		j.Open('{').Key("uid").Text(p.UID).Key("patch").Value(p.Patch).Member("subresource", p.Subresource).Close('}')
+	}
+	j.Close(']')
+}
+
+func (o *ReconcileResult) deletions(j *JSON) {
+	if len(o.Delete) == 0 {
+		return
+	}
+	j.Key("delete").Open('[')
+	for i := range o.Delete {
+		d := &o.Delete[i]
+		j.Open('{').Key("uid").Text(d.UID)
+		if d.HasGrace {
+			j.Key("gracePeriodSeconds").Int(d.Grace)
+		}
+		j.Member("propagationPolicy", d.Propagation)
+		if d.Quiet {
+			j.Key("quiet").Bool(true)
+		}
+		j.Member("success", d.Success).Close('}')
+	}
+	j.Close(']')
+}
+
+func (o *ReconcileResult) events(j *JSON) {
+	if len(o.Events) == 0 {
+		return
+	}
+	j.Key("events").Open('[')
+	for i := range o.Events {
+		e := &o.Events[i]
+		j.Open('{').Key("type").Text(e.Type).Key("reason").Text(e.Reason).Key("message").Text(e.Message)
+		j.Member("about", e.About).Close('}')
+	}
+	j.Close(']')
 }
 
 func uids(j *JSON, key string, list []string) {

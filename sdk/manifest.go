@@ -78,6 +78,9 @@ func kinds(j *JSON, key string, list []ObjectKind) {
 func (k *ObjectKind) manifest(j *JSON) {
 	j.Open('{').Key("apiVersion").Text(k.APIVersion).Key("kind").Text(k.Kind).Key("fields")
 	texts(j, k.Fields)
+	uids(j, "facts", k.Facts)
+	j.Member("by", k.By).Member("path", k.Path)
+	uids(j, "writes", k.Writes)
 	j.Close('}')
 }
 

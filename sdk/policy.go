@@ -84,6 +84,15 @@ type Policy struct {
 type ObjectKind struct {
 	APIVersion, Kind string
 	Fields           []string
+	// Facts are what the host works out of an object: abi.Fact… lists them. They
+	// are read as fields are.
+	Facts []string
+	// By says which objects of the kind belong to a parent, one of abi.By…; Path
+	// is the parent's field that holds the selector or the name.
+	By, Path string
+	// Writes are the verbs that answers use: create, patch, delete. Where it is
+	// empty, children may be created and deleted.
+	Writes []string
 }
 
 // Setup is what an instance is opened with.

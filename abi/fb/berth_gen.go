@@ -5231,6 +5231,152 @@ func FieldEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
 }
 
+type PodFacts struct {
+	_tab flatbuffers.Table
+}
+
+func GetRootAsPodFacts(buf []byte, offset flatbuffers.UOffsetT) *PodFacts {
+	n := flatbuffers.GetUOffsetT(buf[offset:])
+	x := &PodFacts{}
+	x.Init(buf, n+offset)
+	return x
+}
+
+func GetSizePrefixedRootAsPodFacts(buf []byte, offset flatbuffers.UOffsetT) *PodFacts {
+	n := flatbuffers.GetUOffsetT(buf[offset+flatbuffers.SizeUint32:])
+	x := &PodFacts{}
+	x.Init(buf, n+offset+flatbuffers.SizeUint32)
+	return x
+}
+
+func (rcv *PodFacts) Init(buf []byte, i flatbuffers.UOffsetT) {
+	rcv._tab.Bytes = buf
+	rcv._tab.Pos = i
+}
+
+func (rcv *PodFacts) Table() flatbuffers.Table {
+	return rcv._tab
+}
+
+func (rcv *PodFacts) Phase() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(4))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *PodFacts) Ready() bool {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(6))
+	if o != 0 {
+		return rcv._tab.GetBool(o + rcv._tab.Pos)
+	}
+	return false
+}
+
+func (rcv *PodFacts) MutateReady(n bool) bool {
+	return rcv._tab.MutateBoolSlot(6, n)
+}
+
+func (rcv *PodFacts) ReadySince() int64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(8))
+	if o != 0 {
+		return rcv._tab.GetInt64(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *PodFacts) MutateReadySince(n int64) bool {
+	return rcv._tab.MutateInt64Slot(8, n)
+}
+
+func (rcv *PodFacts) NodeName() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(10))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *PodFacts) Restarts() int32 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.GetInt32(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *PodFacts) MutateRestarts(n int32) bool {
+	return rcv._tab.MutateInt32Slot(12, n)
+}
+
+func (rcv *PodFacts) Ips(j int) []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.ByteVector(a + flatbuffers.UOffsetT(j*4))
+	}
+	return nil
+}
+
+func (rcv *PodFacts) IpsLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *PodFacts) Hostname() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(16))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *PodFacts) Subdomain() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(18))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func PodFactsStart(builder *flatbuffers.Builder) {
+	builder.StartObject(8)
+}
+func PodFactsAddPhase(builder *flatbuffers.Builder, phase flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(phase), 0)
+}
+func PodFactsAddReady(builder *flatbuffers.Builder, ready bool) {
+	builder.PrependBoolSlot(1, ready, false)
+}
+func PodFactsAddReadySince(builder *flatbuffers.Builder, readySince int64) {
+	builder.PrependInt64Slot(2, readySince, 0)
+}
+func PodFactsAddNodeName(builder *flatbuffers.Builder, nodeName flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(3, flatbuffers.UOffsetT(nodeName), 0)
+}
+func PodFactsAddRestarts(builder *flatbuffers.Builder, restarts int32) {
+	builder.PrependInt32Slot(4, restarts, 0)
+}
+func PodFactsAddIps(builder *flatbuffers.Builder, ips flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(5, flatbuffers.UOffsetT(ips), 0)
+}
+func PodFactsStartIpsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func PodFactsAddHostname(builder *flatbuffers.Builder, hostname flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(6, flatbuffers.UOffsetT(hostname), 0)
+}
+func PodFactsAddSubdomain(builder *flatbuffers.Builder, subdomain flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(7, flatbuffers.UOffsetT(subdomain), 0)
+}
+func PodFactsEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
+	return builder.EndObject()
+}
+
 type ControlObject struct {
 	_tab flatbuffers.Table
 }
@@ -5414,8 +5560,46 @@ func (rcv *ControlObject) FieldsLength() int {
 	return 0
 }
 
+func (rcv *ControlObject) Finalizers(j int) []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(28))
+	if o != 0 {
+		a := rcv._tab.Vector(o)
+		return rcv._tab.ByteVector(a + flatbuffers.UOffsetT(j*4))
+	}
+	return nil
+}
+
+func (rcv *ControlObject) FinalizersLength() int {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(28))
+	if o != 0 {
+		return rcv._tab.VectorLen(o)
+	}
+	return 0
+}
+
+func (rcv *ControlObject) ResourceVersion() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(30))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
+func (rcv *ControlObject) Pod(obj *PodFacts) *PodFacts {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(32))
+	if o != 0 {
+		x := rcv._tab.Indirect(o + rcv._tab.Pos)
+		if obj == nil {
+			obj = new(PodFacts)
+		}
+		obj.Init(rcv._tab.Bytes, x)
+		return obj
+	}
+	return nil
+}
+
 func ControlObjectStart(builder *flatbuffers.Builder) {
-	builder.StartObject(12)
+	builder.StartObject(15)
 }
 func ControlObjectAddApiVersion(builder *flatbuffers.Builder, apiVersion flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(0, flatbuffers.UOffsetT(apiVersion), 0)
@@ -5464,6 +5648,18 @@ func ControlObjectAddFields(builder *flatbuffers.Builder, fields flatbuffers.UOf
 }
 func ControlObjectStartFieldsVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
+}
+func ControlObjectAddFinalizers(builder *flatbuffers.Builder, finalizers flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(12, flatbuffers.UOffsetT(finalizers), 0)
+}
+func ControlObjectStartFinalizersVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
+	return builder.StartVector(4, numElems, 4)
+}
+func ControlObjectAddResourceVersion(builder *flatbuffers.Builder, resourceVersion flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(13, flatbuffers.UOffsetT(resourceVersion), 0)
+}
+func ControlObjectAddPod(builder *flatbuffers.Builder, pod flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(14, flatbuffers.UOffsetT(pod), 0)
 }
 func ControlObjectEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()
@@ -5561,8 +5757,16 @@ func (rcv *ReconcileInput) RelatedLength() int {
 	return 0
 }
 
+func (rcv *ReconcileInput) Refused() []byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(12))
+	if o != 0 {
+		return rcv._tab.ByteVector(o + rcv._tab.Pos)
+	}
+	return nil
+}
+
 func ReconcileInputStart(builder *flatbuffers.Builder) {
-	builder.StartObject(4)
+	builder.StartObject(5)
 }
 func ReconcileInputAddNow(builder *flatbuffers.Builder, now int64) {
 	builder.PrependInt64Slot(0, now, 0)
@@ -5581,6 +5785,9 @@ func ReconcileInputAddRelated(builder *flatbuffers.Builder, related flatbuffers.
 }
 func ReconcileInputStartRelatedVector(builder *flatbuffers.Builder, numElems int) flatbuffers.UOffsetT {
 	return builder.StartVector(4, numElems, 4)
+}
+func ReconcileInputAddRefused(builder *flatbuffers.Builder, refused flatbuffers.UOffsetT) {
+	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(refused), 0)
 }
 func ReconcileInputEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

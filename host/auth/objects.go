@@ -46,7 +46,7 @@ func (a *Auth) createDefaults(ctx context.Context) error {
 		}
 	}
 	// The built-in controllers act as these; Kubernetes' default roles name them.
-	for _, name := range []string{"replicaset-controller"} {
+	for _, name := range controllerAccounts {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}}
 		if err := add(view.ServiceAccounts, account); err != nil {
 			return fmt.Errorf("look for ServiceAccount %s: %w", name, err)
@@ -65,6 +65,12 @@ func (a *Auth) createDefaults(ctx context.Context) error {
 		}
 	}
 	return a.Defaults.Restore(ctx)
+}
+
+var controllerAccounts = []string{
+	"cronjob-controller", "daemon-set-controller", "deployment-controller", "disruption-controller", "endpoint-controller",
+	"endpointslice-controller", "endpointslicemirroring-controller", "job-controller", "replicaset-controller",
+	"replication-controller", "statefulset-controller",
 }
 
 func namespace(name string) *corev1.Namespace {

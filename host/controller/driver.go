@@ -11,35 +11,50 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/store"
 )
 
 // Indexes of the store that the driver reads.
 const (
-	// IndexByOwner holds objects by the UID of their controller.
-	IndexByOwner = "controller"
+	// IndexByOwner holds objects by the UIDs of their owners.
+	IndexByOwner = "metadata.ownerReferences.uid"
 	// IndexOrphans holds objects without a controller by their namespace.
 	IndexOrphans = "orphans"
 )
 
-// Objects is the part of the store that the driver uses.
+// Objects is the part of the store that the driver reads.
 type Objects interface {
 	Get(store.Key) (store.Object, bool)
 	List(resource, namespace string, opts store.ListOptions) (store.List, error)
 	Indexed(resource, index, value string) []store.Object
 	Watch(resource, namespace string, from int64) (*store.Watch, error)
-	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
 }
 
-// Writer makes and removes children, as a user of the API would.
+// Writer writes what guests want, as a user of the API would.
 type Writer interface {
-	Create(ctx context.Context, resource string, object store.Object) error
-	// Delete removes exactly this object: its UID is a precondition.
-	Delete(ctx context.Context, resource string, object store.Object) error
+	Begin() Transaction
+}
+
+// Transaction gathers writes that are stored together or not at all. What is
+// refused leaves no trace in it. Its errors are those of the API.
+type Transaction interface {
+	Get(store.Key) (store.Object, bool)
+	Create(ctx context.Context, resource string, object store.Object) (store.Object, error)
+	// Modify changes an object, or the part of it that the subresource is about.
+	// The object that change gets is shared.
+	Modify(ctx context.Context, resource, subresource, namespace, name string, change func(store.Object) (store.Object, error)) error
+	Delete(ctx context.Context, resource string, object store.Object, opts *metav1.DeleteOptions) error
+	// Commit stores all. ErrConflict and ErrExists of host/store say that another
+	// writer came between.
+	Commit(ctx context.Context) error
+	Rollback()
 }
 
 // Access tells what the guest's ServiceAccount may do.
@@ -79,8 +94,9 @@ type Config struct {
 	Workers int
 }
 
-// coalesce is how long changes of children wait for more of them, so that a
-// parent with thousands of children is not reconciled for each.
+// coalesce is how long changes wait for more of them where their parent was
+// looked at just now, so that one with thousands of children is not reconciled
+// for each.
 const coalesce = 20 * time.Millisecond
 
 // Driver runs one guest.
@@ -91,6 +107,9 @@ type Driver struct {
 	related  []watched
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	pace     pace
+	facts    *facts
+	refusals refusals
+	answers  answers
 }
 
 // watched is a kind with all that is needed to read it.
@@ -98,36 +117,68 @@ type watched struct {
 	kind Kind
 	Type
 	fields *fields
+	// pods: the guest is given the fact "pod".
+	pods bool
+	// selectors finds the parents that select an object of the kind; nil where
+	// parents do not.
+	selectors *selectors
+	// child: answers may name it as a child of the parent.
+	child bool
+}
+
+// selects tells whether parents find objects of the kind by a selector.
+func (w *watched) selects() bool {
+	if w.child {
+		return w.kind.By == "" || w.kind.By == abi.ByOwner
+	}
+	return w.kind.By == "" || w.kind.By == abi.BySelector
+}
+
+// selectorPath is where a parent keeps the selector of the kind.
+func (w *watched) selectorPath() string {
+	if w.kind.Path != "" {
+		return w.kind.Path
+	}
+	return "spec.selector"
+}
+
+// selector is a parent's for the kind.
+func (w *watched) selector(parent store.Object) labels.Selector {
+	return selectorAt(at(parent, w.selectorPath()), !w.child)
 }
 
 // New checks what the guest declares against what is served.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{Config: cfg}
+	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects)}
 	if d.Workers == 0 {
 		d.Workers = 4
 	}
 	var err error
-	if d.parent, err = d.resolve(cfg.Guest.Parent()); err != nil {
+	if d.parent, err = d.resolve(cfg.Guest.Parent(), false); err != nil {
 		return nil, err
 	}
-	for _, k := range cfg.Guest.Children() {
-		w, err := d.resolve(k)
-		if err != nil {
-			return nil, err
-		}
-		d.children = append(d.children, w)
+	if d.children, err = d.resolveAll(cfg.Guest.Children(), true); err != nil {
+		return nil, err
 	}
-	for _, k := range cfg.Guest.Related() {
-		w, err := d.resolve(k)
-		if err != nil {
-			return nil, err
-		}
-		d.related = append(d.related, w)
-	}
-	return d, nil
+	d.related, err = d.resolveAll(cfg.Guest.Related(), false)
+	return d, err
 }
 
-func (d *Driver) resolve(k Kind) (watched, error) {
+func (d *Driver) resolveAll(kinds []Kind, child bool) (all []watched, err error) {
+	for _, k := range kinds {
+		w, err := d.resolve(k, child)
+		if err != nil {
+			return nil, err
+		}
+		if w.selects() {
+			w.selectors = newSelectors()
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+func (d *Driver) resolve(k Kind, child bool) (watched, error) {
 	t, ok := d.Types(k.APIVersion, k.Kind)
 	if !ok {
 		return watched{}, fmt.Errorf("controller %s asks for %s %s, which this host does not serve", d.Guest.Name(), k.APIVersion, k.Kind)
@@ -136,7 +187,7 @@ func (d *Driver) resolve(k Kind) (watched, error) {
 	if err != nil {
 		return watched{}, fmt.Errorf("controller %s: %w", d.Guest.Name(), err)
 	}
-	return watched{k, t, f}, nil
+	return watched{kind: k, Type: t, fields: f, child: child, pods: slices.Contains(k.Facts, abi.FactPod)}, nil
 }
 
 // Run works until ctx ends.
@@ -150,12 +201,14 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.follow(ctx, d.parent, d.parentChanged, 0) })
-	for i, w := range d.children {
-		group.Go(func() error { return d.follow(ctx, w, d.childChanged, since[i]) })
+	group.Go(func() error { return d.follow(ctx, &d.parent, d.parentChanged, 0) })
+	for i := range d.children {
+		w := &d.children[i]
+		group.Go(func() error { return d.follow(ctx, w, d.waker(w), since[i]) })
 	}
-	for i, w := range d.related {
-		group.Go(func() error { return d.follow(ctx, w, d.relatedChanged, since[len(d.children)+i]) })
+	for i := range d.related {
+		w := &d.related[i]
+		group.Go(func() error { return d.follow(ctx, w, d.waker(w), since[len(d.children)+i]) })
 	}
 	for range d.Workers {
 		group.Go(func() error { return d.work(ctx) })
@@ -184,7 +237,7 @@ func (d *Driver) revisions(kinds []watched) ([]int64, error) {
 
 // follow reports every change of a kind since a revision; if that is 0, what is
 // there too.
-func (d *Driver) follow(ctx context.Context, w watched, changed func(store.Object), since int64) error {
+func (d *Driver) follow(ctx context.Context, w *watched, changed func(store.Object), since int64) error {
 	for {
 		if since == 0 {
 			list, err := d.Objects.List(w.Resource, "", store.ListOptions{})
@@ -201,9 +254,13 @@ func (d *Driver) follow(ctx context.Context, w watched, changed func(store.Objec
 			var events []store.Event
 			events, err = watch.Next(ctx)
 			for i := range events {
-				changed(events[i].Object)
-				if events[i].Prev != nil {
-					d.moved(events[i].Prev, events[i].Object, changed)
+				e := &events[i]
+				if e.Type == store.Modified && w.same(e.Prev, e.Object) {
+					continue // of nothing that the guest is told
+				}
+				changed(e.Object)
+				if e.Prev != nil {
+					d.moved(e.Prev, e.Object, changed)
 				}
 			}
 		}
@@ -230,33 +287,138 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-func (d *Driver) parentChanged(o store.Object) {
-	d.queue.Add(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+// same tells whether the guest is told the same of two states of an object.
+// Facts follow from the generation, or are of objects that are followed too.
+func (w *watched) same(a, b store.Object) bool {
+	return a != nil && a.GetGeneration() == b.GetGeneration() && maps.Equal(a.GetLabels(), b.GetLabels()) &&
+		maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && slices.Equal(a.GetFinalizers(), b.GetFinalizers()) &&
+		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp()) &&
+		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) && w.fields.same(a, b) && (!w.pods || samePod(a, b))
 }
 
-// childChanged wakes the child's parent, or those that might adopt it.
-func (d *Driver) childChanged(o store.Object) {
-	if owner := metav1.GetControllerOf(o); owner != nil {
-		if owner.Kind == d.parent.kind.Kind && owner.APIVersion == d.parent.kind.APIVersion {
-			d.queue.AddAfter(types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}, coalesce)
+func nameOf(o store.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (d *Driver) parentChanged(o store.Object) {
+	_, there := d.Objects.Get(d.parent.key(o.GetNamespace(), o.GetName()))
+	for _, list := range [][]watched{d.children, d.related} {
+		for i := range list {
+			w := &list[i]
+			switch {
+			case w.selectors == nil:
+			case there:
+				w.selectors.put(nameOf(o), w.selector(o))
+			default:
+				w.selectors.put(nameOf(o), nil)
+			}
 		}
+	}
+	d.queue.Add(nameOf(o))
+}
+
+func (w *watched) key(namespace, name string) store.Key {
+	return store.Key{Resource: w.Resource, Namespace: namespace, Name: name}
+}
+
+// soon asks about a parent at once, or a moment later if it was asked about
+// just now.
+func (d *Driver) soon(name types.NamespacedName) {
+	if d.pace.quiet(name, d.Now()) {
+		d.queue.Add(name)
 		return
 	}
-	if len(o.GetLabels()) > 0 {
-		d.relatedChanged(o)
+	d.queue.AddAfter(name, coalesce)
+}
+
+// waker is what a change of an object of the kind does.
+func (d *Driver) waker(w *watched) func(store.Object) {
+	switch w.kind.By {
+	case abi.ByName:
+		return func(o store.Object) { d.wakeByName(w, o) }
+	case abi.ByChildren:
+		return d.wakeByChildren
+	case abi.ByOrdinal:
+		return func(o store.Object) { d.wakeByOrdinal(w, o) }
+	case abi.ByNamespace:
+		return func(o store.Object) { d.wakeAll(o.GetNamespace()) }
+	case abi.ByCluster:
+		return func(store.Object) { d.wakeAll("") }
+	}
+	if w.child {
+		return func(o store.Object) {
+			if owner := metav1.GetControllerOf(o); owner != nil {
+				d.wakeOwner(o.GetNamespace(), owner)
+				return
+			}
+			w.selectors.matching(o, d.soon)
+		}
+	}
+	return func(o store.Object) { w.selectors.matching(o, d.soon) }
+}
+
+func (d *Driver) wakeOwner(namespace string, owner *metav1.OwnerReference) {
+	if owner.Kind == d.parent.kind.Kind && owner.APIVersion == d.parent.kind.APIVersion {
+		d.soon(types.NamespacedName{Namespace: namespace, Name: owner.Name})
 	}
 }
 
-// relatedChanged wakes the parents whose selector matches.
-func (d *Driver) relatedChanged(o store.Object) {
-	parents, err := d.Objects.List(d.parent.Resource, o.GetNamespace(), store.ListOptions{})
+// wakeByChildren wakes the parent of the child that controls the object.
+func (d *Driver) wakeByChildren(o store.Object) {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return
+	}
+	for i := range d.children {
+		w := &d.children[i]
+		if owner.Kind != w.kind.Kind || owner.APIVersion != w.kind.APIVersion {
+			continue
+		}
+		child, ok := d.Objects.Get(w.key(o.GetNamespace(), owner.Name))
+		if !ok {
+			continue
+		}
+		if parent := metav1.GetControllerOf(child); parent != nil {
+			d.wakeOwner(o.GetNamespace(), parent)
+		}
+	}
+}
+
+// wakeByName wakes the parents that name the object.
+func (d *Driver) wakeByName(w *watched, o store.Object) {
+	if w.kind.Path == "" {
+		d.soon(nameOf(o))
+		return
+	}
+	d.each(o.GetNamespace(), func(parent store.Object) {
+		if textAt(parent, w.kind.Path) == o.GetName() {
+			d.soon(nameOf(parent))
+		}
+	})
+}
+
+func textAt(o store.Object, path string) string {
+	v := at(o, path)
+	for v.IsValid() && v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if !v.IsValid() || v.Kind() != reflect.String {
+		return ""
+	}
+	return v.String()
+}
+
+func (d *Driver) wakeAll(namespace string) {
+	d.each(namespace, func(parent store.Object) { d.soon(nameOf(parent)) })
+}
+
+func (d *Driver) each(namespace string, fn func(parent store.Object)) {
+	parents, err := d.Objects.List(d.parent.Resource, namespace, store.ListOptions{})
 	if err != nil {
 		return
 	}
 	for _, p := range parents.Items {
-		if selectorOf(p).Matches(labelSet(o)) {
-			d.queue.AddAfter(types.NamespacedName{Namespace: p.GetNamespace(), Name: p.GetName()}, coalesce)
-		}
+		fn(p)
 	}
 }
 
@@ -274,6 +436,8 @@ func (d *Driver) work(ctx context.Context) error {
 		again, err := d.reconcile(ctx, name)
 		switch {
 		case ctx.Err() != nil:
+		case errors.Is(err, errStale):
+			d.queue.AddRateLimited(name)
 		case err != nil:
 			d.Log.Warn("reconcile", "policy", d.Guest.Name(), "parent", name.String(), "err", err)
 			d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %v", d.parent.kind.Kind, name, err))

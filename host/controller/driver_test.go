@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,17 +36,17 @@ type guest struct {
 
 func (g *guest) Name() string { return "Test" }
 func (g *guest) Parent() Kind {
-	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template"}}
+	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}}
 }
 func (g *guest) Children() []Kind {
-	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}}}
+	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}, Writes: []string{"create", "delete", "patch"}}}
 }
 func (g *guest) Related() []Kind { return g.related }
-func (g *guest) Reconcile(_ context.Context, _ int64, parent *Object, children, related []Object) (*abi.ReconcileResult, error) {
+func (g *guest) Reconcile(_ context.Context, in *Input) (*abi.ReconcileResult, error) {
 	if g.besides != nil {
-		g.besides(related)
+		g.besides(in.Related)
 	}
-	return g.decide(parent, children)
+	return g.decide(&in.Parent, in.Children)
 }
 
 // cluster is a store with a driver on it, which writes past the API.
@@ -55,6 +56,7 @@ type cluster struct {
 	mu     sync.Mutex
 	made   int
 	events []string
+	said   []string // in full
 	notes  []string
 	// denied is what the guest's ServiceAccount may not, as "verb resource".
 	denied string
@@ -64,7 +66,7 @@ func (c *cluster) May(_ context.Context, verb, resource, subresource, _, _ strin
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	if verb+" "+resource == c.denied {
+	if verb+" "+resource == c.denied || verb == "update" && "patch "+resource == c.denied {
 		return fmt.Errorf("cannot %s %s", verb, resource)
 	}
 	return nil
@@ -76,25 +78,80 @@ func (c *cluster) note(_ slog.Level, message string) {
 	c.notes = append(c.notes, message)
 }
 
-func (c *cluster) Create(ctx context.Context, resource string, o store.Object) error {
-	c.mu.Lock()
-	c.made++
-	o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), c.made))
+func (c *cluster) Begin() Transaction { return &tx{cluster: c} }
+
+// tx gathers writes past the API.
+type tx struct {
+	*cluster
+	ops []store.Op
+}
+
+func keyOf(resource string, o store.Object) store.Key {
+	return store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (x *tx) Get(k store.Key) (store.Object, bool) {
+	for i := range x.ops {
+		if x.ops[i].Key == k {
+			return x.ops[i].Object, x.ops[i].Kind != store.Delete
+		}
+	}
+	return x.store.Get(k)
+}
+
+func (x *tx) Create(_ context.Context, resource string, o store.Object) (store.Object, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o.GetName() == "" {
+		x.made++
+		o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), x.made))
+	}
 	o.SetUID(types.UID("uid-" + o.GetName()))
-	c.mu.Unlock()
-	_, _, err := c.store.Commit(ctx, store.Op{Kind: store.Create, Key: store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}, Object: o})
+	x.ops = append(x.ops, store.Op{Kind: store.Create, Key: keyOf(resource, o), Object: o})
+	return o, nil
+}
+
+func (x *tx) Modify(_ context.Context, resource, _, namespace, name string, change func(store.Object) (store.Object, error)) error {
+	k := store.Key{Resource: resource, Namespace: namespace, Name: name}
+	have, ok := x.Get(k)
+	if !ok {
+		return &store.Error{Key: k, Kind: store.ErrNotFound}
+	}
+	next, err := change(have)
+	if err != nil || next == have {
+		return err
+	}
+	rev, err := strconv.ParseInt(have.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return err
+	}
+	for i := range x.ops {
+		if x.ops[i].Key == k {
+			x.ops[i].Object = next
+			return nil
+		}
+	}
+	x.ops = append(x.ops, store.Op{Kind: store.Update, Key: k, Object: next, Expect: rev})
+	return nil
+}
+
+func (x *tx) Delete(_ context.Context, resource string, o store.Object, _ *metav1.DeleteOptions) error {
+	x.ops = append(x.ops, store.Op{Kind: store.Delete, Key: keyOf(resource, o)})
+	return nil
+}
+
+func (x *tx) Commit(ctx context.Context) error {
+	_, _, err := x.store.Commit(ctx, x.ops...)
 	return err
 }
 
-func (c *cluster) Delete(ctx context.Context, resource string, o store.Object) error {
-	_, _, err := c.store.Commit(ctx, store.Op{Kind: store.Delete, Key: store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}})
-	return err
-}
+func (x *tx) Rollback() {}
 
-func (c *cluster) Event(_ store.Object, kind, reason, _ string) {
+func (c *cluster) Event(_ store.Object, kind, reason, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = append(c.events, kind+" "+reason)
+	c.said = append(c.said, reason+": "+message)
 }
 
 func (c *cluster) put(resource string, o store.Object) {
@@ -207,7 +264,7 @@ func keep(parent *Object, children []Object) (*abi.ReconcileResult, error) {
 		out.Create = []abi.Creation{{Count: int64(missing), Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"}}}`)}}
 	}
 	for i := want; i < len(children); i++ {
-		out.Delete = append(out.Delete, string(children[i].Object.GetUID()))
+		out.Delete = append(out.Delete, abi.Deletion{UID: string(children[i].Object.GetUID())})
 	}
 	return out, nil
 }
@@ -244,8 +301,8 @@ func TestWhatAGuestMayNotDoIsNotDone(t *testing.T) {
 		name    string
 		outcome abi.ReconcileResult
 	}{
-		{"delete what its parent does not own", abi.ReconcileResult{Delete: []string{"uid-mine"}}},
-		{"delete what it was not given", abi.ReconcileResult{Delete: []string{"uid-other"}}},
+		{"delete what its parent does not own", abi.ReconcileResult{Delete: []abi.Deletion{{UID: "uid-mine"}}}},
+		{"delete what it was not given", abi.ReconcileResult{Delete: []abi.Deletion{{UID: "uid-other"}}}},
 		{"adopt what it was not given", abi.ReconcileResult{Adopt: []string{"uid-other"}}},
 		{"make a kind that it did not declare", abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Secret"}`)}}}},
 		{"make what is no object", abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`[]`)}}}},
@@ -272,7 +329,7 @@ func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
 	t.Parallel()
 	all := func(*Object, []Object) (*abi.ReconcileResult, error) {
 		return &abi.ReconcileResult{
-			Status: json.RawMessage(`{"replicas":7}`), Adopt: []string{"uid-orphan"}, Delete: []string{"uid-owned"},
+			Status: json.RawMessage(`{"replicas":7}`), Adopt: []string{"uid-orphan"}, Delete: []abi.Deletion{{UID: "uid-owned"}},
 			Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}},
 			Events: []abi.Event{{Type: "Normal", Reason: "Said"}},
 		}, nil
@@ -288,10 +345,11 @@ func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
 		{"watch replicasets.apps", []string{"orphan of nobody", "owned of web"}, false, 0},
 		{"list pods", []string{"orphan of nobody", "owned of web"}, false, 0},
 		{"list configmaps", []string{"orphan of nobody", "owned of web"}, false, 0},
-		{"patch pods", []string{"orphan of nobody", "web-1 of web"}, true, 7},
-		{"delete pods", []string{"orphan of web", "owned of web", "web-1 of web"}, true, 7},
+		// An answer is whole or nothing, save creations that are refused.
+		{"patch pods", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"delete pods", []string{"orphan of nobody", "owned of web"}, false, 0},
+		{"update replicasets.apps/status", []string{"orphan of nobody", "owned of web"}, false, 0},
 		{"create pods", []string{"orphan of web"}, true, 7},
-		{"update replicasets.apps/status", []string{"orphan of web", "web-1 of web"}, true, 0},
 		{"create events", []string{"orphan of web", "web-1 of web"}, false, 7},
 	}
 	for _, tt := range tests {
@@ -330,6 +388,68 @@ func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestARefusedCreationKeepsBackWhatFollows(t *testing.T) {
+	t.Parallel()
+	asked := false
+	g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap", Writes: []string{"create"}}}}
+	g.decide = func(*Object, []Object) (*abi.ReconcileResult, error) {
+		if asked {
+			return &abi.ReconcileResult{}, nil
+		}
+		asked = true
+		return &abi.ReconcileResult{Create: []abi.Creation{
+			{Count: 1, Success: "first is there", Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"first"}}`)},
+			{Count: 1, Failure: "second is not: ", Object: json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"second"}}`)},
+			{Count: 1, Success: "third is there", Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"third"}}`)},
+		}}, nil
+	}
+	drive(t, g, func(c *cluster) {
+		c.denied = "create configmaps"
+		c.put("replicasets.apps", set("web", 1))
+	}, func(c *cluster) {
+		if diff := cmp.Diff([]string{"first of web"}, c.pods()); diff != "" {
+			t.Errorf("pods differ (-want +got):\n%s", diff)
+		}
+		want := []string{"SuccessfulCreate: first is there", "FailedCreate: second is not: cannot create configmaps"}
+		if diff := cmp.Diff(want, c.said); diff != "" {
+			t.Errorf("events differ (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNamesWithOrdinals(t *testing.T) {
+	t.Parallel()
+	var given []string
+	g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap", By: abi.ByOrdinal, Path: "spec.template.spec.containers"}}}
+	g.besides = func(related []Object) {
+		given = nil
+		for i := range related {
+			given = append(given, related[i].Object.GetName())
+		}
+	}
+	g.decide = func(*Object, []Object) (*abi.ReconcileResult, error) { return &abi.ReconcileResult{}, nil }
+	config := func(name string) *v1.ConfigMap {
+		return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	}
+	drive(t, g, func(c *cluster) {
+		web := set("web-a", 1)
+		web.Spec.Template.Spec.Containers = []v1.Container{{Name: "data"}, {Name: "log-1"}}
+		c.put("replicasets.apps", web)
+		for _, name := range []string{"data-web-a-0", "log-1-web-a-17", "data-web-a-x", "data-web-a", "data-web-a--1", "other-web-a-0", "data-web-0"} {
+			c.put("configmaps", config(name))
+		}
+	}, func(c *cluster) {
+		if diff := cmp.Diff([]string{"data-web-a-0", "log-1-web-a-17"}, given); diff != "" {
+			t.Errorf("given (-want +got):\n%s", diff)
+		}
+		c.put("configmaps", config("data-web-a-3"))
+		synctest.Wait()
+		if !slices.Contains(given, "data-web-a-3") {
+			t.Errorf("given %q, and nobody was woken by data-web-a-3", given)
+		}
+	})
 }
 
 func TestCreationsAreBounded(t *testing.T) {

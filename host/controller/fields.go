@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // fields reads the fields that paths name out of objects of one type, without
@@ -82,4 +84,29 @@ func (p path) walk(v reflect.Value) (reflect.Value, bool) {
 		v = v.FieldByIndex(step)
 	}
 	return v, v.Kind() != reflect.Pointer || !v.IsNil()
+}
+
+// same tells whether two objects have the same values.
+func (f *fields) same(a, b any) bool {
+	for _, p := range f.paths {
+		was, ok := p.walk(reflect.ValueOf(a))
+		is, ok2 := p.walk(reflect.ValueOf(b))
+		if ok != ok2 || ok && !equality.Semantic.DeepEqual(was.Interface(), is.Interface()) {
+			return false
+		}
+	}
+	return true
+}
+
+// at finds one value by its path.
+func at(object any, name string) reflect.Value {
+	f, err := compile(reflect.TypeOf(object), []string{name})
+	if err != nil {
+		return reflect.Value{}
+	}
+	v, ok := f.paths[0].walk(reflect.ValueOf(object))
+	if !ok {
+		return reflect.Value{}
+	}
+	return v
 }

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -17,13 +18,13 @@ func FuzzChild(f *testing.F) {
 	f.Add([]byte(`null`), []byte(`[]`))
 	parent := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "parent", UID: "u"}}
 	pod := Type{"pods", func() store.Object { return &v1.Pod{} }}
-	w := watched{Kind{APIVersion: "v1", Kind: "Pod"}, pod, nil}
-	d := &Driver{parent: w, children: []watched{w}}
+	w := watched{kind: Kind{APIVersion: "v1", Kind: "Pod", Writes: []string{"create"}}, Type: pod, child: true}
+	p := &plan{d: &Driver{parent: w, children: []watched{w}}, gathered: &gathered{parent: parent}}
 	f.Fuzz(func(t *testing.T, child, status []byte) {
 		if next, err := withStatus(parent, status); err == nil && next.GetUID() != "u" {
 			t.Errorf("the parent becomes %v", next)
 		}
-		_, made, err := d.decode(parent, child)
+		_, made, err := p.stamp(&abi.Creation{Object: child})
 		if err != nil {
 			return
 		}

@@ -14,11 +14,14 @@ type Kind = abi.ObjectKind
 // Object is an object with those of its fields that the guest asked for.
 type Object = wire.ControlObject
 
+// Input is what a guest is asked about.
+type Input = wire.ReconcileInput
+
 // A Guest decides what a parent's children should be.
 type Guest interface {
 	Name() string
 	Parent() Kind
 	Children() []Kind
 	Related() []Kind
-	Reconcile(ctx context.Context, now int64, parent *Object, children, related []Object) (*abi.ReconcileResult, error)
+	Reconcile(ctx context.Context, in *Input) (*abi.ReconcileResult, error)
 }

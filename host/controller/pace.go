@@ -28,6 +28,7 @@ type pace struct {
 type asks struct {
 	used  int
 	since time.Time // of the first that counts
+	last  time.Time
 }
 
 // wait takes one ask of a parent, or says how long to wait for it.
@@ -50,7 +51,16 @@ func (p *pace) wait(name types.NamespacedName, now time.Time) time.Duration {
 		return a.since.Add(pause).Sub(now)
 	}
 	a.used++
+	a.last = now
 	return 0
+}
+
+// quiet tells whether a parent was not asked about just now.
+func (p *pace) quiet(name types.NamespacedName, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.parents[name]
+	return a == nil || now.Sub(a.last) >= coalesce
 }
 
 // forget drops a parent that is gone.

@@ -202,7 +202,7 @@ func TestATrapOfAControllerNamesTheObject(t *testing.T) {
 		}
 	}
 	parent := wire.ControlObject{Kind: c.Parent(), Object: &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Fields: []json.RawMessage{json.RawMessage(`"panic"`)}}
-	_, err := c.Reconcile(t.Context(), 1, &parent, nil, nil)
+	_, err := c.Reconcile(t.Context(), &wire.ReconcileInput{Now: 1, Parent: parent})
 	if err == nil || !strings.HasPrefix(err.Error(), "policy troubled: ReplicaSet shop/web: guest ") {
 		t.Errorf("Reconcile = %v", err)
 	}

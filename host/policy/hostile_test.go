@@ -176,7 +176,7 @@ func (r *rig) reconcile(t *testing.T, name string) error {
 	for _, c := range r.Current().Controllers() {
 		if c.Name() == name {
 			parent := wire.ControlObject{Kind: c.Parent(), Object: &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Fields: []json.RawMessage{json.RawMessage(`{}`)}}
-			_, err := c.Reconcile(t.Context(), 1, &parent, nil, nil)
+			_, err := c.Reconcile(t.Context(), &wire.ReconcileInput{Now: 1, Parent: parent})
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	for _, list := range []struct {
 		what      string
 		got, want []string
-	}{{"deletes", got.Delete, c.Delete}, {"adopts", got.Adopt, c.Adopt}, {"releases", got.Release, c.Release}} {
+	}{{"deletes", deletions(got.Delete), c.Delete}, {"adopts", got.Adopt, c.Adopt}, {"releases", got.Release, c.Release}} {
 		if !slices.Equal(list.got, list.want) {
 			t.Errorf("Reconcile %s %q, want %q", list.what, list.got, list.want)
 		}
@@ -110,6 +110,13 @@ func sameJSON(got json.RawMessage, want string) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	return string(x) == string(y)
+}
+
+func deletions(list []abi.Deletion) (uids []string) {
+	for _, d := range list {
+		uids = append(uids, d.UID)
+	}
+	return uids
 }
 
 func encodeReconcile(c *ControllerCase) []byte {

@@ -90,6 +90,13 @@ func (a *Attributes) rollback() {
 	a.undo = nil
 }
 
+// rollbackOn gives back what was reserved if there is an error.
+func (a *Attributes) rollbackOn(err *error) {
+	if *err != nil {
+		a.rollback()
+	}
+}
+
 // Admissions asks several in order.
 type Admissions []Admission
 

@@ -98,22 +98,25 @@ func (reg *Registry) create(ctx context.Context, r *Request, obj store.Object) (
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(r.Kind.Strategy.GenerateName(obj.GetGenerateName()))
 	}
+	made, err := reg.prepareCreate(ctx, r, obj)
+	if err != nil {
+		return nil, err
+	}
+	return reg.commit(ctx, r, made)
+}
+
+// prepareCreate admits, prepares and validates a new object that has its name.
+func (reg *Registry) prepareCreate(ctx context.Context, r *Request, obj store.Object) (_ *prepared, err error) {
 	one := r.named(r.Namespace, obj.GetName())
 	if err := reg.trackCreate(r, obj); err != nil {
 		return nil, err
 	}
 	a := one.attributes(Create, obj, nil)
-	done := false
-	defer func() {
-		if !done {
-			a.rollback()
-		}
-	}()
+	defer a.rollbackOn(&err)
 	if err := reg.admission.Admit(ctx, a); err != nil {
 		return nil, one.refused(err)
 	}
-	obj, err := prepare(ctx, r, obj)
-	if err != nil {
+	if obj, err = prepare(ctx, r, obj); err != nil {
 		return nil, err
 	}
 	a.Object = obj
@@ -121,16 +124,7 @@ func (reg *Registry) create(ctx context.Context, r *Request, obj store.Object) (
 		return nil, one.refused(err)
 	}
 	a.sendWarnings(r)
-	if r.DryRun {
-		return obj, nil
-	}
-	ops := append([]store.Op{{Kind: store.Create, Key: one.key(), Object: obj}}, a.ops...)
-	_, objs, err := reg.store.Commit(ctx, ops...)
-	if err != nil {
-		return nil, err
-	}
-	done = true
-	return objs[0], nil
+	return &prepared{store.Op{Kind: store.Create, Key: one.key(), Object: obj}, obj, a}, nil
 }
 
 // prepare runs the kind's own preparation and validation, or recalls what they

@@ -51,46 +51,43 @@ func (reg *Registry) remove(ctx context.Context, r *Request, opts *metav1.Delete
 }
 
 func (reg *Registry) removeOnce(ctx context.Context, r *Request, old store.Object, opts *metav1.DeleteOptions, also func(a *Attributes, last store.Object) error) (store.Object, bool, error) {
-	if err := preconditions(r, opts.Preconditions, old); err != nil {
+	made, err := reg.prepareRemove(ctx, r, old, opts, also)
+	if err != nil {
 		return nil, false, err
+	}
+	last, err := reg.commit(ctx, r, made)
+	return last, err == nil && made.op.Kind == store.Delete, err
+}
+
+// prepareRemove admits the deletion and says what becomes of the object.
+func (reg *Registry) prepareRemove(ctx context.Context, r *Request, old store.Object, opts *metav1.DeleteOptions, also func(a *Attributes, last store.Object) error) (_ *prepared, err error) {
+	if err := preconditions(r, opts.Preconditions, old); err != nil {
+		return nil, err
 	}
 	a := r.attributes(Delete, nil, old)
 	a.Subresource = ""
-	done := false
-	defer func() {
-		if !done {
-			a.rollback()
-		}
-	}()
+	defer a.rollbackOn(&err)
 	for _, ask := range []func(context.Context, *Attributes) error{reg.admission.Admit, reg.admission.Validate} {
 		if err := ask(ctx, a); err != nil {
-			return nil, false, r.refused(err)
+			return nil, r.refused(err)
 		}
 	}
 	a.sendWarnings(r)
 	last := old.DeepCopyObject().(store.Object)
 	if also != nil {
 		if err := also(a, last); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	last, stays, err := mark(ctx, r, last, opts)
 	if err != nil {
-		return nil, false, err
-	}
-	if r.DryRun {
-		return last, !stays, nil
+		return nil, err
 	}
 	op := store.Op{Kind: store.Delete, Key: r.key(), Expect: revision(old)}
 	if stays {
 		op.Kind, op.Object = store.Update, last
 	}
-	_, objs, err := reg.store.Commit(ctx, append([]store.Op{op}, a.ops...)...)
-	if err != nil {
-		return nil, false, err
-	}
-	done = true
-	return objs[0], !stays, nil
+	return &prepared{op, last, a}, nil
 }
 
 func preconditions(r *Request, p *metav1.Preconditions, obj store.Object) error {

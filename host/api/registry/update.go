@@ -126,18 +126,26 @@ func (reg *Registry) modify(ctx context.Context, r *Request, strategy rest.RESTU
 	if err := reg.trackUpdate(r, old, obj); err != nil {
 		return nil, err
 	}
+	made, err := reg.prepareModify(ctx, r, strategy, old, obj)
+	if err != nil {
+		return nil, err
+	}
+	last, err := reg.commit(ctx, r, made)
+	if err == nil && made.op.Kind == store.Delete {
+		made.object.SetResourceVersion(last.GetResourceVersion())
+		return made.object, nil
+	}
+	return last, err
+}
+
+// prepareModify admits, prepares and validates the new state of an object.
+func (reg *Registry) prepareModify(ctx context.Context, r *Request, strategy rest.RESTUpdateStrategy, old, obj store.Object) (_ *prepared, err error) {
 	a := r.attributes(Update, obj, old)
-	done := false
-	defer func() {
-		if !done {
-			a.rollback()
-		}
-	}()
+	defer a.rollbackOn(&err)
 	if err := reg.admission.Admit(ctx, a); err != nil {
 		return nil, r.refused(err)
 	}
-	obj, err = prepareUpdate(ctx, r, strategy, obj, old)
-	if err != nil {
+	if obj, err = prepareUpdate(ctx, r, strategy, obj, old); err != nil {
 		return nil, err
 	}
 	a.Object = obj
@@ -148,22 +156,12 @@ func (reg *Registry) modify(ctx context.Context, r *Request, strategy rest.RESTU
 	settleManaged(old, obj)
 	if r.DryRun {
 		obj.SetResourceVersion(old.GetResourceVersion())
-		return obj, nil
 	}
 	op := store.Op{Kind: store.Update, Key: r.key(), Object: obj, Expect: revision(old)}
 	if gone(obj) {
 		op = store.Op{Kind: store.Delete, Key: op.Key, Expect: op.Expect}
 	}
-	_, objs, err := reg.store.Commit(ctx, append([]store.Op{op}, a.ops...)...)
-	if err != nil {
-		return nil, err
-	}
-	done = true
-	if op.Kind == store.Delete {
-		obj.SetResourceVersion(objs[0].GetResourceVersion())
-		return obj, nil
-	}
-	return objs[0], nil
+	return &prepared{op, obj, a}, nil
 }
 
 func prepareUpdate(ctx context.Context, r *Request, strategy rest.RESTUpdateStrategy, obj, old store.Object) (store.Object, error) {

@@ -109,7 +109,21 @@ func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alph
 // accounts are those that the built-in controllers act as, with the roles that
 // Kubernetes gives kube-controller-manager's.
 var accounts = map[string]*v1alpha1.ServiceAccountReference{
-	"ReplicaSet": {Namespace: metav1.NamespaceSystem, Name: "replicaset-controller"},
+	"CronJob":               account("cronjob-controller"),
+	"DaemonSet":             account("daemon-set-controller"),
+	"Deployment":            account("deployment-controller"),
+	"Endpoints":             account("endpoint-controller"),
+	"EndpointSlice":         account("endpointslice-controller"),
+	"EndpointSliceMirror":   account("endpointslicemirroring-controller"),
+	"Job":                   account("job-controller"),
+	"PodDisruptionBudget":   account("disruption-controller"),
+	"ReplicaSet":            account("replicaset-controller"),
+	"ReplicationController": account("replication-controller"),
+	"StatefulSet":           account("statefulset-controller"),
+}
+
+func account(name string) *v1alpha1.ServiceAccountReference {
+	return &v1alpha1.ServiceAccountReference{Namespace: metav1.NamespaceSystem, Name: name}
 }
 
 // objectName is the Policy's name of an entry.

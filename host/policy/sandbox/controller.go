@@ -53,12 +53,12 @@ func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
 func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
 
 // Reconcile asks the guest what is wanted of a parent's children.
-func (c *Controller) Reconcile(ctx context.Context, now int64, parent *wire.ControlObject, children, related []wire.ControlObject) (*abi.ReconcileResult, error) {
+func (c *Controller) Reconcile(ctx context.Context, in *wire.ReconcileInput) (*abi.ReconcileResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.idle()
-	input := func(e *wire.Encoder) []byte { return e.Reconcile(now, parent, children, related) }
-	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: parent}, input, 1+len(children)+len(related))
+	input := func(e *wire.Encoder) []byte { return e.Reconcile(in) }
+	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: &in.Parent}, input, 1+len(in.Children)+len(in.Related))
 	if err != nil {
 		return nil, err
 	}

@@ -10,22 +10,71 @@ import (
 )
 
 // ControlObject is an object for a controller: its metadata, and the fields
-// that its kind asks for, in the order of Kind.Fields, empty where there is none.
+// that its kind asks for, in the order of Kind.Fields and then Kind.Facts, empty
+// where there is none.
 type ControlObject struct {
 	Kind   abi.ObjectKind
 	Object metav1.Object
 	Fields []json.RawMessage
+	// Pod is nil unless the kind asks for the fact.
+	Pod *PodFacts
+}
+
+// PodFacts are what matters of a pod to those that count pods.
+type PodFacts struct {
+	Phase      string
+	Ready      bool
+	ReadySince metav1.Time
+	NodeName   string
+	Restarts   int32
+	IPs        []string
+	Hostname   string
+	Subdomain  string
+}
+
+func (e *Encoder) podFacts(p *PodFacts) offset {
+	if p == nil {
+		return 0
+	}
+	phase, node, ips := e.str(p.Phase), e.str(p.NodeName), e.strs(p.IPs)
+	hostname, subdomain := e.str(p.Hostname), e.str(p.Subdomain)
+	fb.PodFactsStart(e.b)
+	fb.PodFactsAddPhase(e.b, phase)
+	fb.PodFactsAddReady(e.b, p.Ready)
+	fb.PodFactsAddReadySince(e.b, nanos(p.ReadySince))
+	fb.PodFactsAddNodeName(e.b, node)
+	fb.PodFactsAddRestarts(e.b, p.Restarts)
+	fb.PodFactsAddIps(e.b, ips)
+	fb.PodFactsAddHostname(e.b, hostname)
+	fb.PodFactsAddSubdomain(e.b, subdomain)
+	return fb.PodFactsEnd(e.b)
+}
+
+// ReconcileInput is what a controller is asked about.
+type ReconcileInput struct {
+	Now               int64
+	Parent            ControlObject
+	Children, Related []ControlObject
+	// Refused says what the host refused of the answer before.
+	Refused string
 }
 
 // Reconcile writes the input of berth_reconcile.
-func (e *Encoder) Reconcile(now int64, parent *ControlObject, children, related []ControlObject) []byte {
+func (e *Encoder) Reconcile(in *ReconcileInput) []byte {
 	e.reset()
-	p, c, r := e.controlObject(parent), e.controlObjects(children), e.controlObjects(related)
+	var refused offset
+	if in.Refused != "" {
+		refused = e.b.CreateString(in.Refused)
+	}
+	p, c, r := e.controlObject(&in.Parent), e.controlObjects(in.Children), e.controlObjects(in.Related)
 	fb.ReconcileInputStart(e.b)
-	fb.ReconcileInputAddNow(e.b, now)
+	fb.ReconcileInputAddNow(e.b, in.Now)
 	fb.ReconcileInputAddParent(e.b, p)
 	fb.ReconcileInputAddChildren(e.b, c)
 	fb.ReconcileInputAddRelated(e.b, r)
+	if refused != 0 {
+		fb.ReconcileInputAddRefused(e.b, refused)
+	}
 	return e.finish(fb.ReconcileInputEnd(e.b))
 }
 
@@ -42,7 +91,8 @@ func (e *Encoder) controlObject(o *ControlObject) offset {
 	version, kind := e.str(o.Kind.APIVersion), e.str(o.Kind.Kind)
 	namespace, name, uid := e.str(m.GetNamespace()), e.str(m.GetName()), e.str(string(m.GetUID()))
 	labels, annotations, owners := e.kvs(m.GetLabels()), e.kvs(m.GetAnnotations()), e.owners(m.GetOwnerReferences())
-	fields := e.fields(o)
+	fields, finalizers, revision := e.fields(o), e.strs(m.GetFinalizers()), e.b.CreateString(m.GetResourceVersion())
+	pod := e.podFacts(o.Pod)
 	fb.ControlObjectStart(e.b)
 	fb.ControlObjectAddApiVersion(e.b, version)
 	fb.ControlObjectAddKind(e.b, kind)
@@ -58,20 +108,33 @@ func (e *Encoder) controlObject(o *ControlObject) offset {
 	fb.ControlObjectAddAnnotations(e.b, annotations)
 	fb.ControlObjectAddOwners(e.b, owners)
 	fb.ControlObjectAddFields(e.b, fields)
+	fb.ControlObjectAddFinalizers(e.b, finalizers)
+	fb.ControlObjectAddResourceVersion(e.b, revision)
+	if pod != 0 {
+		fb.ControlObjectAddPod(e.b, pod)
+	}
 	return fb.ControlObjectEnd(e.b)
 }
 
 func (e *Encoder) fields(o *ControlObject) offset {
 	mark := len(e.offs)
 	for i, value := range o.Fields {
-		if len(value) == 0 || i >= len(o.Kind.Fields) {
+		if len(value) == 0 {
 			continue
 		}
-		path, text := e.b.CreateString(o.Kind.Fields[i]), e.b.CreateByteString(value)
+		path, text := e.str(fieldName(&o.Kind, i)), e.b.CreateByteString(value)
 		fb.FieldStart(e.b)
 		fb.FieldAddPath(e.b, path)
 		fb.FieldAddJson(e.b, text)
 		e.push(fb.FieldEnd(e.b))
 	}
 	return e.vector(mark)
+}
+
+// fieldName names a value: the fields stand first, and then the facts.
+func fieldName(k *abi.ObjectKind, i int) string {
+	if i < len(k.Fields) {
+		return k.Fields[i]
+	}
+	return k.Facts[i-len(k.Fields)]
 }

@@ -2,8 +2,8 @@ package replicaset
 
 import (
 	"errors"
-	"sort"
 
+	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
 )
 
@@ -15,11 +15,12 @@ func init() {
 		sdk.ObjectKind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{
 			"spec.replicas", "spec.minReadySeconds", "spec.selector", "spec.template", "status.conditions",
 		}},
-		[]sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Fields: []string{
-			"spec.nodeName", "status.phase", "status.conditions", "status.containerStatuses",
-		}}},
+		[]sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts}},
 		sdk.Describe("Keeps as many pods of a template as a ReplicaSet says."))
 }
+
+// podOf makes a pod of the template.
+const podOf = `{"apiVersion":"v1","kind":"Pod"}`
 
 type controller struct{}
 
@@ -35,20 +36,16 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	if err != nil {
 		return out, err
 	}
-	pods := s.claim(&out)
-	out.Status, out.RequeueAfter = s.status(pods)
+	active := s.claim(&out)
+	out.Status, out.RequeueAfter = s.status(active)
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
-	switch missing := s.replicas - len(pods); {
+	switch missing := s.replicas - len(active); {
 	case missing > 0:
-		object, err := s.child()
-		if err != nil {
-			return out, err
-		}
-		out.Create = []sdk.Creation{{Object: object, Count: int64(min(missing, burst))}}
+		out.Create = []sdk.Creation{{From: "spec.template", Object: podOf, Count: int64(min(missing, burst))}}
 	case missing < 0:
-		out.Delete = surplus(pods, min(-missing, burst), r.Now)
+		out.Delete = surplus(active, min(-missing, burst), r.Now)
 	}
 	return out, nil
 }
@@ -79,52 +76,48 @@ func read(r *sdk.ReconcileRequest) (s *set, err error) {
 }
 
 // claim adopts and releases, and returns the active pods that are the set's.
-func (s *set) claim(out *sdk.ReconcileResult) []pod {
-	var pods []pod
+func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
 	for i := range s.Children {
 		child := &s.Children[i]
-		p := readPod(child)
-		if !p.active() {
+		p := pods.Read(child)
+		if !p.Active() {
 			continue
 		}
 		matches := s.selector.Matches(s.Symbols, child.Labels.Pairs)
 		switch owner := child.Controller(); {
 		case owner == s.Parent.UID && matches:
-			pods = append(pods, p)
+			active = append(active, p)
 		case owner == s.Parent.UID && s.Parent.Deleted == 0:
 			out.Release = append(out.Release, child.UID)
 		case owner == "" && matches && s.Parent.Deleted == 0:
 			out.Adopt = append(out.Adopt, child.UID)
-			pods = append(pods, p)
+			active = append(active, p)
 		}
 	}
-	return pods
+	return active
 }
 
 // status counts. A pod that is ready but not yet for long enough makes the
 // controller ask again when it will be.
-func (s *set) status(pods []pod) (status string, again int64) {
+func (s *set) status(active []pods.Pod) (status string, again int64) {
 	var labelled, ready, available int64
-	for i := range pods {
-		p := &pods[i]
-		if s.template.Matches(s.Symbols, p.object.Labels.Pairs) {
+	for i := range active {
+		p := &active[i]
+		if s.template.Matches(s.Symbols, p.Labels.Pairs) {
 			labelled++
 		}
-		if !p.ready {
-			continue
+		if p.Ready {
+			ready++
 		}
-		ready++
-		left := p.readySince + int64(s.minReady)*second - s.Now
-		if s.minReady == 0 || p.readySince != 0 && left <= 0 {
+		ok, wait := p.Available(int64(s.minReady), s.Now)
+		if ok {
 			available++
-			continue
-		}
-		if left > 0 && (again == 0 || left < again) {
-			again = left
+		} else if wait > 0 && (again == 0 || wait < again) {
+			again = wait
 		}
 	}
 	j := &sdk.JSON{}
-	j.Open('{').Key("replicas").Int(int64(len(pods))).Key("fullyLabeledReplicas").Int(labelled)
+	j.Open('{').Key("replicas").Int(int64(len(active))).Key("fullyLabeledReplicas").Int(labelled)
 	j.Key("readyReplicas").Int(ready).Key("availableReplicas").Int(available)
 	j.Key("observedGeneration").Int(s.Parent.Generation)
 	if conditions := s.Parent.JSON("status.conditions"); conditions != "" {
@@ -133,35 +126,13 @@ func (s *set) status(pods []pod) (status string, again int64) {
 	return string(j.Close('}').Bytes()), again
 }
 
-// child is the template as a pod. Only labels, annotations and finalizers of
-// its metadata count.
-func (s *set) child() (string, error) {
-	template := s.Parent.Field("spec.template")
-	if template.Object("spec").IsNull() {
-		return "", errors.New("spec.template.spec is missing")
-	}
-	j := &sdk.JSON{}
-	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Pod").Key("metadata").Open('{')
-	j.Key("generateName").Text(s.Parent.Name + "-")
-	meta := template.Object("metadata")
-	for _, key := range [...]string{"labels", "annotations", "finalizers"} {
-		if meta.Has(key) {
-			j.Key(key).Value(meta.Object(key).JSON())
-		}
-	}
-	j.Close('}').Key("spec").Value(template.Object("spec").JSON())
-	return string(j.Close('}').Bytes()), nil
-}
-
 // surplus names the n pods that are missed least.
-func surplus(pods []pod, n int, now int64) []string {
-	if n < len(pods) {
-		rank(pods)
-		sort.Sort(byLoss{pods, now})
+func surplus(active []pods.Pod, n int, now int64) (gone []sdk.Deletion) {
+	if n < len(active) {
+		pods.SortByLoss(active, now)
 	}
-	var uids []string
-	for i := range pods[:n] {
-		uids = append(uids, pods[i].object.UID)
+	for i := range active[:n] {
+		gone = append(gone, sdk.Deletion{UID: active[i].UID})
 	}
-	return uids
+	return gone
 }

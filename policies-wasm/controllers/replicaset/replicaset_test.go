@@ -1,8 +1,8 @@
 package replicaset
 
 import (
-	"encoding/json"
-	"fmt"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy/wire"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/host/controller/controllertest"
+	"github.com/berth-dev/berth/host/store"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -22,7 +22,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func parent(replicas, minReady int32) *appsv1.ReplicaSet {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "rs", Generation: 4},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "rs", Generation: 4},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: &replicas, MinReadySeconds: minReady, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: v1.PodTemplateSpec{
@@ -38,7 +38,7 @@ func child(name string, say ...func(*v1.Pod)) *v1.Pod {
 	yes := true
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "ns", UID: types.UID(name), Labels: map[string]string{"app": "web"},
+			Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "web"},
 			CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
 			OwnerReferences:   []metav1.OwnerReference{{UID: "rs", Kind: "ReplicaSet", Name: "web", Controller: &yes}},
 		},
@@ -66,10 +66,10 @@ func failed(p *v1.Pod)             { p.Status.Phase = v1.PodFailed }
 func unassigned(p *v1.Pod)         { p.Spec.NodeName, p.Status.Phase = "", v1.PodPending }
 func orphan(p *v1.Pod)             { p.OwnerReferences = nil }
 func otherLabels(p *v1.Pod)        { p.Labels = map[string]string{"app": "db"} }
-func deleted(p *v1.Pod)            { t := metav1.NewTime(now); p.DeletionTimestamp = &t }
+func going(p *v1.Pod)              { t := metav1.NewTime(now); p.DeletionTimestamp = &t }
 func on(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
 func cost(c string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Annotations = map[string]string{deletionCost: c} }
+	return func(p *v1.Pod) { p.Annotations = map[string]string{"controller.kubernetes.io/pod-deletion-cost": c} }
 }
 func restarted(n int32) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Status.ContainerStatuses = []v1.ContainerStatus{{RestartCount: n}} }
@@ -78,69 +78,13 @@ func created(ago time.Duration) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
 }
 
-// field is the JSON under a path, as the host gives it.
-func field(t *testing.T, object any, kind abi.ObjectKind) (out []json.RawMessage) {
-	t.Helper()
-	whole, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range kind.Fields {
-		out = append(out, lookup(whole, path))
-	}
-	return out
-}
-
-func lookup(whole []byte, path string) json.RawMessage {
-	for part := range splitSeq(path) {
-		var m map[string]json.RawMessage
-		if json.Unmarshal(whole, &m) != nil || m[part] == nil {
-			return nil
-		}
-		whole = m[part]
-	}
-	return whole
-}
-
-func splitSeq(path string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for from, i := 0, 0; i <= len(path); i++ {
-			if i == len(path) || path[i] == '.' {
-				if !yield(path[from:i]) {
-					return
-				}
-				from = i + 1
-			}
-		}
-	}
-}
-
 func reconcile(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.ReconcileResult {
 	t.Helper()
-	m, err := abi.ReadManifest(sdk.Manifest())
-	if err != nil {
-		t.Fatal(err)
+	var others []store.Object
+	for _, p := range pods {
+		others = append(others, p)
 	}
-	policy := m.Find("ReplicaSet")
-	in, err := sdk.Open([]byte(`{"policy":"ReplicaSet"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := wire.ControlObject{Kind: *policy.Parent, Object: rs, Fields: field(t, rs, *policy.Parent)}
-	var children []wire.ControlObject
-	for _, pod := range pods {
-		kind := policy.Children[0]
-		children = append(children, wire.ControlObject{Kind: kind, Object: pod, Fields: field(t, pod, kind)})
-	}
-	b, err := in.Reconcile(wire.NewEncoder().Reconcile(now.UnixNano(), &p, children, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := abi.ReadReconcileResult(b)
-	if err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	return out
+	return controllertest.Ask(t, "ReplicaSet", now, rs, others...)
 }
 
 func TestReplicaSet(t *testing.T) {
@@ -156,7 +100,7 @@ func TestReplicaSet(t *testing.T) {
 	}{
 		{name: "none yet", rs: parent(3, 0), creates: 3},
 		{name: "as many as wanted", rs: parent(1, 0), pods: []*v1.Pod{child("a")}},
-		{name: "pods that ended, or are going, don't count", rs: parent(2, 0), pods: []*v1.Pod{child("a", failed), child("b", deleted)}, creates: 2},
+		{name: "pods that ended, or are going, don't count", rs: parent(2, 0), pods: []*v1.Pod{child("a", failed), child("b", going)}, creates: 2},
 		{name: "an orphan that matches is adopted", rs: parent(1, 0), pods: []*v1.Pod{child("a", orphan)}, adopts: []string{"a"}},
 		{name: "an orphan that does not match is left alone", rs: parent(0, 0), pods: []*v1.Pod{child("a", orphan, otherLabels)}},
 		{name: "a child that no longer matches is released", rs: parent(1, 0), pods: []*v1.Pod{child("a", otherLabels)}, releases: []string{"a"}, creates: 1},
@@ -183,10 +127,14 @@ func TestReplicaSet(t *testing.T) {
 			if creates != tt.creates {
 				t.Errorf("creates %d, want %d", creates, tt.creates)
 			}
+			var deleted []string
+			for _, d := range out.Delete {
+				deleted = append(deleted, d.UID)
+			}
 			for _, c := range []struct {
 				what      string
 				want, got []string
-			}{{"deletes", tt.deletes, out.Delete}, {"adopts", tt.adopts, out.Adopt}, {"releases", tt.releases, out.Release}} {
+			}{{"deletes", tt.deletes, deleted}, {"adopts", tt.adopts, out.Adopt}, {"releases", tt.releases, out.Release}} {
 				if diff := cmp.Diff(c.want, c.got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", c.what, diff)
 				}
@@ -213,10 +161,7 @@ func TestStatusCounts(t *testing.T) {
 	full := child("a")
 	full.Labels["tier"] = "front"
 	out := reconcile(t, rs, full, child("b", ready(20*time.Second)), child("c", notReady))
-	var got appsv1.ReplicaSetStatus
-	if err := json.Unmarshal(out.Status, &got); err != nil {
-		t.Fatal(err)
-	}
+	got := controllertest.Status[appsv1.ReplicaSetStatus](t, out)
 	want := appsv1.ReplicaSetStatus{
 		Replicas: 3, FullyLabeledReplicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, ObservedGeneration: 4,
 		Conditions: rs.Status.Conditions,
@@ -231,37 +176,21 @@ func TestStatusCounts(t *testing.T) {
 
 func TestChildrenAreTheTemplate(t *testing.T) {
 	t.Parallel()
-	rs := parent(1, 0)
-	out := reconcile(t, rs)
-	var got v1.Pod
-	if err := json.Unmarshal(out.Create[0].Object, &got); err != nil {
-		t.Fatalf("%v: %s", err, out.Create[0].Object)
-	}
-	want := v1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "web-", Labels: rs.Spec.Template.Labels, Annotations: rs.Spec.Template.Annotations,
-		},
-		Spec: rs.Spec.Template.Spec,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("child (-want +got):\n%s", diff)
-	}
-}
-
-func TestNanos(t *testing.T) {
-	t.Parallel()
-	for year := 1970; year < 2101; year += 3 {
-		for _, month := range []time.Month{1, 2, 3, 12} {
-			at := time.Date(year, month, 28, 23, 59, 58, 0, time.UTC)
-			if got := nanos(at.Format(time.RFC3339)); got != at.UnixNano() {
-				t.Errorf("nanos(%v) = %d, want %d", at, got, at.UnixNano())
-			}
+	controllertest.Play(t, []string{"ReplicaSet"}, func(w *controllertest.World) {
+		rs := parent(3, 0)
+		rs.UID = ""
+		w.Create("replicasets.apps", rs)
+		w.Wait(time.Second)
+		pods := controllertest.List[*v1.Pod](w, "pods")
+		if len(pods) != 3 {
+			t.Fatalf("%d pods, want 3: %q", len(pods), w.Events())
 		}
-	}
-	for _, text := range []string{"", "2026-03-01", "2026-03-01T12:00:00+02:00", fmt.Sprint(now.Unix()), "20x6-03-01T12:00:00Z"} {
-		if got := nanos(text); got != 0 {
-			t.Errorf("nanos(%q) = %d, want 0", text, got)
+		got := pods[0]
+		if !strings.HasPrefix(got.Name, "web-") || !maps.Equal(got.Labels, parent(3, 0).Spec.Template.Labels) || !maps.Equal(got.Annotations, parent(3, 0).Spec.Template.Annotations) || got.Spec.Containers[0].Args[0] != "<&>" {
+			t.Errorf("pod is %+v %+v", got.ObjectMeta, got.Spec)
 		}
-	}
+		if status := controllertest.Get[*appsv1.ReplicaSet](w, "replicasets.apps", "web").Status; status.ReadyReplicas != 3 {
+			t.Errorf("status %+v, want 3 ready", status)
+		}
+	})
 }

@@ -2,6 +2,8 @@
 package main
 
 import (
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/disruption"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/endpoints"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
 	"github.com/berth-dev/berth/sdk"
 )

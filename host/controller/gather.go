@@ -1,0 +1,189 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// gathered is what a guest is asked about, with the objects that its answer may
+// name.
+type gathered struct {
+	Input
+	parent store.Object
+	byUID  map[string]named
+}
+
+// named is an object that an answer may name.
+type named struct {
+	w *watched
+	o store.Object
+}
+
+// Input is what the guest is told of a parent.
+func (d *Driver) Input(parent store.Object) (*Input, error) {
+	g, err := d.gather(parent)
+	if err != nil {
+		return nil, err
+	}
+	return &g.Input, nil
+}
+
+// gather reads the parent's children, orphans that it selects, and what is
+// related to it.
+func (d *Driver) gather(parent store.Object) (*gathered, error) {
+	g := &gathered{parent: parent, byUID: map[string]named{string(parent.GetUID()): {&d.parent, parent}}}
+	g.Now = d.Now().UnixNano()
+	var err error
+	if g.Parent, err = d.object(&d.parent, parent); err != nil {
+		return nil, err
+	}
+	for i := range d.children {
+		w := &d.children[i]
+		found, err := d.childrenOf(w, parent)
+		if err != nil {
+			return nil, err
+		}
+		if g.Children, err = d.objects(g, w, found, g.Children); err != nil {
+			return nil, err
+		}
+	}
+	for i := range d.related {
+		w := &d.related[i]
+		found, err := d.relatedTo(g, w)
+		if err != nil {
+			return nil, err
+		}
+		if g.Related, err = d.objects(g, w, found, g.Related); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, error) {
+	if w.kind.By == abi.ByName {
+		return d.named(w, parent), nil
+	}
+	found := d.controlled(w, parent.GetUID())
+	if parent.GetDeletionTimestamp() != nil {
+		return found, nil
+	}
+	selector := w.selector(parent)
+	if selector.Empty() {
+		return found, nil
+	}
+	loose, err := d.orphans(w, parent.GetNamespace())
+	for _, o := range loose {
+		if o.GetDeletionTimestamp() == nil && metav1.GetControllerOf(o) == nil && selector.Matches(labelSet(o)) {
+			found = append(found, o)
+		}
+	}
+	return found, err
+}
+
+// controlled are the objects of a kind that the owner controls.
+func (d *Driver) controlled(w *watched, owner types.UID) (found []store.Object) {
+	for _, o := range d.Objects.Indexed(w.Resource, IndexByOwner, string(owner)) {
+		if ref := metav1.GetControllerOf(o); ref != nil && ref.UID == owner {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// orphans are those that may be some, for kinds that many look for by index.
+func (d *Driver) orphans(w *watched, namespace string) ([]store.Object, error) {
+	if slices.Contains(adoptable, w.Resource) {
+		return d.Objects.Indexed(w.Resource, IndexOrphans, namespace), nil
+	}
+	list, err := d.Objects.List(w.Resource, namespace, store.ListOptions{})
+	return list.Items, err
+}
+
+func (d *Driver) named(w *watched, parent store.Object) []store.Object {
+	name := parent.GetName()
+	if w.kind.Path != "" {
+		name = textAt(parent, w.kind.Path)
+	}
+	for _, namespace := range slices.Compact([]string{parent.GetNamespace(), ""}) {
+		if o, ok := d.Objects.Get(w.key(namespace, name)); ok && name != "" {
+			return []store.Object{o}
+		}
+	}
+	return nil
+}
+
+func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
+	opts, namespace := store.ListOptions{}, g.parent.GetNamespace()
+	switch w.kind.By {
+	case abi.ByName:
+		return d.named(w, g.parent), nil
+	case abi.ByChildren:
+		var found []store.Object
+		for i := range g.Children {
+			found = append(found, d.controlled(w, g.Children[i].Object.GetUID())...)
+		}
+		return found, nil
+	case abi.ByOrdinal:
+		names := namesAt(g.parent, w.kind.Path)
+		if len(names) == 0 {
+			return nil, nil
+		}
+		opts.Match = func(o store.Object) bool { return ordinalOf(o.GetName(), g.parent.GetName(), names) }
+	case abi.ByNamespace:
+	case abi.ByCluster:
+		namespace = ""
+	default:
+		selector := w.selector(g.parent)
+		if _, selectable := selector.Requirements(); !selectable {
+			return nil, nil
+		}
+		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
+	}
+	list, err := d.Objects.List(w.Resource, namespace, opts)
+	return list.Items, err
+}
+
+func (d *Driver) objects(g *gathered, w *watched, found []store.Object, to []Object) ([]Object, error) {
+	for _, o := range found {
+		one, err := d.object(w, o)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := g.byUID[string(o.GetUID())]; !twice {
+			g.byUID[string(o.GetUID())] = named{w, o}
+		}
+		to = append(to, one)
+	}
+	return to, nil
+}
+
+// object is an object with the fields and facts that its kind asks for.
+func (d *Driver) object(w *watched, o store.Object) (Object, error) {
+	values, err := w.fields.of(o)
+	if err != nil {
+		return Object{}, fmt.Errorf("%s %s: %w", w.Resource, o.GetName(), err)
+	}
+	one := Object{Kind: w.kind, Object: o, Fields: values}
+	for _, name := range w.kind.Facts {
+		if pod, ok := o.(*v1.Pod); ok && name == abi.FactPod {
+			facts := podFacts(pod)
+			one.Pod = &facts
+			one.Fields = append(one.Fields, nil)
+			continue
+		}
+		value, err := d.facts.of(name, o)
+		if err != nil {
+			return Object{}, fmt.Errorf("%s %s: fact %s: %w", w.Resource, o.GetName(), name, err)
+		}
+		one.Fields = append(one.Fields, value)
+	}
+	return one, nil
+}

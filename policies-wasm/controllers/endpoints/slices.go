@@ -1,0 +1,338 @@
+package endpoints
+
+import (
+	"sort"
+
+	"github.com/berth-dev/berth/sdk"
+)
+
+// maxEndpoints is how many endpoints a slice has at most.
+const maxEndpoints = 100
+
+func init() {
+	sdk.Controller("EndpointSlice", sliced{}, serviceKind,
+		[]sdk.ObjectKind{{
+			APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice", Fields: []string{"addressType", "ports", "endpoints"},
+			Writes: []string{"create", "patch", "delete"},
+		}},
+		sdk.Related(podKind),
+		sdk.Describe("Keeps EndpointSlices of the pods that each Service selects."))
+}
+
+type sliced struct{}
+
+func (sliced) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+	s := read(r)
+	if s == nil {
+		return out, nil
+	}
+	p := &slicePlan{ReconcileRequest: r, out: &out, labelsOf: func(o *sdk.ControlObject) string {
+		return s.labels(o, serviceName, s.name, managedBy, "endpointslice-controller.k8s.io")
+	}}
+	all := s.endpoints()
+	for _, family := range s.families {
+		groups := newGroups()
+		for i := range all {
+			if ips := all[i].of(family); len(ips) > 0 {
+				groups.add(s.slicePorts(&all[i]), wantedEndpoint{all[i].UID, s.endpoint(&all[i], ips)})
+			}
+		}
+		if p.settleFamily(family, groups) == 0 {
+			p.placeholder(family, groups)
+		}
+	}
+	p.removeOthers(s.families)
+	return out, nil
+}
+
+const (
+	serviceName = "kubernetes.io/service-name"
+	managedBy   = "endpointslice.kubernetes.io/managed-by"
+)
+
+// removeOthers takes away the slices of families that the Service has not.
+func (p *slicePlan) removeOthers(families []string) {
+	for _, one := range p.ChildrenOf("EndpointSlice") {
+		if family, _ := one.Field("addressType").Text(); one.Controller() == p.Parent.UID && !has(families, family) {
+			p.remove(one)
+		}
+	}
+}
+
+func first(list []sdk.Config) sdk.Config {
+	if len(list) == 0 {
+		return sdk.Config{}
+	}
+	return list[0]
+}
+
+func has(list []string, text string) bool {
+	for _, one := range list {
+		if one == text {
+			return true
+		}
+	}
+	return false
+}
+
+// slicePlan brings the parent's slices to what is wanted.
+type slicePlan struct {
+	*sdk.ReconcileRequest
+	out *sdk.ReconcileResult
+	// labelsOf is JSON that makes a slice's labels what they are to be, "" if they
+	// are; all of them for nil.
+	labelsOf func(o *sdk.ControlObject) string
+}
+
+// group are the endpoints with the same ports, which share slices.
+type group struct {
+	ports  string // JSON
+	wanted []wantedEndpoint
+	slices []*slice
+}
+
+type wantedEndpoint struct{ key, json string }
+
+// slice is one that is there, and what it is to hold.
+type slice struct {
+	*sdk.ControlObject
+	endpoints []wantedEndpoint
+	changed   bool
+}
+
+// groups are those of one family, by their ports as JSON.
+type groups struct {
+	by    map[string]*group
+	order []string
+}
+
+func newGroups() *groups { return &groups{by: map[string]*group{}} }
+
+func (g *groups) in(ports string) *group {
+	if g.by[ports] == nil {
+		g.by[ports] = &group{ports: ports}
+		g.order = append(g.order, ports)
+	}
+	return g.by[ports]
+}
+
+func (g *groups) add(ports string, e wantedEndpoint) {
+	one := g.in(ports)
+	one.wanted = append(one.wanted, e)
+}
+
+// settleFamily brings all slices of a family to what is wanted, and returns how
+// many there are then.
+func (p *slicePlan) settleFamily(family string, g *groups) (kept int) {
+	for _, one := range p.ChildrenOf("EndpointSlice") {
+		of, _ := one.Field("addressType").Text()
+		if of != family || one.Controller() != p.Parent.UID || one.Deleted != 0 {
+			continue
+		}
+		in := g.in(portsIn(one.Field("ports")))
+		in.slices = append(in.slices, readSlice(one))
+	}
+	for _, ports := range g.order {
+		kept += p.settle(family, g.by[ports])
+	}
+	return kept
+}
+
+// slicePorts are the Service's ports as the pod serves them, as JSON by name.
+func (s *service) slicePorts(e *endpoint) string {
+	type one struct {
+		port *servicePort
+		at   int64
+	}
+	var found []one
+	for i := range s.ports {
+		if at := e.port(&s.ports[i]); at != 0 {
+			found = append(found, one{&s.ports[i], at})
+		}
+	}
+	sort.Slice(found, func(i, j int) bool { return found[i].port.name < found[j].port.name })
+	j := (&sdk.JSON{}).Open('[')
+	for _, f := range found {
+		j.Open('{').Key("name").Text(f.port.name).Key("protocol").Text(f.port.protocol).Key("port").Int(f.at)
+		j.Member("appProtocol", f.port.appProtocol).Close('}')
+	}
+	return string(j.Close(']').Bytes())
+}
+
+// portsIn are a slice's ports in the same form.
+func portsIn(c sdk.Config) string {
+	ports := c.Items()
+	sort.Slice(ports, func(i, j int) bool { return ports[i].String("name", "") < ports[j].String("name", "") })
+	j := (&sdk.JSON{}).Open('[')
+	for _, p := range ports {
+		at, _ := p.Object("port").Number()
+		j.Open('{').Key("name").Text(p.String("name", "")).Key("protocol").Text(p.String("protocol", "TCP")).Key("port").Int(int64(at))
+		j.Member("appProtocol", p.String("appProtocol", "")).Close('}')
+	}
+	return string(j.Close(']').Bytes())
+}
+
+// endpoint is one as JSON, its members in the order of the API's.
+func (s *service) endpoint(e *endpoint, ips []string) string {
+	j := (&sdk.JSON{}).Open('{').Key("addresses").Open('[')
+	for _, ip := range ips {
+		j.Text(ip)
+	}
+	j.Close(']').Key("conditions").Open('{').Key("ready").Bool(e.ready).Key("serving").Bool(e.serving).Key("terminating").Bool(e.terminates).Close('}')
+	j.Member("hostname", e.hostname)
+	e.targetRef(j)
+	j.Member("nodeName", e.node).Member("zone", e.zone)
+	s.hints(j, e)
+	return string(j.Close('}').Bytes())
+}
+
+// hints say for whom a ready endpoint is meant.
+func (s *service) hints(j *sdk.JSON, e *endpoint) {
+	if s.distribution == "" || !e.ready || e.zone == "" {
+		return
+	}
+	j.Key("hints").Open('{').Key("forZones").Open('[').Open('{').Key("name").Text(e.zone).Close('}').Close(']')
+	if s.distribution == "PreferSameNode" && e.node != "" {
+		j.Key("forNodes").Open('[').Open('{').Key("name").Text(e.node).Close('}').Close(']')
+	}
+	j.Close('}')
+}
+
+func readSlice(o *sdk.ControlObject) *slice {
+	s := &slice{ControlObject: o}
+	for _, e := range o.Field("endpoints").Items() {
+		key := e.Object("targetRef").String("uid", "")
+		if !e.Object("conditions").Has("serving") { // a mirrored one
+			ip, _ := first(e.Object("addresses").Items()).Text()
+			key = ip + "/" + key
+		}
+		s.endpoints = append(s.endpoints, wantedEndpoint{key, e.JSON()})
+	}
+	return s
+}
+
+// settle brings the slices of a group to what is wanted, with as few of them
+// written as can be, and returns how many there are then.
+func (p *slicePlan) settle(family string, g *group) int {
+	missing := map[string]string{}
+	for _, w := range g.wanted {
+		missing[w.key] = w.json
+	}
+	for _, s := range g.slices {
+		s.keep(missing)
+	}
+	var rest []wantedEndpoint
+	for _, w := range g.wanted {
+		if _, ok := missing[w.key]; ok {
+			rest = append(rest, w)
+		}
+	}
+	rest = g.fill(rest)
+	kept := 0
+	for _, s := range g.slices {
+		switch labels := p.labelsOf(s.ControlObject); {
+		case len(s.endpoints) == 0:
+			p.remove(s.ControlObject)
+			continue
+		case s.changed || labels != "":
+			p.patch(s, labels)
+		}
+		kept++
+	}
+	for len(rest) > 0 {
+		n := min(len(rest), maxEndpoints)
+		p.create(family, g.ports, rest[:n])
+		rest = rest[n:]
+		kept++
+	}
+	return kept
+}
+
+// keep drops what is no longer wanted, and takes what is from the missing.
+func (s *slice) keep(missing map[string]string) {
+	kept := s.endpoints[:0:0]
+	for _, e := range s.endpoints {
+		json, ok := missing[e.key]
+		if !ok {
+			s.changed = true
+			continue
+		}
+		delete(missing, e.key)
+		s.changed = s.changed || json != e.json
+		kept = append(kept, wantedEndpoint{e.key, json})
+	}
+	s.endpoints = kept
+}
+
+// fill puts endpoints where slices are written anyway, then where all the rest
+// has room.
+func (g *group) fill(rest []wantedEndpoint) []wantedEndpoint {
+	for _, s := range g.slices {
+		if s.changed && len(rest) > 0 {
+			rest = s.take(rest)
+		}
+	}
+	for _, s := range g.slices {
+		if len(rest) > 0 && len(s.endpoints)+len(rest) <= maxEndpoints {
+			rest = s.take(rest)
+		}
+	}
+	return rest
+}
+
+func (s *slice) take(rest []wantedEndpoint) []wantedEndpoint {
+	n := min(maxEndpoints-len(s.endpoints), len(rest))
+	s.endpoints = append(s.endpoints, rest[:n]...)
+	s.changed = s.changed || n > 0
+	return rest[n:]
+}
+
+// placeholder keeps one slice without endpoints, so that the Service is seen to
+// have none.
+func (p *slicePlan) placeholder(family string, groups *groups) {
+	if g := groups.by["[]"]; g != nil && len(g.slices) > 0 {
+		first := g.slices[0]
+		for i := range p.out.Delete {
+			if p.out.Delete[i].UID == first.UID {
+				p.out.Delete = append(p.out.Delete[:i], p.out.Delete[i+1:]...)
+				break
+			}
+		}
+		if labels := p.labelsOf(first.ControlObject); first.changed || labels != "" {
+			p.patch(first, labels)
+		}
+		return
+	}
+	p.create(family, "[]", nil)
+}
+
+func (p *slicePlan) remove(o *sdk.ControlObject) {
+	p.out.Delete = append(p.out.Delete, sdk.Deletion{UID: o.UID, Quiet: true})
+}
+
+func (p *slicePlan) patch(s *slice, labels string) {
+	j := (&sdk.JSON{}).Open('{')
+	if labels != "" {
+		j.Key("metadata").Open('{').Key("labels").Value(labels).Close('}')
+	}
+	if s.changed {
+		list(j, s.endpoints)
+	}
+	p.out.Patch = append(p.out.Patch, sdk.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
+}
+
+func (p *slicePlan) create(family, ports string, endpoints []wantedEndpoint) {
+	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("discovery.k8s.io/v1").Key("kind").Text("EndpointSlice")
+	j.Key("metadata").Open('{').Key("generateName").Text(p.Parent.Name + "-").Key("labels").Value(p.labelsOf(nil)).Close('}')
+	j.Key("addressType").Text(family).Key("ports").Value(ports)
+	list(j, endpoints)
+	p.out.Create = append(p.out.Create, sdk.Creation{Object: string(j.Close('}').Bytes()), Count: 1, Quiet: true})
+}
+
+func list(j *sdk.JSON, endpoints []wantedEndpoint) {
+	j.Key("endpoints").Open('[')
+	for _, e := range endpoints {
+		j.Value(e.json)
+	}
+	j.Close(']')
+}
