@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -37,6 +38,7 @@ func main() {
 	if filepath.Base(os.Args[0]) == plugin {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	}
+	root.SetArgs(asGoHasIt(os.Args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return
@@ -68,6 +70,17 @@ func untilSignal() (ctx context.Context, signalled func() syscall.Signal) {
 		cancel()
 	}()
 	return ctx, func() syscall.Signal { return syscall.Signal(got.Load()) }
+}
+
+// asGoHasIt takes -run for --run, as go test writes it.
+func asGoHasIt(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "-run" || strings.HasPrefix(arg, "-run=") {
+			args[i] = "-" + arg
+		}
+	}
+	return args
 }
 
 // exitCode ends the process with a code, after all was said.

@@ -24,7 +24,7 @@ func newPolicy() *cobra.Command {
 		Short: "Write, push and look after policies",
 	}
 	cmd.AddCommand(
-		newPolicyNew(), newPolicyTest(), newPolicyBench(), newPolicyBuild(), byNameOrFile(newPolicyInspect()), newPolicySign(), newPolicyVerify(),
+		newPolicyNew(), newPolicyTest(), newPolicyRun(), newPolicyBench(), newPolicyBuild(), byNameOrFile(newPolicyInspect()), newPolicySign(), newPolicyVerify(),
 		byNameOrFile(newPolicyPush()), newPolicyList(), byName(newPolicyHistory()), byName(newPolicyDiff()), byName(newPolicyRollback()),
 		byName(newPolicyPromote()), byName(newPolicyRemove()), byName(newPolicyLogs()), newPolicyFigures(),
 	)
