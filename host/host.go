@@ -57,6 +57,7 @@ type Host struct {
 	connections *connlimit.Listener
 	usage       *usage.Meter
 	podRange    netip.Prefix
+	histograms  *histograms
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -79,7 +80,7 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 	defer listener.Close()
 	defer tuneGC()()
 	tuneGOMAXPROCS()
-	h := &Host{Config: cfg}
+	h := &Host{Config: cfg, histograms: newHistograms()}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
@@ -175,7 +176,7 @@ func (h *Host) openScheduler() (err error) {
 	config := schedule.Config{
 		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Swapped: h.loader.Swapped(), Binder: binding.NewWriter(h.store, h.Now),
 		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
-		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Seed: uint64(h.Now().UnixNano()),
+		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Decided: h.histograms.decided, Seed: uint64(h.Now().UnixNano()),
 		OnDivergence: func(d schedule.Divergence) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
 	}
 	// Each decision makes writes: numbers of former runs are not given again.

@@ -51,6 +51,7 @@ func (h *Host) parts() []part {
 		{"usage", h.usage.Run},
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},
+		{"pod starts", h.watchStarts},
 	}
 	if h.recorder != nil {
 		parts = append(parts, part{"recording", h.recorder.Run})
