@@ -78,6 +78,11 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
 	}
 	defer listener.Close()
+	release, err := keepPort(ctx, listener)
+	if err != nil {
+		return err
+	}
+	defer release()
 	defer tuneGC()()
 	tuneGOMAXPROCS()
 	h := &Host{Config: cfg, histograms: newHistograms()}
