@@ -60,7 +60,8 @@ func refusals(t *cycle.Table, reasons *framework.Reasons, i int) []Refusal {
 	var list []Refusal
 	for k := range t.Predicates {
 		if id := t.Predicates[k].Reasons[i]; id != 0 {
-			list = append(list, Refusal{Predicate: t.Predicates[k].Policy, Reason: reasons.Get(id).Text})
+			reason := reasons.Get(id)
+			list = append(list, Refusal{Predicate: t.Predicates[k].Policy, Reason: reason.Text, Final: !reason.Resolvable})
 		}
 	}
 	return list

@@ -81,9 +81,9 @@ func verdictOf(placed []explain.Placement) error {
 }
 
 func planTable(placed []explain.Placement, varied bool) *table {
-	t := &table{kind: "pod", head: []string{"POD", "NODE", "PREEMPTS"}}
+	t := &table{kind: "pod", head: []string{"POD", "NODE", "PREEMPTS", "SCORE", "EQUAL", "FEASIBLE", "NODES"}, wide: 4}
 	if varied {
-		t.head = []string{"POD", "NODE", "LIVE POLICIES SAY", "PREEMPTS"}
+		t.head = []string{"POD", "NODE", "LIVE POLICIES SAY", "PREEMPTS", "SCORE", "EQUAL", "FEASIBLE", "NODES"}
 	}
 	for i := range placed {
 		p := &placed[i]
@@ -94,7 +94,7 @@ func planTable(placed []explain.Placement, varied bool) *table {
 		case varied:
 			cells = append(cells, p.Live)
 		}
-		t.add(append(cells, strings.Join(p.Preempts, ","))...)
+		t.add(append(cells, strings.Join(p.Preempts, ","), fmt.Sprint(p.Score), fmt.Sprint(p.Tied), fmt.Sprint(p.Feasible), fmt.Sprint(p.Nodes))...)
 		t.note(p.Namespace+"/"+p.Pod, p.Message)
 	}
 	return t
