@@ -198,17 +198,19 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	if input.Parent(&o) == nil {
 		return nil, errShort
 	}
-	r.Parent = in.controlObject(&o)
-	r.Children = make([]ControlObject, input.ChildrenLength())
-	for i := range r.Children {
+	in.controlObject(&in.parent, &o)
+	r.Parent = in.parent
+	in.children = resize(in.children, input.ChildrenLength())
+	for i := range in.children {
 		input.Children(&o, i)
-		r.Children[i] = in.controlObject(&o)
+		in.controlObject(&in.children[i], &o)
 	}
-	r.Related = make([]ControlObject, input.RelatedLength())
-	for i := range r.Related {
+	in.related = resize(in.related, input.RelatedLength())
+	for i := range in.related {
 		input.Related(&o, i)
-		r.Related[i] = in.controlObject(&o)
+		in.controlObject(&in.related[i], &o)
 	}
+	r.Children, r.Related = in.children, in.related
 	out, err := withinReconcile(in.control, r)
 	if err != nil {
 		return nil, err
@@ -221,49 +223,57 @@ func withinReconcile(c Reconciler, r *ReconcileRequest) (ReconcileResult, error)
 	return c.Reconcile(r)
 }
 
-// controlObject reads an object. Its texts lie in the call's input: they are not
-// interned, since no symbol should outlive the call for what changes as often as
-// a status does.
-func (in *Instance) controlObject(o *fb.ControlObject) ControlObject {
-	d, syms := in.podDec, in.rows.Symbols
-	out := ControlObject{
-		APIVersion: syms.text(o.ApiVersion()), Kind: syms.text(o.Kind()), Namespace: view(o.Namespace()),
-		Name: view(o.Name()), UID: view(o.Uid()), Generation: o.Generation(),
-		Created: o.Created(), Deleted: o.Deleted(), syms: syms,
-		Labels:      Labels{syms, d.pairs(nil, o.LabelsLength(), o.Labels)},
-		Annotations: Labels{syms, d.pairs(nil, o.AnnotationsLength(), o.Annotations)},
-		Owners:      d.owners(nil, o.OwnersLength(), o.Owners), ResourceVersion: view(o.ResourceVersion()),
+// resize keeps what the elements hold, to be used again.
+func resize(list []ControlObject, n int) []ControlObject {
+	if n <= cap(list) {
+		return list[:n]
 	}
-	for i := 0; i < o.FinalizersLength(); i++ {
-		out.Finalizers = append(out.Finalizers, syms.text(o.Finalizers(i)))
-	}
-	if n := o.FieldsLength(); n > 0 {
-		out.fields = make([]controlField, n)
-		var f fb.Field
-		for i := range out.fields {
-			o.Fields(&f, i)
-			out.fields[i] = controlField{syms.text(f.Path()), view(f.Json())}
-		}
-	}
-	var p fb.PodFacts
-	if o.Pod(&p) != nil {
-		out.HasPod, out.Pod = true, podFacts(&p, syms)
-	}
-	return out
+	return append(list[:cap(list)], make([]ControlObject, n-cap(list))...)
 }
 
-func podFacts(p *fb.PodFacts, syms *Symbols) PodFacts {
-	out := PodFacts{
-		Phase: syms.text(p.Phase()), Ready: p.Ready(), ReadySince: p.ReadySince(), NodeName: view(p.NodeName()),
-		Restarts: int64(p.Restarts()), Hostname: view(p.Hostname()), Subdomain: view(p.Subdomain()),
+// controlObject reads an object into the place of one that an earlier call gave,
+// so that thousands of them leave no garbage. Texts lie in the call's input: they
+// are not interned, since no symbol should outlive the call for what changes as
+// often as a status does.
+func (in *Instance) controlObject(to *ControlObject, o *fb.ControlObject) {
+	d, syms := in.podDec, in.rows.Symbols
+	to.APIVersion, to.Kind, to.syms = syms.text(o.ApiVersion()), syms.text(o.Kind()), syms
+	to.Namespace, to.Name, to.UID, to.ResourceVersion = view(o.Namespace()), view(o.Name()), view(o.Uid()), view(o.ResourceVersion())
+	to.Generation, to.Created, to.Deleted = o.Generation(), o.Created(), o.Deleted()
+	to.Labels = Labels{syms, to.Labels.Pairs[:0]}
+	if n := o.LabelsLength(); n > 0 {
+		to.Labels.Pairs = d.pairs(to.Labels.Pairs, n, o.Labels)
 	}
-	if n := p.IpsLength(); n > 0 {
-		out.IPs = make([]string, n)
-		for i := range out.IPs {
-			out.IPs[i] = view(p.Ips(i))
-		}
+	to.Annotations = Labels{syms, to.Annotations.Pairs[:0]}
+	if n := o.AnnotationsLength(); n > 0 {
+		to.Annotations.Pairs = d.pairs(to.Annotations.Pairs, n, o.Annotations)
 	}
-	return out
+	to.Owners = to.Owners[:0]
+	if n := o.OwnersLength(); n > 0 {
+		to.Owners = d.owners(to.Owners, n, o.Owners)
+	}
+	to.Finalizers = to.Finalizers[:0]
+	for i, n := 0, o.FinalizersLength(); i < n; i++ {
+		to.Finalizers = append(to.Finalizers, syms.text(o.Finalizers(i)))
+	}
+	to.fields = to.fields[:0]
+	for i, n := 0, o.FieldsLength(); i < n; i++ {
+		o.Fields(&in.field, i)
+		to.fields = append(to.fields, controlField{syms.text(in.field.Path()), view(in.field.Json())})
+	}
+	if to.HasPod = o.Pod(&in.podFacts) != nil; to.HasPod {
+		to.Pod.read(&in.podFacts, syms)
+	}
+}
+
+func (to *PodFacts) read(p *fb.PodFacts, syms *Symbols) {
+	to.Phase, to.Ready, to.ReadySince = syms.text(p.Phase()), p.Ready(), p.ReadySince()
+	to.NodeName, to.Hostname, to.Subdomain = view(p.NodeName()), view(p.Hostname()), view(p.Subdomain())
+	to.Restarts = int64(p.Restarts())
+	to.IPs = to.IPs[:0]
+	for i, n := 0, p.IpsLength(); i < n; i++ {
+		to.IPs = append(to.IPs, view(p.Ips(i)))
+	}
 }
 
 // view is a text that lives as long as the call's input.

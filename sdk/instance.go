@@ -21,11 +21,16 @@ type Instance struct {
 	scorer  BatchScorer
 	gate    GateChecker
 	control Reconciler
-	explain Explainer
-	onRow   RowFollower
-	onPod   PodFollower
-	onObj   ObjectFollower
-	idler   Idler
+	// What the last reconciliation was told, to be filled anew.
+	parent            ControlObject
+	children, related []ControlObject
+	field             fb.Field
+	podFacts          fb.PodFacts
+	explain           Explainer
+	onRow             RowFollower
+	onPod             PodFollower
+	onObj             ObjectFollower
+	idler             Idler
 
 	seq    uint64
 	asked  bool

@@ -111,7 +111,7 @@ func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
 // that was opened just now comes to its size in it, collecting on the way, and is
 // told nothing before.
 func AskBudget(objects, input int, memory uint64) Fuel {
-	return ApplyBudget(objects, input, memory, 0) + warranted(objectBudget*Fuel(objects), memory, 0)
+	return ApplyBudget(objects, input, memory, objects) + warranted(objectBudget*Fuel(objects), memory, objects)
 }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
