@@ -82,6 +82,9 @@ func TestAControllersAuthorGainsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "climber"}
+	waitForPolicy(t, serving, "climber", `"phase":"NotRunning"`)
+	waitForPolicy(t, serving, "climber", `"type":"Live","status":"False"`)
+	waitForNote(t, serving, `it does not run: `)
 	waitForNote(t, serving, `cannot list resource "configmaps"`)
 	role(t, admin, "configmaps", rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}})
 	grant(t, admin, "configmaps", "configmaps", account)
@@ -91,6 +94,7 @@ func TestAControllersAuthorGainsNothing(t *testing.T) {
 	waitForNote(t, serving, `cannot list resource "secrets"`)
 	role(t, admin, "secrets", rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{""}, Resources: []string{"secrets"}})
 	grant(t, admin, "secrets", "secrets", account)
+	waitForPolicy(t, serving, "climber", `"phase":"Live"`)
 	// It may create RoleBindings now, and still none to rights that it lacks.
 	waitForNote(t, serving, "attempting to grant RBAC permissions not currently held")
 	if _, err := admin.RbacV1().RoleBindings("default").Get(t.Context(), "climbed", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -116,6 +120,20 @@ func TestOneControllerActsAsTwoAccounts(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		waitFor(t, serving, "/berth/v1/policies/"+name+"/logs", "system:serviceaccount:default:"+name)
 	}
+}
+
+// Of two that are the same, the second says that it is idle.
+func TestASecondOfTheSameControllerSaysThatItIsIdle(t *testing.T) {
+	t.Parallel()
+	admin, serving, _ := start(t, t.TempDir())
+	module := uploaded(t, admin, climber())
+	for _, name := range []string{"first", "second"} {
+		object := fmt.Sprintf(`{"apiVersion":"policy.berth.dev/v1alpha1","kind":"Policy","metadata":{"name":%q},"spec":{"module":%q,"entry":"climber","serviceAccount":{"namespace":"kube-system","name":"berth"}}}`, name, module)
+		if code, text := ask(t, serving, "POST", "/apis/policy.berth.dev/v1alpha1/policies", object); code != 201 {
+			t.Fatalf("POST = %d %s", code, text)
+		}
+	}
+	waitForPolicy(t, serving, "second", "policy first is the same module, config and ServiceAccount, and runs")
 }
 
 // impersonating is a client of another user.

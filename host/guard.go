@@ -31,6 +31,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 		"GET " + serviceaccount.KeysPath:          discovery,
 	}
 	maps.Copy(c.Routes, h.berth.Routes())
+	c.Audit = h.histograms.answered
 	if h.AuditLog == "" {
 		return func() {}, nil
 	}
@@ -38,7 +39,10 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Audit = func(a *api.Audited) { log.Record((*audit.Request)(a)) }
+	c.Audit = func(a *api.Audited) {
+		h.histograms.answered(a)
+		log.Record((*audit.Request)(a))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

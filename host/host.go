@@ -57,6 +57,7 @@ type Host struct {
 	connections *connlimit.Listener
 	usage       *usage.Meter
 	podRange    netip.Prefix
+	histograms  *histograms
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -77,9 +78,14 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		return fmt.Errorf("listen for the API: %w (is another host running? choose another address by --listen)", err)
 	}
 	defer listener.Close()
+	release, err := keepPort(ctx, listener)
+	if err != nil {
+		return err
+	}
+	defer release()
 	defer tuneGC()()
 	tuneGOMAXPROCS()
-	h := &Host{Config: cfg}
+	h := &Host{Config: cfg, histograms: newHistograms()}
 	if cfg.PodCIDR != "" {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
@@ -147,7 +153,7 @@ func (h *Host) openPolicies(ctx context.Context) error {
 	}
 	h.loader = policy.NewLoader(policy.Config{
 		Objects: h.store, Engine: h.engine, Reasons: framework.NewReasons(0), Now: h.Now, Log: h.Log,
-		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived,
+		Trusted: trusted, Event: h.events.For("berth-policies").Event, Present: h.present, Archive: h.archived, Drives: h.drives,
 	})
 	if err := builtin.Install(ctx, h.loader); err != nil {
 		return err
@@ -175,7 +181,7 @@ func (h *Host) openScheduler() (err error) {
 	config := schedule.Config{
 		Source: binding.NewSource(h.store), Set: h.loader.Scheduling, Swapped: h.loader.Swapped(), Binder: binding.NewWriter(h.store, h.Now),
 		Recorder: podRecorder{h.events.For("default-scheduler")}, Reasons: h.loader.Reasons, Logger: h.Log,
-		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Seed: uint64(h.Now().UnixNano()),
+		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Decided: h.histograms.decided, Seed: uint64(h.Now().UnixNano()),
 		OnDivergence: func(d schedule.Divergence) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
 	}
 	// Each decision makes writes: numbers of former runs are not given again.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -194,4 +196,29 @@ func TestARestartKeepsWhatWasAcknowledged(t *testing.T) {
 	}
 	create(t, client, plainPod("b"))
 	bound(t, client, "b")
+}
+
+// Who can listen where a host did can open its directory, too.
+func TestThePortIsFreeWhenTheLockIs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, serving, stop := start(t, dir)
+	address := strings.TrimPrefix(serving.URL, "https://")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stop()
+	}()
+	var listener net.Listener
+	for err := errors.New("taken"); err != nil; {
+		listener, err = net.Listen("tcp", address)
+	}
+	disk, err := badger.Open(filepath.Join(dir, "store"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Errorf("the port is free, and the directory is not: %v", err)
+	} else if err := disk.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = listener.Close()
+	<-ended
 }

@@ -21,6 +21,7 @@ func (h *Host) metrics() http.Handler {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.engine.MemoryBound, h.connections, h.Version},
 	)
+	r.MustRegister(h.histograms.all()...)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
@@ -50,6 +51,7 @@ var (
 	policyRefusals    = described("policy_refusals_total", "Rows that a predicate's guests refused.", policyLabels...)
 	policyFuel        = described("policy_fuel_total", "Fuel that a policy's guests used.", policyLabels...)
 	policySeconds     = described("policy_seconds_total", "Time spent in a policy's guests.", policyLabels...)
+	policyDuration    = described("policy_call_duration_seconds", "How long calls of a policy's guests took that succeeded.", policyLabels...)
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
 	guestBytes        = described("guest_memory_bytes", "Memory of all policies' guests, and their stacks.")
 	guestBound        = described("guest_memory_bound_bytes", "What all policies' guests may have together, memory and stacks.")
@@ -71,7 +73,7 @@ var (
 	storeQueue  = described("store_queue_depth", "Commits that wait for the disk.")
 	commits     = described("store_commits_total", "Commits that are on disk.")
 	changes     = described("store_changes_total", "Objects changed by commits.")
-	commitTime  = described("store_batch_seconds", "Time from a batch's begin to its answers.")
+	commitTime  = described("store_batch_duration_seconds", "Time from a batch's begin to its answers.")
 	objects     = described("store_objects", "Objects by resource.", "resource")
 	storeEvents = described("store_events", "Changes kept in memory for watches, by resource.", "resource")
 )
@@ -101,6 +103,16 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
+// cumulative are counts of calls by bucket as Prometheus wants them.
+func cumulative(lasting []int64) map[float64]uint64 {
+	buckets, sum := map[float64]uint64{}, uint64(0)
+	for i, bound := range sandbox.CallBuckets {
+		sum += uint64(lasting[i])
+		buckets[bound.Seconds()] = sum
+	}
+	return buckets
+}
+
 type sink chan<- prometheus.Metric
 
 func (s sink) counter(d *prometheus.Desc, v float64, labels ...string) {
@@ -120,6 +132,7 @@ func (s sink) policy(p *sandbox.Figures) {
 	s.counter(policyRefusals, float64(p.Refusals), labels...)
 	s.counter(policyFuel, float64(p.Fuel), labels...)
 	s.counter(policySeconds, p.Time.Seconds(), labels...)
+	s <- prometheus.MustNewConstHistogram(policyDuration, uint64(p.Calls), p.Time.Seconds(), cumulative(p.Lasting), labels...)
 	for _, c := range p.Counters {
 		s.counter(policyCounter, float64(c.N), append(labels[:3:3], c.Name)...)
 	}

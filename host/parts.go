@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/auth/authz"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -53,6 +51,7 @@ func (h *Host) parts() []part {
 		{"usage", h.usage.Run},
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},
+		{"pod starts", h.watchStarts},
 	}
 	if h.recorder != nil {
 		parts = append(parts, part{"recording", h.recorder.Run})
@@ -123,8 +122,7 @@ func (h *Host) runControllers(ctx context.Context) error {
 			driver, err := h.driver(guest)
 			if err != nil {
 				h.Log.Warn("controller does not run", "policy", guest.Name(), "err", err)
-				guest.Note(slog.LevelError, "it does not run: "+err.Error())
-				continue
+				continue // its Policy's status tells
 			}
 			own, cancel := context.WithCancel(ctx)
 			ended := make(chan struct{})
@@ -151,8 +149,7 @@ func (h *Host) runControllers(ctx context.Context) error {
 }
 
 func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
-	account := guest.ServiceAccount()
-	as := &user.DefaultInfo{Name: serviceaccount.MakeUsername(account.Namespace, account.Name), Groups: append(serviceaccount.MakeGroupNames(account.Namespace), user.AllAuthenticated)}
+	as := actingAs(guest)
 	return controller.New(controller.Config{
 		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
 		Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(guest.Name() + "-controller"),

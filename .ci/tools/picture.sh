@@ -35,7 +35,7 @@ session() {
   typed "berth policy push gpu-only examples/gpu-only | tail -1"
   typed "kubectl run web --image=example.test/web:1"
   kubectl wait --for=condition=Ready pod/web >/dev/null
-  typed "berth explain pod web | grep -v 'nothing to say'"
+  typed "berth explain pod web"
   printf '\n'
   typed "berth policy push fill examples/hot-swap/v1 | tail -1"
   typed "berth policy push fill examples/hot-swap/v2 | tail -2"

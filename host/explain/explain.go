@@ -79,7 +79,7 @@ func fromPresent(ctx context.Context, s *schedule.Scheduler, namespace, name, no
 	if err := errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("explain %s/%s: %w", namespace, name, err)
 	}
-	r.Namespace, r.Pod, r.Note = namespace, name, note
+	r.Namespace, r.Pod, r.UID, r.Note = namespace, name, uid, note
 	r.preempting(s, uid)
 	if trace, ok := s.Traces().Of(namespace, name); ok && trace.UID == uid && r.Node == "" {
 		r.Message = trace.Message
@@ -147,7 +147,7 @@ func fromTrace(ctx context.Context, s *schedule.Scheduler, trace schedule.Trace,
 		return nil, fmt.Errorf("explain %s/%s: %w", trace.Namespace, trace.Name, err)
 	}
 	r := &Report{
-		Namespace: trace.Namespace, Pod: trace.Name, State: state, Node: trace.Node, Message: trace.Message,
+		Namespace: trace.Namespace, Pod: trace.Name, UID: trace.UID, State: state, Node: trace.Node, Message: trace.Message,
 		Profile: trace.Digest.Profile, Set: trace.Set, Derived: "decision", Note: withFailures(d.note, trace.Failures),
 		Decision: &Decision{
 			Number: trace.Number, At: time.Unix(0, trace.Now).UTC(), Took: trace.Took, Position: trace.Position,

@@ -190,7 +190,7 @@ func TestExplainsWhereAPodWent(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("%s %v %v %d %v", row.Node, row.Feasible, row.Chosen, row.Total, row.Refusals))
 	}
 	want := []string{
-		"big true true 387 []", "small true false 368 []", "tiny false false 0 [{PodFitsResources Insufficient cpu} {host Insufficient cpu}]",
+		"big true true 387 []", "small true false 368 []", "tiny false false 0 [{PodFitsResources Insufficient cpu false} {host Insufficient cpu false}]",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
@@ -230,7 +230,7 @@ func TestExplainsWhyAPodWaits(t *testing.T) {
 		t.Errorf("why not b: %+v, %v", one, err)
 	}
 	var text strings.Builder
-	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "node(s) had untolerated taint(s)") {
+	if err := r.Write(&text, explain.Page{}); err != nil || !strings.Contains(text.String(), "node(s) had untolerated taint(s)") {
 		t.Errorf("text: %v\n%s", err, text.String())
 	}
 	if _, err := explain.Pod(t.Context(), s, "default", "nobody", explain.Options{}); err == nil {
@@ -369,9 +369,9 @@ func TestPlansWithoutPlacing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []explain.Placement{
-		{Namespace: "default", Pod: "fits", Node: "a"},
-		{Namespace: "default", Pod: "too-big", Message: "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."},
-		{Namespace: "default", Pod: "pushes", Node: "a", Message: "0/1 nodes are available: 1 Insufficient cpu.", Preempts: []string{"default/low"}},
+		{Namespace: "default", Pod: "fits", Node: "a", Nodes: 1, Feasible: 1, Tied: 1, Score: 340},
+		{Namespace: "default", Pod: "too-big", Nodes: 1, Message: "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."},
+		{Namespace: "default", Pod: "pushes", Node: "a", Nodes: 1, Message: "0/1 nodes are available: 1 Insufficient cpu.", Preempts: []string{"default/low"}},
 		{Namespace: "default", Pod: "foreign", Message: "no profile claims its schedulerName, or it is gated"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -17,6 +17,12 @@ type Placement struct {
 	// Node is empty where it would go nowhere, for the reason of Message.
 	Node    string `json:"node,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Nodes were looked at, Feasible of them can take it, Tied of those have the
+	// best Score, Node's.
+	Nodes    int   `json:"nodes"`
+	Feasible int   `json:"feasible"`
+	Tied     int   `json:"tied,omitempty"`
+	Score    int64 `json:"score,omitempty"`
 	// Preempts are the pods that would have to go.
 	Preempts []string `json:"preempts,omitempty"`
 	// Differs says, in a plan with other policies, that those which are live
@@ -34,7 +40,9 @@ func Plan(ctx context.Context, s *schedule.Scheduler, set *framework.LiveSet, po
 	}
 	list := make([]Placement, 0, len(traces))
 	for i, t := range traces {
-		p := Placement{Namespace: t.Namespace, Pod: t.Name, Node: t.Node, Message: t.Message, Preempts: evicted[i]}
+		p := Placement{Namespace: t.Namespace, Pod: t.Name, Node: t.Node, Message: t.Message, Preempts: evicted[i],
+			Nodes: t.Nodes, Feasible: t.Feasible, Tied: t.Tied, Score: t.Total,
+		}
 		if t.Outcome == "" {
 			p.Message = "no profile claims its schedulerName, or it is gated"
 		}

@@ -57,7 +57,7 @@ func TestAPreemptionIsExplainedToAllWhomItConcerns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var text strings.Builder
-		if err := r.Write(&text); err != nil {
+		if err := r.Write(&text, explain.Page{}); err != nil {
 			t.Fatal(err)
 		}
 		return r, strings.Join(strings.Fields(text.String()), " ")

@@ -3,6 +3,8 @@ package explain
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -12,6 +14,8 @@ import (
 type Report struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
+	// UID tells pods apart that had the name one after the other.
+	UID types.UID `json:"uid,omitempty"`
 	// State is where the pod is: active, backoff, waiting, gated, bound, preempted,
 	// gone.
 	State string `json:"state"`
@@ -36,7 +40,8 @@ type Report struct {
 	Best       int64       `json:"best"`
 	Predicates []Predicate `json:"predicates"`
 	Priorities []Priority  `json:"priorities"`
-	// Rows are the nodes, the best first, then those that refuse, by name.
+	// Rows are the nodes, the best first, of equal ones the chosen, then those that
+	// refuse, by name.
 	Rows []Row `json:"rows,omitempty"`
 	// Left is how many rows are left out.
 	Left int `json:"left,omitempty"`
@@ -89,6 +94,8 @@ type Row struct {
 type Refusal struct {
 	Predicate string `json:"predicate"`
 	Reason    string `json:"reason"`
+	// Final says that preemption cannot mend it.
+	Final bool `json:"final,omitempty"`
 }
 
 // Score is a priority's part in a total.

@@ -31,7 +31,13 @@ func (r *Report) rows(t *cycle.Table, reasons *framework.Reasons, log snapshot.L
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(t.Total[b], t.Total[a]), strings.Compare(name(a), name(b)))
+		chosen := func(i int) int {
+			if name(i) == r.Node {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(t.Total[b], t.Total[a]), cmp.Compare(chosen(a), chosen(b)), strings.Compare(name(a), name(b)))
 	})
 	if o.Limit > 0 && len(order) > o.Limit {
 		r.Left = len(order) - o.Limit
@@ -54,7 +60,8 @@ func refusals(t *cycle.Table, reasons *framework.Reasons, i int) []Refusal {
 	var list []Refusal
 	for k := range t.Predicates {
 		if id := t.Predicates[k].Reasons[i]; id != 0 {
-			list = append(list, Refusal{Predicate: t.Predicates[k].Policy, Reason: reasons.Get(id).Text})
+			reason := reasons.Get(id)
+			list = append(list, Refusal{Predicate: t.Predicates[k].Policy, Reason: reason.Text, Final: !reason.Resolvable})
 		}
 	}
 	return list

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -39,6 +40,8 @@ type Config struct {
 	Trusted module.Keyring
 	// Event tells users of a policy's fate.
 	Event func(about store.Object, kind, reason, message string)
+	// Drives says why a controller does not run, nil if it does; may be nil.
+	Drives func(*sandbox.Controller) error
 	// Archive finds what a program was made of that has left long ago; may be nil.
 	Archive func(identity [32]byte) (*v1alpha1.Policy, []byte, error)
 	// Present returns the scheduler's state, so that a guest has taken it in
@@ -143,6 +146,7 @@ func (l *Loader) Run(ctx context.Context) error {
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
 			l.retryForMemory()
+			l.reportIdle()
 		case err := <-ended:
 			if ctx.Err() != nil {
 				return nil
@@ -235,6 +239,7 @@ func (l *Loader) Load(ctx context.Context) {
 	}
 	l.drain.published(l.Present != nil)
 	for _, one := range append(news, same...) { // somebody waits for the news
+		one.idle = l.idle(l.Current(), one.state.Policy.Name)
 		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && reporter.report(ctx, l.Current(), one) {
 			one.reported = is
 		}

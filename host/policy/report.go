@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,10 +24,11 @@ type statusInputs struct {
 	refused     string
 	quarantined bool
 	failures    int64
+	idle        string
 }
 
 func (o *live) statusInputs() statusInputs {
-	in := statusInputs{object: o.state.Policy, version: o.version, canary: o.canary, ended: o.state.Canary.Ended, refused: o.state.Main.Why}
+	in := statusInputs{object: o.state.Policy, version: o.version, canary: o.canary, ended: o.state.Canary.Ended, refused: o.state.Main.Why, idle: o.idle}
 	if o.version != nil {
 		in.quarantined, _ = o.program.Health().State()
 		in.failures = o.program.Health().Failures()
@@ -62,7 +64,11 @@ func (r reporter) report(ctx context.Context, set *Set, one *live) bool {
 		r.Log.Warn("report policy", "policy", one.state.Policy.Name, "err", err)
 		return false
 	}
-	r.tellUser(o, &before, &o.(*v1alpha1.Policy).Status)
+	after := &o.(*v1alpha1.Policy).Status
+	r.tellUser(o, &before, after)
+	if after.Phase == v1alpha1.PhaseNotRunning && after.Message != before.Message {
+		one.controller.Note(slog.LevelError, "it does not run: "+after.Message)
+	}
 	return true
 }
 
@@ -89,7 +95,7 @@ func (o *live) counting() *trial.Differences {
 
 // facts are what a Policy's status tells beside its state.
 func (r reporter) facts(set *Set, one *live) *rollout.Facts {
-	f := &rollout.Facts{Now: metav1.NewTime(r.Now()).Rfc3339Copy(), Set: set.Number}
+	f := &rollout.Facts{Now: metav1.NewTime(r.Now()).Rfc3339Copy(), Set: set.Number, Idle: one.idle}
 	if one.version == nil {
 		return f
 	}

@@ -42,6 +42,8 @@ type live struct {
 	shadow *trial.Trial
 	// tried is what the canary of the last trial counted, once that is over.
 	tried *trial.Differences
+	// idle says why it is a controller that does not run.
+	idle string
 	// reported is what the status was written of last.
 	reported statusInputs
 }

@@ -2,7 +2,9 @@ package policy
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/rollout"
 )
 
@@ -41,6 +43,40 @@ func (l *Loader) reportTrials(ctx context.Context) {
 	for _, one := range l.policies {
 		if d := one.counting(); d != nil && d.News() {
 			reporter{&l.Config}.report(ctx, l.Current(), one)
+		}
+	}
+}
+
+// idle says why a live controller does not run, empty where it does and for what
+// is no controller. Of controllers that are the same, the first by name runs.
+func (l *Loader) idle(set *Set, name string) string {
+	one := set.enforced(name, abi.KindController)
+	if one == nil || l.Drives == nil {
+		return ""
+	}
+	for _, former := range set.Controllers() {
+		if former.Name() == name {
+			break
+		}
+		if former.Identity() == one.controller.Identity() && former.ServiceAccount() == one.controller.ServiceAccount() {
+			return fmt.Sprintf("policy %s is the same module, config and ServiceAccount, and runs", former.Name())
+		}
+	}
+	if err := l.Drives(one.controller); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// reportIdle tells of controllers that have begun to run, or run no more, as
+// their ServiceAccount's rights change.
+func (l *Loader) reportIdle() {
+	l.reloading.Lock()
+	defer l.reloading.Unlock()
+	for name, one := range l.policies {
+		if one.idle != l.idle(l.Current(), name) {
+			signal(l.wake)
+			return
 		}
 	}
 }

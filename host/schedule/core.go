@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -31,6 +32,7 @@ type core struct {
 	set      func() *framework.LiveSet
 	clock    func() int64
 	failed   func(policy string, err error)
+	decided  func(Outcome, time.Duration)
 
 	seed    uint64
 	cycles  uint64
@@ -92,6 +94,7 @@ func newCore(c Config) *core {
 		set:       c.Set,
 		clock:     func() int64 { return c.Clock().UnixNano() },
 		failed:    failed,
+		decided:   c.Decided,
 		seed:      c.Seed,
 		assumed:   map[types.UID]*assumption{},
 		settling:  map[types.UID]*volumes.Plan{},
@@ -405,6 +408,9 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *framework.Li
 	trace.Failures = failuresOf(c.decider.Failures())
 	c.decider.End()
 	trace.Took = durationSince(c.clock, now)
+	if c.decided != nil {
+		c.decided(trace.Outcome, trace.Took)
+	}
 	c.traces.add(trace)
 	c.trim()
 	c.queue.Follow(c.cluster, now)

@@ -78,6 +78,7 @@ func (c *core) noRoom(pod *snapshot.Pod, d cycle.Decision) string {
 	if rest := d.Nodes - victims; rest > 0 {
 		parts = append(parts, fmt.Sprintf("%d Preemption is not helpful for scheduling", rest))
 	}
+	slices.Sort(parts) // as kube-scheduler sorts them: by their digits
 	return fmt.Sprintf(" preemption: 0/%d nodes are available: %s.", d.Nodes, strings.Join(parts, ", "))
 }
 

@@ -22,7 +22,7 @@ func (s *Scheduler) Rehearse(ctx context.Context, set *framework.LiveSet, pods [
 		return nil, nil, err
 	}
 	config := s.config
-	config.Set, config.OnDivergence, config.Failed = func() *framework.LiveSet { return set }, nil, nil
+	config.Set, config.OnDivergence, config.Failed, config.Decided = func() *framework.LiveSet { return set }, nil, nil, nil
 	c := newCore(config)
 	c.cluster, c.latest, c.budgets = copied, of.latest, of.budgets
 	c.ledger = newLedger(copied)

@@ -35,6 +35,9 @@ type Config struct {
 	// those that failed. Both are called between policy calls and must be quick.
 	OnDivergence func(Divergence)
 	Failed       func(policy string, err error)
+	// Decided hears of each decision, from the cycle's goroutine, and must be quick;
+	// may be nil.
+	Decided func(outcome Outcome, took time.Duration)
 	// Rest is called, from the cycle's goroutine, when nothing has happened for
 	// a while after some decisions, and now and then though there is: policies
 	// tidy up there. It does a little at a time and says whether more is left.

@@ -66,7 +66,7 @@ var policyColumns = columns(func(obj store.Object) []any {
 },
 	column("Kind", "Predicate, priority, gate or controller."),
 	column("Mode", "What its answers are used for."),
-	column("Phase", "Live, Refused, Quarantined or Off."),
+	column("Phase", "Live, Refused, Quarantined, NotRunning or Off."),
 	column("Live", "The module that decides now."),
 	wide("Entry", "The policy's name in the module."),
 	wide("Message", "Why it is not live, or why it is quarantined."),

@@ -751,14 +751,14 @@ func schema_berth_host_policy_v1alpha1_PolicyStatus(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"phase": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Phase is Live, Refused, Quarantined or Off.",
+							Description: "Phase is Live, Refused, Quarantined, NotRunning or Off.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Message says why a new spec did not go live, or why it is quarantined.",
+							Description: "Message says why a new spec did not go live, why it is quarantined, or why a controller does not run.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -43,6 +43,10 @@ type policy struct {
 func defaults() []policy {
 	var all []policy
 	for _, role := range slices.Concat(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles(), policyRoles()) {
+		if role.Name == "system:controller:disruption-controller" {
+			// Kubernetes' own reads pods as the controller manager, this one as itself.
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}})
+		}
 		all = append(all, policy{view.ClusterRoles, &role})
 	}
 	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()) {

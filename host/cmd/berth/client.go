@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -33,14 +34,14 @@ type client struct {
 
 // newClient finds a kubeconfig: the flag, then $KUBECONFIG and ~/.kube/config
 // as kubectl does, then the one that `berth up` wrote on this machine.
-func newClient(kubeconfig string) (*client, error) {
+func newClient(kubeconfig, contextName string) (*client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	local := filepath.Join(defaultDataDir(), "kubeconfig")
 	if kubeconfig == "" && os.Getenv("KUBECONFIG") == "" && exists(local) && !exists(clientcmd.RecommendedHomeFile) {
 		rules.ExplicitPath = local
 	}
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: contextName})
 	cfg, err := loaded.ClientConfig()
 	if err != nil {
 		if named := os.Getenv("KUBECONFIG"); clientcmd.IsEmptyConfig(err) && kubeconfig == "" && named != "" {
@@ -81,6 +82,9 @@ func expired(cfg *rest.Config) error {
 	}
 	return fmt.Errorf("the certificate of this kubeconfig has expired on %s: take a new kubeconfig, or name another by --kubeconfig or $KUBECONFIG", certs[0].NotAfter.UTC().Format(time.DateOnly))
 }
+
+// in is a namespace, that of the kubeconfig where it is not given.
+func (c *client) in(namespace string) string { return cmp.Or(namespace, c.namespace) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

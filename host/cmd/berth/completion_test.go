@@ -10,10 +10,12 @@ import (
 func TestAShellCompletesNamesAndValues(t *testing.T) {
 	t.Parallel()
 	kubeconfig := runHost(t)
+	schedulable(t, kubeconfig, 2, 1)
 	for args, want := range map[string]string{
 		"policy logs PodFits": "PodFitsResources\tpredicate", "policy rollback Least": "LeastRequestedPriority\tpriority",
 		"policy push Repl": "ReplicaSet\tcontroller", "policy inspect Min": "MinReadySeconds\tgate",
 		"policy new x --kind |": "controller", "policy push --mode |": "Shadow", "policy logs x --level |": "warn", "policy list -o |": "yaml",
+		"explain pod |": "p0", "explain pod/": "pod/p0", "explain pod p0 --why-not |": "n1", "explain pod p0 -n kube-s": "kube-system", "policy list --context |": "berth",
 	} {
 		given := append([]string{cobra.ShellCompRequestCmd, "--kubeconfig", kubeconfig}, strings.Fields(args)...)
 		if last := len(given) - 1; given[last] == "|" {

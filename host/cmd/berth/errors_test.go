@@ -163,7 +163,7 @@ func TestAPushThatCannotGoLiveChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	c, err := newClient(kubeconfig)
+	c, err := newClient(kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)
 	}

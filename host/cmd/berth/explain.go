@@ -4,53 +4,125 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/host/explain"
 )
 
+const explainExample = "  berth explain pod web\n  berth explain pod/web --why-not n2\n  berth explain pod web -o wide    # with what is left out else"
+
 func newExplain() *cobra.Command {
-	cmd := &cobra.Command{Use: "explain", Short: "Say why a pod is where it is, or why it waits"}
+	of := new(explainFlags)
+	cmd := &cobra.Command{
+		Use: "explain pod/NAME", Short: "Say why a pod is where it is, or why it waits", Example: explainExample,
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			name, isPod := strings.CutPrefix(begun, "pod/")
+			if !isPod {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			names := podNames(cmd, name)
+			for i := range names {
+				names[i] = "pod/" + names[i]
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	of.add(cmd)
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || !strings.Contains(args[0], "/") {
+			return unknownSubcommand(cmd, args)
+		}
+		return of.run(cmd, args[0])
+	}
 	cmd.AddCommand(newExplainPod())
 	return cmd
 }
 
 func newExplainPod() *cobra.Command {
-	var namespace, whyNot string
-	var limit int
+	of := new(explainFlags)
 	cmd := &cobra.Command{
 		Use:     "pod NAME",
+		Aliases: []string{"pods", "po"},
 		Short:   "Show each node by each policy: verdicts with reasons, scores, weights, totals",
-		Example: "  berth explain pod web\n  berth explain pod web --why-not n2",
+		Example: explainExample,
 		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return of.run(cmd, args[0]) },
 	}
-	format := addOutputFlag(cmd)
-	flags := cmd.Flags()
-	flags.StringVarP(&namespace, "namespace", "n", "", "the pod's namespace")
-	flags.StringVar(&whyNot, "why-not", "", "show this node alone")
-	flags.IntVar(&limit, "limit", 20, "show at most this many nodes; 0 for all")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := clientFor(cmd)
-		if err != nil {
-			return err
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		if namespace == "" {
-			namespace = c.namespace
-		}
-		query := url.Values{"limit": {strconv.Itoa(limit)}}
-		if whyNot != "" {
-			query.Set("node", whyNot)
-		}
-		report := new(explain.Report)
-		path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/explain?%s", url.PathEscape(namespace), url.PathEscape(args[0]), query.Encode())
-		if err := c.get(cmd.Context(), path, report); err != nil {
-			return err
-		}
-		if *format == "table" {
-			return report.Write(cmd.OutOrStdout())
-		}
-		return printAs(cmd.OutOrStdout(), *format, report, nil)
+		return podNames(cmd, begun), cobra.ShellCompDirectiveNoFileComp
 	}
+	of.add(cmd)
 	return cmd
+}
+
+// explainFlags are those of both ways to write it: pod NAME and pod/NAME.
+type explainFlags struct {
+	namespace, whyNot string
+	limit             int
+	format            *output
+}
+
+func (f *explainFlags) add(cmd *cobra.Command) {
+	f.format = addOutputFlag(cmd)
+	flags := cmd.Flags()
+	addNamespaceFlag(cmd, &f.namespace, "the pod's namespace")
+	flags.StringVar(&f.whyNot, "why-not", "", "show this node alone")
+	flags.IntVar(&f.limit, "limit", 20, "show at most this many nodes; 0 for all")
+	_ = cmd.RegisterFlagCompletionFunc("why-not", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return objectNames(cmd, "/api/v1/nodes", begun), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, pod string) error {
+	name, err := nameOf(pod, "pod", "pods", "po")
+	if err != nil {
+		return err
+	}
+	whyNot, err := nameOf(f.whyNot, "node", "nodes", "no")
+	if err != nil {
+		return err
+	}
+	c, err := clientFor(cmd)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"limit": {strconv.Itoa(f.limit)}}
+	if whyNot != "" {
+		query.Set("node", whyNot)
+	}
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/explain?%s", url.PathEscape(c.in(f.namespace)), url.PathEscape(name), query.Encode())
+	report := new(explain.Report)
+	done := during(cmd.ErrOrStderr(), "deriving the decision again")
+	err = c.get(cmd.Context(), path, report)
+	done()
+	if err != nil {
+		return err
+	}
+	if f.format.asTable() && f.format.format != "name" {
+		out := cmd.OutOrStdout()
+		return report.Write(out, explain.Page{Wide: f.format.format == "wide", Columns: lookOf(out).columns})
+	}
+	return f.format.printAs(cmd.OutOrStdout(), report, func() *table {
+		return &table{kind: "pod", head: []string{"POD"}, rows: [][]string{{report.Pod}}}
+	})
+}
+
+// nameOf takes the kind off KIND/NAME, which must be one of kinds.
+func nameOf(arg string, kinds ...string) (string, error) {
+	kind, name, ok := strings.Cut(arg, "/")
+	if !ok {
+		return arg, nil
+	}
+	for _, k := range kinds {
+		if kind == k {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s is no %s: want NAME or %[2]s/NAME", arg, kinds[0])
 }

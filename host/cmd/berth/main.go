@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -19,6 +20,9 @@ import (
 
 	"github.com/berth-dev/berth/nodeagent/machine"
 )
+
+// plugin is the name under which kubectl finds this binary, as `kubectl berth`.
+const plugin = "kubectl-berth"
 
 // version is set by the linker.
 var version = "devel"
@@ -31,6 +35,10 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	ctx, signalled := untilSignal()
 	root := newRoot()
+	if filepath.Base(os.Args[0]) == plugin {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
+	}
+	root.SetArgs(asGoHasIt(os.Args[1:]))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return
@@ -64,6 +72,17 @@ func untilSignal() (ctx context.Context, signalled func() syscall.Signal) {
 	return ctx, func() syscall.Signal { return syscall.Signal(got.Load()) }
 }
 
+// asGoHasIt takes -run for --run, as go test writes it.
+func asGoHasIt(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "-run" || strings.HasPrefix(arg, "-run=") {
+			args[i] = "-" + arg
+		}
+	}
+	return args
+}
+
 // exitCode ends the process with a code, after all was said.
 type exitCode int
 
@@ -75,14 +94,17 @@ func newRoot() *cobra.Command {
 		Short: "A Kubernetes-compatible control plane whose every decision is a wasm policy",
 		Long: "Berth does what a Kubernetes control plane and kubelet do for a pod. Everything that\n" +
 			"decides in it is a sandboxed WebAssembly module, loaded and swapped while pods flow.",
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().String("kubeconfig", "", "kubeconfig of the cluster to talk to")
+	root.PersistentFlags().String("context", "", "context of the kubeconfig to use")
+	_ = root.RegisterFlagCompletionFunc("context", contextNames)
 	root.AddCommand(
 		newUp(), newHost(), newAgent(), newToken(),
 		newPolicy(), newExplain(), newPlan(), newReplay(), newBackup(), newRestore(),
-		newImage(), newVersion(),
+		newImage(), newVersion(), newMan(),
 	)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
@@ -128,7 +150,11 @@ func clientFor(cmd *cobra.Command) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(kubeconfig)
+	contextName, err := cmd.Flags().GetString("context")
+	if err != nil {
+		return nil, err
+	}
+	return newClient(kubeconfig, contextName)
 }
 
 // defaultDataDir is where a host keeps its state unless told otherwise.
@@ -151,8 +177,9 @@ func newVersion() *cobra.Command {
 	format := addOutputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		value := map[string]string{"berth": version, "kubernetes": "v1.36.3", "abi": "v1"}
-		return printAs(cmd.OutOrStdout(), *format, value, func() *table {
+		return format.printAs(cmd.OutOrStdout(), value, func() *table {
 			return &table{
+				kind: "version",
 				head: []string{"BERTH", "KUBERNETES API", "ABI"},
 				rows: [][]string{{value["berth"], value["kubernetes"], value["abi"]}},
 			}

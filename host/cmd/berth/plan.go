@@ -39,16 +39,13 @@ func newPlan() *cobra.Command {
 	}
 	format := addOutputFlag(cmd)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with pods, YAML or JSON; - for standard input")
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods that name none")
+	addNamespaceFlag(cmd, &namespace, "namespace of pods that name none")
 	cmd.Flags().StringArrayVar(&policies, "policy", nil, "NAME=FILE.wasm: plan as if that module were the policy's")
 	_ = cmd.MarkFlagRequired("filename")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := clientFor(cmd)
 		if err != nil {
 			return err
-		}
-		if namespace == "" {
-			namespace = c.namespace
 		}
 		pods, err := readPods(cmd.InOrStdin(), file)
 		if err != nil {
@@ -58,12 +55,14 @@ func newPlan() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		placed, err := c.plan(cmd.Context(), pods, namespace, variations)
+		done := during(cmd.ErrOrStderr(), "planning "+plural(len(pods), "pod"))
+		placed, err := c.plan(cmd.Context(), pods, c.in(namespace), variations)
+		done()
 		if err != nil {
 			return err
 		}
 		show := func() *table { return planTable(placed, len(variations) > 0) }
-		if err := printAs(cmd.OutOrStdout(), *format, placed, show); err != nil {
+		if err := format.printAs(cmd.OutOrStdout(), placed, show); err != nil {
 			return err
 		}
 		return verdictOf(placed)
@@ -82,9 +81,9 @@ func verdictOf(placed []explain.Placement) error {
 }
 
 func planTable(placed []explain.Placement, varied bool) *table {
-	t := &table{head: []string{"POD", "NODE", "PREEMPTS", "MESSAGE"}}
+	t := &table{kind: "pod", head: []string{"POD", "NODE", "PREEMPTS", "SCORE", "EQUAL", "FEASIBLE", "NODES"}, wide: 4}
 	if varied {
-		t.head = []string{"POD", "NODE", "LIVE POLICIES SAY", "PREEMPTS", "MESSAGE"}
+		t.head = []string{"POD", "NODE", "LIVE POLICIES SAY", "PREEMPTS", "SCORE", "EQUAL", "FEASIBLE", "NODES"}
 	}
 	for i := range placed {
 		p := &placed[i]
@@ -95,7 +94,8 @@ func planTable(placed []explain.Placement, varied bool) *table {
 		case varied:
 			cells = append(cells, p.Live)
 		}
-		t.add(append(cells, strings.Join(p.Preempts, ","), p.Message)...)
+		t.add(append(cells, strings.Join(p.Preempts, ","), fmt.Sprint(p.Score), fmt.Sprint(p.Tied), fmt.Sprint(p.Feasible), fmt.Sprint(p.Nodes))...)
+		t.note(p.Namespace+"/"+p.Pod, p.Message)
 	}
 	return t
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -22,7 +24,7 @@ func newPolicy() *cobra.Command {
 		Short: "Write, push and look after policies",
 	}
 	cmd.AddCommand(
-		newPolicyNew(), newPolicyTest(), newPolicyBench(), newPolicyBuild(), byNameOrFile(newPolicyInspect()), newPolicySign(), newPolicyVerify(),
+		newPolicyNew(), newPolicyTest(), newPolicyRun(), newPolicyBench(), newPolicyBuild(), byNameOrFile(newPolicyInspect()), newPolicySign(), newPolicyVerify(),
 		byNameOrFile(newPolicyPush()), newPolicyList(), byName(newPolicyHistory()), byName(newPolicyDiff()), byName(newPolicyRollback()),
 		byName(newPolicyPromote()), byName(newPolicyRemove()), byName(newPolicyLogs()), newPolicyFigures(),
 	)
@@ -30,8 +32,10 @@ func newPolicy() *cobra.Command {
 }
 
 func newPolicyList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the policies and what is live of them", Example: "  berth policy list\n  berth policy list -o json", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the policies and what is live of them", Example: "  berth policy list\n  berth policy list -w\n  berth policy list -o jsonpath='{.items[*].metadata.name}'", Args: cobra.NoArgs}
 	format := addOutputFlag(cmd)
+	watch := false
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "after listing, print each change")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := clientFor(cmd)
 		if err != nil {
@@ -41,24 +45,65 @@ func newPolicyList() *cobra.Command {
 		if err := c.get(cmd.Context(), policyAPI+"policies", &list); err != nil {
 			return err
 		}
-		return printAs(cmd.OutOrStdout(), *format, &list, func() *table { return policyTable(list.Items) })
+		ownFirst(list.Items, isBuiltin)
+		out := cmd.OutOrStdout()
+		if err := format.printAs(out, &list, func() *table { return policyTable(list.Items) }); err != nil || !watch {
+			return err
+		}
+		return c.watchPolicies(cmd.Context(), out, format, list.ResourceVersion)
 	}
 	return cmd
 }
 
+// watchPolicies prints what changes, as kubectl get -w does.
+func (c *client) watchPolicies(ctx context.Context, out io.Writer, format *output, since string) error {
+	stream, err := c.rest.Get().RequestURI(policyAPI+"policies").Param("watch", "1").Param("resourceVersion", since).
+		SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return explainStatus(nil, err)
+	}
+	defer stream.Close()
+	each := *format
+	each.noHeaders = true
+	for events := json.NewDecoder(stream); ; {
+		var event struct {
+			Type   string
+			Object v1alpha1.Policy
+		}
+		switch err := events.Decode(&event); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return nil // the host has ended, or the time of the watch
+		case event.Type == "ERROR" || event.Type == "BOOKMARK":
+			continue
+		}
+		one := []v1alpha1.Policy{event.Object}
+		if err := each.printAs(out, &one[0], func() *table { return policyTable(one) }); err != nil {
+			return err
+		}
+	}
+}
+
 func policyTable(policies []v1alpha1.Policy) *table {
-	t := &table{head: []string{"NAME", "KIND", "MODE", "PHASE", "LIVE", "SET", "MESSAGE"}}
+	t := &table{kind: policyKind, head: []string{"NAME", "KIND", "PHASE", "LIVE", "AGE", "MODE", "SET", "ENTRY"}, wide: 3}
 	for i := range policies {
 		p := &policies[i]
-		mode := p.Spec.Mode
-		if mode == "" {
-			mode = v1alpha1.Enforce
+		phase := p.Status.Phase
+		if phase == v1alpha1.PhaseLive && p.ModeOf() == v1alpha1.Shadow {
+			phase = string(v1alpha1.Shadow) // it decides nothing
 		}
-		t.add(p.Name, p.Status.Kind, string(mode), p.Status.Phase, shortDigest(p.Status.Live),
-			strconv.FormatInt(p.Status.Set, 10), p.Status.Message)
+		t.add(p.Name, p.Status.Kind, phase, shortDigest(p.Status.Live), age(p.CreationTimestamp),
+			string(p.ModeOf()), strconv.FormatInt(p.Status.Set, 10), entryOf(p))
+		t.note(p.Name, p.Status.Message)
 	}
 	return t
 }
+
+// policyKind is what kubectl calls policies in -o name.
+const policyKind = "policy.policy.berth.dev"
+
+func isBuiltin(p *v1alpha1.Policy) bool { return p.Labels[builtin.Label] != "" }
 
 // shortDigest is what people compare by eye.
 func shortDigest(digest string) string {
@@ -140,7 +185,9 @@ func (c *client) settled(ctx context.Context, p *v1alpha1.Policy) (*v1alpha1.Pol
 
 // reportLive waits for p to be live and prints what is; a refusal is an error.
 func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.Time) error {
+	done := during(cmd.ErrOrStderr(), "waiting for the host to take "+p.Name+" up")
 	p, err := c.settled(cmd.Context(), p)
+	done()
 	if err != nil {
 		return err
 	}
@@ -154,6 +201,10 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 	if c := p.Status.Canary; c != nil {
 		fmt.Fprintf(out, "%s %s has a canary: module %s decides %d %% of the pods; live after %s; see `berth policy diff %s`\n",
 			orPolicy(p.Status.Kind), p.Name, shortDigest(c.Module), p.Spec.Canary.Share, took(began), p.Name)
+		return nil
+	}
+	if p.Status.Phase == v1alpha1.PhaseNotRunning {
+		fmt.Fprintf(out, "controller %s is loaded as module %s and does NOT run: %s\n", p.Name, shortDigest(p.Status.Live), p.Status.Message)
 		return nil
 	}
 	fmt.Fprintf(out, "%s %s is %s: module %s, set %d, after %s\n",

@@ -28,8 +28,9 @@ import (
 func newPolicyBench() *cobra.Command {
 	var from source
 	var sizes []int
+	var tables []string
 	cmd := &cobra.Command{
-		Use:   "bench [DIR]",
+		Use:   "bench [DIR|FILE.wasm]",
 		Short: "Measure a policy in the sandbox, beside the built-in ones of its kind",
 		Long: "Takes the nodes of the policy's own tables, over and over until there are as many as --nodes\n" +
 			"says, and the pods of their cases, and asks the policy about all of them as a host would.\n" +
@@ -39,15 +40,28 @@ func newPolicyBench() *cobra.Command {
 			"a call fails, a host would refuse its answer: the bench says so, and which field raises it.\n" +
 			"FUEL/ROW is by call for gates and controllers.\n" +
 			"A gate is asked about the pods of its tables, 256 in a call as by a host; a controller about\n" +
-			"their parents, one in a call, for which NS/POD stands; both ALLOCS are those of a call.",
+			"their parents, one in a call, for which NS/POD stands; both ALLOCS are those of a call.\n\n" +
+			"A module of any language is measured by a table in YAML, as berth policy test takes it.",
 		Example: "  berth policy bench\n  berth policy bench ./examples/gpu-only --nodes 1000",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if file := first(args, "."); isModuleFile(file) {
+				named, err := tablesOf(file, tables)
+				if err != nil {
+					return err
+				}
+				t, err := benchTables(cmd.Context(), file, named, sizes)
+				if err != nil {
+					return err
+				}
+				return t.write(cmd.OutOrStdout())
+			}
 			return from.bench(cmd.Context(), cmd.OutOrStdout(), first(args, "."), sizes)
 		},
 	}
 	from.addFlags(cmd)
 	cmd.Flags().IntSliceVar(&sizes, "nodes", []int{100, 5000, 100_000}, "how many nodes")
+	addTableFlag(cmd, &tables)
 	return cmd
 }
 
@@ -119,7 +133,7 @@ func recorded(ctx context.Context, out io.Writer, dir string) ([]*policytest.Rec
 		return nil, err
 	}
 	defer os.RemoveAll(records)
-	if err := testNatively(ctx, out, dir, records, policytest.Allocations+"=1"); err != nil {
+	if err := testNatively(ctx, &results{out: out}, dir, "", records, policytest.Allocations+"=1"); err != nil {
 		return nil, err
 	}
 	tables, err := readTables(records)

@@ -28,18 +28,19 @@ func newPolicyFigures() *cobra.Command {
 		if err := c.get(cmd.Context(), berthapi.FiguresPath, &all); err != nil {
 			return err
 		}
-		return printAs(cmd.OutOrStdout(), *format, all, func() *table { return figuresTable(all) })
+		return format.printAs(cmd.OutOrStdout(), all, func() *table { return figuresTable(all) })
 	}
 	return cmd
 }
 
 func figuresTable(all []sandbox.Figures) *table {
-	t := &table{head: []string{"NAME", "KIND", "MODULE", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "LAST FAILURE"}}
+	t := &table{head: []string{"NAME", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "KIND", "MODULE"}, kind: policyKind, wide: 2}
 	for i := range all {
 		f := &all[i]
 		calls := max(f.Calls, 1)
-		t.add(f.Name, f.Kind, shortDigest(f.Digest), strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
-			strconv.FormatInt(f.Fuel/calls, 10), (f.Time / time.Duration(calls)).String(), f.LastFailure)
+		t.add(f.Name, strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
+			strconv.FormatInt(f.Fuel/calls, 10), (f.Time / time.Duration(calls)).String(), f.Kind, shortDigest(f.Digest))
+		t.note(f.Name, f.LastFailure)
 	}
 	return t
 }

@@ -44,7 +44,7 @@ func newShown(use, short, example string, part func(*v1alpha1.Policy) (value any
 		if err != nil {
 			return err
 		}
-		return printAs(cmd.OutOrStdout(), *format, value, asTable)
+		return format.printAs(cmd.OutOrStdout(), value, asTable)
 	}
 	return cmd
 }
@@ -52,19 +52,23 @@ func newShown(use, short, example string, part func(*v1alpha1.Policy) (value any
 // historyTable shows what is live, and under it what was: how it came, how it
 // left and why.
 func historyTable(p *v1alpha1.Policy) *table {
-	t := &table{head: []string{"MODULE", "SINCE", "CAME", "UNTIL", "LEFT", "WHY"}}
+	t := &table{head: []string{"MODULE", "CAME", "AGE", "LEFT", "SINCE", "UNTIL"}, kind: "module", wide: 2}
+	row := func(module, came string, since metav1.Time, left, until, why string) {
+		t.add(shortDigest(module), came, age(since), left, at(&since), until)
+		t.note(shortDigest(module), why)
+	}
 	if c := p.Status.Canary; c != nil && c.Phase == v1alpha1.PhaseRunning && p.Spec.Canary != nil {
-		t.add(shortDigest(c.Module), at(&c.Since), v1alpha1.CameCanary, "now", "on trial", trialSoFar(p))
+		row(c.Module, v1alpha1.CameCanary, c.Since, "on trial", "now", trialSoFar(p))
 	}
 	switch c := p.Status.Current; {
 	case c != nil && p.Status.Live == "":
-		t.add(shortDigest(c.Module), at(&c.Since), c.Reason, "now", "not live", p.Status.Message)
+		row(c.Module, c.Reason, c.Since, "not live", "now", p.Status.Message)
 	case c != nil:
-		t.add(shortDigest(c.Module), at(&c.Since), c.Reason, "now", "live", c.Message)
+		row(c.Module, c.Reason, c.Since, "live", "now", c.Message)
 	}
 	for i := range p.Status.History {
 		r := &p.Status.History[i]
-		t.add(shortDigest(r.Module), at(&r.Since), r.Reason, at(r.Until), r.Left, r.Message)
+		row(r.Module, r.Reason, r.Since, r.Left, at(r.Until), r.Message)
 	}
 	return t
 }

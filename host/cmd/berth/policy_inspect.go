@@ -47,10 +47,10 @@ func newPolicyInspect() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("a host would refuse %s: %w", what, err)
 		}
-		if *format == "table" {
+		if format.asTable() {
 			return seen.write(cmd.OutOrStdout())
 		}
-		return printAs(cmd.OutOrStdout(), *format, seen, nil)
+		return format.printAs(cmd.OutOrStdout(), seen, nil)
 	}
 	return cmd
 }

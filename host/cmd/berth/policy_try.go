@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,23 +28,55 @@ import (
 
 func newPolicyTest() *cobra.Command {
 	var from source
+	var r results
+	var tables []string
+	var run string
 	cmd := &cobra.Command{
-		Use:   "test [DIR]",
+		Use:   "test [DIR|FILE.wasm]",
 		Short: "Run a policy's tests natively, and its tables once more as wasm",
 		Long: "Runs `go test` in DIR. Each table of sdk/policytest is written down while it runs; then the\n" +
 			"policy is built as wasm and asked the same in the sandbox, and about 5,000 nodes. An answer that\n" +
-			"differs is an error, as is a call that fails there.",
-		Example: "  berth policy test                # the policy of this folder\n  berth policy test ./examples/gpu-only --go",
-		Args:    cobra.MaximumNArgs(1),
+			"differs is an error, as is a call that fails there.\n\n" +
+			"A module of any language is asked by a table: nodes, pods and answers, in YAML or a txtar\n" +
+			"archive of it. See `docs/policy-life.md`, \"Tables\".",
+		Example: "  berth policy test                # the policy of this folder\n  berth policy test ./examples/gpu-only --go -run plain -v\n" +
+			"  berth policy test made.wasm --table made.table.yaml -o junit",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return from.test(cmd.Context(), cmd.OutOrStdout(), first(args, "."))
+			r.out = cmd.OutOrStdout()
+			if err := r.check(); err != nil {
+				return err
+			}
+			matching, err := regexp.Compile(run)
+			if err != nil {
+				return fmt.Errorf("--run: %w", err)
+			}
+			if file := first(args, "."); isModuleFile(file) {
+				named, err := tablesOf(file, tables)
+				if err == nil {
+					err = r.testTables(cmd.Context(), file, named, matching)
+				}
+				return errors.Join(err, r.write())
+			}
+			return errors.Join(from.test(cmd.Context(), &r, first(args, "."), run), r.write())
 		},
 	}
 	from.addFlags(cmd)
+	addTableFlag(cmd, &tables)
+	cmd.Flags().StringVar(&run, "run", "", "run the tests, or a table's cases, that match this expression")
+	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false, "tell of those that pass, too")
+	cmd.Flags().StringVarP(&r.format, "output", "o", "", "print the results as json or junit")
+	oneOf(cmd, "output", "json", "junit")
 	return cmd
 }
 
-func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
+// addTableFlag gives cmd the flag --table.
+func addTableFlag(cmd *cobra.Command, into *[]string) {
+	cmd.Flags().StringArrayVarP(into, "table", "t", nil, "a table of a FILE.wasm: YAML or txtar; by default those beside it")
+}
+
+func (s *source) test(ctx context.Context, r *results, dir, run string) error {
+	out := r.say()
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s is no folder: name the one that holds the policy", dir)
 	}
@@ -54,7 +88,7 @@ func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(records)
-	wasm, err := s.builtMeanwhile(ctx, out, dir, func() error { return testNatively(ctx, out, dir, records) })
+	wasm, err := s.builtMeanwhile(ctx, out, dir, func() error { return testNatively(ctx, r, dir, run, records) })
 	if err != nil {
 		return err
 	}
@@ -70,7 +104,14 @@ func (s *source) test(ctx context.Context, out io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	tried, err := tryAll(ctx, wasm, limits, files, tables)
+	one := result{Suite: "wasm", Name: "answers as natively", Passed: err == nil, Seconds: since(began)}
+	if err != nil {
+		err = atCase(err, dir)
+		one.Message = err.Error()
+	}
+	r.all = append(r.all, one)
 	if err != nil {
 		return err
 	}
@@ -137,7 +178,8 @@ func plural(n int, what string) string {
 }
 
 // testNatively runs the author's tests, which leave their recordings in records.
-func testNatively(ctx context.Context, out io.Writer, dir, records string, env ...string) error {
+func testNatively(ctx context.Context, r *results, dir, run, records string, env ...string) error {
+	out := r.say()
 	tool, err := build.Stock()
 	if err != nil {
 		return errors.New("a policy's tests run by go test, and no Go is on PATH: install it (https://go.dev/dl)")
@@ -147,11 +189,21 @@ func testNatively(ctx context.Context, out io.Writer, dir, records string, env .
 		return err
 	}
 	fmt.Fprintln(out, "natively, by go test:")
-	cmd := exec.Command(tool.Path, "test", "-count=1", "-parallel=1", ".")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	args := []string{"test", "-count=1", "-parallel=1", "-run", run}
+	lines := caseLines(dir)
+	var events bytes.Buffer
+	var to io.Writer = &withLines{to: out, lines: lines}
+	if r.format != "" {
+		args, to = append(args, "-json"), &events
+	} else if r.verbose {
+		args = append(args, "-v")
+	}
+	cmd := exec.Command(tool.Path, append(args, ".")...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, to, to
 	cmd.Env = append(os.Environ(), policytest.Folder+"="+records, "TMPDIR="+tmp)
 	cmd.Env = append(cmd.Env, env...)
 	err = build.Run(ctx, cmd)
+	r.fromGoTest(events.Bytes(), lines)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return errors.New("the tests fail natively: mend the policy or its table first")

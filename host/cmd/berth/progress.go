@@ -28,6 +28,7 @@ type progress struct {
 	to       io.Writer
 	terminal bool
 	total    int
+	what     string       // is done, where nothing is uploaded
 	given    atomic.Int64 // to the connection, which holds some of it back
 	conn     atomic.Pointer[syscall.RawConn]
 	end      chan struct{}
@@ -37,6 +38,14 @@ type progress struct {
 // showProgress begins to show an upload of so many bytes, until stop.
 func showProgress(to io.Writer, total int) *progress {
 	return startProgress(to, isTerminal(to), total)
+}
+
+// during shows that something is done, and since when, until it is done. What
+// takes less than a second shows nothing.
+func during(to io.Writer, what string) (done func()) {
+	p := &progress{to: to, terminal: isTerminal(to), what: what, end: make(chan struct{}), ended: make(chan struct{})}
+	go p.show()
+	return p.stop
 }
 
 func startProgress(to io.Writer, terminal bool, total int) *progress {
@@ -62,6 +71,9 @@ func (p *progress) stop() {
 func (p *progress) show() {
 	defer close(p.ended)
 	wait := progressAfter
+	if p.what != "" {
+		wait = time.Second
+	}
 	if !p.terminal {
 		wait = progressOfLog
 	}
@@ -89,6 +101,9 @@ func (p *progress) show() {
 
 // line is what there is to say of it, so long after it began.
 func (p *progress) line(sent int, took time.Duration) string {
+	if p.what != "" {
+		return fmt.Sprintf("%s: %s", p.what, took.Round(time.Second))
+	}
 	total := p.total
 	if sent >= total {
 		return fmt.Sprintf("uploaded %d KB, the host vets and compiles it", kilobytes(total))

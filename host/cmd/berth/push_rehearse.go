@@ -47,7 +47,9 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	if was == nil {
 		v.Profile, v.Weight = f.profile, f.weight
 	}
+	done := during(cmd.ErrOrStderr(), fmt.Sprintf("making the last %d decisions again", f.rehearse))
 	r, err := c.rehearse(cmd.Context(), v, f.rehearse)
+	done()
 	if isBadRequest(err) {
 		return fmt.Errorf("the host would refuse it, and nothing has changed: %w", err)
 	}

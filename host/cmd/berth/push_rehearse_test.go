@@ -40,3 +40,15 @@ func TestAPushObeysItsRehearsal(t *testing.T) {
 		}
 	}
 }
+
+func TestAPushSaysThatAControllerDoesNotRun(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	out := mustBerth(t, "policy", "push", "copy", bundled(t, "controllers"), "--entry", "ReplicaSet", "--service-account", "default/nobody", "--kubeconfig", kubeconfig)
+	if !strings.Contains(out, "does NOT run: ") || !strings.Contains(out, `cannot list resource "replicasets"`) {
+		t.Errorf("a push of a controller without rights says:\n%s", out)
+	}
+	if out := mustBerth(t, "policy", "list", "--kubeconfig", kubeconfig); !strings.Contains(out, "NotRunning") {
+		t.Errorf("the list says:\n%s", out)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
@@ -35,10 +36,13 @@ func newReplay() *cobra.Command {
 			return err
 		}
 		var r berthapi.Replay
-		if err := c.get(cmd.Context(), fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, number), &r); err != nil {
+		done := during(cmd.ErrOrStderr(), "deriving the decision again")
+		err = c.get(cmd.Context(), fmt.Sprintf("%s/%d/again", berthapi.DecisionsPath, number), &r)
+		done()
+		if err != nil {
 			return err
 		}
-		if err := writeReplay(cmd.OutOrStdout(), *format, &r); err != nil {
+		if err := writeReplay(cmd.OutOrStdout(), format, &r); err != nil {
 			return err
 		}
 		if !r.Same {
@@ -49,8 +53,8 @@ func newReplay() *cobra.Command {
 	return cmd
 }
 
-func writeReplay(w io.Writer, format string, r *berthapi.Replay) error {
-	if err := printAs(w, format, r, func() *table { return replayTable(r) }); err != nil || format != "table" {
+func writeReplay(w io.Writer, format *output, r *berthapi.Replay) error {
+	if err := format.printAs(w, r, func() *table { return replayTable(r) }); err != nil || !format.asTable() || format.format == "name" {
 		return err
 	}
 	if r.Message != "" {
@@ -84,8 +88,9 @@ func (t *table) room(when string, r *explain.Room) {
 }
 
 func replayTable(r *berthapi.Replay) *table {
-	t := &table{head: []string{"DECISION", "POD", "AT", "OUTCOME", "NODE", "AGAIN", "SAME", "NOTE"}}
-	t.add(fmt.Sprint(r.Number), r.Namespace+"/"+r.Pod, r.At.Format("2006-01-02T15:04:05.000Z07:00"), r.Outcome,
-		r.Node, r.Again, fmt.Sprint(r.Same), r.Note)
+	t := &table{kind: "decision", head: []string{"DECISION", "POD", "AGE", "OUTCOME", "NODE", "AGAIN", "SAME", "AT"}, wide: 1}
+	t.add(fmt.Sprint(r.Number), r.Namespace+"/"+r.Pod, age(metav1.NewTime(r.At)), r.Outcome,
+		r.Node, r.Again, fmt.Sprint(r.Same), r.At.Format("2006-01-02T15:04:05.000Z07:00"))
+	t.note("note", r.Note)
 	return t
 }

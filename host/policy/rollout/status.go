@@ -19,6 +19,8 @@ type Facts struct {
 	// is empty where it was quarantined when the host ended.
 	Quarantined bool
 	Failure     string
+	// Idle says why it is a controller that does not run.
+	Idle string
 	// Counts says that something is compared, with Differences.
 	Counts      bool
 	Differences *v1alpha1.Differences
@@ -60,6 +62,8 @@ func told(s *State, was *v1alpha1.PolicyStatus, f *Facts) (phase, message string
 		return v1alpha1.PhaseQuarantined, was.Message
 	case f.Quarantined:
 		return v1alpha1.PhaseQuarantined, f.Failure
+	case f.Idle != "" && s.Policy.ModeOf() == v1alpha1.Enforce:
+		return v1alpha1.PhaseNotRunning, f.Idle
 	}
 	return v1alpha1.PhaseLive, ""
 }
@@ -106,7 +110,7 @@ type Event struct{ Type, Reason, Message string }
 func Events(before, after *v1alpha1.PolicyStatus) (events []Event) {
 	if after.Phase != before.Phase || after.Live != before.Live {
 		switch after.Phase {
-		case v1alpha1.PhaseRefused, v1alpha1.PhaseQuarantined:
+		case v1alpha1.PhaseRefused, v1alpha1.PhaseQuarantined, v1alpha1.PhaseNotRunning:
 			events = append(events, Event{"Warning", after.Phase, after.Message})
 		case v1alpha1.PhaseLive:
 			events = append(events, Event{"Normal", after.Phase, "module " + after.Live + " is live"})

@@ -23,6 +23,9 @@ type Figures struct {
 	// Fuel and Time were spent in the calls.
 	Fuel int64         `json:"fuel"`
 	Time time.Duration `json:"time"`
+	// Lasting are the calls that took up to each of CallBuckets and more than the
+	// one before; the last took longer than all.
+	Lasting []int64 `json:"lasting"`
 	// Quarantined says that the policy is not asked for the time being.
 	Quarantined bool   `json:"quarantined"`
 	LastFailure string `json:"lastFailure,omitempty"`
@@ -43,6 +46,9 @@ func (p *Program) Figures() Figures {
 		Name: p.name, Kind: p.entry.Kind, Digest: p.module.Digest(),
 		Calls: h.calls.Load(), Failures: h.failures.Load(), Traps: h.traps.Load(),
 		Rows: h.rows.Load(), Refusals: h.refusals.Load(), Fuel: h.fuel.Load(), Time: time.Duration(h.nanos.Load()),
+	}
+	for i := range h.lasting {
+		f.Lasting = append(f.Lasting, h.lasting[i].Load())
 	}
 	for _, c := range p.counts {
 		f.Counters = append(f.Counters, Count{c.Counter, c.n.Load()})

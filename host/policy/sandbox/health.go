@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,8 @@ type Health struct {
 	calls, failures, traps, fuel, nanos atomic.Int64
 
 	rows, refusals atomic.Int64
-	tried          atomic.Bool // the breaker is not closed
+	lasting        [len(CallBuckets) + 1]atomic.Int64 // calls, by how long they took
+	tried          atomic.Bool                        // the breaker is not closed
 
 	mu      sync.Mutex
 	breaker *breaker.Breaker
@@ -26,6 +28,12 @@ type Health struct {
 	OnFailure func(error)
 	// changed is told when the policy is quarantined and when it is let out.
 	changed func()
+}
+
+// CallBuckets are the bounds between which calls are counted.
+var CallBuckets = [...]time.Duration{
+	2 * time.Microsecond, 10 * time.Microsecond, 50 * time.Microsecond, 200 * time.Microsecond, time.Millisecond,
+	5 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, time.Second,
 }
 
 // NewHealth is that of a program which did nothing yet; changed is told when it is
@@ -57,6 +65,7 @@ func (h *Health) called(took time.Duration, fuel engine.Fuel, answers bool) {
 	h.calls.Add(1)
 	h.fuel.Add(int64(fuel))
 	h.nanos.Add(int64(took))
+	h.lasting[sort.Search(len(CallBuckets), func(i int) bool { return took <= CallBuckets[i] })].Add(1)
 	if !answers || !h.tried.Load() {
 		return
 	}

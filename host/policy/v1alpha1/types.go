@@ -141,9 +141,10 @@ type Canary struct {
 
 // PolicyStatus says what is live.
 type PolicyStatus struct {
-	// Phase is Live, Refused, Quarantined or Off.
+	// Phase is Live, Refused, Quarantined, NotRunning or Off.
 	Phase string `json:"phase,omitempty"`
-	// Message says why a new spec did not go live, or why it is quarantined.
+	// Message says why a new spec did not go live, why it is quarantined, or why a
+	// controller does not run.
 	Message string `json:"message,omitempty"`
 	// Kind is predicate, priority, gate or controller.
 	Kind string `json:"kind,omitempty"`

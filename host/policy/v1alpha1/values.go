@@ -21,6 +21,9 @@ const (
 	PhaseRefused     = "Refused"
 	PhaseQuarantined = "Quarantined"
 	PhaseOff         = "Off"
+	// PhaseNotRunning is a controller that is loaded and that nothing drives: for
+	// want of rights, or of the kinds that it asks for.
+	PhaseNotRunning = "NotRunning"
 )
 
 // Phases of a canary.

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/berth-dev/berth/host/policy/policytest"
+)
+
+// What kubectl's users type works here.
+func TestKubectlsHabits(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	schedulable(t, kubeconfig, 3, 1)
+	made := handMade(t, policytest.Guest{Name: "zz-made", Version: "1", Refuse: -1})
+	mustBerth(t, "policy", "push", "zz-made", made, "--kubeconfig", kubeconfig)
+	for _, tt := range []struct{ args, want, not string }{
+		{"policy list", "zz-made", "ISO"},
+		{"policy list -o name", "policy.policy.berth.dev/zz-made\n", "NAME"},
+		{"policy list --no-headers", "zz-made", "PHASE"},
+		{"policy list -o wide", "ENTRY", ""},
+		{"policy list -o jsonpath={.items[0].metadata.name}", "zz-made", "HostName"},
+		{"policy history policy/zz-made", "live", ""},
+		{"explain pod/p0", "default/p0 is on n", ""},
+		{"explain pod pod/p0", "default/p0 is on n", ""},
+		{"explain pods p0 -o name", "pod/p0\n", "is on"},
+		{"explain pod p0 --why-not node/n1", "n1", ""},
+		{"--version", "berth version devel", ""},
+	} {
+		out, err := berth(t, append(strings.Fields(tt.args), "--kubeconfig", kubeconfig)...)
+		if err != nil || !strings.Contains(out, tt.want) || tt.not != "" && strings.Contains(out, tt.not) {
+			t.Errorf("berth %s = %v\n%s\nwant %q and no %q", tt.args, err, out, tt.want, tt.not)
+		}
+	}
+	for args, want := range map[string]string{
+		"policy list --context none":      `context "none" does not exist`,
+		"policy list -o xml":              "use wide, name, json, yaml or jsonpath",
+		"policy list -o jsonpath={":       "-o jsonpath: ",
+		"explain deployment/web":          "deployment/web is no pod: want NAME or pod/NAME",
+		"policy history pod/x":            "pod/x is no policy",
+		"explain pod p0 --why-not pod/n1": "pod/n1 is no node",
+	} {
+		if out, err := berth(t, append(strings.Fields(args), "--kubeconfig", kubeconfig)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("berth %s = %v, want %q\n%s", args, err, want, out)
+		}
+	}
+	for _, args := range []string{"policy list", "policy history zz-made", "policy figures", "explain pod p0", "policy inspect zz-made"} {
+		out := mustBerth(t, append(strings.Fields(args), "--kubeconfig", kubeconfig)...)
+		for _, line := range strings.Split(out, "\n") {
+			if n := utf8.RuneCountInString(line); n > 80 && !strings.Contains(line, ": ") {
+				t.Errorf("berth %s: a line of a table has %d columns: %s", args, n, line)
+			}
+		}
+	}
+	if out := mustBerth(t, "policy", "list", "--kubeconfig", kubeconfig); strings.Index(out, "zz-made") > strings.Index(out, "BalancedResourceAllocation") {
+		t.Errorf("one's own policy stands below those that come with the host:\n%s", out)
+	}
+}
+
+func TestAListIsWatched(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	out, ended := following(ctx, "policy", "list", "-w", "-o", "name", "--kubeconfig", kubeconfig)
+	eventually(t, "the list is printed", func() bool { return strings.Contains(out.String(), "TaintTolerationPriority") })
+	mustBerth(t, "policy", "push", "zz-made", handMade(t, policytest.Guest{Name: "zz-made", Version: "1", Refuse: -1}), "--kubeconfig", kubeconfig)
+	eventually(t, "a change is printed", func() bool { return strings.Contains(out.String(), "policy.policy.berth.dev/zz-made\n") })
+	cancel()
+	<-ended
+}
+
+func TestALineEndsWhereTheScreenDoes(t *testing.T) {
+	t.Parallel()
+	screen := look{columns: 20, colour: true}
+	var b strings.Builder
+	screen.line(&b, []string{"name", "Live", "a long message to cut"}, []int{4, 4, 21}, true)
+	if want := "name   \x1b[32mLive\x1b[0m   a lon…\n"; b.String() != want {
+		t.Errorf("line = %q, want %q", b.String(), want)
+	}
+	if got, want := screen.wrapped("words that go on and on"), "words that go on and\n  on"; got != want {
+		t.Errorf("wrapped = %q, want %q", got, want)
+	}
+}
+
+func TestManPagesAreWritten(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man1")
+	mustBerth(t, "man", dir)
+	page, err := os.ReadFile(filepath.Join(dir, "berth-policy-push.1"))
+	if err != nil || !strings.Contains(string(page), "--canary") && !strings.Contains(string(page), `\-\-canary`) {
+		t.Errorf("berth-policy-push.1 = %v\n%s", err, page)
+	}
+}
