@@ -104,7 +104,7 @@ func (c *cluster) testQuickstart(t *testing.T) {
 	if got := c.forwarded(t); got != greeting {
 		t.Errorf("through port-forward the workload says %q", got)
 	}
-	if text := c.must(t, binary, "explain", "pod", "web"); !strings.Contains(text, "PodFitsResources") || !strings.Contains(text, "n1 *") {
+	if text := c.must(t, binary, "explain", "pod", "web"); !strings.Contains(text, "predicates refuse no node") || !strings.Contains(text, "n1 *") {
 		t.Errorf("berth explain pod web:\n%s", text)
 	}
 	began := time.Now()

@@ -106,7 +106,10 @@ func (c *cluster) testPush(t *testing.T) {
 	if p := c.awaitPod(t, "before", "runs", isRunning); p.Spec.NodeName != "sim-7" {
 		t.Fatalf("before the push the pod is on %q, want sim-7", p.Spec.NodeName)
 	}
-	if out := c.must(t, binary, "policy", "push", "gpu-only", "examples/gpu-only"); !strings.Contains(out, "with tinygo") || !strings.Contains(out, "is live") {
+	if said := c.mustFail(t, binary, "policy", "push", "gpu-only", "examples/gpu-only"); !strings.Contains(said, "1 pod would find no node any more (--force") {
+		t.Errorf("berth policy push of what the pod cannot live with: %s", said)
+	}
+	if out := c.must(t, binary, "policy", "push", "gpu-only", "examples/gpu-only", "--force"); !strings.Contains(out, "with tinygo") || !strings.Contains(out, "is live") {
 		t.Errorf("berth policy push: %s", out)
 	}
 	c.submit(t, smallPod("after", pool))
@@ -125,7 +128,7 @@ func (c *cluster) testPush(t *testing.T) {
 	if got := byTinyGo["sim-7"]; len(got) != 1 || got[0].Reason != why {
 		t.Errorf("sim-7 refuses for %+v, want %q", got, why)
 	}
-	if out := c.must(t, binary, "policy", "push", "gpu-only", "--go", "examples/gpu-only"); !strings.Contains(out, "with go") {
+	if out := c.must(t, binary, "policy", "push", "gpu-only", "--go", "examples/gpu-only", "--force"); !strings.Contains(out, "with go") {
 		t.Errorf("berth policy push --go: %s", out)
 	}
 	if stock := c.policy(t, "gpu-only").Status.Live; stock == tiny {
