@@ -1,0 +1,200 @@
+package deployment_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/host/controller/controllertest"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/deployment"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
+)
+
+func web(replicas int32, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"note": "a \"b\""}},
+				Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "web:1", Args: []string{"<&>"}}}},
+			},
+		},
+	}
+	for _, c := range change {
+		c(d)
+	}
+	return d
+}
+
+func play(t *testing.T, test func(w *controllertest.World)) {
+	t.Helper()
+	controllertest.Play(t, []string{"Deployment", "ReplicaSet"}, test)
+}
+
+func get(w *controllertest.World) *appsv1.Deployment {
+	return controllertest.Get[*appsv1.Deployment](w, "deployments.apps", "web")
+}
+
+func image(w *controllertest.World, name string) {
+	controllertest.Change(w, "deployments.apps", "", "web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = name })
+}
+
+// sets are the ReplicaSets as "REVISION IMAGE REPLICAS", sorted.
+func sets(w *controllertest.World) (out []string) {
+	for _, rs := range controllertest.List[*appsv1.ReplicaSet](w, "replicasets.apps") {
+		out = append(out, fmt.Sprintf("%s %s %d", rs.Annotations["deployment.kubernetes.io/revision"], rs.Spec.Template.Spec.Containers[0].Image, *rs.Spec.Replicas))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func same(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func conditions(d *appsv1.Deployment) (out []string) {
+	for _, c := range d.Status.Conditions {
+		out = append(out, fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestADeploymentIsMadeRolledOutAndRolledBack(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(10))
+		w.Wait(time.Minute)
+		same(t, "sets", []string{"1 web:1 10"}, sets(w))
+		d := get(w)
+		if s := d.Status; s.Replicas != 10 || s.UpdatedReplicas != 10 || s.AvailableReplicas != 10 || s.UnavailableReplicas != 0 || s.ObservedGeneration != d.Generation {
+			t.Errorf("status %+v", s)
+		}
+		same(t, "conditions", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(d))
+		same(t, "revision", "1", d.Annotations["deployment.kubernetes.io/revision"])
+		rs := controllertest.List[*appsv1.ReplicaSet](w, "replicasets.apps")[0]
+		hash := rs.Labels["pod-template-hash"]
+		if rs.Name != "web-"+hash || rs.Spec.Selector.MatchLabels["pod-template-hash"] != hash || rs.Spec.Template.Labels["pod-template-hash"] != hash || rs.Spec.Template.Annotations["note"] != "a \"b\"" {
+			t.Errorf("ReplicaSet %s %+v %+v", rs.Name, rs.Spec.Selector, rs.Spec.Template.ObjectMeta)
+		}
+		if events := strings.Join(w.Events(), "\n"); !strings.Contains(events, "web Normal ScalingReplicaSet: Scaled up replica set web-"+hash+" from 0 to 10") {
+			t.Errorf("events %s", events)
+		}
+
+		image(w, "web:2")
+		w.Wait(time.Minute)
+		same(t, "sets after a roll-out", []string{"1 web:1 0", "2 web:2 10"}, sets(w))
+		image(w, "web:1")
+		w.Wait(time.Minute)
+		same(t, "sets after a roll-back", []string{"2 web:2 0", "3 web:1 10"}, sets(w))
+		same(t, "revision", "3", get(w).Annotations["deployment.kubernetes.io/revision"])
+		revision := w.Store.Revision()
+		w.Wait(time.Hour)
+		if w.Store.Revision() != revision {
+			t.Errorf("it does not come to rest: %q", w.Events())
+		}
+	})
+}
+
+func TestARollOutKeepsToItsBounds(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(10))
+		w.Wait(time.Minute)
+		w.Pod = controllertest.Running // the new ones never become ready
+		image(w, "web:2")
+		w.Wait(time.Minute)
+		// A quarter up is three more, a quarter down two fewer.
+		same(t, "sets that are stuck", []string{"1 web:1 8", "2 web:2 5"}, sets(w))
+		w.Wait(11 * time.Minute)
+		same(t, "conditions", []string{"Available True MinimumReplicasAvailable", "Progressing False ProgressDeadlineExceeded"}, conditions(get(w)))
+		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
+			w.SetPod(p.Name, controllertest.Ready)
+		}
+		w.Pod = controllertest.Ready
+		w.Wait(time.Minute)
+		same(t, "sets after all", []string{"1 web:1 0", "2 web:2 10"}, sets(w))
+		same(t, "conditions after all", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(get(w)))
+	})
+}
+
+func TestScalingInTheMiddleOfARollOutIsProportional(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(10))
+		w.Wait(time.Minute)
+		w.Pod = controllertest.Running
+		image(w, "web:2")
+		w.Wait(time.Minute)
+		controllertest.Change(w, "deployments.apps", "", "web", func(d *appsv1.Deployment) {
+			d.Spec.Replicas, d.Spec.Paused = ptr.To[int32](20), true
+		})
+		w.Wait(time.Minute)
+		// 13 were allowed, 25 are: 8 become 15, 5 become 10.
+		same(t, "sets", []string{"1 web:1 15", "2 web:2 10"}, sets(w))
+		if got := conditions(get(w)); !slices.Contains(got, "Progressing Unknown DeploymentPaused") {
+			t.Errorf("conditions %q", got)
+		}
+	})
+}
+
+func TestRecreateEndsAllBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }))
+		w.Wait(time.Minute)
+		mixed := false
+		old := w.Pod
+		w.Pod = func(p *v1.Pod) {
+			for _, o := range controllertest.List[*v1.Pod](w, "pods") {
+				mixed = mixed || o.Spec.Containers[0].Image != p.Spec.Containers[0].Image
+			}
+			old(p)
+		}
+		image(w, "web:2")
+		w.Wait(time.Minute)
+		same(t, "sets", []string{"1 web:1 0", "2 web:2 3"}, sets(w))
+		if mixed {
+			t.Error("pods of two templates ran together")
+		}
+	})
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(2, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](2) }))
+		for i := range 6 {
+			w.Wait(time.Minute)
+			image(w, fmt.Sprintf("web:%d", i+2))
+		}
+		w.Wait(time.Minute)
+		same(t, "sets", []string{"5 web:5 0", "6 web:6 0", "7 web:7 2"}, sets(w))
+	})
+}
+
+func TestOrphansAreAdopted(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(2))
+		w.Wait(time.Minute)
+		w.Delete("deployments.apps", "web", &metav1.DeleteOptions{})
+		controllertest.Change(w, "replicasets.apps", "", controllertest.List[*appsv1.ReplicaSet](w, "replicasets.apps")[0].Name, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil })
+		w.Create("deployments.apps", web(4))
+		w.Wait(time.Minute)
+		same(t, "sets", []string{"1 web:1 4"}, sets(w))
+	})
+}

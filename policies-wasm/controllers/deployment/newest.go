@@ -1,0 +1,137 @@
+package deployment
+
+import (
+	"strconv"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/sdk"
+)
+
+// ensure makes the ReplicaSet of the template if there is none, and keeps its
+// annotations and revision.
+func (d *deployment) ensure() {
+	if d.newest != nil {
+		d.keepRevision()
+		if d.newest.minReady != d.minReady {
+			d.newest.minReady, d.newest.setMinReady = d.minReady, true
+		}
+		if d.condition("Progressing") == nil && d.deadline >= 0 {
+			d.set("Progressing", "True", "FoundNewReplicaSet", "Found new replica set \""+d.newest.name+"\"")
+		}
+		return
+	}
+	hash, _ := d.Parent.Field(abi.FactTemplateHash).Text()
+	s := &set{name: d.Parent.Name + "-" + hash, made: true, minReady: d.minReady, created: d.Now}
+	if d.Refused != "" {
+		d.set("Progressing", "False", "ReplicaSetCreateError", "Failed to create new replica set \""+s.name+"\": "+d.Refused)
+	}
+	for _, o := range d.sets {
+		if o.name == s.name {
+			// Another template has the same hash: the next question has another one.
+			d.collisions, d.hasCollisions = d.collisions+1, true
+			return
+		}
+	}
+	d.newest, d.sets = s, append(d.sets, s)
+	s.replicas = d.newReplicas()
+	d.keepRevision()
+	s.note(desiredKey, strconv.FormatInt(d.replicas, 10))
+	s.note(maxKey, strconv.FormatInt(d.replicas+d.surge, 10))
+	d.out.Create = append(d.out.Create, sdk.Creation{Object: d.object(s, hash), Count: 1})
+	if s.replicas > 0 {
+		d.out.Events = append(d.out.Events, sdk.Event{
+			Type: "Normal", Reason: "ScalingReplicaSet",
+			Message: "Scaled up replica set " + s.name + " from 0 to " + strconv.FormatInt(s.replicas, 10),
+		})
+	}
+	if d.deadline >= 0 && d.Refused == "" {
+		d.set("Progressing", "True", "NewReplicaSetCreated", "Created new replica set \""+s.name+"\"")
+	}
+}
+
+// newReplicas is how many replicas the newest ReplicaSet is to have now.
+func (d *deployment) newReplicas() int64 {
+	if d.recreate {
+		return d.replicas
+	}
+	room := d.replicas + d.surge - d.wanted()
+	if room <= 0 {
+		return d.newest.replicas
+	}
+	return d.newest.replicas + min(room, d.replicas-d.newest.replicas)
+}
+
+// keepRevision gives the newest ReplicaSet the annotations of the Deployment and
+// the next revision, and the Deployment the same.
+func (d *deployment) keepRevision() {
+	s := d.newest
+	if s == nil {
+		return
+	}
+	for i := range d.Parent.Annotations.Len() {
+		switch key, value := d.Parent.Annotations.At(i); key {
+		case revisionKey, historyKey, desiredKey, maxKey, appliedKey, rollbackKey:
+		default:
+			s.note(key, value)
+		}
+	}
+	next := int64(1)
+	for _, o := range d.old() {
+		next = max(next, o.revision+1)
+	}
+	if s.revision < next {
+		if s.revision > 0 {
+			history := s.annotation(historyKey)
+			if history != "" {
+				history += ","
+			}
+			s.note(historyKey, history+strconv.FormatInt(s.revision, 10))
+		}
+		s.revision = next
+		s.note(revisionKey, strconv.FormatInt(next, 10))
+	}
+	revision := strconv.FormatInt(s.revision, 10)
+	if have, _ := d.Parent.Annotations.Get(revisionKey); have != revision {
+		j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(revisionKey).Text(revision)
+		d.out.Patch = append(d.out.Patch, sdk.Patch{UID: d.Parent.UID, Patch: string(j.Close('}').Close('}').Close('}').Bytes())})
+	}
+}
+
+// object is a new ReplicaSet of the template.
+func (d *deployment) object(s *set, hash string) string {
+	meta := d.Parent.Field("spec.template.metadata")
+	selector := d.Parent.Field("spec.selector")
+	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("apps/v1").Key("kind").Text("ReplicaSet")
+	j.Key("metadata").Open('{').Key("name").Text(s.name).Key("annotations").Open('{')
+	for _, key := range sorted(s.annotate) {
+		j.Key(key).Text(s.annotate[key])
+	}
+	j.Close('}')
+	hashed(j, "labels", meta.Object("labels"), hash)
+	j.Close('}').Key("spec").Open('{').Key("replicas").Int(s.replicas).Key("minReadySeconds").Int(d.minReady)
+	j.Key("selector").Open('{')
+	hashed(j, "matchLabels", selector.Object("matchLabels"), hash)
+	if selector.Has("matchExpressions") {
+		j.Key("matchExpressions").Value(selector.Object("matchExpressions").JSON())
+	}
+	j.Close('}').Key("template").Open('{').Key("metadata").Open('{')
+	hashed(j, "labels", meta.Object("labels"), hash)
+	for i, key := range meta.Keys() {
+		if key != "labels" {
+			j.Key(key).Value(meta.Items()[i].JSON())
+		}
+	}
+	j.Close('}').Key("spec").Value(d.Parent.JSON("spec.template.spec")).Close('}').Close('}')
+	return string(j.Close('}').Bytes())
+}
+
+// hashed writes labels, with the hash among them.
+func hashed(j *sdk.JSON, key string, labels sdk.Config, hash string) {
+	j.Key(key).Open('{')
+	for i, name := range labels.Keys() {
+		if name != hashKey {
+			j.Key(name).Value(labels.Items()[i].JSON())
+		}
+	}
+	j.Key(hashKey).Text(hash).Close('}')
+}
