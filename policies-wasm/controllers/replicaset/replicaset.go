@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
@@ -11,12 +12,12 @@ import (
 const burst = 500
 
 func init() {
-	sdk.Controller("ReplicaSet", controller{},
-		sdk.ObjectKind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{
-			"spec.replicas", "spec.minReadySeconds", "spec.selector", "spec.template", "status.conditions",
-		}},
-		[]sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts}},
+	fields := []string{"spec.replicas", "spec.minReadySeconds", "spec.selector", "spec.template", "status.conditions"}
+	children := []sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts}}
+	sdk.Controller("ReplicaSet", controller{}, sdk.ObjectKind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: fields}, children,
 		sdk.Describe("Keeps as many pods of a template as a ReplicaSet says."))
+	sdk.Controller("ReplicationController", controller{}, sdk.ObjectKind{APIVersion: "v1", Kind: "ReplicationController", Fields: fields}, children,
+		sdk.Describe("Keeps as many pods of a template as a ReplicationController says."))
 }
 
 // podOf makes a pod of the template.
@@ -28,6 +29,8 @@ type controller struct{}
 type set struct {
 	*sdk.ReconcileRequest
 	replicas, minReady int
+	// terminating are the set's pods that are about to go.
+	terminating        int64
 	selector, template sdk.Selector
 }
 
@@ -58,21 +61,28 @@ func read(r *sdk.ReconcileRequest) (s *set, err error) {
 	if n, ok := r.Parent.Field("spec.minReadySeconds").Number(); ok {
 		s.minReady = int(n)
 	}
-	if s.selector, err = sdk.LabelSelector(r.Parent.Field("spec.selector"), r.Symbols); err != nil {
+	if r.Parent.Kind == "ReplicationController" {
+		s.selector = s.equal(r.Parent.Field("spec.selector"))
+	} else if s.selector, err = sdk.LabelSelector(r.Parent.Field("spec.selector"), r.Symbols); err != nil {
 		return nil, errors.New("spec.selector: " + err.Error())
 	}
 	if len(s.selector.Reqs) == 0 {
 		s.selector.Present = false // an empty one would match all pods
 	}
-	s.template = sdk.Selector{Present: true}
-	labels := r.Parent.Field("spec.template").Object("metadata").Object("labels")
+	s.template = s.equal(r.Parent.Field("spec.template").Object("metadata").Object("labels"))
+	return s, nil
+}
+
+// equal selects what has all these labels.
+func (s *set) equal(labels sdk.Config) sdk.Selector {
+	selector := sdk.Selector{Present: true}
 	for i, key := range labels.Keys() {
 		value, _ := labels.Items()[i].Text()
-		s.template.Reqs = append(s.template.Reqs, sdk.Requirement{
-			Key: r.Symbols.Intern(key), Values: []sdk.Symbol{r.Symbols.Intern(value)},
+		selector.Reqs = append(selector.Reqs, sdk.Requirement{
+			Key: s.Symbols.Intern(key), Values: []sdk.Symbol{s.Symbols.Intern(value)},
 		})
 	}
-	return s, nil
+	return selector
 }
 
 // claim adopts and releases, and returns the active pods that are the set's.
@@ -81,6 +91,9 @@ func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
 		child := &s.Children[i]
 		p := pods.Read(child)
 		if !p.Active() {
+			if p.Deleted != 0 && p.Phase != "Succeeded" && p.Phase != "Failed" && child.Controller() == s.Parent.UID {
+				s.terminating++
+			}
 			continue
 		}
 		matches := s.selector.Matches(s.Symbols, child.Labels.Pairs)
@@ -119,11 +132,29 @@ func (s *set) status(active []pods.Pod) (status string, again int64) {
 	j := &sdk.JSON{}
 	j.Open('{').Key("replicas").Int(int64(len(active))).Key("fullyLabeledReplicas").Int(labelled)
 	j.Key("readyReplicas").Int(ready).Key("availableReplicas").Int(available)
-	j.Key("observedGeneration").Int(s.Parent.Generation)
-	if conditions := s.Parent.JSON("status.conditions"); conditions != "" {
-		j.Key("conditions").Value(conditions)
-	}
+	j.Key("observedGeneration").Int(s.Parent.Generation).Key("terminatingReplicas").Int(s.terminating)
+	s.conditions(j, len(active))
 	return string(j.Close('}').Bytes()), again
+}
+
+// conditions are those that the parent has, and ReplicaFailure while pods are
+// missing that the host refused to create.
+func (s *set) conditions(j *sdk.JSON, active int) {
+	j.Key("conditions").Open('[')
+	failing, told := s.Refused != "" && active < s.replicas, false
+	for _, c := range s.Parent.Field("status.conditions").Items() {
+		failure := c.String("type", "") == "ReplicaFailure"
+		if failure && !failing {
+			continue
+		}
+		told = told || failure
+		j.Value(c.JSON())
+	}
+	if failing && !told {
+		j.Open('{').Key("type").Text("ReplicaFailure").Key("status").Text("True").Key("lastTransitionTime").Text(pods.Time(s.Now))
+		j.Key("reason").Text("FailedCreate").Key("message").Text(strings.TrimPrefix(s.Refused, "Error creating: ")).Close('}')
+	}
+	j.Close(']')
 }
 
 // surplus names the n pods that are missed least.

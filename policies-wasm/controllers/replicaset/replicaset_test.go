@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/controller/controllertest"
@@ -157,14 +158,14 @@ func TestAReplicaSetThatGoesDoesNothing(t *testing.T) {
 func TestStatusCounts(t *testing.T) {
 	t.Parallel()
 	rs := parent(3, 60)
-	rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: v1.ConditionTrue, Message: "x"}}
+	rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: v1.ConditionTrue, Message: "x"}, {Type: appsv1.ReplicaSetReplicaFailure, Status: v1.ConditionTrue, Message: "over"}}
 	full := child("a")
 	full.Labels["tier"] = "front"
 	out := reconcile(t, rs, full, child("b", ready(20*time.Second)), child("c", notReady))
 	got := controllertest.Status[appsv1.ReplicaSetStatus](t, out)
 	want := appsv1.ReplicaSetStatus{
-		Replicas: 3, FullyLabeledReplicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, ObservedGeneration: 4,
-		Conditions: rs.Status.Conditions,
+		Replicas: 3, FullyLabeledReplicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, ObservedGeneration: 4, TerminatingReplicas: ptr.To[int32](0),
+		Conditions: rs.Status.Conditions[:1],
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -191,6 +192,29 @@ func TestChildrenAreTheTemplate(t *testing.T) {
 		}
 		if status := controllertest.Get[*appsv1.ReplicaSet](w, "replicasets.apps", "web").Status; status.ReadyReplicas != 3 {
 			t.Errorf("status %+v, want 3 ready", status)
+		}
+	})
+}
+
+func TestAReplicationControllerKeepsItsPods(t *testing.T) {
+	t.Parallel()
+	controllertest.Play(t, []string{"ReplicationController"}, func(w *controllertest.World) {
+		template := parent(1, 0).Spec.Template
+		w.Create("replicationcontrollers", &v1.ReplicationController{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"},
+			Spec:       v1.ReplicationControllerSpec{Replicas: ptr.To[int32](3), Selector: map[string]string{"app": "web"}, Template: &template},
+		})
+		w.Wait(time.Second)
+		get := func() v1.ReplicationControllerStatus {
+			return controllertest.Get[*v1.ReplicationController](w, "replicationcontrollers", "web").Status
+		}
+		if s := get(); s.Replicas != 3 || s.AvailableReplicas != 3 || s.FullyLabeledReplicas != 3 {
+			t.Errorf("status %+v: %q", s, w.Events())
+		}
+		controllertest.Change(w, "replicationcontrollers", "", "web", func(rc *v1.ReplicationController) { rc.Spec.Replicas = ptr.To[int32](1) })
+		w.Wait(time.Second)
+		if s := get(); s.Replicas != 1 || len(controllertest.List[*v1.Pod](w, "pods")) != 1 {
+			t.Errorf("status after it was scaled %+v", s)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package main
 
 import (
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/daemonset"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/deployment"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/disruption"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/endpoints"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
