@@ -55,6 +55,7 @@ type Listener struct {
 	mu      sync.Mutex
 	total   int
 	pending int
+	came    uint64 // how many were admitted
 	clients map[netip.Addr]*client
 	refused uint64
 }
@@ -70,6 +71,7 @@ type conn struct {
 	net.Conn
 	listener *Listener
 	from     netip.Addr
+	came     uint64 // its place among all that were admitted
 	// What follows is guarded by the listener's mutex.
 	pending *list.Element // nil once a request has begun
 	counted bool
@@ -143,7 +145,8 @@ func (l *Listener) admit(below net.Conn) (c, evicted *conn) {
 		l.refused++
 		return nil, evicted
 	}
-	c = &conn{Conn: below, listener: l, from: from, counted: true}
+	l.came++
+	c = &conn{Conn: below, listener: l, from: from, came: l.came, counted: true}
 	c.pending = who.pending.PushBack(c)
 	l.clients[from] = who
 	who.open++
@@ -152,22 +155,30 @@ func (l *Listener) admit(below net.Conn) (c, evicted *conn) {
 	return c, evicted
 }
 
-// heaviest is the client with the most pending connections, nil without one.
+// heaviest is the client with the most pending connections, nil without one. Among
+// equals it is the one whose oldest has been pending longest.
 func (l *Listener) heaviest() (most *client) {
 	for _, who := range l.clients {
-		if who.pending.Len() > 0 && (most == nil || who.pending.Len() > most.pending.Len()) {
+		if who.pending.Len() == 0 {
+			continue
+		}
+		if most == nil || who.pending.Len() > most.pending.Len() ||
+			who.pending.Len() == most.pending.Len() && who.oldest().came < most.oldest().came {
 			most = who
 		}
 	}
 	return most
 }
 
+// oldest is the connection that has been pending longest; there must be one.
+func (who *client) oldest() *conn { return who.pending.Front().Value.(*conn) }
+
 // evict takes a client's oldest pending connection out of the count.
 func (l *Listener) evict(who *client) *conn {
 	if who == nil || who.pending.Len() == 0 {
 		return nil
 	}
-	c := who.pending.Front().Value.(*conn)
+	c := who.oldest()
 	l.forget(c)
 	return c
 }
