@@ -86,7 +86,7 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	_, text := ask(t, serving, "GET", "/metrics", "")
 	for _, want := range []string{
 		`berth_policy_calls_total{digest="sha256:`, "berth_scheduler_bound_total 1\n", `berth_store_objects{resource="pods"} 1`,
-		`berth_store_batch_seconds_bucket{le="+Inf"}`, "go_goroutines",
+		`berth_store_batch_duration_seconds_bucket{le="+Inf"}`, "go_goroutines",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("/metrics lacks %q", want)
