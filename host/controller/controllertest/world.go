@@ -36,14 +36,13 @@ type World struct {
 	T        *testing.T
 	Store    *store.Store
 	Registry *registry.Registry
-	// Pod says what a node makes of a pod that it sees for the first time; it
-	// changes the pod's status. By default each pod is Running and Ready at once.
-	Pod func(p *v1.Pod)
 
 	drivers []*controller.Driver
-	mu      sync.Mutex
-	events  []string
-	pods    int
+	pods    int // how many the node has seen
+
+	mu     sync.Mutex
+	start  func(p *v1.Pod)
+	events []string
 }
 
 // Play runs the test within a bubble with the named controllers of the modules
@@ -51,7 +50,7 @@ type World struct {
 func Play(t *testing.T, policies []string, test func(w *World)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &World{T: t, Pod: Ready}
+		w := &World{T: t, start: Ready}
 		w.Store = storetest.OpenEngine(t, store.NewMemory(), store.Options{Indexes: controller.Indexes(registry.Indexes())})
 		w.Registry = registry.New(registry.Config{Store: w.Store})
 		w.Create("namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
@@ -184,6 +183,14 @@ func (w *World) Events() []string {
 	return out
 }
 
+// Start says what the node makes of a pod that it sees for the first time: it
+// changes the pod's status. Without it each pod is Running and Ready at once.
+func (w *World) Start(start func(p *v1.Pod)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.start = start
+}
+
 // Wait lets time pass, and everything come to rest.
 func (w *World) Wait(d time.Duration) {
 	time.Sleep(d)
@@ -284,6 +291,9 @@ func (w *World) tend(ctx context.Context, p *v1.Pod) {
 	}
 	w.pods++
 	node, ip := fmt.Sprintf("node-%d", w.pods%5), fmt.Sprintf("10.0.%d.%d", w.pods/250, w.pods%250+1)
+	w.mu.Lock()
+	start := w.start
+	w.mu.Unlock()
 	_, err := w.Store.Update(ctx, store.Key{Resource: "pods", Namespace: p.Namespace, Name: p.Name}, func(o store.Object) (store.Object, error) {
 		next := o.DeepCopyObject().(*v1.Pod)
 		if next.Spec.NodeName == "" {
@@ -291,7 +301,7 @@ func (w *World) tend(ctx context.Context, p *v1.Pod) {
 		}
 		next.Status.StartTime = ptr.To(metav1.Now())
 		next.Status.PodIP, next.Status.PodIPs = ip, []v1.PodIP{{IP: ip}}
-		w.Pod(next)
+		start(next)
 		return next, nil
 	})
 	_ = err // it is gone

@@ -219,12 +219,12 @@ func TestRollingUpdate(t *testing.T) {
 	play(t, func(w *world) {
 		nodes(w, 3)
 		begin(w, agent(rolling("1", "0")))
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		change(w, image("i:2"))
 		if got := strings.Count(placed(w), "i:2"); got != 1 {
 			t.Errorf("%d pods are new while one does not get ready, want 1", got)
 		}
-		w.Pod = controllertest.Ready
+		w.Start(controllertest.Ready)
 		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
 			w.SetPod(p.Name, controllertest.Ready)
 		}
@@ -241,12 +241,12 @@ func TestSurge(t *testing.T) {
 	play(t, func(w *world) {
 		nodes(w, 3)
 		begin(w, agent(rolling("0", "1")))
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		change(w, image("i:2"))
 		if got := placed(w); strings.Count(got, "i:2") != 1 || strings.Count(got, "i:1") != 3 {
 			t.Errorf("while the first does not get ready: %s, want it beside 3 others", got)
 		}
-		w.Pod = controllertest.Ready
+		w.Start(controllertest.Ready)
 		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
 			w.SetPod(p.Name, controllertest.Ready)
 		}
@@ -290,7 +290,7 @@ func TestFailedPodsAreReplacedMoreAndMoreSlowly(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {
 		nodes(w, 1)
-		w.Pod = controllertest.Ended(1)
+		w.Start(controllertest.Ended(1))
 		w.Create("daemonsets.apps", agent())
 		var made []int64
 		start := time.Now()
@@ -309,7 +309,7 @@ func TestFailedPodsAreReplacedMoreAndMoreSlowly(t *testing.T) {
 		if diff := cmp.Diff([]int64{0, 0, 1, 3, 7, 15}, made); diff != "" {
 			t.Errorf("seconds at which pods were made (-want +got):\n%s", diff)
 		}
-		w.Pod = controllertest.Ready
+		w.Start(controllertest.Ready)
 		w.Wait(20 * time.Minute)
 		if list := podsOn(w, "n0"); len(list) != 1 || list[0].Annotations[failures] == "" || list[0].Status.Phase != v1.PodRunning {
 			t.Errorf("pods at last: %+v", list)

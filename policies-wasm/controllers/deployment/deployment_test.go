@@ -114,7 +114,7 @@ func TestARollOutKeepsToItsBounds(t *testing.T) {
 	play(t, func(w *controllertest.World) {
 		w.Create("deployments.apps", web(10))
 		w.Wait(time.Minute)
-		w.Pod = controllertest.Running // the new ones never become ready
+		w.Start(controllertest.Running) // the new ones never become ready
 		image(w, "web:2")
 		w.Wait(time.Minute)
 		// A quarter up is three more, a quarter down two fewer.
@@ -124,7 +124,7 @@ func TestARollOutKeepsToItsBounds(t *testing.T) {
 		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
 			w.SetPod(p.Name, controllertest.Ready)
 		}
-		w.Pod = controllertest.Ready
+		w.Start(controllertest.Ready)
 		w.Wait(time.Minute)
 		same(t, "sets after all", []string{"1 web:1 0", "2 web:2 10"}, sets(w))
 		same(t, "conditions after all", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(get(w)))
@@ -136,7 +136,7 @@ func TestScalingInTheMiddleOfARollOutIsProportional(t *testing.T) {
 	play(t, func(w *controllertest.World) {
 		w.Create("deployments.apps", web(10))
 		w.Wait(time.Minute)
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		image(w, "web:2")
 		w.Wait(time.Minute)
 		controllertest.Change(w, "deployments.apps", "", "web", func(d *appsv1.Deployment) {
@@ -157,13 +157,12 @@ func TestRecreateEndsAllBeforeItBegins(t *testing.T) {
 		w.Create("deployments.apps", web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType }))
 		w.Wait(time.Minute)
 		mixed := false
-		old := w.Pod
-		w.Pod = func(p *v1.Pod) {
+		w.Start(func(p *v1.Pod) {
 			for _, o := range controllertest.List[*v1.Pod](w, "pods") {
 				mixed = mixed || o.Spec.Containers[0].Image != p.Spec.Containers[0].Image
 			}
-			old(p)
-		}
+			controllertest.Ready(p)
+		})
 		image(w, "web:2")
 		w.Wait(time.Minute)
 		same(t, "sets", []string{"1 web:1 0", "2 web:2 3"}, sets(w))

@@ -191,7 +191,7 @@ func TestKindsOfServices(t *testing.T) {
 func TestPublishNotReadyAddresses(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		w.Create("pods", pod("a"))
 		w.Create("services", web(func(s *v1.Service) { s.Spec.PublishNotReadyAddresses = true }))
 		w.Wait(time.Second)

@@ -183,7 +183,7 @@ func TestPodsHaveTheirIdentity(t *testing.T) {
 func TestOrderedReadyWaitsForEachPod(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		begin(w, web(2, from(5)))
 		want(t, "before the first is ready", podsOf(w), "web-5 i:1")
 		w.SetPod("web-5", controllertest.Ready)
@@ -208,7 +208,7 @@ func TestOrderedReadyWaitsForEachPod(t *testing.T) {
 func TestParallelWaitsForNone(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		begin(w, web(4, parallel))
 		want(t, "none is ready", podsOf(w), "web-0 i:1, web-1 i:1, web-2 i:1, web-3 i:1")
 		change(w, replicas(1))
@@ -249,11 +249,11 @@ func TestRollingUpdate(t *testing.T) {
 		if p := controllertest.Get[*v1.Pod](w, "pods", "web-0"); p.Spec.Subdomain != "nginx" || p.Spec.Volumes[0].Name != "tmp" || p.Annotations["a"] != "<&>" || p.Labels[revisionLabel] != first {
 			t.Errorf("web-0 of the older revision is %+v %+v", p.ObjectMeta, p.Spec)
 		}
-		w.Pod = controllertest.Running
+		w.Start(controllertest.Running)
 		change(w, partition(0))
 		want(t, "with one that does not get ready", podsOf(w), "web-0 i:1, web-1 i:2, web-2 i:2")
 		w.SetPod("web-1", controllertest.Ready)
-		w.Pod = controllertest.Ready
+		w.Start(controllertest.Ready)
 		w.Wait(time.Minute)
 		want(t, "done", podsOf(w), "web-0 i:2, web-1 i:2, web-2 i:2")
 		if status := get(w).Status; status.CurrentRevision != status.UpdateRevision || status.CurrentReplicas != 3 || status.UpdatedReplicas != 3 {
@@ -334,10 +334,10 @@ func TestABrokenPodIsReplacedWhereAsked(t *testing.T) {
 					s.Annotations[replaceBroken] = "true"
 				}
 			}))
-			w.Pod = controllertest.Running
+			w.Start(controllertest.Running)
 			change(w, image("broken"))
 			want(t, "broken", podsOf(w), "web-0 i:1, web-1 broken")
-			w.Pod = controllertest.Ready
+			w.Start(controllertest.Ready)
 			change(w, image("i:2"))
 			if !asked {
 				want(t, "mended, as with Kubernetes", podsOf(w), "web-0 i:1, web-1 broken")
