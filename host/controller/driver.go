@@ -94,11 +94,6 @@ type Config struct {
 	Workers int
 }
 
-// coalesce is how long changes wait for more of them where their parent was
-// looked at just now, so that one with thousands of children is not reconciled
-// for each.
-const coalesce = 20 * time.Millisecond
-
 // Driver runs one guest.
 type Driver struct {
 	Config
@@ -324,11 +319,7 @@ func (w *watched) key(namespace, name string) store.Key {
 // soon asks about a parent at once, or a moment later if it was asked about
 // just now.
 func (d *Driver) soon(name types.NamespacedName) {
-	if d.pace.quiet(name, d.Now()) {
-		d.queue.Add(name)
-		return
-	}
-	d.queue.AddAfter(name, coalesce)
+	d.queue.AddAfter(name, d.pace.settle(name, d.Now()))
 }
 
 // waker is what a change of an object of the kind does.
@@ -441,6 +432,8 @@ func (d *Driver) work(ctx context.Context) error {
 // ask reconciles a parent, and sees to it that it is asked about again.
 func (d *Driver) ask(ctx context.Context, name types.NamespacedName) {
 	last, again, err := d.reconcile(ctx, name)
+	now := d.Now()
+	d.pace.took(name, now.Sub(last.Asked), now)
 	switch {
 	case ctx.Err() != nil:
 		return
