@@ -59,13 +59,19 @@ func zoneOf(o store.Object) string {
 // offsets are since when, in seconds since 1970, clocks of a zone are so many
 // seconds before UTC, from one year to another.
 func offsets(where *time.Location, from, to int) (list [][2]int64) {
-	end := time.Date(to, time.January, 1, 0, 0, 0, 0, time.UTC)
-	for at := time.Date(from, time.January, 1, 0, 0, 0, 0, time.UTC).In(where); at.Before(end); {
-		_, seconds := at.Zone()
-		list = append(list, [2]int64{at.Unix(), int64(seconds)})
-		if _, at = at.ZoneBounds(); at.IsZero() {
-			break
+	at := time.Date(from, time.January, 1, 0, 0, 0, 0, time.UTC).In(where)
+	for end := time.Date(to, time.January, 1, 0, 0, 0, 0, time.UTC); at.Before(end); {
+		if _, seconds := at.Zone(); len(list) == 0 || list[len(list)-1][1] != int64(seconds) {
+			list = append(list, [2]int64{at.Unix(), int64(seconds)})
 		}
+		_, next := at.ZoneBounds()
+		switch {
+		case next.IsZero():
+			return list
+		case !next.After(at): // as Go has it on the last day of a leap year
+			next = at.Add(24 * time.Hour)
+		}
+		at = next
 	}
 	return list
 }

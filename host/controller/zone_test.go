@@ -63,3 +63,23 @@ func TestTheFactZone(t *testing.T) {
 		})
 	}
 }
+
+// TestOffsetsAreGos looks at each day of a quarter of a century.
+func TestOffsetsAreGos(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia", "UTC"} {
+		where, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := offsets(where, 2008, 2045)
+		for at, i := time.Unix(list[0][0], 0).In(where), 0; at.Year() < 2045; at = at.Add(12 * time.Hour) {
+			for i+1 < len(list) && list[i+1][0] <= at.Unix() {
+				i++
+			}
+			if _, seconds := at.Zone(); int64(seconds) != list[i][1] {
+				t.Fatalf("%s: at %s clocks are %d seconds before UTC, want %d", name, at, list[i][1], seconds)
+			}
+		}
+	}
+}
