@@ -144,7 +144,7 @@ func (w *watched) selector(parent store.Object) labels.Selector {
 
 // New checks what the guest declares against what is served.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects)}
+	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects, cfg.Now)}
 	if d.Workers == 0 {
 		d.Workers = 4
 	}

@@ -49,7 +49,15 @@ type World struct {
 // that the test imports.
 func Play(t *testing.T, policies []string, test func(w *World)) {
 	t.Helper()
+	PlayFrom(t, time.Time{}, policies, test)
+}
+
+// PlayFrom plays from a time on: to wait for it while controllers work would
+// take long.
+func PlayFrom(t *testing.T, from time.Time, policies []string, test func(w *World)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(from))
 		w := &World{T: t, start: Ready}
 		w.Store = storetest.OpenEngine(t, store.NewMemory(), store.Options{Indexes: controller.Indexes(registry.Indexes())})
 		w.Registry = registry.New(registry.Config{Store: w.Store})
