@@ -123,6 +123,13 @@ const (
 	// FactPodClaims are the PersistentVolumeClaims of a pod's volumes, as an object
 	// such as {"data":"data-web-0"}; absent where it has none.
 	FactPodClaims = "pod.claims"
+	// FactZone is the time zone of an object with a schedule: of the TZ= or CRON_TZ=
+	// that spec.schedule begins with, else of spec.timeZone, else the host's own.
+	// It is a list of pairs such as [[1767225600,3600],[1774746000,7200]]: since
+	// when, in seconds since 1970, its clocks are how many seconds before UTC,
+	// from the year of the object's creation to twelve years from now. It is absent
+	// where nobody knows the zone.
+	FactZone = "zone"
 	// FactPodEnd is how a pod came to its end, as an object such as
 	// {"at":"2026-03-01T12:00:00Z","exits":[{"container":"c","code":3}],
 	// "conditions":[{"type":"DisruptionTarget","status":"True"}]}: "at" is when, of
@@ -138,7 +145,7 @@ const (
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactZone}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

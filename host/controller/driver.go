@@ -95,11 +95,6 @@ type Config struct {
 	Workers int
 }
 
-// coalesce is how long changes wait for more of them where their parent was
-// looked at just now, so that one with thousands of children is not reconciled
-// for each.
-const coalesce = 20 * time.Millisecond
-
 // Driver runs one guest.
 type Driver struct {
 	Config
@@ -151,7 +146,7 @@ func (w *watched) selector(parent store.Object) labels.Selector {
 
 // New checks what the guest declares against what is served.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects)}
+	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects, cfg.Now)}
 	if d.Workers == 0 {
 		d.Workers = 4
 	}
@@ -348,11 +343,7 @@ func (w *watched) key(namespace, name string) store.Key {
 // soon asks about a parent at once, or a moment later if it was asked about
 // just now.
 func (d *Driver) soon(name types.NamespacedName) {
-	if d.pace.quiet(name, d.Now()) {
-		d.queue.Add(name)
-		return
-	}
-	d.queue.AddAfter(name, coalesce)
+	d.queue.AddAfter(name, d.pace.settle(name, d.Now()))
 }
 
 // waker is what a change of an object of the kind does.
@@ -466,6 +457,8 @@ func (d *Driver) work(ctx context.Context) error {
 // ask reconciles a parent, and sees to it that it is asked about again.
 func (d *Driver) ask(ctx context.Context, name types.NamespacedName) {
 	last, again, err := d.reconcile(ctx, name)
+	now := d.Now()
+	d.pace.took(name, now.Sub(last.Asked), now)
 	switch {
 	case ctx.Err() != nil:
 		return

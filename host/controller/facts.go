@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -24,7 +25,8 @@ import (
 // objects say.
 type facts struct {
 	objects Objects
-	// made remembers facts of templates, which cost much, by what they are of.
+	now     func() time.Time
+	// made remembers facts that cost much, by what they are of.
 	made *lru.Cache
 }
 
@@ -35,7 +37,9 @@ type factKey struct {
 	name       string
 }
 
-func newFacts(objects Objects) *facts { return &facts{objects, lru.New(20_000)} }
+func newFacts(objects Objects, now func() time.Time) *facts {
+	return &facts{objects, now, lru.New(20_000)}
+}
 
 // of is a fact as JSON, nil where the object has none.
 func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
@@ -45,6 +49,8 @@ func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
 	switch name {
 	case abi.FactNodeZone:
 		return f.zone(o)
+	case abi.FactZone:
+		return f.scheduleZone(o)
 	case abi.FactPodPorts:
 		return podPorts(o)
 	case abi.FactPodClaims:

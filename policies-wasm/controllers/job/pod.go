@@ -62,7 +62,7 @@ type pod struct {
 	matched match
 }
 
-func (j *job) child(p *pod) *sdk.ControlObject { return &j.Children[p.at] }
+func (j *job) child(p *pod) *sdk.ControlObject { return j.Children[p.at] }
 
 func (p *pod) ended() bool { return p.phase == podSucceeded || p.phase == podFailed }
 
@@ -86,7 +86,7 @@ func (j *job) counts(p *pod) bool { return !j.indexed || j.valid(p) }
 func (j *job) claim() {
 	j.pods = make([]pod, 0, len(j.Children))
 	for i := range j.Children {
-		o := &j.Children[i]
+		o := j.Children[i]
 		matches := j.selector.Matches(j.Symbols, o.Labels.Pairs)
 		owner := o.Controller()
 		p := pod{at: i, bore: slices.Contains(o.Finalizers, tracking)}
@@ -112,7 +112,7 @@ func (j *job) claim() {
 func (j *job) letGo() {
 	for i := range j.Children {
 		if owner := j.Children[i].Controller(); owner == "" || owner == j.Parent.UID {
-			j.untrack(&j.Children[i])
+			j.untrack(j.Children[i])
 		}
 	}
 }

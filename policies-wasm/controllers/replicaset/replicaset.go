@@ -77,8 +77,8 @@ func read(r *sdk.ReconcileRequest) (s *set, err error) {
 // equal selects what has all these labels.
 func (s *set) equal(labels sdk.Config) sdk.Selector {
 	selector := sdk.Selector{Present: true}
-	for i, key := range labels.Keys() {
-		value, _ := labels.Items()[i].Text()
+	for key, v := range labels.All {
+		value, _ := v.Text()
 		selector.Reqs = append(selector.Reqs, sdk.Requirement{
 			Key: s.Symbols.Intern(key), Values: []sdk.Symbol{s.Symbols.Intern(value)},
 		})
@@ -88,8 +88,7 @@ func (s *set) equal(labels sdk.Config) sdk.Selector {
 
 // claim adopts and releases, and returns the active pods that are the set's.
 func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
-	for i := range s.Children {
-		child := &s.Children[i]
+	for _, child := range s.Children {
 		p := pods.Read(child)
 		if !p.Active() {
 			if p.Deleted != 0 && p.Phase != "Succeeded" && p.Phase != "Failed" && child.Controller() == s.Parent.UID {
