@@ -27,7 +27,7 @@ func init() {
 				"spec.template.metadata.finalizers", "spec.template.spec.restartPolicy",
 				"spec.template.spec.containers", "spec.template.spec.initContainers", "status",
 			},
-			Writes: []string{"delete"}, Gone: true,
+			Writes: []string{"patch", "delete"}, Gone: true,
 		},
 		[]sdk.ObjectKind{{
 			APIVersion: "v1", Kind: "Pod", Facts: append([]string{"pod.end", "pod.restarts"}, pods.Facts...),

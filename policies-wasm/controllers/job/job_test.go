@@ -445,6 +445,22 @@ func TestSuccessPolicies(t *testing.T) {
 	}
 }
 
+// A pod that is deleted, and gone at once, is replaced as late as others.
+func TestDeletedPodsAreReplacedLaterAndLater(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(1, 1)))
+		w.Wait(time.Second)
+		for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second} {
+			w.Delete("pods", w.pods()[0].Name, &metav1.DeleteOptions{})
+			w.Wait(pause - 2*time.Second)
+			w.want("pods before the pause is over", len(w.pods()), 0)
+			w.Wait(4 * time.Second)
+			w.want("pods after it", len(w.pods()), 1)
+		}
+		w.want("counts", w.counts(), "1/1/0 0+2")
+	})
+}
+
 // hold gives a pod a finalizer, so that it stays while it is deleted.
 func (w world) hold(name string) {
 	w.T.Helper()
@@ -461,7 +477,9 @@ func TestPodReplacementPolicy(t *testing.T) {
 				name := w.pods()[0].Name
 				w.hold(name)
 				w.Delete("pods", name, &metav1.DeleteOptions{})
-				w.Wait(12 * time.Second)
+				w.Wait(9 * time.Second)
+				w.want("pods before the pause is over", len(w.pods()), 1)
+				w.Wait(3 * time.Second)
 				w.want("counts", w.counts(), want)
 				w.SetPod(name, controllertest.Ended(1))
 				w.Wait(12 * time.Second)
