@@ -73,6 +73,10 @@ type ObjectKind struct {
 	// Children may be created and deleted, and a parent's status written, where
 	// it is empty.
 	Writes []string `json:"writes,omitempty"`
+	// Gone: the policy is asked about parents that are gone too, as long as it may
+	// have left something at their children. Such a parent has no resourceVersion,
+	// and may have no fields; answers about it patch, release and delete children.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // Ways in which objects belong to a parent.

@@ -108,6 +108,7 @@ type Driver struct {
 	pace     pace
 	facts    *facts
 	refusals refusals
+	ghosts   ghosts
 	outcomes outcomes
 }
 
@@ -197,6 +198,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	// looked at: what becomes of them meanwhile would be lost.
 	since, err := d.revisions(slices.Concat(d.children, d.related))
 	if err != nil {
+		return err
+	}
+	if err := d.findGone(); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -316,7 +320,10 @@ func nameOf(o store.Object) types.NamespacedName {
 }
 
 func (d *Driver) parentChanged(o store.Object) {
-	_, there := d.Objects.Get(d.parent.key(o.GetNamespace(), o.GetName()))
+	have, there := d.Objects.Get(d.parent.key(o.GetNamespace(), o.GetName()))
+	if !there || have.GetUID() != o.GetUID() {
+		d.gone(o)
+	}
 	for _, list := range [][]watched{d.children, d.related} {
 		for i := range list {
 			w := &list[i]
@@ -372,6 +379,7 @@ func (d *Driver) waker(w *watched) func(store.Object) {
 
 func (d *Driver) wakeOwner(namespace string, owner *metav1.OwnerReference) {
 	if owner.Kind == d.parent.kind.Kind && owner.APIVersion == d.parent.kind.APIVersion {
+		d.noteOwner(namespace, owner)
 		d.soon(types.NamespacedName{Namespace: namespace, Name: owner.Name})
 	}
 }

@@ -72,7 +72,7 @@ func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, er
 		return d.named(w, parent), nil
 	}
 	found := d.controlled(w, parent.GetUID())
-	if parent.GetDeletionTimestamp() != nil {
+	if parent.GetDeletionTimestamp() != nil && !d.isGone(parent) {
 		return found, nil
 	}
 	selector := w.selector(parent)

@@ -398,6 +398,9 @@ func Ask(t *testing.T, policy string, now time.Time, parent store.Object, others
 	if err != nil {
 		t.Fatal(err)
 	}
+	if k, ok := kind.Of(parent); ok {
+		parent, _ = s.Get(k.Key(parent.GetNamespace(), parent.GetName()))
+	}
 	in, err := d.Input(parent)
 	if err != nil {
 		t.Fatal(err)
