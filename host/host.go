@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/event"
+	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -58,6 +60,7 @@ type Host struct {
 	usage       *usage.Meter
 	podRange    netip.Prefix
 	histograms  *histograms
+	driven      atomic.Pointer[[]explain.Driven]
 }
 
 // Run runs a host until ctx ends. It calls serving once, when the API answers
@@ -137,6 +140,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	}
 	h.berth = berthapi.New(berthapi.Config{
 		Store: h.store, Policies: h.loader, Scheduler: h.scheduler, Replay: h.replayed, NewToken: h.auth.NewToken, Log: h.Log,
+		Drivers: h.drivers, May: h.auth.Access,
 	})
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-dev/berth/host/api"
@@ -21,6 +23,7 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
 	"github.com/berth-dev/berth/host/event"
+	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -86,8 +89,9 @@ func (h *Host) runGates(ctx context.Context) error {
 
 // driving is a driver at work for a guest.
 type driving struct {
-	guest *sandbox.Controller
-	end   func()
+	guest  *sandbox.Controller
+	driver *controller.Driver
+	end    func()
 }
 
 // controllerKey is what a driver is kept by: the same program may act as several
@@ -126,7 +130,7 @@ func (h *Host) runControllers(ctx context.Context) error {
 			}
 			own, cancel := context.WithCancel(ctx)
 			ended := make(chan struct{})
-			running[id] = driving{guest, func() { cancel(); <-ended }}
+			running[id] = driving{guest, driver, func() { cancel(); <-ended }}
 			drivers.Go(func() {
 				defer close(ended)
 				if err := driver.Run(own); err != nil {
@@ -140,6 +144,13 @@ func (h *Host) runControllers(ctx context.Context) error {
 				delete(running, id)
 			}
 		}
+		drive := make([]explain.Driven, 0, len(running))
+		for _, one := range running {
+			account := one.guest.ServiceAccount()
+			drive = append(drive, explain.Driven{Policy: one.guest.Name(), ServiceAccount: account.Namespace + "/" + account.Name, Driver: one.driver})
+		}
+		slices.SortFunc(drive, func(a, b explain.Driven) int { return strings.Compare(a.Policy, b.Policy) })
+		h.driven.Store(&drive)
 		select {
 		case <-swapped:
 		case <-ctx.Done():
@@ -148,11 +159,19 @@ func (h *Host) runControllers(ctx context.Context) error {
 	}
 }
 
+// drivers are the controllers that run.
+func (h *Host) drivers() []explain.Driven {
+	if all := h.driven.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
 	as := actingAs(guest)
 	return controller.New(controller.Config{
 		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
-		Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(guest.Name() + "-controller"),
+		Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(strings.ToLower(guest.Name()) + "-controller"),
 	})
 }
 

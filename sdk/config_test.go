@@ -1,9 +1,11 @@
 package sdk
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"testing"
 )
 
@@ -80,8 +82,8 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if c.kind == 'o' && len(c.keys) == 0 {
-			return // empty input
+		if len(bytes.TrimSpace(b)) == 0 {
+			return
 		}
 		var theirs any
 		if json.Unmarshal(b, &theirs) != nil {
@@ -93,14 +95,43 @@ func FuzzParseConfig(f *testing.F) {
 			t.Fatalf("JSON(%q) = %q: %v", b, out, err)
 		}
 		if f, ok := theirs.(float64); ok {
-			if math.Abs(c.num-f) > 1e-9*math.Abs(f)+4*math.SmallestNonzeroFloat64 {
-				t.Errorf("%q = %v, want %v", b, c.num, f)
+			if n, _ := c.Number(); math.Abs(n-f) > 1e-9*math.Abs(f)+4*math.SmallestNonzeroFloat64 {
+				t.Errorf("%q = %v, want %v", b, n, f)
 			}
+		}
+		if !reflect.DeepEqual(plain(c), plain(Config{text: out, compact: true})) {
+			t.Errorf("%q is read as %v, and what it becomes, %q, as %v", b, plain(c), out, plain(Config{text: out, compact: true}))
 		}
 		if s, ok := theirs.(string); ok && again != s {
 			t.Errorf("%q = %q, want %q", b, again, s)
 		}
 	})
+}
+
+// plain is a value as encoding/json would give it, but for doubled keys, all of
+// which it holds.
+func plain(c Config) any {
+	switch c.kind() {
+	case 'o':
+		keys := c.Keys()
+		for i, v := range c.Items() {
+			keys[i] = string([]rune(keys[i])) + fmt.Sprint(" ", plain(v))
+		}
+		return keys
+	case 'l':
+		var list []any
+		for _, v := range c.All {
+			list = append(list, plain(v))
+		}
+		return list
+	case 's':
+		text, _ := c.Text()
+		return string([]rune(text))
+	case 'n':
+		n, _ := c.Number()
+		return n
+	}
+	return c.text
 }
 
 type labelled struct{ label string }

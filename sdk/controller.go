@@ -50,19 +50,8 @@ func (o *ControlObject) JSON(path string) string {
 	return ""
 }
 
-// Field is a field, null if the object has none there. It is parsed anew each
-// time.
-func (o *ControlObject) Field(path string) Config {
-	text := o.JSON(path)
-	if text == "" {
-		return Config{}
-	}
-	v, err := ParseConfig([]byte(text))
-	if err != nil {
-		return Config{}
-	}
-	return v
-}
+// Field is a field, null if the object has none there.
+func (o *ControlObject) Field(path string) Config { return Config{text: o.JSON(path), compact: true} }
 
 // Controller is the UID of the owner that controls the object, "" if none does.
 func (o *ControlObject) Controller() string {
@@ -78,7 +67,7 @@ func (o *ControlObject) Controller() string {
 type ReconcileRequest struct {
 	Now               int64
 	Parent            ControlObject
-	Children, Related []ControlObject
+	Children, Related []*ControlObject
 	// Refused says, in words, what the host refused of the last answer about this
 	// parent; it is empty if that was stored.
 	Refused string
@@ -91,10 +80,10 @@ func (r *ReconcileRequest) ChildrenOf(kind string) []*ControlObject { return ofK
 // RelatedOf are the related objects of one kind.
 func (r *ReconcileRequest) RelatedOf(kind string) []*ControlObject { return ofKind(r.Related, kind) }
 
-func ofKind(list []ControlObject, kind string) (found []*ControlObject) {
-	for i := range list {
-		if list[i].Kind == kind {
-			found = append(found, &list[i])
+func ofKind(list []*ControlObject, kind string) (found []*ControlObject) {
+	for _, o := range list {
+		if o.Kind == kind {
+			found = append(found, o)
 		}
 	}
 	return found
@@ -203,12 +192,12 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 	in.children = resize(in.children, input.ChildrenLength())
 	for i := range in.children {
 		input.Children(&o, i)
-		in.controlObject(&in.children[i], &o)
+		in.controlObject(in.children[i], &o)
 	}
 	in.related = resize(in.related, input.RelatedLength())
 	for i := range in.related {
 		input.Related(&o, i)
-		in.controlObject(&in.related[i], &o)
+		in.controlObject(in.related[i], &o)
 	}
 	r.Children, r.Related = in.children, in.related
 	out, err := withinReconcile(in.control, r)
@@ -223,12 +212,18 @@ func withinReconcile(c Reconciler, r *ReconcileRequest) (ReconcileResult, error)
 	return c.Reconcile(r)
 }
 
-// resize keeps what the elements hold, to be used again.
-func resize(list []ControlObject, n int) []ControlObject {
-	if n <= cap(list) {
-		return list[:n]
+// resize keeps the elements and what they hold, to be used again. Each is an
+// object of its own: from a pointer into a large one a collector would have to
+// look for its beginning.
+func resize(list []*ControlObject, n int) []*ControlObject {
+	for len(list) < n {
+		if len(list) < cap(list) && list[:len(list)+1][len(list)] != nil {
+			list = list[:len(list)+1]
+			continue
+		}
+		list = append(list, new(ControlObject))
 	}
-	return append(list[:cap(list)], make([]ControlObject, n-cap(list))...)
+	return list[:n]
 }
 
 // controlObject reads an object into the place of one that an earlier call gave,

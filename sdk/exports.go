@@ -66,7 +66,8 @@ func exportInput(size uint32) uint32 {
 		return 0
 	}
 	if uint64(size) > uint64(len(input)) {
-		input = make([]byte, max(int(size), 2*len(input), 4<<10))
+		input = nil // a collection on the way may have it
+		input = make([]byte, max(int(size)+int(size)/4, 4<<10))
 	}
 	return uint32(uintptr(unsafe.Pointer(&input[0])))
 }

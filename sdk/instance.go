@@ -23,7 +23,7 @@ type Instance struct {
 	control Reconciler
 	// What the last reconciliation was told, to be filled anew.
 	parent            ControlObject
-	children, related []ControlObject
+	children, related []*ControlObject
 	field             fb.Field
 	podFacts          fb.PodFacts
 	texts             pieces

@@ -11,6 +11,12 @@ type JSON struct{ b []byte }
 // Bytes of what was built.
 func (j *JSON) Bytes() []byte { return j.b }
 
+// Reset begins anew, in the memory of what was built before.
+func (j *JSON) Reset() *JSON {
+	j.b = j.b[:0]
+	return j
+}
+
 // Raw appends text as it is.
 func (j *JSON) Raw(text string) *JSON {
 	j.b = append(j.b, text...)
@@ -48,31 +54,35 @@ func (j *JSON) Key(key string) *JSON {
 func (j *JSON) Text(s string) *JSON {
 	j.comma()
 	j.b = append(j.b, '"')
+	from := 0
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			j.char(c)
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			j.b = append(j.b, s[from:i]...)
+			r, size := utf8.DecodeRuneInString(s[i:])
+			j.b = utf8.AppendRune(j.b, r)
+			i += size
+			from = i
+		case c == '"' || c == '\\' || c < ' ':
+			j.b = append(j.b, s[from:i]...)
+			j.escaped(c)
 			i++
-			continue
+			from = i
+		default:
+			i++
 		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		j.b = utf8.AppendRune(j.b, r)
-		i += size
 	}
-	j.b = append(j.b, '"')
+	j.b = append(append(j.b, s[from:]...), '"')
 	return j
 }
 
-func (j *JSON) char(c byte) {
+func (j *JSON) escaped(c byte) {
 	const hex = "0123456789abcdef"
-	switch {
-	case c == '"' || c == '\\':
-		j.b = append(j.b, '\\', c)
-	case c < ' ':
+	if c < ' ' {
 		j.b = append(j.b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-	default:
-		j.b = append(j.b, c)
+		return
 	}
+	j.b = append(j.b, '\\', c)
 }
 
 // Int is a number value.

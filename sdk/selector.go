@@ -262,8 +262,8 @@ func LabelSelector(c Config, syms *Symbols) (s Selector, err error) {
 		return Selector{}, nil
 	}
 	labels := c.Object("matchLabels")
-	for i, key := range labels.Keys() {
-		value, ok := labels.Items()[i].Text()
+	for key, v := range labels.All {
+		value, ok := v.Text()
 		if !ok {
 			return Selector{}, errors.New("matchLabels must hold strings")
 		}

@@ -94,11 +94,6 @@ type Config struct {
 	Workers int
 }
 
-// coalesce is how long changes wait for more of them where their parent was
-// looked at just now, so that one with thousands of children is not reconciled
-// for each.
-const coalesce = 20 * time.Millisecond
-
 // Driver runs one guest.
 type Driver struct {
 	Config
@@ -109,7 +104,7 @@ type Driver struct {
 	pace     pace
 	facts    *facts
 	refusals refusals
-	answers  answers
+	outcomes outcomes
 }
 
 // watched is a kind with all that is needed to read it.
@@ -324,11 +319,7 @@ func (w *watched) key(namespace, name string) store.Key {
 // soon asks about a parent at once, or a moment later if it was asked about
 // just now.
 func (d *Driver) soon(name types.NamespacedName) {
-	if d.pace.quiet(name, d.Now()) {
-		d.queue.Add(name)
-		return
-	}
-	d.queue.AddAfter(name, coalesce)
+	d.queue.AddAfter(name, d.pace.settle(name, d.Now()))
 }
 
 // waker is what a change of an object of the kind does.
@@ -433,21 +424,36 @@ func (d *Driver) work(ctx context.Context) error {
 			d.queue.Done(name)
 			continue
 		}
-		again, err := d.reconcile(ctx, name)
-		switch {
-		case ctx.Err() != nil:
-		case errors.Is(err, errStale):
-			d.queue.AddRateLimited(name)
-		case err != nil:
-			d.Log.Warn("reconcile", "policy", d.Guest.Name(), "parent", name.String(), "err", err)
-			d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %v", d.parent.kind.Kind, name, err))
-			d.queue.AddRateLimited(name)
-		default:
-			d.queue.Forget(name)
-			if again > 0 {
-				d.queue.AddAfter(name, min(again, maxWait))
-			}
-		}
+		d.ask(ctx, name)
 		d.queue.Done(name)
 	}
+}
+
+// ask reconciles a parent, and sees to it that it is asked about again.
+func (d *Driver) ask(ctx context.Context, name types.NamespacedName) {
+	last, again, err := d.reconcile(ctx, name)
+	now := d.Now()
+	d.pace.took(name, now.Sub(last.Asked), now)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errStale):
+		d.queue.AddRateLimited(name)
+		return
+	case errors.Is(err, errGone):
+		d.forget(name)
+		return
+	case err != nil:
+		d.Log.Warn("reconcile", "policy", d.Guest.Name(), "parent", name.String(), "err", err)
+		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %v", d.parent.kind.Kind, name, err))
+		d.queue.AddRateLimited(name)
+		last.Error = err.Error()
+	default:
+		d.queue.Forget(name)
+		if again = min(again, maxWait); again > 0 {
+			last.Again = last.Asked.Add(again)
+			d.queue.AddAfter(name, again)
+		}
+	}
+	d.outcomes.keep(name, last)
 }

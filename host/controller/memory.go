@@ -2,6 +2,7 @@ package controller
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -35,28 +36,55 @@ func (r *refusals) of(parent types.UID) string {
 	return s
 }
 
-// answers hold why each parent is as it is, in the guest's words.
-type answers struct {
-	mu  sync.Mutex
-	why map[types.NamespacedName][]string
+// Outcome is what came of the last question about a parent.
+type Outcome struct {
+	// Asked is when that was.
+	Asked time.Time
+	// Why is what the guest said of it, in sentences.
+	Why []string
+	// Refused is what the host refused of the answer, Error why there was none or
+	// it could not be stored.
+	Refused, Error string
+	// Again is when the guest is asked next even if nothing changes; zero is never.
+	Again time.Time
 }
 
-func (a *answers) keep(parent types.NamespacedName, why []string) {
+// outcomes hold what came of each parent's last question.
+type outcomes struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]Outcome
+}
+
+func (a *outcomes) keep(parent types.NamespacedName, o Outcome) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(why) == 0 {
-		delete(a.why, parent)
-		return
+	if a.last == nil {
+		a.last = map[types.NamespacedName]Outcome{}
 	}
-	if a.why == nil {
-		a.why = map[types.NamespacedName][]string{}
-	}
-	a.why[parent] = why
+	a.last[parent] = o
 }
 
-// Why is what the guest said last of a parent.
-func (d *Driver) Why(parent types.NamespacedName) []string {
-	d.answers.mu.Lock()
-	defer d.answers.mu.Unlock()
-	return d.answers.why[parent]
+func (a *outcomes) forget(parent types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.last, parent)
+}
+
+// Last is what came of the last question about a parent, if there was one.
+func (d *Driver) Last(namespace, name string) (Outcome, bool) {
+	d.outcomes.mu.Lock()
+	defer d.outcomes.mu.Unlock()
+	o, ok := d.outcomes.last[types.NamespacedName{Namespace: namespace, Name: name}]
+	return o, ok
+}
+
+// Of is the store's resource of the parents.
+func (d *Driver) Of() string { return d.parent.Resource }
+
+// Makes are the store's resources of the children.
+func (d *Driver) Makes() (resources []string) {
+	for i := range d.children {
+		resources = append(resources, d.children[i].Resource)
+	}
+	return resources
 }

@@ -13,6 +13,11 @@ import (
 const (
 	burst = 50
 	pause = 100 * time.Millisecond
+	// coalesce is how long changes wait at least for more of them, rest how many
+	// times as long as the last ask took, and maxSettle how long at most.
+	coalesce  = 20 * time.Millisecond
+	rest      = 3
+	maxSettle = time.Second
 	// maxWait is the latest that a guest can be asked again: what waits
 	// longer would outlive its parent.
 	maxWait = time.Hour
@@ -28,7 +33,8 @@ type pace struct {
 type asks struct {
 	used  int
 	since time.Time // of the first that counts
-	last  time.Time
+	ended time.Time // the last of them
+	took  time.Duration
 }
 
 // wait takes one ask of a parent, or says how long to wait for it.
@@ -51,16 +57,29 @@ func (p *pace) wait(name types.NamespacedName, now time.Time) time.Duration {
 		return a.since.Add(pause).Sub(now)
 	}
 	a.used++
-	a.last = now
 	return 0
 }
 
-// quiet tells whether a parent was not asked about just now.
-func (p *pace) quiet(name types.NamespacedName, now time.Time) bool {
+// took remembers how long an ask of a parent took, all in all.
+func (p *pace) took(name types.NamespacedName, took time.Duration, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.parents[name]; a != nil {
+		a.ended, a.took = now, took
+	}
+}
+
+// settle is how long changes wait for more of them: a moment where the parent was
+// looked at just now, so that one with thousands of children is not reconciled
+// for each; and longer where that takes long.
+func (p *pace) settle(name types.NamespacedName, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.parents[name]
-	return a == nil || now.Sub(a.last) >= coalesce
+	if a == nil {
+		return 0
+	}
+	return min(max(coalesce, rest*a.took), maxSettle) - now.Sub(a.ended)
 }
 
 // forget drops a parent that is gone.

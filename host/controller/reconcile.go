@@ -19,46 +19,51 @@ import (
 // answer is dropped, and the guest asked again from the newer state.
 var errStale = errors.New("the answer is of an older state")
 
+// errGone says that there is no such parent.
+var errGone = errors.New("the parent is gone")
+
 // reconcile asks the guest about one parent and applies its answer.
-func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last Outcome, again time.Duration, err error) {
+	last.Asked = d.Now()
 	o, ok := d.Objects.Get(d.parent.key(name.Namespace, name.Name))
 	if !ok {
-		d.forget(name)
-		return 0, nil
+		return last, 0, errGone
 	}
 	if err := d.mayRead(ctx, o.GetNamespace()); err != nil {
-		return 0, err
+		return last, 0, err
 	}
 	g, err := d.gather(o)
 	if err != nil {
-		return 0, err
+		return last, 0, err
 	}
 	g.Refused = d.refusals.of(o.GetUID())
 	out, err := d.Guest.Reconcile(ctx, &g.Input)
 	if err != nil {
-		return 0, err
+		return last, 0, err
 	}
-	d.answers.keep(name, out.Why)
+	last.Why = out.Why
 	done, err := d.apply(ctx, g, out)
 	if err != nil {
-		return 0, err
+		return last, 0, err
 	}
+	last.Refused = done.refused
 	d.refusals.keep(o.GetUID(), done.refused)
 	if done.refused != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %s", d.parent.kind.Kind, name, done.refused))
 	}
 	switch again = time.Duration(out.RequeueAfterNanos); {
 	case done.refused != "" && g.Refused != "":
-		return 0, errors.New(done.refused) // the guest knows: a pause, and once more
+		return last, 0, errors.New(done.refused) // the guest knows: a pause, and once more
 	case done.refused != "" || done.unfinished:
 		again = 1 // at once
 	}
-	return again, nil
+	return last, again, nil
 }
 
 func (d *Driver) forget(name types.NamespacedName) {
 	d.pace.forget(name)
-	d.answers.keep(name, nil)
+	d.outcomes.forget(name)
+	d.queue.Forget(name)
 }
 
 // mayRead says whether the guest may be told of this namespace: its

@@ -62,7 +62,7 @@ func TestAFreshGateHasFuelToSpare(t *testing.T) {
 		if f.Name != gate.Name() {
 			continue
 		}
-		if least := engine.AskBudget(len(pods), len(pods)*about, 0); f.Calls != 1 || f.Fuel == 0 || f.Fuel > int64(least)*2/3 {
+		if least := engine.AskBudget(len(pods), 0, len(pods)*about, 0); f.Calls != 1 || f.Fuel == 0 || f.Fuel > int64(least)*2/3 {
 			t.Errorf("%d calls take %d units of fuel, want one of at most two thirds of %d", f.Calls, f.Fuel, least)
 		}
 		return

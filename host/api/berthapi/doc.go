@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/schedule"
@@ -21,6 +23,7 @@ import (
 type Store interface {
 	Get(store.Key) (store.Object, bool)
 	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
+	Indexed(resource, index, value string) []store.Object
 	Blob(ctx context.Context, digest string) ([]byte, error)
 	Blobs(ctx context.Context) ([]string, error)
 	Backup(ctx context.Context, w io.Writer) (int64, error)
@@ -33,6 +36,10 @@ type Config struct {
 	Scheduler *schedule.Scheduler
 	// Replay derives a decision again.
 	Replay func(ctx context.Context, number uint64) (*explain.Replayed, error)
+	// Drivers are the controllers that run.
+	Drivers func() []explain.Driven
+	// May tells what users may do.
+	May authorizer.Authorizer
 	// NewToken makes a token by which a machine joins.
 	NewToken func(ctx context.Context, life time.Duration, about string) (string, error)
 	Log      *slog.Logger

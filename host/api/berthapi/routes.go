@@ -22,6 +22,7 @@ const (
 	RehearsePath  = "/berth/v1/rehearsal"
 	BackupPath    = "/berth/v1/backup"
 	TokensPath    = "/berth/v1/tokens"
+	ExplainPath   = "/berth/v1/explain"
 )
 
 // Routes are those of Berth's own commands.
@@ -31,6 +32,7 @@ func (a *API) Routes() map[string]api.Route {
 		"GET " + FiguresPath + "/:name/logs":      {Handler: http.HandlerFunc(a.guestLog)},
 		"GET " + FiguresPath + "/:name/module":    {Handler: http.HandlerFunc(a.module)},
 		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(a.replay)},
+		"GET " + ExplainPath:                      {Handler: http.HandlerFunc(a.explainParent)},
 		"GET " + BackupPath:                       {Handler: http.HandlerFunc(a.backup)},
 		"POST " + TokensPath:                      {Handler: http.HandlerFunc(a.makeToken)},
 		"POST " + PlanPath:                        {Handler: http.HandlerFunc(a.plan)},

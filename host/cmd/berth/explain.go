@@ -1,22 +1,27 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 )
 
-const explainExample = "  berth explain pod web\n  berth explain pod/web --why-not n2\n  berth explain pod web -o wide    # with what is left out else"
+const explainExample = "  berth explain pod web\n  berth explain pod/web --why-not n2\n  berth explain pod web -o wide    # with what is left out else\n  berth explain deployment web"
 
 func newExplain() *cobra.Command {
 	of := new(explainFlags)
 	cmd := &cobra.Command{
-		Use: "explain pod/NAME", Short: "Say why a pod is where it is, or why it waits", Example: explainExample,
+		Use: "explain KIND/NAME", Short: "Say why a pod is where it is, or what a Deployment and the like wait for", Example: explainExample,
+		Long: "Say why a pod is where it is, or why it waits: each node by each policy. Of any other kind, what\n" +
+			"its controllers said last, and what keeps its children and pods.",
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 			name, isPod := strings.CutPrefix(begun, "pod/")
 			if !isPod {
@@ -32,10 +37,22 @@ func newExplain() *cobra.Command {
 	of.add(cmd)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 || !strings.Contains(args[0], "/") {
-			return unknownSubcommand(cmd, args)
+		resource, name, slash := "", "", false
+		if len(args) == 1 {
+			resource, name, slash = strings.Cut(args[0], "/")
+		} else if len(args) == 2 {
+			resource, name = args[0], args[1]
 		}
-		return of.run(cmd, args[0])
+		switch {
+		case resource == "" || name == "":
+			if slash || len(args) != 1 {
+				return errors.New("name one object: berth explain KIND NAME, or KIND/NAME")
+			}
+			return unknownSubcommand(cmd, args)
+		case slices.Contains(podWords, resource):
+			return of.run(cmd, name)
+		}
+		return of.parent(cmd, resource, name)
 	}
 	cmd.AddCommand(newExplainPod())
 	return cmd
@@ -79,8 +96,34 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 	})
 }
 
+// podWords are the names of pods' kind.
+var podWords = []string{"pod", "pods", "po"}
+
+// parent explains what controllers make of an object.
+func (f *explainFlags) parent(cmd *cobra.Command, resource, name string) error {
+	if f.whyNot != "" {
+		return fmt.Errorf("--why-not is of pods: a %s goes to no node", resource)
+	}
+	c, err := clientFor(cmd)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"resource": {resource}, "namespace": {c.in(f.namespace)}, "name": {name}}
+	report := new(explain.Parent)
+	if err := c.get(cmd.Context(), berthapi.ExplainPath+"?"+query.Encode(), report); err != nil {
+		return err
+	}
+	if f.format.asTable() && f.format.format != "name" {
+		out := cmd.OutOrStdout()
+		return report.Write(out, explain.Page{Columns: lookOf(out).columns})
+	}
+	return f.format.printAs(cmd.OutOrStdout(), report, func() *table {
+		return &table{kind: strings.ToLower(report.Kind), head: []string{"NAME"}, rows: [][]string{{report.Name}}}
+	})
+}
+
 func (f *explainFlags) run(cmd *cobra.Command, pod string) error {
-	name, err := nameOf(pod, "pod", "pods", "po")
+	name, err := nameOf(pod, podWords...)
 	if err != nil {
 		return err
 	}

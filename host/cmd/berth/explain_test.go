@@ -1,6 +1,10 @@
 package main
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 	"strings"
 	"testing"
 
@@ -28,5 +32,37 @@ func TestExplainMeansThePodThatIsThere(t *testing.T) {
 	}
 	if out, err := berth(t, "explain", "pod/p0", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `no profile claims the pod's schedulerName: "another"`) {
 		t.Errorf("explain tells of the pod that is gone: %v\n%s", err, out)
+	}
+}
+
+// What a controller waits for is said down to the pods, in whose words it is.
+func TestExplainTellsWhatADeploymentWaitsFor(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	client := schedulable(t, kubeconfig, 0, 0)
+	quota := &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: v1.ResourceQuotaSpec{Hard: v1.ResourceList{"pods": resource.MustParse("1")}}}
+	if _, err := client.CoreV1().ResourceQuotas("default").Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": "web"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: onePod("").Spec},
+	}}
+	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	eventually(t, "the refusal and the pod that waits are told", func() bool {
+		var err error
+		out, err = berth(t, "explain", "deploy", "web", "--kubeconfig", kubeconfig)
+		return err == nil && strings.Contains(out, "exceeded quota: few") && strings.Contains(out, "no node")
+	})
+	t.Log(out)
+	if _, err := berth(t, "explain", "deployments.apps/none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `deployments.apps "none" not found`) {
+		t.Errorf("of one that is not there: %v", err)
+	}
+	if _, err := berth(t, "explain", "boat/none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), "kubectl api-resources") {
+		t.Errorf("of a kind that is none: %v", err)
 	}
 }

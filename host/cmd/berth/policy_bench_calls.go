@@ -71,7 +71,7 @@ func (r *benchRun) asked(a *policytest.Asked) error {
 	}
 	for until := time.Now().Add(benchTime); r.calls == 0 || time.Now().Before(until); {
 		for _, in := range a.Inputs {
-			budget := engine.AskBudget(a.Each, len(in), r.i.MemoryBytes())
+			budget := engine.AskBudget(a.Each, 0, len(in), r.i.MemoryBytes())
 			res, err := r.call(f, in, budget)
 			if err != nil {
 				return err

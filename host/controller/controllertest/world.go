@@ -127,7 +127,7 @@ func (g *guest) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.Reco
 func (w *World) driver(name string) *controller.Driver {
 	w.T.Helper()
 	d, err := controller.New(controller.Config{
-		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: types, Now: time.Now,
+		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: Types, Now: time.Now,
 		Note: func(_ slog.Level, message string) { w.note("note " + message) }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -136,7 +136,8 @@ func (w *World) driver(name string) *controller.Driver {
 	return d
 }
 
-func types(apiVersion, name string) (controller.Type, bool) {
+// Types finds a kind that is served.
+func Types(apiVersion, name string) (controller.Type, bool) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return controller.Type{}, false
@@ -393,7 +394,7 @@ func Ask(t *testing.T, policy string, now time.Time, parent store.Object, others
 		}
 	}
 	g := open(t, policy)
-	d, err := controller.New(controller.Config{Guest: g, Objects: s, Types: types, Now: func() time.Time { return now }})
+	d, err := controller.New(controller.Config{Guest: g, Objects: s, Types: Types, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

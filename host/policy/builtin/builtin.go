@@ -84,7 +84,7 @@ func keep(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []byte
 func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alpha1.ModuleEntry) error {
 	key := store.Key{Resource: v1alpha1.Policies, Name: objectName(e.Name)}
 	if _, ok := l.Objects.Get(key); !ok {
-		spec := v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce, ServiceAccount: accounts[e.Name]}
+		spec := v1alpha1.PolicySpec{Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce, ServiceAccount: accounts[e.Name], Limits: limits(e.Name)}
 		p := &v1alpha1.Policy{ObjectMeta: meta(key.Name, l), Spec: spec}
 		_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: p})
 		return err
@@ -100,10 +100,26 @@ func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alph
 		}
 		p = p.DeepCopy()
 		p.Spec.Module, p.Spec.ServiceAccount = m.Name, account
+		if p.Spec.Limits == nil {
+			p.Spec.Limits = limits(e.Name)
+		}
 		p.Generation++
 		return p, nil
 	})
 	return err
+}
+
+// controllerMemory is what a built-in controller may have: some 20 MiB for a parent
+// with 10,000 children, and twice that where its memory doubles; the rest is for
+// larger ones. It takes what it needs.
+const controllerMemory = 256 << 20
+
+// limits are those of a built-in policy, nil for what holds where nothing is said.
+func limits(entry string) *v1alpha1.PolicyLimits {
+	if accounts[entry] == nil {
+		return nil
+	}
+	return &v1alpha1.PolicyLimits{MemoryBytes: controllerMemory}
 }
 
 // accounts are those that the built-in controllers act as, with the roles that

@@ -49,8 +49,9 @@ const (
 	// tableBudget is for making those tables, or moving them, in one call.
 	tableBudget Fuel = 2_000
 
-	// objectBudget is for an object that a gate or a controller is asked about.
-	objectBudget Fuel = 60_000
+	// objectBudget is for an object that a gate or a controller is asked about,
+	// such as one of thousands whose JSON it compares.
+	objectBudget Fuel = 400_000
 
 	// bulkBudget is for a batch of more than bulkRows, with which a guest is told
 	// a cluster: its tables move to larger places, and each move may collect.
@@ -109,10 +110,16 @@ func ApplyBudget(rows, input int, memory uint64, slots int) Fuel {
 
 // AskBudget is the fuel of a call about objects, outside of cycles: an instance
 // that was opened just now comes to its size in it, collecting on the way, and is
-// told nothing before.
-func AskBudget(objects, input int, memory uint64) Fuel {
-	return ApplyBudget(objects, input, memory, objects) + warranted(objectBudget*Fuel(objects), memory, objects)
+// told nothing before. slots are those that the largest call so far gave reason
+// for: it may hold the memory that it came to then.
+func AskBudget(objects, slots, input int, memory uint64) Fuel {
+	slots = max(slots, SlotsOf(objects))
+	return ApplyBudget(objects, input, memory, slots) + warranted(objectBudget*Fuel(objects), memory, slots)
 }
+
+// SlotsOf is how many nodes' rows take as much of a guest's memory as so many
+// whole objects, in a heap that grows by doubling.
+func SlotsOf(objects int) int { return 3 * objects }
 
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
 func IdleBudget(memory uint64, slots int) Fuel {

@@ -278,7 +278,7 @@ func TestBudgetsGrowWithWhatIsAsked(t *testing.T) {
 		"bytes":   {ApplyBudget(1, 1100, mib, 0), 1000 * byteBudget},
 		"a bulk":  {ApplyBudget(bulkRows+1, 100, mib, 0), bulkRows*rowBudget + bulkBudget - MaxBudget},
 		"no bulk": {ApplyBudget(bulkRows, 100, mib, 0), (bulkRows - 1) * rowBudget},
-		"objects": {AskBudget(3, 100, mib), 3*objectBudget + ApplyBudget(3, 100, mib, 3) - least},
+		"objects": {AskBudget(3, 0, 100, mib), 3*objectBudget + ApplyBudget(3, 100, mib, SlotsOf(3)) - least},
 	} {
 		if c.got != least+c.more {
 			t.Errorf("for more %s there is %d of fuel more, want %d", what, c.got-least, c.more)

@@ -35,7 +35,8 @@ func (a *objectGuest) ask(ctx context.Context, f engine.Func, about subject, inp
 
 func (a *objectGuest) call(f engine.Func, about subject, in []byte, objects int) (engine.Result, error) {
 	a.box.about = about
-	return a.box.call(f, in, engine.AskBudget(objects, len(in), a.box.instance.MemoryBytes()))
+	a.box.slots = max(a.box.slots, engine.SlotsOf(objects))
+	return a.box.call(f, in, engine.AskBudget(objects, a.box.slots, len(in), a.box.instance.MemoryBytes()))
 }
 
 // Gate is a live checker of readiness gates.

@@ -27,16 +27,19 @@ const askedTidyAfter = 16
 // idle lets a gate's or a controller's guest tidy up after a call.
 func (a *objectGuest) idle() {
 	if untidy(a.box, askedTidyAfter) > 0 {
-		a.box.Tidy()
+		// To collect is what a call of its size has room for, too.
+		a.box.tidy(engine.AskBudget(a.box.slots/engine.SlotsOf(1), a.box.slots, 0, a.box.instance.MemoryBytes()))
 	}
 }
 
 // Tidy has the guest collect its garbage. One that says it would be smaller if
 // it were built anew is: the next cycle builds it. So is one that fails, and
 // that counts as a failure, lest it costs each round a budget and a rebuild.
-func (s *Sandbox) Tidy() {
+func (s *Sandbox) Tidy() { s.tidy(engine.IdleBudget(s.instance.MemoryBytes(), s.slots)) }
+
+func (s *Sandbox) tidy(budget engine.Fuel) {
 	s.calls, s.about = 0, subject{}
-	r, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots))
+	r, err := s.instance.Call(engine.FuncIdle, nil, budget)
 	switch {
 	case err != nil && s.worn(err):
 		s.log.Debug("policy is built anew, since it could not tidy up after long use", "err", err)

@@ -32,7 +32,7 @@ type Sandbox struct {
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []framework.ReasonID
 	about   subject
-	slots   int // of the log when it was last followed
+	slots   int // of the log when it was last followed, or the most objects that it was asked about
 	calls   int // since the guest last tidied up
 	wear    wear
 	meter

@@ -146,8 +146,7 @@ func number(c sdk.Config) int64 {
 
 // claimPods takes in the pods that the selector matches, and lets others go.
 func (s *set) claimPods() {
-	for i := range s.Children {
-		o := &s.Children[i]
+	for _, o := range s.Children {
 		if o.Kind != "Pod" {
 			continue
 		}
@@ -162,7 +161,7 @@ func (s *set) claimPods() {
 		default:
 			continue
 		}
-		s.pods = append(s.pods, &pod{Pod: pods.Own(o)})
+		s.pods = append(s.pods, &pod{Pod: pods.Read(o)})
 	}
 }
 
@@ -170,8 +169,7 @@ func (s *set) claimPods() {
 // count no more.
 func (s *set) place() {
 	s.nodes = make([]*node, len(s.Related)) // all are Nodes
-	for i := range s.Related {
-		o := &s.Related[i]
+	for i, o := range s.Related {
 		s.nodes[i] = &node{name: o.Name}
 		s.nodes[i].run, s.nodes[i].stay = s.fit.node(o)
 	}

@@ -39,8 +39,8 @@ func (f *fit) read(s *set) error {
 	f.syms = s.Symbols
 	f.nodeName, _ = p.Field(spec + "nodeName").Text()
 	labels := p.Field(spec + "nodeSelector")
-	for i, key := range labels.Keys() {
-		value, _ := labels.Items()[i].Text()
+	for key, v := range labels.All {
+		value, _ := v.Text()
 		f.selector = append(f.selector, sdk.Requirement{Key: s.Symbols.Intern(key), Values: []sdk.Symbol{s.Symbols.Intern(value)}})
 	}
 	must := p.Field("spec.template." + required)

@@ -116,9 +116,9 @@ func (d *deployment) object(s *set, hash string) string {
 	}
 	j.Close('}').Key("template").Open('{').Key("metadata").Open('{')
 	hashed(j, "labels", meta.Object("labels"), hash)
-	for i, key := range meta.Keys() {
+	for key, v := range meta.All {
 		if key != "labels" {
-			j.Key(key).Value(meta.Items()[i].JSON())
+			j.Key(key).Value(v.JSON())
 		}
 	}
 	j.Close('}').Key("spec").Value(d.Parent.JSON("spec.template.spec")).Close('}').Close('}')
@@ -128,9 +128,9 @@ func (d *deployment) object(s *set, hash string) string {
 // hashed writes labels, with the hash among them.
 func hashed(j *sdk.JSON, key string, labels sdk.Config, hash string) {
 	j.Key(key).Open('{')
-	for i, name := range labels.Keys() {
+	for name, v := range labels.All {
 		if name != hashKey {
-			j.Key(name).Value(labels.Items()[i].JSON())
+			j.Key(name).Value(v.JSON())
 		}
 	}
 	j.Key(hashKey).Text(hash).Close('}')

@@ -103,8 +103,8 @@ func part(c sdk.Config, all int64) (int64, error) {
 // scale sums what the controllers of the pods want.
 func (b *budget) scale() (sum int64, err error) {
 	known := map[string]*sdk.ControlObject{}
-	for i := range b.Related {
-		if o := &b.Related[i]; o.Kind != "Pod" {
+	for _, o := range b.Related {
+		if o.Kind != "Pod" {
 			known[o.UID] = o
 		}
 	}

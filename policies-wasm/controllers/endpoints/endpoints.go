@@ -119,19 +119,15 @@ func (s *service) subsets() (json string, truncated bool) {
 	return string(j.Close(']').Bytes()), truncated
 }
 
-func (e *endpoint) address(family string) string {
-	if ips := e.of(family); len(ips) > 0 {
-		return ips[0]
-	}
-	return ""
-}
-
 func (s *service) addresses(j *sdk.JSON, key string, list []*endpoint) {
 	if len(list) == 0 {
 		return
 	}
 	sort.Slice(list, func(a, b int) bool {
-		return list[a].address(s.families[0])+list[a].UID < list[b].address(s.families[0])+list[b].UID
+		if x, y := list[a].address(s.families[0]), list[b].address(s.families[0]); x != y {
+			return x < y
+		}
+		return list[a].UID < list[b].UID
 	})
 	j.Key(key).Open('[')
 	for _, e := range list {

@@ -37,13 +37,16 @@ func (mirror) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 	families := []string{"IPv4", "IPv6"}
 	for _, family := range families {
 		groups := newGroups()
+		var all []string
+		p.write = func(j *sdk.JSON, at int) { j.Value(all[at]) }
 		for _, subset := range r.Parent.Field("subsets").Items() {
 			ports := portsIn(subset.Object("ports"))
 			for _, list := range [...]string{"addresses", "notReadyAddresses"} {
 				for _, address := range subset.Object(list).Items() {
 					if ip := address.String("ip", ""); strings.Contains(ip, ":") == (family == "IPv6") {
 						key := ip + "/" + address.Object("targetRef").String("uid", "")
-						groups.add(ports, wantedEndpoint{key, mirroredEndpoint(address, ip, list == "addresses")})
+						groups.add(ports, wantedEndpoint{key, len(all)})
+						all = append(all, mirroredEndpoint(address, ip, list == "addresses"))
 					}
 				}
 			}

@@ -28,6 +28,8 @@ type service struct {
 	families                      []string
 	ports                         []servicePort
 	publishNotReady               bool
+	// portsOf are the ports that pods serve, as JSON, by the ports that they have.
+	portsOf map[string]string
 }
 
 type servicePort struct{ name, protocol, appProtocol, target string }
@@ -86,8 +88,10 @@ type endpoint struct {
 
 // endpoints are the Service's pods that have an address and have not ended, by
 // name.
-func (s *service) endpoints() (all []endpoint) {
-	for _, pod := range s.RelatedOf("Pod") {
+func (s *service) endpoints() []endpoint {
+	pods := s.RelatedOf("Pod")
+	all := make([]endpoint, 0, len(pods))
+	for _, pod := range pods {
 		facts := &pod.Pod
 		if facts.Phase == "Succeeded" || facts.Phase == "Failed" || len(facts.IPs) == 0 {
 			continue
@@ -104,14 +108,17 @@ func (s *service) endpoints() (all []endpoint) {
 	return all
 }
 
-// of are the addresses of one family.
-func (e *endpoint) of(family string) (ips []string) {
+// isOf tells whether an address is of the family.
+func isOf(ip, family string) bool { return strings.Contains(ip, ":") == (family == "IPv6") }
+
+// address is the first of a family, "" if there is none.
+func (e *endpoint) address(family string) string {
 	for _, ip := range e.ips {
-		if strings.Contains(ip, ":") == (family == "IPv6") {
-			ips = append(ips, ip)
+		if isOf(ip, family) {
+			return ip
 		}
 	}
-	return ips
+	return ""
 }
 
 // port is where the pod serves one of the Service's ports, 0 where it does not.

@@ -3,6 +3,7 @@ package endpoints
 import (
 	"sort"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
 )
 
@@ -33,10 +34,11 @@ func (sliced) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 	for _, family := range s.families {
 		groups := newGroups()
 		for i := range all {
-			if ips := all[i].of(family); len(ips) > 0 {
-				groups.add(s.slicePorts(&all[i]), wantedEndpoint{all[i].UID, s.endpoint(&all[i], ips)})
+			if e := &all[i]; e.address(family) != "" {
+				groups.add(s.slicePorts(e), wantedEndpoint{e.UID, i})
 			}
 		}
+		p.write = func(j *sdk.JSON, at int) { s.endpoint(j, &all[at], family) }
 		if p.settleFamily(family, groups) == 0 {
 			p.placeholder(family, groups)
 		}
@@ -82,6 +84,10 @@ type slicePlan struct {
 	// labelsOf is JSON that makes a slice's labels what they are to be, "" if they
 	// are; all of them for nil.
 	labelsOf func(o *sdk.ControlObject) string
+	// write writes a wanted endpoint: they are JSON for a moment only, since
+	// thousands of texts would be much for a collector to go through.
+	write   func(j *sdk.JSON, at int)
+	scratch sdk.JSON
 }
 
 // group are the endpoints with the same ports, which share slices.
@@ -91,7 +97,11 @@ type group struct {
 	slices []*slice
 }
 
-type wantedEndpoint struct{ key, json string }
+// wantedEndpoint is one by what tells it from others, and its place among all.
+type wantedEndpoint struct {
+	key string
+	at  int
+}
 
 // slice is one that is there, and what it is to hold.
 type slice struct {
@@ -130,7 +140,7 @@ func (p *slicePlan) settleFamily(family string, g *groups) (kept int) {
 			continue
 		}
 		in := g.in(portsIn(one.Field("ports")))
-		in.slices = append(in.slices, readSlice(one))
+		in.slices = append(in.slices, &slice{ControlObject: one})
 	}
 	for _, ports := range g.order {
 		kept += p.settle(family, g.by[ports])
@@ -140,6 +150,19 @@ func (p *slicePlan) settleFamily(family string, g *groups) (kept int) {
 
 // slicePorts are the Service's ports as the pod serves them, as JSON by name.
 func (s *service) slicePorts(e *endpoint) string {
+	own := e.JSON(abi.FactPodPorts)
+	if ports, ok := s.portsOf[own]; ok {
+		return ports
+	}
+	ports := s.portsAt(e)
+	if s.portsOf == nil {
+		s.portsOf = map[string]string{}
+	}
+	s.portsOf[own] = ports
+	return ports
+}
+
+func (s *service) portsAt(e *endpoint) string {
 	type one struct {
 		port *servicePort
 		at   int64
@@ -173,17 +196,19 @@ func portsIn(c sdk.Config) string {
 }
 
 // endpoint is one as JSON, its members in the order of the API's.
-func (s *service) endpoint(e *endpoint, ips []string) string {
-	j := (&sdk.JSON{}).Open('{').Key("addresses").Open('[')
-	for _, ip := range ips {
-		j.Text(ip)
+func (s *service) endpoint(j *sdk.JSON, e *endpoint, family string) {
+	j.Open('{').Key("addresses").Open('[')
+	for _, ip := range e.ips {
+		if isOf(ip, family) {
+			j.Text(ip)
+		}
 	}
 	j.Close(']').Key("conditions").Open('{').Key("ready").Bool(e.ready).Key("serving").Bool(e.serving).Key("terminating").Bool(e.terminates).Close('}')
 	j.Member("hostname", e.hostname)
 	e.targetRef(j)
 	j.Member("nodeName", e.node).Member("zone", e.zone)
 	s.hints(j, e)
-	return string(j.Close('}').Bytes())
+	j.Close('}')
 }
 
 // hints say for whom a ready endpoint is meant.
@@ -198,28 +223,15 @@ func (s *service) hints(j *sdk.JSON, e *endpoint) {
 	j.Close('}')
 }
 
-func readSlice(o *sdk.ControlObject) *slice {
-	s := &slice{ControlObject: o}
-	for _, e := range o.Field("endpoints").Items() {
-		key := e.Object("targetRef").String("uid", "")
-		if !e.Object("conditions").Has("serving") { // a mirrored one
-			ip, _ := first(e.Object("addresses").Items()).Text()
-			key = ip + "/" + key
-		}
-		s.endpoints = append(s.endpoints, wantedEndpoint{key, e.JSON()})
-	}
-	return s
-}
-
 // settle brings the slices of a group to what is wanted, with as few of them
 // written as can be, and returns how many there are then.
 func (p *slicePlan) settle(family string, g *group) int {
-	missing := map[string]string{}
+	missing := make(map[string]wantedEndpoint, len(g.wanted))
 	for _, w := range g.wanted {
-		missing[w.key] = w.json
+		missing[w.key] = w
 	}
 	for _, s := range g.slices {
-		s.keep(missing)
+		p.keep(s, missing)
 	}
 	var rest []wantedEndpoint
 	for _, w := range g.wanted {
@@ -248,20 +260,29 @@ func (p *slicePlan) settle(family string, g *group) int {
 	return kept
 }
 
-// keep drops what is no longer wanted, and takes what is from the missing.
-func (s *slice) keep(missing map[string]string) {
-	kept := s.endpoints[:0:0]
-	for _, e := range s.endpoints {
-		json, ok := missing[e.key]
+// keep takes what the slice holds and is still wanted from the missing.
+func (p *slicePlan) keep(s *slice, missing map[string]wantedEndpoint) {
+	for _, e := range s.Field("endpoints").All {
+		w, ok := missing[keyOf(e)]
 		if !ok {
 			s.changed = true
 			continue
 		}
-		delete(missing, e.key)
-		s.changed = s.changed || json != e.json
-		kept = append(kept, wantedEndpoint{e.key, json})
+		delete(missing, w.key)
+		p.write(p.scratch.Reset(), w.at)
+		s.changed = s.changed || string(p.scratch.Bytes()) != e.JSON()
+		s.endpoints = append(s.endpoints, w)
 	}
-	s.endpoints = kept
+}
+
+// keyOf tells an endpoint of a slice from others, as its wantedEndpoint does.
+func keyOf(e sdk.Config) string {
+	key := e.Object("targetRef").String("uid", "")
+	if e.Object("conditions").Has("serving") {
+		return key
+	}
+	ip, _ := first(e.Object("addresses").Items()).Text() // a mirrored one
+	return ip + "/" + key
 }
 
 // fill puts endpoints where slices are written anyway, then where all the rest
@@ -316,7 +337,7 @@ func (p *slicePlan) patch(s *slice, labels string) {
 		j.Key("metadata").Open('{').Key("labels").Value(labels).Close('}')
 	}
 	if s.changed {
-		list(j, s.endpoints)
+		p.list(j, s.endpoints)
 	}
 	p.out.Patch = append(p.out.Patch, sdk.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
 }
@@ -325,14 +346,14 @@ func (p *slicePlan) create(family, ports string, endpoints []wantedEndpoint) {
 	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("discovery.k8s.io/v1").Key("kind").Text("EndpointSlice")
 	j.Key("metadata").Open('{').Key("generateName").Text(p.Parent.Name + "-").Key("labels").Value(p.labelsOf(nil)).Close('}')
 	j.Key("addressType").Text(family).Key("ports").Value(ports)
-	list(j, endpoints)
+	p.list(j, endpoints)
 	p.out.Create = append(p.out.Create, sdk.Creation{Object: string(j.Close('}').Bytes()), Count: 1, Quiet: true})
 }
 
-func list(j *sdk.JSON, endpoints []wantedEndpoint) {
+func (p *slicePlan) list(j *sdk.JSON, endpoints []wantedEndpoint) {
 	j.Key("endpoints").Open('[')
 	for _, e := range endpoints {
-		j.Value(e.json)
+		p.write(j, e.at)
 	}
 	j.Close(']')
 }

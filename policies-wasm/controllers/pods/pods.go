@@ -46,14 +46,6 @@ func Read(o *sdk.ControlObject) Pod {
 	return p
 }
 
-// Own is Read of a copy. A collector looks from each pointer for the beginning of
-// what holds it, block by block: pointers into a list of thousands of objects
-// would cost it more than the copies.
-func Own(o *sdk.ControlObject) Pod {
-	own := *o
-	return Read(&own)
-}
-
 // Active tells whether the pod has not ended, and is not about to.
 func (p *Pod) Active() bool {
 	return p.Phase != "Succeeded" && p.Phase != "Failed" && p.Deleted == 0

@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
@@ -40,7 +41,7 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 		return out, err
 	}
 	active := s.claim(&out)
-	out.Status, out.RequeueAfter = s.status(active)
+	out.Status, out.RequeueAfter, out.Why = s.status(active)
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
@@ -76,8 +77,8 @@ func read(r *sdk.ReconcileRequest) (s *set, err error) {
 // equal selects what has all these labels.
 func (s *set) equal(labels sdk.Config) sdk.Selector {
 	selector := sdk.Selector{Present: true}
-	for i, key := range labels.Keys() {
-		value, _ := labels.Items()[i].Text()
+	for key, v := range labels.All {
+		value, _ := v.Text()
 		selector.Reqs = append(selector.Reqs, sdk.Requirement{
 			Key: s.Symbols.Intern(key), Values: []sdk.Symbol{s.Symbols.Intern(value)},
 		})
@@ -87,8 +88,7 @@ func (s *set) equal(labels sdk.Config) sdk.Selector {
 
 // claim adopts and releases, and returns the active pods that are the set's.
 func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
-	for i := range s.Children {
-		child := &s.Children[i]
+	for _, child := range s.Children {
 		p := pods.Read(child)
 		if !p.Active() {
 			if p.Deleted != 0 && p.Phase != "Succeeded" && p.Phase != "Failed" && child.Controller() == s.Parent.UID {
@@ -112,7 +112,7 @@ func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
 
 // status counts. A pod that is ready but not yet for long enough makes the
 // controller ask again when it will be.
-func (s *set) status(active []pods.Pod) (status string, again int64) {
+func (s *set) status(active []pods.Pod) (status string, again int64, why []string) {
 	var labelled, ready, available int64
 	for i := range active {
 		p := &active[i]
@@ -134,7 +134,11 @@ func (s *set) status(active []pods.Pod) (status string, again int64) {
 	j.Key("readyReplicas").Int(ready).Key("availableReplicas").Int(available)
 	j.Key("observedGeneration").Int(s.Parent.Generation).Key("terminatingReplicas").Int(s.terminating)
 	s.conditions(j, len(active))
-	return string(j.Close('}').Bytes()), again
+	if len(active) != s.replicas || available < int64(len(active)) {
+		n := strconv.Itoa
+		why = []string{n(len(active)) + " of " + n(s.replicas) + " pods exist, " + n(int(ready)) + " are ready, " + n(int(available)) + " available"}
+	}
+	return string(j.Close('}').Bytes()), again, why
 }
 
 // conditions are those that the parent has, and ReplicaFailure while pods are

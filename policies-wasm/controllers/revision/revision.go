@@ -129,9 +129,9 @@ func New(parent *sdk.ControlObject, name, label, hash string, labels sdk.Config,
 	j := &sdk.JSON{}
 	j.Open('{').Key("apiVersion").Text("apps/v1").Key("kind").Text(Kind.Kind)
 	j.Key("metadata").Open('{').Key("name").Text(name).Key("labels").Open('{')
-	for i, key := range labels.Keys() {
+	for key, v := range labels.All {
 		if key != label {
-			j.Key(key).Value(labels.Items()[i].JSON())
+			j.Key(key).Value(v.JSON())
 		}
 	}
 	j.Key(label).Text(hash).Close('}')

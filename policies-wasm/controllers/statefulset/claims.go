@@ -28,9 +28,8 @@ func (s *set) readClaims() {
 	if len(s.templates) == 0 {
 		return
 	}
-	for i := range s.Related {
-		o := s.Related[i] // a copy, as pods.Own makes one
-		s.claims[o.Name] = &claim{ControlObject: &o, refs: o.Field("metadata.ownerReferences").Items()}
+	for _, o := range s.Related {
+		s.claims[o.Name] = &claim{ControlObject: o, refs: o.Field("metadata.ownerReferences").Items()}
 	}
 }
 

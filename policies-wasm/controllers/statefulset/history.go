@@ -164,12 +164,12 @@ func (v *version) mount(j *sdk.JSON, s *set, r *replica) {
 // members writes those of an object that have other keys than these.
 func members(j *sdk.JSON, c sdk.Config, but ...string) {
 next:
-	for i, key := range c.Keys() {
+	for key, v := range c.All {
 		for _, b := range but {
 			if key == b {
 				continue next
 			}
 		}
-		j.Key(key).Value(c.Items()[i].JSON())
+		j.Key(key).Value(v.JSON())
 	}
 }

@@ -72,8 +72,7 @@ func ordinalOf(name string) (parent string, ordinal int) {
 // claimPods takes in the pods that are the set's by name and selector, and lets
 // others go.
 func (s *set) claimPods() {
-	for i := range s.Children {
-		o := &s.Children[i]
+	for _, o := range s.Children {
 		if o.Kind != "Pod" {
 			continue
 		}
@@ -89,7 +88,7 @@ func (s *set) claimPods() {
 		default:
 			continue
 		}
-		s.pods = append(s.pods, &replica{pods.Own(o), ordinal})
+		s.pods = append(s.pods, &replica{pods.Read(o), ordinal})
 	}
 }
 
