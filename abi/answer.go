@@ -169,6 +169,8 @@ type Creation struct {
 	// host begins with; Object is then a JSON merge patch of it.
 	From   string          `json:"from,omitempty"`
 	Object json.RawMessage `json:"object,omitempty"`
+	// Each are merge patches of that, one an object, in place of Count.
+	Each []json.RawMessage `json:"each,omitempty"`
 	// Unowned objects have no owner reference to the parent, save one in Object.
 	Unowned bool `json:"unowned,omitempty"`
 	// Quiet: the host writes no event SuccessfulCreate.
@@ -240,6 +242,10 @@ func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 func (o *ReconcileResult) checkWrites() error {
 	var total int64
 	for i, c := range o.Create {
+		if len(c.Each) > 0 {
+			c.Count = int64(len(c.Each))
+			o.Create[i].Count = c.Count
+		}
 		if c.Count < 0 || c.Count > MaxCreations || len(c.Object) == 0 && c.From == "" {
 			return fmt.Errorf("a creation of %d objects, want 0 to %d, and an object", c.Count, MaxCreations)
 		}

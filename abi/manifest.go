@@ -126,12 +126,22 @@ const (
 	// from the year of the object's creation to twelve years from now. It is absent
 	// where nobody knows the zone.
 	FactZone = "zone"
+	// FactPodEnd is how a pod came to its end, as an object such as
+	// {"at":"2026-03-01T12:00:00Z","exits":[{"container":"c","code":3}],
+	// "conditions":[{"type":"DisruptionTarget","status":"True"}]}: "at" is when, of
+	// a pod that has ended or is being deleted, and exits are the codes other than
+	// 0. A pod that does neither has the conditions alone that not every pod has; a
+	// pod of which there is nothing to say has no such fact.
+	FactPodEnd = "pod.end"
+	// FactPodRestarts is how often all containers of a pod were restarted together;
+	// absent where that is never.
+	FactPodRestarts = "pod.restarts"
 )
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactZone}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactZone}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

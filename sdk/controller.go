@@ -116,6 +116,8 @@ type Creation struct {
 	// object itself.
 	From, Object string
 	Count        int64
+	// Each are merge patches of that, one an object, in place of Count.
+	Each []string
 	// Unowned objects do not belong to the parent.
 	Unowned bool
 	// Quiet: the host writes no event SuccessfulCreate. It does so only where it
@@ -323,6 +325,13 @@ func (o *ReconcileResult) creations(j *JSON) {
 		j.Open('{').Key("count").Int(c.Count).Member("from", c.From)
 		if c.Object != "" {
 			j.Key("object").Value(c.Object)
+		}
+		if len(c.Each) > 0 {
+			j.Key("each").Open('[')
+			for _, patch := range c.Each {
+				j.Value(patch)
+			}
+			j.Close(']')
 		}
 		if c.Unowned {
 			j.Key("unowned").Bool(true)

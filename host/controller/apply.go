@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -264,8 +265,14 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 		n := min(c.Count, left)
 		p.unfinished = p.unfinished || n < c.Count
 		left -= n
-		for range n {
-			if err := p.createOne(ctx, w, object.DeepCopyObject().(store.Object), c); err != nil {
+		for k := range n {
+			one := object.DeepCopyObject().(store.Object)
+			if len(c.Each) > 0 {
+				if err := merge(one, c.Each[k]); err != nil {
+					return fmt.Errorf("the guest wants a %s that does not decode: %w", w.kind.Kind, err)
+				}
+			}
+			if err := p.createOne(ctx, w, one, c); err != nil {
 				return nil // what follows may need it
 			}
 		}
@@ -389,6 +396,9 @@ func fromTemplate(o, parent store.Object, path string) error {
 
 // merge applies a merge patch to a new object.
 func merge(o store.Object, patch json.RawMessage) error {
+	if plain(patch) {
+		return json.Unmarshal(patch, o)
+	}
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &parts); err != nil {
 		return err
@@ -415,6 +425,12 @@ func merge(o store.Object, patch json.RawMessage) error {
 	}
 	reflect.ValueOf(o).Elem().Set(fresh.Elem())
 	return nil
+}
+
+// plain tells of a merge patch that it takes nothing away, has no lists and says
+// nothing of the kind: it is then what decoding it over the object does.
+func plain(patch []byte) bool {
+	return !bytes.Contains(patch, []byte("null")) && !bytes.ContainsRune(patch, '[') && !bytes.Contains(patch, []byte(`"kind"`))
 }
 
 // status replaces the parent's status.

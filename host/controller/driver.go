@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -288,7 +289,23 @@ func (w *watched) same(a, b store.Object) bool {
 	return a != nil && a.GetGeneration() == b.GetGeneration() && maps.Equal(a.GetLabels(), b.GetLabels()) &&
 		maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && slices.Equal(a.GetFinalizers(), b.GetFinalizers()) &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp()) &&
-		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) && w.fields.same(a, b) && (!w.pods || samePod(a, b))
+		equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) && w.fields.same(a, b) && (!w.pods || samePod(a, b)) && w.sameStatus(a, b)
+}
+
+// sameStatus compares the facts that follow from a status.
+func (w *watched) sameStatus(a, b store.Object) bool {
+	for _, name := range w.kind.Facts {
+		of := ofStatus[name]
+		if of == nil {
+			continue
+		}
+		was, err := of(a)
+		is, err2 := of(b)
+		if err != nil || err2 != nil || !bytes.Equal(was, is) {
+			return false
+		}
+	}
+	return true
 }
 
 func nameOf(o store.Object) types.NamespacedName {

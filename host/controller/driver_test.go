@@ -419,6 +419,41 @@ func TestARefusedCreationKeepsBackWhatFollows(t *testing.T) {
 	})
 }
 
+func TestCreationsMayDiffer(t *testing.T) {
+	t.Parallel()
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+		if len(children) > 0 {
+			return &abi.ReconcileResult{}, nil
+		}
+		return &abi.ReconcileResult{Create: []abi.Creation{{
+			Count: 2, From: "spec.template", Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"all":"x"}},"spec":{"subdomain":"s"}}`),
+			Each: []json.RawMessage{
+				json.RawMessage(`{"metadata":{"name":"a","labels":{"n":"0"}},"spec":{"hostname":"a-0"}}`),
+				json.RawMessage(`{"metadata":{"name":"b","labels":{"all":null}},"spec":{"subdomain":null}}`),
+			},
+		}}}, nil
+	}}
+	drive(t, g, func(c *cluster) {
+		web := set("web", 1)
+		web.Spec.Template.Labels = map[string]string{"app": "web"}
+		c.put("replicasets.apps", web)
+	}, func(c *cluster) {
+		list, err := c.store.List("pods", "", store.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, o := range list.Items {
+			p := o.(*v1.Pod)
+			got = append(got, fmt.Sprintf("%s %v %s.%s", p.Name, p.Labels, p.Spec.Hostname, p.Spec.Subdomain))
+		}
+		want := []string{"a map[all:x app:web n:0] a-0.s", "b map[app:web] ."}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("pods (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestNamesWithOrdinals(t *testing.T) {
 	t.Parallel()
 	var given []string

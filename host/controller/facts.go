@@ -43,6 +43,9 @@ func newFacts(objects Objects, now func() time.Time) *facts {
 
 // of is a fact as JSON, nil where the object has none.
 func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
+	if of := ofStatus[name]; of != nil {
+		return of(o)
+	}
 	switch name {
 	case abi.FactNodeZone:
 		return f.zone(o)

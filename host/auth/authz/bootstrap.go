@@ -47,6 +47,10 @@ func defaults() []policy {
 			// Kubernetes' own reads pods as the controller manager, this one as itself.
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}})
 		}
+		if role.Name == "system:controller:job-controller" {
+			// Kubernetes has a controller of its own for spec.ttlSecondsAfterFinished.
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"delete"}, APIGroups: []string{"batch"}, Resources: []string{"jobs"}})
+		}
 		all = append(all, policy{view.ClusterRoles, &role})
 	}
 	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()) {

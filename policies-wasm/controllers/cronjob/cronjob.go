@@ -82,7 +82,7 @@ func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) *cronJob {
 		c.active = append(c.active, reference{a.String("uid", ""), a.String("name", ""), a.JSON()})
 	}
 	for i := range r.Children {
-		j := job{ControlObject: &r.Children[i]}
+		j := job{ControlObject: r.Children[i]}
 		j.started, j.completed = text(j.ControlObject, "status.startTime"), text(j.ControlObject, "status.completionTime")
 		for _, condition := range j.Field("status.conditions").Items() {
 			kind := condition.String("type", "")

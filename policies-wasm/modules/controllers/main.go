@@ -7,6 +7,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/deployment"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/disruption"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/endpoints"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/job"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/statefulset"
 	"github.com/berth-dev/berth/sdk"
