@@ -2,6 +2,7 @@ package autoscaler
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -146,7 +147,7 @@ func current(s autoscalingv2.HorizontalPodAutoscalerStatus) (all []string) {
 	show := func(name string, v autoscalingv2.MetricValueStatus) string {
 		text := name
 		if v.AverageUtilization != nil {
-			text += " " + string(rune('0'+*v.AverageUtilization/10)) + string(rune('0'+*v.AverageUtilization%10))
+			text += " " + strconv.Itoa(int(*v.AverageUtilization))
 		}
 		return text + " " + v.AverageValue.String()
 	}
