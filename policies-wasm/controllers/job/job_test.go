@@ -672,3 +672,26 @@ func TestWhyAJobWaits(t *testing.T) {
 		}
 	}
 }
+
+// What one commit would take too long for is done by several.
+func TestAJobOfManyPodsEndsByAndBy(t *testing.T) {
+	t.Parallel()
+	j := wanted(times(removed+7, removed+7), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](1) })
+	j.UID, j.Spec.Selector = "job", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+	j.Status.StartTime = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+	var pods []store.Object
+	for i := range removed + 7 {
+		pods = append(pods, &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("p", i), Namespace: "default", UID: types.UID(fmt.Sprint("p", i)), Labels: map[string]string{"app": "pi"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "pi", UID: "job", Controller: ptr.To(true)}},
+			},
+			Status: v1.PodStatus{Phase: v1.PodRunning},
+		})
+	}
+	out := controllertest.Ask(t, "Job", now, j, pods...)
+	status := controllertest.Status[batchv1.JobStatus](t, out)
+	if len(out.Delete) != removed || status.Active != 7 || *status.Terminating != removed || len(status.Conditions) != 1 || status.Conditions[0].Type != batchv1.JobFailureTarget {
+		t.Errorf("%d deletions, status %+v", len(out.Delete), status)
+	}
+}
