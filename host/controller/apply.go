@@ -384,7 +384,11 @@ func (p *plan) stamp(c *abi.Creation) (*watched, store.Object, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the guest wants a %s that does not decode: %w", meta.Kind, err)
 	}
-	o.SetNamespace(p.parent.GetNamespace())
+	if !w.Cluster {
+		o.SetNamespace(p.parent.GetNamespace())
+	} else if !c.Unowned && !p.d.parent.Cluster {
+		return nil, nil, fmt.Errorf("the guest wants a %s that its parent owns: nothing in a namespace can own what is in none", meta.Kind)
+	}
 	if o.GetName() == "" && o.GetGenerateName() == "" {
 		o.SetGenerateName(p.parent.GetName() + "-")
 	}

@@ -146,7 +146,7 @@ func Types(apiVersion, name string) (controller.Type, bool) {
 	if !ok || k.Strategy == nil || k.Stored() != gv {
 		return controller.Type{}, false
 	}
-	return controller.Type{Resource: k.StoreName(), New: k.New}, true
+	return controller.Type{Resource: k.StoreName(), New: k.New, Cluster: !k.Namespaced}, true
 }
 
 type anybody struct{}
