@@ -184,9 +184,9 @@ func (c *cluster) pods() []string {
 }
 
 var kinds = map[string]Type{
-	"apps/v1 ReplicaSet": {"replicasets.apps", func() store.Object { return &appsv1.ReplicaSet{} }},
-	"v1 Pod":             {"pods", func() store.Object { return &v1.Pod{} }},
-	"v1 ConfigMap":       {"configmaps", func() store.Object { return &v1.ConfigMap{} }},
+	"apps/v1 ReplicaSet": {Resource: "replicasets.apps", New: func() store.Object { return &appsv1.ReplicaSet{} }},
+	"v1 Pod":             {Resource: "pods", New: func() store.Object { return &v1.Pod{} }},
+	"v1 ConfigMap":       {Resource: "configmaps", New: func() store.Object { return &v1.ConfigMap{} }},
 }
 
 // drive runs a driver of g over what fill makes, lets it come to rest, and

@@ -65,9 +65,11 @@ func run(agnhost, busybox, out string) error {
 		{path: "usr/local/apache2/htdocs/index.html", content: []byte("<h1>It works!</h1>\n"), mode: 0o644},
 	}, shell...)
 	server := v1.Config{Entrypoint: []string{"/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/usr/share/nginx/html"}, Env: path}
+	tool := append([]file{{path: "agnhost", content: host, mode: 0o755}}, shell...)
+	pause := v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}
 	for _, i := range []image{
-		{"e2e-test-images/agnhost:2.63.0", append([]file{{path: "agnhost", content: host, mode: 0o755}}, shell...),
-			v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}},
+		{"e2e-test-images/agnhost:2.63.0", tool, pause},
+		{"e2e-test-images/agnhost:2.55", tool, pause},
 		{"pause:3.10.2", []file{{path: "agnhost", content: host, mode: 0o755}}, v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
 		{"e2e-test-images/busybox:1.37.0-1", shell, v1.Config{Cmd: []string{"sh"}, Env: path}},
 		{"e2e-test-images/busybox:1.36.1-1", shell, v1.Config{Cmd: []string{"sh"}, Env: path}},

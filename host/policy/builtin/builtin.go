@@ -132,6 +132,8 @@ var accounts = map[string]*v1alpha1.ServiceAccountReference{
 	"EndpointSlice":         account("endpointslice-controller"),
 	"EndpointSliceMirror":   account("endpointslicemirroring-controller"),
 	"Job":                   account("job-controller"),
+	"PersistentVolume":      account("persistent-volume-binder"),
+	"PersistentVolumeClaim": account("persistent-volume-binder"),
 	"PodDisruptionBudget":   account("disruption-controller"),
 	"ReplicaSet":            account("replicaset-controller"),
 	"ReplicationController": account("replication-controller"),
