@@ -160,7 +160,7 @@ const (
 	// {"at":"2026-03-01T12:00:00Z","exits":[{"container":"c","code":3}],
 	// "conditions":[{"type":"DisruptionTarget","status":"True"}]}: "at" is when, of
 	// a pod that has ended or is being deleted, and exits are the codes other than
-	// 0. A pod that does neither has the conditions alone that not every pod has; a
+	// 0; the members stand in that order. A pod that does neither has the conditions alone that not every pod has; a
 	// pod of which there is nothing to say has no such fact.
 	FactPodEnd = "pod.end"
 	// FactPodRestarts is how often all containers of a pod were restarted together;
