@@ -261,7 +261,7 @@ func (d *Driver) follow(ctx context.Context, w *watched, changed func(store.Obje
 			events, err = watch.Next(ctx)
 			for i := range events {
 				e := &events[i]
-				if e.Type == store.Modified && w.same(e.Prev, e.Object) {
+				if e.Type == store.Modified && w.same(e.Prev, e.Object) && !(w == &d.parent && d.meddled(e.Object)) {
 					continue // of nothing that the guest is told
 				}
 				changed(e.Object)
@@ -316,6 +316,16 @@ func (w *watched) sameStatus(a, b store.Object) bool {
 		}
 	}
 	return true
+}
+
+// meddled tells whether a parent's status is another one than the guest gave.
+func (d *Driver) meddled(o store.Object) bool {
+	given := d.outcomes.status(nameOf(o))
+	if len(given) == 0 {
+		return false
+	}
+	wanted, err := withStatus(o, given)
+	return err == nil && wanted != o
 }
 
 func nameOf(o store.Object) types.NamespacedName {

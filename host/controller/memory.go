@@ -74,6 +74,7 @@ type Outcome struct {
 	Refused, Error string
 	// Again is when the guest is asked next even if nothing changes; zero is never.
 	Again time.Time
+	status json.RawMessage // that the guest gave
 }
 
 // outcomes hold what came of each parent's last question.
@@ -95,6 +96,13 @@ func (a *outcomes) forget(parent types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.last, parent)
+}
+
+// status is the one that the guest gave last; empty if none.
+func (a *outcomes) status(parent types.NamespacedName) json.RawMessage {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last[parent].status
 }
 
 // Last is what came of the last question about a parent, if there was one.

@@ -44,7 +44,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	if err != nil {
 		return last, 0, err
 	}
-	last.Why = out.Why
+	last.Why, last.status = out.Why, out.Status
 	done, err := d.apply(ctx, g, out)
 	if err != nil {
 		return last, 0, err

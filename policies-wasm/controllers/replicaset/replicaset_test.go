@@ -218,3 +218,19 @@ func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 		}
 	})
 }
+
+// A status that somebody else writes is put right.
+func TestAStatusOfOthersIsPutRight(t *testing.T) {
+	t.Parallel()
+	controllertest.Play(t, []string{"ReplicaSet"}, func(w *controllertest.World) {
+		rs := parent(2, 0)
+		rs.UID, rs.ResourceVersion = "", ""
+		w.Create("replicasets.apps", rs)
+		w.Wait(time.Minute)
+		controllertest.Change(w, "replicasets.apps", "status", rs.Name, func(rs *appsv1.ReplicaSet) { rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = 0, 0 })
+		w.Wait(time.Minute)
+		if rs := controllertest.Get[*appsv1.ReplicaSet](w, "replicasets.apps", rs.Name); rs.Status.ReadyReplicas != 2 || rs.Status.AvailableReplicas != 2 {
+			t.Errorf("the status is %+v", rs.Status)
+		}
+	})
+}
