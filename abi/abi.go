@@ -137,6 +137,7 @@ const (
 	MaxInput    = 16 << 20
 	MaxManifest = 256 << 10
 	MaxAnswer   = 4 << 20
+	MaxMemory   = 64 << 10
 	MaxReasons  = 255
 	MaxReason   = 512
 	MaxText     = 4 << 10

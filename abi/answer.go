@@ -160,6 +160,9 @@ type ReconcileResult struct {
 	RequeueAfterNanos int64    `json:"requeueAfterNanos,omitempty"`
 	// Why says in sentences what the parent waits for.
 	Why []string `json:"why,omitempty"`
+	// Memory is what the guest wants to be told in the next question about the
+	// parent, as FactMemory; none leaves what there is.
+	Memory json.RawMessage `json:"memory,omitempty"`
 }
 
 // Creation is an object to create Count times.
@@ -186,7 +189,7 @@ type Creation struct {
 type Patch struct {
 	UID   string          `json:"uid"`
 	Patch json.RawMessage `json:"patch"`
-	// Subresource is empty, or status.
+	// Subresource is empty, status or scale.
 	Subresource string `json:"subresource,omitempty"`
 }
 
@@ -219,6 +222,9 @@ func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 	}
 	if len(o.Delete)+len(o.Adopt)+len(o.Release)+len(o.Patch) > MaxNamed || len(o.Events) > MaxEvents || len(o.Why) > MaxEvents {
 		return nil, fmt.Errorf("reconcile: at most %d objects may be named, and %d events and sentences of why", MaxNamed, MaxEvents)
+	}
+	if len(o.Memory) > MaxMemory {
+		return nil, fmt.Errorf("reconcile: %d bytes of memory, at most %d are kept", len(o.Memory), MaxMemory)
 	}
 	if o.RequeueAfterNanos < 0 {
 		return nil, fmt.Errorf("reconcile: requeueAfterNanos is negative")
@@ -255,8 +261,8 @@ func (o *ReconcileResult) checkWrites() error {
 		o.Create[i].Success, o.Create[i].Failure = Text(c.Success, MaxText), Text(c.Failure, MaxText)
 	}
 	for _, p := range o.Patch {
-		if p.UID == "" || len(p.Patch) == 0 || p.Subresource != "" && p.Subresource != "status" {
-			return errors.New("a patch needs a uid, a patch, and no subresource but status")
+		if p.UID == "" || len(p.Patch) == 0 || p.Subresource != "" && p.Subresource != "status" && p.Subresource != "scale" {
+			return errors.New("a patch needs a uid, a patch, and no subresource but status and scale")
 		}
 	}
 	for i, d := range o.Delete {

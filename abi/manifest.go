@@ -104,6 +104,10 @@ const (
 	ByNamespace = "namespace"
 	// ByCluster are all of the cluster.
 	ByCluster = "cluster"
+	// ByTarget are those that the parent's target selects: the object of an earlier
+	// related kind that the reference at Path names by kind and name, such as
+	// spec.scaleTargetRef. What changes among them makes the host ask nothing.
+	ByTarget = "target"
 )
 
 // What the host works out of objects.
@@ -132,6 +136,20 @@ const (
 	// FactStorage is how many bytes a PersistentVolumeClaim asks for, or a
 	// PersistentVolume has, as a number.
 	FactStorage = "storage"
+	// FactPodUsage is what a pod's containers use of CPU and memory, in thousandths,
+	// as it was measured over a window that ended at a time, in nanoseconds: an
+	// object such as {"time":1767225600000000000,"window":15000000000,
+	// "containers":{"web":{"cpu":250,"memory":1048576000}}}; absent where nobody
+	// measured the whole pod.
+	FactPodUsage = "pod.usage"
+	// FactPodRequests are what a pod requests of CPU and memory, in thousandths:
+	// its containers and sidecars, in the order of the spec, and "pod" where the
+	// pod as a whole requests something:
+	// {"containers":[{"name":"web","requests":{"cpu":100}}],"pod":{"cpu":500}}.
+	FactPodRequests = "pod.requests"
+	// FactMemory is what the last answer about a parent asked to keep; absent
+	// after a restart of the host.
+	FactMemory = "memory"
 	// FactZone is the time zone of an object with a schedule: of the TZ= or CRON_TZ=
 	// that spec.schedule begins with, else of spec.timeZone, else the host's own.
 	// It is a list of pairs such as [[1767225600,3600],[1774746000,7200]]: since
@@ -153,8 +171,8 @@ const (
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
-	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByNamespace, ByCluster}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactStorage, FactZone}
+	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByNamespace, ByCluster, ByTarget}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactPodUsage, FactPodRequests, FactStorage, FactZone, FactMemory}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

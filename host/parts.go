@@ -171,8 +171,21 @@ func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
 	as := actingAs(guest)
 	return controller.New(controller.Config{
 		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
-		Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(strings.ToLower(guest.Name()) + "-controller"),
+		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(strings.ToLower(guest.Name()) + "-controller"),
 	})
+}
+
+// podUsage is what the newest two reports of a pod's node say of it.
+func (h *Host) podUsage(pod *v1.Pod) *controller.Usage {
+	metrics, ok := h.usage.Pod(pod)
+	if !ok {
+		return nil
+	}
+	used := &controller.Usage{Time: metrics.Timestamp.Time, Window: metrics.Window.Duration, Containers: map[string]v1.ResourceList{}}
+	for _, c := range metrics.Containers {
+		used.Containers[c.Name] = c.Usage
+	}
+	return used
 }
 
 // servedType finds a stored kind by what manifests call it.

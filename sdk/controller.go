@@ -107,6 +107,9 @@ type ReconcileResult struct {
 	RequeueAfter int64
 	// Why says in sentences what the parent waits for.
 	Why []string
+	// Memory is JSON that the next question gives as the parent's fact
+	// abi.FactMemory; none leaves what there is. A restart of the host forgets it.
+	Memory string
 }
 
 // Creation is an object to create Count times.
@@ -129,8 +132,8 @@ type Creation struct {
 	Success, Failure string
 }
 
-// Patch is a JSON merge patch of the object with that UID. Subresource is empty
-// or "status".
+// Patch is a JSON merge patch of the object with that UID. Subresource is empty,
+// "status" or "scale".
 type Patch struct{ UID, Patch, Subresource string }
 
 // Deletion takes the object with that UID away.
@@ -312,6 +315,9 @@ func (o *ReconcileResult) json() []byte {
 		j.Key("requeueAfterNanos").Int(o.RequeueAfter)
 	}
 	uids(j, "why", o.Why)
+	if o.Memory != "" {
+		j.Key("memory").Value(o.Memory)
+	}
 	return j.Close('}').Bytes()
 }
 

@@ -80,8 +80,8 @@ func (a *Auth) createDefaults(ctx context.Context) error {
 
 var controllerAccounts = []string{
 	"cronjob-controller", "daemon-set-controller", "deployment-controller", "disruption-controller", "endpoint-controller",
-	"endpointslice-controller", "endpointslicemirroring-controller", "job-controller", "persistent-volume-binder", "replicaset-controller",
-	"replication-controller", "statefulset-controller",
+	"endpointslice-controller", "endpointslicemirroring-controller", "horizontal-pod-autoscaler", "job-controller",
+	"persistent-volume-binder", "replicaset-controller", "replication-controller", "statefulset-controller",
 }
 
 func namespace(name string) *corev1.Namespace {

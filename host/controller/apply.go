@@ -193,6 +193,9 @@ func (p *plan) patch(ctx context.Context, want *abi.Patch) error {
 		if alone {
 			return withFinalizers(o, finalizers), nil
 		}
+		if want.Subresource == "scale" {
+			return rescaled(o, want.Patch)
+		}
 		data, err := json.Marshal(o)
 		if err != nil {
 			return nil, err
@@ -230,6 +233,34 @@ func withFinalizers(o store.Object, list []string) store.Object {
 	next := o.DeepCopyObject().(store.Object)
 	next.SetFinalizers(list)
 	return next
+}
+
+// rescaled has another number of replicas: who may write an object's scale may
+// change no more of it.
+func rescaled(o store.Object, patch json.RawMessage) (store.Object, error) {
+	var scale struct {
+		Spec struct {
+			Replicas *int32 `json:"replicas"`
+		} `json:"spec"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(patch))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&scale); err != nil || scale.Spec.Replicas == nil {
+		return nil, fmt.Errorf("the guest scales %s by %.64q, want {\"spec\":{\"replicas\":2}}", o.GetName(), patch)
+	}
+	next := o.DeepCopyObject().(store.Object)
+	switch replicas := specField(next, "Replicas"); {
+	case replicas.IsValid() && replicas.Type() == reflect.TypeFor[*int32]():
+		replicas.Set(reflect.ValueOf(scale.Spec.Replicas))
+	case replicas.IsValid() && replicas.Kind() == reflect.Int32:
+		replicas.SetInt(int64(*scale.Spec.Replicas))
+	default:
+		return nil, fmt.Errorf("the guest wants to scale %s, and a %T has no replicas", o.GetName(), o)
+	}
+	if equality.Semantic.DeepEqual(o, next) {
+		return o, nil
+	}
+	return next, nil
 }
 
 func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {

@@ -92,6 +92,8 @@ type Config struct {
 	Note func(level slog.Level, message string)
 	// Types finds a kind that is served.
 	Types func(apiVersion, kind string) (Type, bool)
+	// Usage is what a pod uses; nil where nobody knows.
+	Usage func(*v1.Pod) *Usage
 	Now   func() time.Time
 	Log   *slog.Logger
 	// Workers is how many parents are written for at a time; 4 by default.
@@ -109,6 +111,7 @@ type Driver struct {
 	facts    *facts
 	refusals refusals
 	ghosts   ghosts
+	memories memories
 	outcomes outcomes
 }
 
@@ -149,7 +152,7 @@ func (w *watched) selector(parent store.Object) labels.Selector {
 
 // New checks what the guest declares against what is served.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects, cfg.Now)}
+	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects, cfg.Usage, cfg.Now)}
 	if d.Workers == 0 {
 		d.Workers = 4
 	}
@@ -352,6 +355,8 @@ func (d *Driver) soon(name types.NamespacedName) {
 // waker is what a change of an object of the kind does.
 func (d *Driver) waker(w *watched) func(store.Object) {
 	switch w.kind.By {
+	case abi.ByTarget:
+		return func(store.Object) {}
 	case abi.ByName:
 		return func(o store.Object) { d.wakeByName(w, o) }
 	case abi.ByChildren:

@@ -34,11 +34,13 @@ type guest struct {
 	besides func(related []Object)
 	// gone: it is asked about parents that are gone.
 	gone bool
+	// parentFacts are facts of the parent.
+	parentFacts []string
 }
 
 func (g *guest) Name() string { return "Test" }
 func (g *guest) Parent() Kind {
-	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}, Gone: g.gone}
+	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}, Facts: g.parentFacts, Gone: g.gone}
 }
 func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}, Writes: []string{"create", "delete", "patch"}}}
@@ -615,6 +617,27 @@ func TestAStatusThatIsSoAlreadyIsNotWritten(t *testing.T) {
 
 // A guest may want to be asked again at once, and give another status each time:
 // it keeps neither the host busy nor the store.
+func TestWhatAGuestKeepsIsGivenBack(t *testing.T) {
+	t.Parallel()
+	var told []string
+	g := &guest{decide: func(parent *Object, _ []Object) (*abi.ReconcileResult, error) {
+		memory := string(parent.Fields[len(parent.Fields)-1])
+		told = append(told, memory)
+		switch len(told) {
+		case 1:
+			return &abi.ReconcileResult{Memory: json.RawMessage(`{"n":1}`), RequeueAfterNanos: 1}, nil
+		case 2: // none leaves it
+			return &abi.ReconcileResult{RequeueAfterNanos: 1}, nil
+		}
+		return &abi.ReconcileResult{}, nil
+	}, parentFacts: []string{abi.FactMemory}}
+	drive(t, g, func(c *cluster) { c.put("replicasets.apps", set("web", 1)) }, func(*cluster) {
+		if diff := cmp.Diff([]string{"", `{"n":1}`, `{"n":1}`}, told); diff != "" {
+			t.Errorf("it was told (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestAGuestThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]int64{"by asking": 1, "by its status": 0} {

@@ -27,6 +27,7 @@ import (
 // objects say.
 type facts struct {
 	objects Objects
+	usage   func(*v1.Pod) *Usage
 	now     func() time.Time
 	// made remembers facts that cost much, by what they are of.
 	made *lru.Cache
@@ -39,8 +40,8 @@ type factKey struct {
 	name       string
 }
 
-func newFacts(objects Objects, now func() time.Time) *facts {
-	return &facts{objects, now, lru.New(20_000)}
+func newFacts(objects Objects, usage func(*v1.Pod) *Usage, now func() time.Time) *facts {
+	return &facts{objects, usage, now, lru.New(20_000)}
 }
 
 // of is a fact as JSON, nil where the object has none.
@@ -51,6 +52,10 @@ func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
 	switch name {
 	case abi.FactNodeZone:
 		return f.zone(o)
+	case abi.FactPodUsage:
+		return f.podUsage(o)
+	case abi.FactPodRequests:
+		return podRequests(o)
 	case abi.FactZone:
 		return f.scheduleZone(o)
 	case abi.FactPodPorts:

@@ -150,6 +150,12 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 			ref, _ := referenceAt(o, w.kind.Path)
 			return ref == nil || ref.Name == g.parent.GetName() && ref.Namespace == g.parent.GetNamespace()
 		}
+	case abi.ByTarget:
+		selector := selectorAt(at(g.target(w.kind.Path), "spec.selector"), false)
+		if _, selectable := selector.Requirements(); !selectable {
+			return nil, nil
+		}
+		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
 	case abi.ByNamespace:
 	case abi.ByCluster:
 		namespace = ""
@@ -162,6 +168,18 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 	}
 	list, err := d.Objects.List(w.Resource, namespace, opts)
 	return list.Items, err
+}
+
+// target is the related object that a reference of the parent names; the parent
+// itself where there is none.
+func (g *gathered) target(path string) store.Object {
+	kind, name := textAt(g.parent, path+".kind"), textAt(g.parent, path+".name")
+	for i := range g.Related {
+		if r := &g.Related[i]; r.Kind.Kind == kind && r.Object.GetName() == name {
+			return r.Object.(store.Object)
+		}
+	}
+	return g.parent
 }
 
 func (d *Driver) objects(g *gathered, w *watched, found []store.Object, to []Object) ([]Object, error) {
@@ -190,6 +208,10 @@ func (d *Driver) object(w *watched, o store.Object) (Object, error) {
 			facts := podFacts(pod)
 			one.Pod = &facts
 			one.Fields = append(one.Fields, nil)
+			continue
+		}
+		if name == abi.FactMemory {
+			one.Fields = append(one.Fields, d.memories.of(o.GetUID()))
 			continue
 		}
 		value, err := d.facts.of(name, o)

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -34,6 +35,32 @@ func (r *refusals) of(parent types.UID) string {
 	text, _ := r.cache().Get(parent)
 	s, _ := text.(string)
 	return s
+}
+
+// memories are what guests asked to be told in their next questions. Those of
+// parents that are gone fall out in time.
+type memories struct {
+	once sync.Once
+	last *lru.Cache
+}
+
+const maxMemories = 10_000
+
+func (m *memories) cache() *lru.Cache {
+	m.once.Do(func() { m.last = lru.New(maxMemories) })
+	return m.last
+}
+
+func (m *memories) keep(parent types.UID, what json.RawMessage) {
+	if len(what) > 0 {
+		m.cache().Add(parent, what)
+	}
+}
+
+func (m *memories) of(parent types.UID) json.RawMessage {
+	what, _ := m.cache().Get(parent)
+	value, _ := what.(json.RawMessage)
+	return value
 }
 
 // Outcome is what came of the last question about a parent.

@@ -51,6 +51,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	}
 	last.Refused = done.refused
 	d.refusals.keep(o.GetUID(), done.refused)
+	d.memories.keep(o.GetUID(), out.Memory)
 	if done.refused != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %s", d.parent.kind.Kind, name, done.refused))
 	}

@@ -13,7 +13,7 @@ import (
 func TestTheFactZone(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	f := newFacts(nil, func() time.Time { return now })
+	f := newFacts(nil, nil, func() time.Time { return now })
 	at := func(name string) int64 {
 		since, err := time.Parse(time.RFC3339, name)
 		if err != nil {

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berth-dev/berth/host/store"
@@ -45,6 +46,22 @@ func (m *Meter) PodMetrics(ctx context.Context, namespace string) ([]metricsv1be
 		}
 	}
 	return out, nil
+}
+
+// Pod gives the use of one pod.
+func (m *Meter) Pod(pod *corev1.Pod) (metricsv1beta1.PodMetrics, bool) {
+	m.mu.Lock()
+	r := m.nodes[pod.Spec.NodeName]
+	m.mu.Unlock()
+	if r.former == nil {
+		return metricsv1beta1.PodMetrics{}, false
+	}
+	is := func(s statsv1alpha1.PodStats) bool { return s.PodRef.UID == string(pod.UID) }
+	former, latest := slices.IndexFunc(r.former.Pods, is), slices.IndexFunc(r.latest.Pods, is)
+	if former < 0 || latest < 0 {
+		return metricsv1beta1.PodMetrics{}, false
+	}
+	return podMetrics(byUID(r.former.Pods[former : former+1])[string(pod.UID)], r.latest.Pods[latest])
 }
 
 // podMetrics tells the use of a pod whose containers are all in both reports:

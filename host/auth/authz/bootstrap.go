@@ -47,6 +47,14 @@ func defaults() []policy {
 			// Kubernetes' own reads pods as the controller manager, this one as itself.
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}})
 		}
+		if role.Name == "system:controller:horizontal-pod-autoscaler" {
+			// Kubernetes' reads the scales of its targets one by one, this one is told when
+			// they change.
+			list := []string{"list", "watch"}
+			role.Rules = append(role.Rules,
+				rbacv1.PolicyRule{Verbs: list, APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets", "statefulsets"}},
+				rbacv1.PolicyRule{Verbs: list, APIGroups: []string{""}, Resources: []string{"replicationcontrollers"}})
+		}
 		if role.Name == "system:controller:job-controller" {
 			// Kubernetes has a controller of its own for spec.ttlSecondsAfterFinished.
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{"delete"}, APIGroups: []string{"batch"}, Resources: []string{"jobs"}})

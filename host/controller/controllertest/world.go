@@ -42,6 +42,7 @@ type World struct {
 
 	mu     sync.Mutex
 	start  func(p *v1.Pod)
+	usage  func(p *v1.Pod) *controller.Usage
 	events []string
 }
 
@@ -127,7 +128,7 @@ func (g *guest) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.Reco
 func (w *World) driver(name string) *controller.Driver {
 	w.T.Helper()
 	d, err := controller.New(controller.Config{
-		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: Types, Now: time.Now,
+		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: Types, Usage: w.used, Now: time.Now,
 		Note: func(_ slog.Level, message string) { w.note("note " + message) }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -198,6 +199,22 @@ func (w *World) Start(start func(p *v1.Pod)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.start = start
+}
+
+// Use says what pods use from now on; before that nobody measures it.
+func (w *World) Use(usage func(p *v1.Pod) *controller.Usage) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.usage = usage
+}
+
+func (w *World) used(p *v1.Pod) *controller.Usage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.usage == nil {
+		return nil
+	}
+	return w.usage(p)
 }
 
 // Wait lets time pass, and everything come to rest.

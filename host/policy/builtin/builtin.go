@@ -125,19 +125,20 @@ func limits(entry string) *v1alpha1.PolicyLimits {
 // accounts are those that the built-in controllers act as, with the roles that
 // Kubernetes gives kube-controller-manager's.
 var accounts = map[string]*v1alpha1.ServiceAccountReference{
-	"CronJob":               account("cronjob-controller"),
-	"DaemonSet":             account("daemon-set-controller"),
-	"Deployment":            account("deployment-controller"),
-	"Endpoints":             account("endpoint-controller"),
-	"EndpointSlice":         account("endpointslice-controller"),
-	"EndpointSliceMirror":   account("endpointslicemirroring-controller"),
-	"Job":                   account("job-controller"),
-	"PersistentVolume":      account("persistent-volume-binder"),
-	"PersistentVolumeClaim": account("persistent-volume-binder"),
-	"PodDisruptionBudget":   account("disruption-controller"),
-	"ReplicaSet":            account("replicaset-controller"),
-	"ReplicationController": account("replication-controller"),
-	"StatefulSet":           account("statefulset-controller"),
+	"CronJob":                 account("cronjob-controller"),
+	"DaemonSet":               account("daemon-set-controller"),
+	"Deployment":              account("deployment-controller"),
+	"Endpoints":               account("endpoint-controller"),
+	"EndpointSlice":           account("endpointslice-controller"),
+	"EndpointSliceMirror":     account("endpointslicemirroring-controller"),
+	"HorizontalPodAutoscaler": account("horizontal-pod-autoscaler"),
+	"Job":                     account("job-controller"),
+	"PersistentVolume":        account("persistent-volume-binder"),
+	"PersistentVolumeClaim":   account("persistent-volume-binder"),
+	"PodDisruptionBudget":     account("disruption-controller"),
+	"ReplicaSet":              account("replicaset-controller"),
+	"ReplicationController":   account("replication-controller"),
+	"StatefulSet":             account("statefulset-controller"),
 }
 
 func account(name string) *v1alpha1.ServiceAccountReference {

@@ -37,7 +37,7 @@ var named = [...][2]string{
 func parse(text string, z zone) (*schedule, error) {
 	if rest, ok := strings.CutPrefix(text, "@every "); ok {
 		d, err := time.ParseDuration(rest)
-		return &schedule{every: max(int64(d/time.Second), 1)}, err
+		return &schedule{zone: z, every: max(int64(d/time.Second), 1)}, err
 	}
 	for _, n := range named {
 		if text == n[0] {

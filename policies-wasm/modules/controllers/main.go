@@ -2,6 +2,7 @@
 package main
 
 import (
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/autoscaler"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/cronjob"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/daemonset"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/deployment"
