@@ -79,7 +79,9 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error
 			j.letGo()
 		}
 		j.expire()
-	case !j.elsewhere:
+	case j.elsewhere:
+		j.letGoOfOrphans()
+	default:
 		j.work()
 	}
 	return j.out, nil

@@ -121,6 +121,15 @@ func (j *job) letGo() {
 	}
 }
 
+// letGoOfOrphans takes the finalizer off pods that are nobody's, and go.
+func (j *job) letGoOfOrphans() {
+	for _, o := range j.Children {
+		if o.Controller() == "" && o.Deleted != 0 {
+			j.untrack(o)
+		}
+	}
+}
+
 func indexOf(o *sdk.ControlObject) int {
 	text, ok := o.Annotations.Get(completionIndex)
 	if !ok {
