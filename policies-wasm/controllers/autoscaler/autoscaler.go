@@ -63,11 +63,12 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
-	if wait := a.memory.at*micro + period - r.Now; wait > 0 && a.memory.generation == r.Parent.Generation {
+	spec := hash(r.Parent.JSON("spec"))
+	if wait := a.memory.at*micro + period - r.Now; wait > 0 && a.memory.spec == spec {
 		out.RequeueAfter = wait
 		return out, nil
 	}
-	a.memory.at, a.memory.generation = r.Now/micro, r.Parent.Generation
+	a.memory.at, a.memory.spec = r.Now/micro, spec
 	a.look()
 	out.Status, out.Memory, out.RequeueAfter = a.status(), a.memory.json(), period
 	a.why()
@@ -84,6 +85,15 @@ func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) *autoscaler {
 	a.least = number(a.spec.Object("minReplicas"), 1)
 	a.most = number(a.spec.Object("maxReplicas"), 0)
 	return a
+}
+
+// hash tells one spec from another: the generation does not.
+func hash(text string) int64 {
+	h := uint32(2166136261)
+	for i := 0; i < len(text); i++ {
+		h = (h ^ uint32(text[i])) * 16777619
+	}
+	return int64(h)
 }
 
 func number(c sdk.Config, otherwise int64) int64 {

@@ -163,3 +163,126 @@ func current(s autoscalingv2.HorizontalPodAutoscalerStatus) (all []string) {
 	}
 	return all
 }
+
+func TestWhatKeepsItFromScaling(t *testing.T) {
+	t.Parallel()
+	metric := func(m autoscalingv2.MetricSpec) func(*autoscalingv2.HorizontalPodAutoscaler) {
+		return func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.Metrics = []autoscalingv2.MetricSpec{m} }
+	}
+	to := func(apiVersion, kind, name string) func(*autoscalingv2.HorizontalPodAutoscaler) {
+		return func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: apiVersion, Kind: kind, Name: name}
+		}
+	}
+	each := autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse("10"))}
+	named := autoscalingv2.MetricIdentifier{Name: "requests"}
+	const found = "AbleToScale True SucceededGetScale: the HPA controller was able to get the target's current scale"
+	tests := []struct {
+		name               string
+		replicas           int32
+		say                func(*autoscalingv2.HorizontalPodAutoscaler)
+		unmeasured         bool
+		conditions, events []string
+	}{
+		{
+			name: "no such object", replicas: 2, say: to("apps/v1", "Deployment", "web"),
+			conditions: []string{`AbleToScale False FailedGetScale: the HPA controller was unable to get the target's current scale: deployments.apps "web" not found`},
+			events:     []string{`Warning FailedGetScale: deployments.apps "web" not found`},
+		},
+		{
+			name: "no such kind", replicas: 2, say: to("example.com/v1", "Widget", "web"),
+			conditions: []string{`AbleToScale False FailedGetScale: the HPA controller was unable to get the target's current scale: no matches for kind "Widget" in group "example.com"`},
+			events:     []string{`Warning FailedGetScale: no matches for kind "Widget" in group "example.com"`},
+		},
+		{
+			name: "scaled to nothing by hand", replicas: 0,
+			conditions: []string{found, "ScalingActive False ScalingDisabled: scaling is disabled since the replica count of the target is zero"},
+		},
+		{
+			name: "nobody measures", replicas: 2, unmeasured: true,
+			conditions: []string{found, "ScalingActive False FailedGetResourceMetric: the HPA was unable to compute the replica count: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API"},
+			events: []string{
+				"Warning FailedGetResourceMetric: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API",
+				"Warning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API",
+			},
+		},
+		{
+			name: "a metric of pods without an adapter", replicas: 2,
+			say:        metric(autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: named, Target: each}}),
+			conditions: []string{found, "ScalingActive False FailedGetPodsMetric: the HPA was unable to compute the replica count: unable to get metric requests: unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"},
+			events: []string{
+				"Warning FailedGetPodsMetric: unable to get metric requests: unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
+				"Warning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: failed to get pods metric value: unable to get metric requests: unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered",
+			},
+		},
+		{
+			name: "an external metric without one", replicas: 2,
+			say:        metric(autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{Metric: named, Target: each}}),
+			conditions: []string{found, "ScalingActive False FailedGetExternalMetric: the HPA was unable to compute the replica count: unable to get external metric default/requests/nil: unable to fetch metrics from external metrics API: the server could not find the requested resource (get requests.external.metrics.k8s.io)"},
+			events: []string{
+				"Warning FailedGetExternalMetric: unable to get external metric default/requests/nil: unable to fetch metrics from external metrics API: the server could not find the requested resource (get requests.external.metrics.k8s.io)",
+				"Warning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: failed to get requests external metric value: failed to get requests external metric: unable to get external metric default/requests/nil: unable to fetch metrics from external metrics API: the server could not find the requested resource (get requests.external.metrics.k8s.io)",
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			play(t, func(w *controllertest.World) {
+				w.Create(sets, web(tt.replicas))
+				if !tt.unmeasured {
+					load(w, "500m")
+				}
+				w.Wait(10 * time.Minute)
+				w.Events()
+				h := scaler(1, 10)
+				if tt.say != nil {
+					tt.say(h)
+				}
+				w.Create(autoscalers, h)
+				w.Wait(time.Second)
+				want(t, "conditions", tt.conditions, conditions(w))
+				want(t, "events", tt.events, events(w))
+				want(t, "replicas", tt.replicas, replicas(w))
+			})
+		})
+	}
+}
+
+func TestBoundsHoldWithoutAMetric(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create(sets, web(8))
+		w.Create(autoscalers, scaler(2, 5))
+		w.Wait(time.Second)
+		want(t, "replicas", int32(5), replicas(w))
+		want(t, "events", []string{"Normal SuccessfulRescale: New size: 5; reason: Current number of replicas above Spec.MaxReplicas"}, events(w))
+		want(t, "condition", "AbleToScale True SucceededRescale: the HPA controller was able to update the target scale to 5", conditions(w)[0])
+		controllertest.Change(w, autoscalers, "", "web", func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			h.Spec.MinReplicas, h.Spec.MaxReplicas = ptr.To[int32](7), 9
+		})
+		w.Wait(time.Second)
+		want(t, "replicas once the spec changed, without a wait", int32(7), replicas(w))
+		want(t, "events", []string{"Normal SuccessfulRescale: New size: 7; reason: Current number of replicas below Spec.MinReplicas"}, events(w))
+	})
+}
+
+func TestAContainersMemory(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create(sets, web(2))
+		load(w, "10m")
+		w.Wait(time.Minute)
+		w.Create(autoscalers, scaler(1, 10, func(h *autoscalingv2.HorizontalPodAutoscaler) {
+			goal := autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: ptr.To(resource.MustParse("16Mi"))}
+			h.Spec.Metrics = []autoscalingv2.MetricSpec{{
+				Type:              autoscalingv2.ContainerResourceMetricSourceType,
+				ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: v1.ResourceMemory, Container: "c", Target: goal},
+			}}
+		}))
+		w.Wait(time.Second)
+		want(t, "replicas", int32(4), replicas(w))
+		want(t, "metrics", []string{"c/memory 32Mi"}, current(status(w)))
+		want(t, "events", []string{"Normal SuccessfulRescale: New size: 4; reason: memory resource above target"}, events(w))
+	})
+}

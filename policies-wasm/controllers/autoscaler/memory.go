@@ -8,8 +8,8 @@ const micro = 1000
 
 // memory is what an autoscaler knows of its past.
 type memory struct {
-	// at is when it looked last, and generation that of the spec which it saw.
-	at, generation int64
+	// at is when it looked last, and spec a hash of the spec that it saw.
+	at, spec int64
 	// recommended are numbers of replicas before they were stabilized; up and down
 	// are by how many it scaled.
 	recommended, up, down []sample
@@ -20,7 +20,7 @@ type sample struct{ n, at int64 }
 
 func readMemory(c sdk.Config) memory {
 	return memory{
-		at: number(c.Object("at"), 0), generation: number(c.Object("generation"), 0),
+		at: number(c.Object("at"), 0), spec: number(c.Object("spec"), 0),
 		recommended: readSamples(c.Object("recommended")), up: readSamples(c.Object("up")), down: readSamples(c.Object("down")),
 	}
 }
@@ -36,7 +36,7 @@ func readSamples(c sdk.Config) (list []sample) {
 
 func (m *memory) json() string {
 	j := &sdk.JSON{}
-	j.Open('{').Key("at").Int(m.at).Key("generation").Int(m.generation)
+	j.Open('{').Key("at").Int(m.at).Key("spec").Int(m.spec)
 	for _, l := range [...]struct {
 		key  string
 		list []sample
