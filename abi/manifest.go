@@ -66,12 +66,17 @@ type ObjectKind struct {
 	// empty.
 	By string `json:"by,omitempty"`
 	// Path is the parent's field that holds the selector or the name, where it
-	// is not spec.selector; with ByOrdinal the list of templates.
+	// is not spec.selector; with ByOrdinal the list of templates; with ByReference
+	// the object's own field.
 	Path string `json:"path,omitempty"`
 	// Writes are the verbs that answers use on the kind: create, patch, delete.
 	// Children may be created and deleted, and a parent's status written, where
 	// it is empty.
 	Writes []string `json:"writes,omitempty"`
+	// Gone: the policy is asked about parents that are gone too, as long as it may
+	// have left something at their children. Such a parent has no resourceVersion,
+	// and may have no fields; answers about it patch, release and delete children.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // Ways in which objects belong to a parent.
@@ -80,7 +85,8 @@ const (
 	// that its selector matches.
 	ByOwner = "owner"
 	// ByName is the one in the parent's namespace with the parent's name, or with
-	// the name that Path holds.
+	// the name that Path holds; where Path holds a reference, such as a
+	// PersistentVolume's spec.claimRef, it is the one that this names.
 	ByName = "name"
 	// BySelector are those in the parent's namespace that its selector matches.
 	BySelector = "selector"
@@ -90,6 +96,9 @@ const (
 	// after the name of a template in the list that Path holds, after the parent,
 	// and a number.
 	ByOrdinal = "ordinal"
+	// ByReference are those of the cluster whose own reference at Path names the
+	// parent, and those that have none there.
+	ByReference = "reference"
 	// ByNamespace are all in the parent's namespace.
 	ByNamespace = "namespace"
 	// ByCluster are all of the cluster.
@@ -137,6 +146,9 @@ const (
 	// FactMemory is what the last answer about a parent asked to keep; absent
 	// after a restart of the host.
 	FactMemory = "memory"
+	// FactStorage is how many bytes a PersistentVolumeClaim asks for, or a
+	// PersistentVolume has, as a number.
+	FactStorage = "storage"
 	// FactZone is the time zone of an object with a schedule: of the TZ= or CRON_TZ=
 	// that spec.schedule begins with, else of spec.timeZone, else the host's own.
 	// It is a list of pairs such as [[1767225600,3600],[1774746000,7200]]: since
@@ -158,9 +170,12 @@ const (
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
-	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByNamespace, ByCluster, ByTarget}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactZone, FactPodUsage, FactPodRequests, FactMemory}
-	writeVerbs  = []string{"create", "patch", "delete"}
+	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByNamespace, ByCluster, ByTarget}
+	facts       = []string{
+		FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts,
+		FactStorage, FactZone, FactPodUsage, FactPodRequests, FactMemory,
+	}
+	writeVerbs = []string{"create", "patch", "delete"}
 )
 
 // May tells whether the manifest says that answers use a verb on the kind.

@@ -198,7 +198,7 @@ func servedType(apiVersion, name string) (controller.Type, bool) {
 	if !ok || k.Strategy == nil || k.Stored() != gv {
 		return controller.Type{}, false
 	}
-	return controller.Type{Resource: k.StoreName(), New: k.New}, true
+	return controller.Type{Resource: k.StoreName(), New: k.New, Cluster: !k.Namespaced}, true
 }
 
 // kindOf names the kind of a stored object, which does not carry it.

@@ -81,6 +81,9 @@ func (k *ObjectKind) manifest(j *JSON) {
 	uids(j, "facts", k.Facts)
 	j.Member("by", k.By).Member("path", k.Path)
 	uids(j, "writes", k.Writes)
+	if k.Gone {
+		j.Key("gone").Bool(true)
+	}
 	j.Close('}')
 }
 

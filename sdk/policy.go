@@ -93,6 +93,10 @@ type ObjectKind struct {
 	// Writes are the verbs that answers use: create, patch, delete. Where it is
 	// empty, children may be created and deleted.
 	Writes []string
+	// Gone: a controller is asked about parents that are gone too, so that it can
+	// take back what it left at their children. Such a parent has no
+	// ResourceVersion, and may have no fields.
+	Gone bool
 }
 
 // Setup is what an instance is opened with.

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -37,6 +38,7 @@ var kinds = map[string]func() store.Object{
 	view.Pods:                func() store.Object { return &corev1.Pod{} },
 	view.Secrets:             func() store.Object { return &corev1.Secret{} },
 	view.PriorityClasses:     func() store.Object { return &schedulingv1.PriorityClass{} },
+	view.StorageClasses:      func() store.Object { return &storagev1.StorageClass{} },
 	view.ConfigMaps:          func() store.Object { return &corev1.ConfigMap{} },
 	view.ServiceAccounts:     func() store.Object { return &corev1.ServiceAccount{} },
 	view.Roles:               func() store.Object { return &rbacv1.Role{} },

@@ -3,12 +3,14 @@ package auth
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/store"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -38,6 +40,15 @@ func (a *Auth) createDefaults(ctx context.Context) error {
 	for _, name := range SystemNamespaces {
 		if err := add(view.Namespaces, namespace(name)); err != nil {
 			return fmt.Errorf("look for namespace %s: %w", name, err)
+		}
+	}
+	if len(ops) > 0 { // the first start: who deletes the class later keeps it deleted
+		class, err := a.standardClass()
+		if err == nil {
+			err = add(view.StorageClasses, class)
+		}
+		if err != nil {
+			return fmt.Errorf("look for the default storage class: %w", err)
 		}
 	}
 	for _, class := range systemClasses() {
@@ -70,7 +81,7 @@ func (a *Auth) createDefaults(ctx context.Context) error {
 var controllerAccounts = []string{
 	"cronjob-controller", "daemon-set-controller", "deployment-controller", "disruption-controller", "endpoint-controller",
 	"endpointslice-controller", "endpointslicemirroring-controller", "horizontal-pod-autoscaler", "job-controller",
-	"replicaset-controller", "replication-controller", "statefulset-controller",
+	"persistent-volume-binder", "replicaset-controller", "replication-controller", "statefulset-controller",
 }
 
 func namespace(name string) *corev1.Namespace {
@@ -79,6 +90,17 @@ func namespace(name string) *corev1.Namespace {
 		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 	}
+}
+
+// standardClass has volumes made in a folder of the node that a claim's pod goes to.
+func (a *Auth) standardClass() (*storagev1.StorageClass, error) {
+	path, err := filepath.Abs(filepath.Join(a.config.Dir, "volumes"))
+	mode, policy := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimRetain
+	return &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		Provisioner: "berth.dev/hostpath", Parameters: map[string]string{"path": path},
+		VolumeBindingMode: &mode, ReclaimPolicy: &policy,
+	}, err
 }
 
 func systemClasses() []*schedulingv1.PriorityClass {

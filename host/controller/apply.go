@@ -188,9 +188,13 @@ func (p *plan) patch(ctx context.Context, want *abi.Patch) error {
 	if !one.w.kind.May("patch") {
 		return fmt.Errorf("the guest wants to patch %s, which its manifest does not say: writes needs \"patch\"", one.w.Resource)
 	}
+	finalizers, alone := onlyFinalizers(want.Patch)
 	return p.modify(ctx, "patch", want.Subresource, one, func(o store.Object) (store.Object, error) {
 		if want.Subresource == "scale" {
 			return rescaled(o, want.Patch)
+		}
+		if alone {
+			return withFinalizers(o, finalizers), nil
 		}
 		data, err := json.Marshal(o)
 		if err != nil {
@@ -236,6 +240,27 @@ func rescaled(o store.Object, patch json.RawMessage) (store.Object, error) {
 		return o, nil
 	}
 	return next, nil
+}
+
+// onlyFinalizers reads a merge patch that is about finalizers alone, as one of
+// thousands of pods often is: these are not worth turning each into JSON.
+func onlyFinalizers(patch []byte) (list []string, ok bool) {
+	var top, meta map[string]json.RawMessage
+	if json.Unmarshal(patch, &top) != nil || len(top) != 1 || json.Unmarshal(top["metadata"], &meta) != nil || len(meta) != 1 {
+		return nil, false
+	}
+	value, ok := meta["finalizers"]
+	ok = ok && json.Unmarshal(value, &list) == nil
+	return list, ok
+}
+
+func withFinalizers(o store.Object, list []string) store.Object {
+	if slices.Equal(o.GetFinalizers(), list) {
+		return o
+	}
+	next := o.DeepCopyObject().(store.Object)
+	next.SetFinalizers(list)
+	return next
 }
 
 func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
@@ -390,7 +415,11 @@ func (p *plan) stamp(c *abi.Creation) (*watched, store.Object, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the guest wants a %s that does not decode: %w", meta.Kind, err)
 	}
-	o.SetNamespace(p.parent.GetNamespace())
+	if !w.Cluster {
+		o.SetNamespace(p.parent.GetNamespace())
+	} else if !c.Unowned && !p.d.parent.Cluster {
+		return nil, nil, fmt.Errorf("the guest wants a %s that its parent owns: nothing in a namespace can own what is in none", meta.Kind)
+	}
 	if o.GetName() == "" && o.GetGenerateName() == "" {
 		o.SetGenerateName(p.parent.GetName() + "-")
 	}

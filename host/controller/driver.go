@@ -76,6 +76,8 @@ type Type struct {
 	// Resource is the store's name for it.
 	Resource string
 	New      func() store.Object
+	// Cluster: its objects are in no namespace.
+	Cluster bool
 }
 
 // Config is what a Driver needs.
@@ -109,6 +111,7 @@ type Driver struct {
 	facts    *facts
 	refusals refusals
 	memories memories
+	ghosts   ghosts
 	outcomes outcomes
 }
 
@@ -198,6 +201,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	// looked at: what becomes of them meanwhile would be lost.
 	since, err := d.revisions(slices.Concat(d.children, d.related))
 	if err != nil {
+		return err
+	}
+	if err := d.findGone(); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -317,7 +323,10 @@ func nameOf(o store.Object) types.NamespacedName {
 }
 
 func (d *Driver) parentChanged(o store.Object) {
-	_, there := d.Objects.Get(d.parent.key(o.GetNamespace(), o.GetName()))
+	have, there := d.Objects.Get(d.parent.key(o.GetNamespace(), o.GetName()))
+	if !there || have.GetUID() != o.GetUID() {
+		d.gone(o)
+	}
 	for _, list := range [][]watched{d.children, d.related} {
 		for i := range list {
 			w := &list[i]
@@ -354,6 +363,8 @@ func (d *Driver) waker(w *watched) func(store.Object) {
 		return d.wakeByChildren
 	case abi.ByOrdinal:
 		return func(o store.Object) { d.wakeByOrdinal(w, o) }
+	case abi.ByReference:
+		return func(o store.Object) { d.wakeByReference(w, o) }
 	case abi.ByNamespace:
 		return func(o store.Object) { d.wakeAll(o.GetNamespace()) }
 	case abi.ByCluster:
@@ -373,6 +384,7 @@ func (d *Driver) waker(w *watched) func(store.Object) {
 
 func (d *Driver) wakeOwner(namespace string, owner *metav1.OwnerReference) {
 	if owner.Kind == d.parent.kind.Kind && owner.APIVersion == d.parent.kind.APIVersion {
+		d.noteOwner(namespace, owner)
 		d.soon(types.NamespacedName{Namespace: namespace, Name: owner.Name})
 	}
 }
@@ -404,11 +416,53 @@ func (d *Driver) wakeByName(w *watched, o store.Object) {
 		d.soon(nameOf(o))
 		return
 	}
-	d.each(o.GetNamespace(), func(parent store.Object) {
-		if textAt(parent, w.kind.Path) == o.GetName() {
+	namespace := o.GetNamespace()
+	if d.parent.Cluster {
+		namespace = ""
+	}
+	d.each(namespace, func(parent store.Object) {
+		if w.names(parent, o) {
 			d.soon(nameOf(parent))
 		}
 	})
+}
+
+// names tells whether a parent's field names the object.
+func (w *watched) names(parent, o store.Object) bool {
+	if ref, ok := referenceAt(parent, w.kind.Path); ok {
+		return ref != nil && ref.Name == o.GetName() && ref.Namespace == o.GetNamespace()
+	}
+	return textAt(parent, w.kind.Path) == o.GetName()
+}
+
+// wakeByReference wakes the parent that the object names, or all for one that
+// names none.
+func (d *Driver) wakeByReference(w *watched, o store.Object) {
+	if ref, _ := referenceAt(o, w.kind.Path); ref != nil {
+		d.soon(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+		return
+	}
+	d.wakeAll("")
+}
+
+// referenceAt is the reference that a field holds, nil where it holds none; ok
+// tells whether it is of that kind.
+func referenceAt(o store.Object, path string) (ref *v1.ObjectReference, ok bool) {
+	v := at(o, path)
+	if !v.IsValid() {
+		return nil, reference(o, path)
+	}
+	if v.Kind() == reflect.Struct && v.CanAddr() {
+		v = v.Addr()
+	}
+	ref, ok = v.Interface().(*v1.ObjectReference)
+	return ref, ok
+}
+
+// reference tells whether a field can hold a reference.
+func reference(o store.Object, path string) bool {
+	f, err := compile(reflect.TypeOf(o), []string{path})
+	return err == nil && f.paths[0].leaf == reflect.TypeFor[*v1.ObjectReference]()
 }
 
 func textAt(o store.Object, path string) string {

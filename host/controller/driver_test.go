@@ -34,11 +34,13 @@ type guest struct {
 	besides func(related []Object)
 	// parentFacts are facts of the parent.
 	parentFacts []string
+	// gone: it is asked about parents that are gone.
+	gone bool
 }
 
 func (g *guest) Name() string { return "Test" }
 func (g *guest) Parent() Kind {
-	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}, Facts: g.parentFacts}
+	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}, Gone: g.gone, Facts: g.parentFacts}
 }
 func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}, Writes: []string{"create", "delete", "patch"}}}
@@ -184,9 +186,9 @@ func (c *cluster) pods() []string {
 }
 
 var kinds = map[string]Type{
-	"apps/v1 ReplicaSet": {"replicasets.apps", func() store.Object { return &appsv1.ReplicaSet{} }},
-	"v1 Pod":             {"pods", func() store.Object { return &v1.Pod{} }},
-	"v1 ConfigMap":       {"configmaps", func() store.Object { return &v1.ConfigMap{} }},
+	"apps/v1 ReplicaSet": {Resource: "replicasets.apps", New: func() store.Object { return &appsv1.ReplicaSet{} }},
+	"v1 Pod":             {Resource: "pods", New: func() store.Object { return &v1.Pod{} }},
+	"v1 ConfigMap":       {Resource: "configmaps", New: func() store.Object { return &v1.ConfigMap{} }},
 }
 
 // drive runs a driver of g over what fill makes, lets it come to rest, and
@@ -485,6 +487,74 @@ func TestNamesWithOrdinals(t *testing.T) {
 		synctest.Wait()
 		if !slices.Contains(given, "data-web-a-3") {
 			t.Errorf("given %q, and nobody was woken by data-web-a-3", given)
+		}
+	})
+}
+
+func TestParentsThatAreGone(t *testing.T) {
+	t.Parallel()
+	const mark = "x/mark"
+	g := &guest{gone: true}
+	g.decide = func(parent *Object, children []Object) (*abi.ReconcileResult, error) {
+		out := &abi.ReconcileResult{}
+		if parent.Object.GetResourceVersion() != "" {
+			return out, nil
+		}
+		if parent.Object.GetDeletionTimestamp() == nil {
+			t.Error("a parent that is gone is not being deleted")
+		}
+		out.Status, out.Create = json.RawMessage(`{"replicas":1}`), []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}
+		for _, c := range children {
+			out.Patch = append(out.Patch, abi.Patch{UID: string(c.Object.GetUID()), Patch: json.RawMessage(`{"metadata":{"finalizers":null}}`)})
+		}
+		return out, nil
+	}
+	marked := func(name string, owner *appsv1.ReplicaSet) *v1.Pod {
+		p := pod(name, "web")
+		p.Finalizers = []string{mark}
+		if owner != nil {
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+		}
+		return p
+	}
+	web, before := set("web", 1), set("web", 1)
+	before.UID = "uid-before"
+	drive(t, g, func(c *cluster) {
+		c.put("replicasets.apps", web)
+		c.put("pods", marked("there-before", before))
+		c.put("pods", marked("orphan", nil))
+		c.put("pods", marked("own", web))
+	}, func(c *cluster) {
+		want := func(want ...string) {
+			t.Helper()
+			list, err := c.store.List("pods", "", store.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, o := range list.Items {
+				if len(o.GetFinalizers()) > 0 {
+					got = append(got, o.GetName())
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("marked (-want +got):\n%s", diff)
+			}
+		}
+		want("orphan", "own")
+		c.put("pods", marked("of-before", before))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want("orphan", "own")
+		have, _ := c.store.Get(keyOf("replicasets.apps", web))
+		if _, _, err := c.store.Commit(c.t.Context(), store.Op{Kind: store.Delete, Key: keyOf("replicasets.apps", web), Object: have}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want()
+		if len(c.pods()) != 4 {
+			t.Errorf("pods %q, want those four", c.pods())
 		}
 	})
 }

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/dump"
 	"k8s.io/utils/lru"
@@ -60,6 +62,8 @@ func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
 		return podPorts(o)
 	case abi.FactPodClaims:
 		return podClaims(o)
+	case abi.FactStorage:
+		return storage(o), nil
 	}
 	template := templateOf(o)
 	if template == nil {
@@ -149,6 +153,20 @@ func podClaims(o store.Object) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return json.Marshal(claims)
+}
+
+// storage is how large a volume is, or is to be.
+func storage(o store.Object) json.RawMessage {
+	var amount resource.Quantity
+	switch o := o.(type) {
+	case *v1.PersistentVolumeClaim:
+		amount = o.Spec.Resources.Requests[v1.ResourceStorage]
+	case *v1.PersistentVolume:
+		amount = o.Spec.Capacity[v1.ResourceStorage]
+	default:
+		return nil
+	}
+	return strconv.AppendInt(nil, amount.Value(), 10)
 }
 
 func (f *facts) zone(o store.Object) (json.RawMessage, error) {

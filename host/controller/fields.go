@@ -19,6 +19,7 @@ type fields struct {
 type path struct {
 	name  string
 	steps [][]int
+	leaf  reflect.Type
 }
 
 // compile resolves paths against a type once.
@@ -38,6 +39,7 @@ func compile(t reflect.Type, paths []string) (*fields, error) {
 			p.steps = append(p.steps, field.Index)
 			at = field.Type
 		}
+		p.leaf = at
 		f.paths = append(f.paths, p)
 	}
 	return f, nil

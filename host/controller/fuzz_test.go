@@ -17,7 +17,7 @@ func FuzzChild(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Secret"}`), []byte(`null`))
 	f.Add([]byte(`null`), []byte(`[]`))
 	parent := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "parent", UID: "u"}}
-	pod := Type{"pods", func() store.Object { return &v1.Pod{} }}
+	pod := Type{Resource: "pods", New: func() store.Object { return &v1.Pod{} }}
 	w := watched{kind: Kind{APIVersion: "v1", Kind: "Pod", Writes: []string{"create"}}, Type: pod, child: true}
 	p := &plan{d: &Driver{parent: w, children: []watched{w}}, gathered: &gathered{parent: parent}}
 	f.Fuzz(func(t *testing.T, child, status []byte) {

@@ -72,7 +72,7 @@ func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, er
 		return d.named(w, parent), nil
 	}
 	found := d.controlled(w, parent.GetUID())
-	if parent.GetDeletionTimestamp() != nil {
+	if parent.GetDeletionTimestamp() != nil && !d.isGone(parent) {
 		return found, nil
 	}
 	selector := w.selector(parent)
@@ -108,11 +108,17 @@ func (d *Driver) orphans(w *watched, namespace string) ([]store.Object, error) {
 }
 
 func (d *Driver) named(w *watched, parent store.Object) []store.Object {
-	name := parent.GetName()
+	name, namespaces := parent.GetName(), slices.Compact([]string{parent.GetNamespace(), ""})
 	if w.kind.Path != "" {
-		name = textAt(parent, w.kind.Path)
+		if ref, ok := referenceAt(parent, w.kind.Path); !ok {
+			name = textAt(parent, w.kind.Path)
+		} else if ref != nil {
+			name, namespaces = ref.Name, []string{ref.Namespace}
+		} else {
+			return nil
+		}
 	}
-	for _, namespace := range slices.Compact([]string{parent.GetNamespace(), ""}) {
+	for _, namespace := range namespaces {
 		if o, ok := d.Objects.Get(w.key(namespace, name)); ok && name != "" {
 			return []store.Object{o}
 		}
@@ -143,6 +149,12 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 			return nil, nil
 		}
 		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
+	case abi.ByReference:
+		namespace = ""
+		opts.Match = func(o store.Object) bool {
+			ref, _ := referenceAt(o, w.kind.Path)
+			return ref == nil || ref.Name == g.parent.GetName() && ref.Namespace == g.parent.GetNamespace()
+		}
 	case abi.ByNamespace:
 	case abi.ByCluster:
 		namespace = ""

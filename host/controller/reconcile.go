@@ -25,6 +25,9 @@ var errGone = errors.New("the parent is gone")
 // reconcile asks the guest about one parent and applies its answer.
 func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last Outcome, again time.Duration, err error) {
 	last.Asked = d.Now()
+	if err := d.askOfGone(ctx, name); err != nil {
+		return last, 0, err
+	}
 	o, ok := d.Objects.Get(d.parent.key(name.Namespace, name.Name))
 	if !ok {
 		return last, 0, errGone

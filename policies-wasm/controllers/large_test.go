@@ -154,6 +154,12 @@ func large(kindName string, n int) (parent store.Object, others []store.Object) 
 		others = append(others, &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(n)), Selector: selector, Template: template()}})
 	case "CronJob":
 		return cronJob(meta, n)
+	case "Job":
+		owner = "Job"
+		parent = &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
+			Parallelism: ptr.To(int32(n)), Completions: ptr.To(int32(n)), CompletionMode: ptr.To(batchv1.IndexedCompletion),
+			BackoffLimit: ptr.To[int32](6), Selector: selector, Template: template(),
+		}}
 	case "ReplicaSet":
 		parent = &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(n)), Selector: selector, Template: template()}}
 	}
@@ -172,6 +178,11 @@ func large(kindName string, n int) (parent store.Object, others []store.Object) 
 		if kindName == "StatefulSet" {
 			p.Labels = map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": p.Name, "apps.kubernetes.io/pod-index": fmt.Sprint(i)}
 			p.Spec.Hostname = p.Name
+		}
+		if kindName == "Job" { // that have all ended, and none is counted
+			p.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: fmt.Sprint(i)}
+			p.Finalizers, p.Status.Phase = []string{batchv1.JobTrackingFinalizer}, v1.PodSucceeded
+			p.OwnerReferences[0].APIVersion = "batch/v1"
 		}
 		others = append(others, p)
 	}
@@ -250,6 +261,8 @@ func input(tb testing.TB, g *guest, n int) *wire.ReconcileInput {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	k, _ := kind.Of(parent)
+	parent, _ = s.Get(k.Key(parent.GetNamespace(), parent.GetName()))
 	in, err := d.Input(parent)
 	if err != nil {
 		tb.Fatal(err)
@@ -261,7 +274,7 @@ func input(tb testing.TB, g *guest, n int) *wire.ReconcileInput {
 // that was opened just now and to one that was asked before, with room to spare.
 func TestTenThousandChildrenFitACall(t *testing.T) {
 	m := compiled(t)
-	for name, n := range map[string]int{"ReplicaSet": 10_000, "EndpointSlice": 10_000, "Endpoints": 10_000, "StatefulSet": 5_000, "DaemonSet": 5_000, "HorizontalPodAutoscaler": 10_000, "CronJob": 1_000} {
+	for name, n := range map[string]int{"ReplicaSet": 10_000, "EndpointSlice": 10_000, "Endpoints": 10_000, "StatefulSet": 5_000, "DaemonSet": 5_000, "HorizontalPodAutoscaler": 10_000, "CronJob": 1_000, "Job": 10_000} {
 		t.Run(name, func(t *testing.T) {
 			g := open(t, m, name)
 			for i := range 4 {

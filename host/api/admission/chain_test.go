@@ -444,3 +444,34 @@ func BenchmarkChain(b *testing.B) {
 		}
 	}
 }
+
+func TestClaimsGetTheDefaultStorageClass(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	claim := func(name string, class *string) string {
+		t.Helper()
+		made := c.create(t, "persistentvolumeclaims", "dev", &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
+				Resources: corev1.VolumeResourceRequirements{Requests: resources("storage", "1Gi")},
+			},
+		}).(*corev1.PersistentVolumeClaim)
+		if made.Spec.StorageClassName == nil {
+			return "none"
+		}
+		return *made.Spec.StorageClassName
+	}
+	if got := claim("a", nil); got != "standard" {
+		t.Errorf("a claim of no class has class %q", got)
+	}
+	if got := claim("b", ptr.To("")); got != "" {
+		t.Errorf("a claim of class \"\" has class %q", got)
+	}
+	if _, _, err := c.Delete(t.Context(), registry.On("storageclasses.storage.k8s.io", "", "standard"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := claim("c", nil); got != "none" {
+		t.Errorf("without a default class, a claim has class %q", got)
+	}
+}

@@ -49,6 +49,7 @@ const (
 	LimitRanges         = "limitranges"
 	ResourceQuotas      = "resourcequotas"
 	PriorityClasses     = "priorityclasses.scheduling.k8s.io"
+	StorageClasses      = "storageclasses.storage.k8s.io"
 	Leases              = "leases.coordination.k8s.io"
 	Attachments         = "volumeattachments.storage.k8s.io"
 	Roles               = "roles.rbac.authorization.k8s.io"

@@ -147,7 +147,7 @@ func Types(apiVersion, name string) (controller.Type, bool) {
 	if !ok || k.Strategy == nil || k.Stored() != gv {
 		return controller.Type{}, false
 	}
-	return controller.Type{Resource: k.StoreName(), New: k.New}, true
+	return controller.Type{Resource: k.StoreName(), New: k.New, Cluster: !k.Namespaced}, true
 }
 
 type anybody struct{}
@@ -263,7 +263,13 @@ func ChangeNode(w *World, name string, change func(*v1.Node)) {
 // Delete deletes an object of namespace default.
 func (w *World) Delete(resource, name string, opts *metav1.DeleteOptions) {
 	w.T.Helper()
-	if _, _, err := w.Registry.Delete(w.T.Context(), registry.On(resource, "default", name), opts); err != nil {
+	w.DeleteAt(resource, "default", name, opts)
+}
+
+// DeleteAt deletes an object of any namespace, or of none.
+func (w *World) DeleteAt(resource, namespace, name string, opts *metav1.DeleteOptions) {
+	w.T.Helper()
+	if _, _, err := w.Registry.Delete(w.T.Context(), registry.On(resource, namespace, name), opts); err != nil {
 		w.T.Fatal(err)
 	}
 }
@@ -277,9 +283,20 @@ func Get[T store.Object](w *World, resource, name string) (found T) {
 }
 
 // List are all objects of a resource in namespace default, by name.
-func List[T store.Object](w *World, resource string) (found []T) {
+func List[T store.Object](w *World, resource string) []T {
 	w.T.Helper()
-	list, err := w.Store.List(resource, "default", store.ListOptions{})
+	return list[T](w, resource, "default")
+}
+
+// ListAll are all objects of a resource, by name.
+func ListAll[T store.Object](w *World, resource string) []T {
+	w.T.Helper()
+	return list[T](w, resource, "")
+}
+
+func list[T store.Object](w *World, resource, namespace string) (found []T) {
+	w.T.Helper()
+	list, err := w.Store.List(resource, namespace, store.ListOptions{})
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -414,6 +431,9 @@ func Ask(t *testing.T, policy string, now time.Time, parent store.Object, others
 	d, err := controller.New(controller.Config{Guest: g, Objects: s, Types: Types, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k, ok := kind.Of(parent); ok {
+		parent, _ = s.Get(k.Key(parent.GetNamespace(), parent.GetName()))
 	}
 	in, err := d.Input(parent)
 	if err != nil {

@@ -133,6 +133,8 @@ var accounts = map[string]*v1alpha1.ServiceAccountReference{
 	"EndpointSliceMirror":     account("endpointslicemirroring-controller"),
 	"HorizontalPodAutoscaler": account("horizontal-pod-autoscaler"),
 	"Job":                     account("job-controller"),
+	"PersistentVolume":        account("persistent-volume-binder"),
+	"PersistentVolumeClaim":   account("persistent-volume-binder"),
 	"PodDisruptionBudget":     account("disruption-controller"),
 	"ReplicaSet":              account("replicaset-controller"),
 	"ReplicationController":   account("replication-controller"),

@@ -13,8 +13,8 @@
 //
 // Pods that failed are replaced after 10 seconds, twice as long for each failure
 // since the last success, and 6 minutes at most. When the last failure was, and
-// how many there were, is read from the pods that are still there; a pod that is
-// gone delays nothing.
+// how many there were, is read from the pods that are still there, and from the
+// annotation berth.dev/job-failures, which notes it where a pod counts that goes.
 //
 // Source: kube-controller-manager 1.36, pkg/controller/job and
 // pkg/controller/ttlafterfinished, without the alpha feature WorkloadWithJob.

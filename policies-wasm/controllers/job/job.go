@@ -27,7 +27,7 @@ func init() {
 				"spec.template.metadata.finalizers", "spec.template.spec.restartPolicy",
 				"spec.template.spec.containers", "spec.template.spec.initContainers", "status",
 			},
-			Writes: []string{"delete"},
+			Writes: []string{"patch", "delete"}, Gone: true,
 		},
 		[]sdk.ObjectKind{{
 			APIVersion: "v1", Kind: "Pod", Facts: append([]string{"pod.end", "pod.restarts"}, pods.Facts...),
@@ -64,6 +64,10 @@ type job struct {
 
 func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
 	j := &job{ReconcileRequest: r}
+	if r.Parent.ResourceVersion == "" { // it is gone
+		j.letGo()
+		return j.out, nil
+	}
 	if err := j.read(); err != nil {
 		return sdk.ReconcileResult{}, err
 	}

@@ -141,3 +141,485 @@ func TestFailuresAreReplacedLaterAndLater(t *testing.T) {
 		w.want("events", w.events(), []string{"pi Warning BackoffLimitExceeded: Job has reached the specified backoff limit"})
 	})
 }
+
+// end ends pods that run, with an exit code.
+func (w world) end(code int32, which func(*v1.Pod) bool) {
+	w.T.Helper()
+	for _, p := range w.pods() {
+		if p.Status.Phase == v1.PodRunning && (which == nil || which(p)) {
+			w.SetPod(p.Name, controllertest.Ended(code))
+		}
+	}
+	w.Wait(time.Second)
+}
+
+func indexIs(index string) func(*v1.Pod) bool {
+	return func(p *v1.Pod) bool { return p.Annotations[batchv1.JobCompletionIndexAnnotation] == index }
+}
+
+func TestPodsOfAnIndexedJob(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(2, 3), indexed, func(s *batchv1.JobSpec) {
+			s.Template.Finalizers = []string{"x/y"}
+			s.Template.Labels, s.Template.Annotations = map[string]string{"mine": "1"}, map[string]string{"note": "<&>"}
+			s.Template.Spec.InitContainers = []v1.Container{{Name: "init", Image: "i:1", Env: []v1.EnvVar{{Name: "A", Value: "1"}}}}
+			s.Template.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80}}
+		}))
+		w.Wait(time.Second)
+		list := w.pods()
+		if len(list) != 2 {
+			t.Fatalf("%d pods, want 2: %q", len(list), w.Events())
+		}
+		p := list[1]
+		ref := &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.labels['batch.kubernetes.io/job-completion-index']"}}
+		env := v1.EnvVar{Name: "JOB_COMPLETION_INDEX", ValueFrom: ref}
+		w.want("generated name", p.GenerateName, "pi-1-")
+		w.want("hostname", p.Spec.Hostname, "pi-1")
+		w.want("label", p.Labels[batchv1.JobCompletionIndexAnnotation]+p.Labels["mine"], "11")
+		w.want("annotations", p.Annotations, map[string]string{batchv1.JobCompletionIndexAnnotation: "1", "note": "<&>"})
+		w.want("finalizers", p.Finalizers, []string{"x/y", batchv1.JobTrackingFinalizer})
+		w.want("env of the init container", p.Spec.InitContainers[0].Env, []v1.EnvVar{{Name: "A", Value: "1"}, env})
+		w.want("env of the container", p.Spec.Containers[0].Env, []v1.EnvVar{env})
+		w.want("ports", p.Spec.Containers[0].Ports[0].ContainerPort, int32(80))
+
+		w.end(0, indexIs("1"))
+		w.want("completed indexes", w.job().Status.CompletedIndexes, "1")
+		w.end(0, nil)
+		w.want("completed indexes", w.job().Status.CompletedIndexes, "0-2")
+		w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+		w.want("finalizers", w.pods()[0].Finalizers, []string{"x/y"})
+	})
+}
+
+func TestNamesOfIndexesAreCut(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 60)
+	if got, want := generatedName(long, "-17-"), long[:54]+"-17-"; got != want {
+		t.Errorf("generatedName = %q, want %q", got, want)
+	}
+	if got := generatedName("pi", "-17-"); got != "pi-17-" {
+		t.Errorf("generatedName = %q", got)
+	}
+}
+
+func TestAQueueEndsWithItsFirstSuccess(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(func(s *batchv1.JobSpec) { s.Parallelism, s.Completions = ptr.To[int32](3), nil }))
+		w.Wait(time.Second)
+		first := w.pods()[0].Name
+		w.end(0, func(p *v1.Pod) bool { return p.Name == first })
+		w.want("counts", w.counts(), "2/2/0 1+0")
+		w.want("conditions", w.conditions(), "")
+		w.end(1, func(p *v1.Pod) bool { return p.Name == w.pods()[1].Name })
+		w.end(0, nil)
+		w.want("pods", len(w.pods()), 3)
+		w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+		w.want("counts", w.counts(), "0/0/0 2+1")
+	})
+}
+
+func TestParallelismMayChange(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(3, 10)))
+		w.Wait(time.Second)
+		w.change(func(s *batchv1.JobSpec) { s.Parallelism = ptr.To[int32](1) })
+		w.Wait(time.Second)
+		w.want("counts", w.counts(), "1/1/0 0+0")
+		w.want("pods", len(w.pods()), 1)
+		w.change(func(s *batchv1.JobSpec) { s.Parallelism = ptr.To[int32](5) })
+		w.Wait(time.Second)
+		w.want("counts", w.counts(), "5/5/0 0+0")
+	})
+}
+
+func TestACompletedIndexedJobGrowsAndShrinks(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(3, 3), indexed))
+		w.Wait(time.Second)
+		w.end(0, indexIs("0"))
+		w.end(0, indexIs("2"))
+		w.want("completed indexes", w.job().Status.CompletedIndexes, "0,2")
+		w.change(times(5, 5))
+		w.Wait(time.Second)
+		w.want("counts", w.counts(), "3/3/0 2+0")
+		w.change(times(2, 2))
+		w.Wait(time.Second)
+		w.want("completed indexes", w.job().Status.CompletedIndexes, "0")
+		w.want("counts", w.counts(), "1/1/0 1+0")
+		w.end(0, nil)
+		w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+	})
+}
+
+func TestASuspendedJobHasNoPods(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(func(s *batchv1.JobSpec) { s.Suspend = ptr.To(true) }))
+		w.Wait(time.Second)
+		w.want("pods", len(w.pods()), 0)
+		w.want("conditions", w.conditions(), "Suspended=True/JobSuspended")
+		w.want("start", w.job().Status.StartTime == nil, true)
+		w.want("events", w.events(), []string{"pi Normal Suspended: Job suspended"})
+
+		w.change(func(s *batchv1.JobSpec) { s.Suspend = ptr.To(false) })
+		w.Wait(time.Second)
+		w.want("counts", w.counts(), "2/2/0 0+0")
+		w.want("conditions", w.conditions(), "Suspended=False/JobResumed")
+		w.want("start", w.job().Status.StartTime != nil, true)
+		w.want("events", w.events(), []string{"pi Normal Resumed: Job resumed"})
+
+		w.change(func(s *batchv1.JobSpec) { s.Suspend = ptr.To(true) })
+		w.Wait(time.Second)
+		w.want("pods", len(w.pods()), 0)
+		w.want("counts", w.counts(), "0/0/0 0+0")
+		w.want("start", w.job().Status.StartTime == nil, true)
+	})
+}
+
+func TestADeadlineEndsAJob(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }))
+		w.Wait(29 * time.Second)
+		w.want("conditions", w.conditions(), "")
+		w.Wait(2 * time.Second)
+		w.want("conditions", w.conditions(), "FailureTarget=True/DeadlineExceeded Failed=True/DeadlineExceeded")
+		w.want("counts", w.counts(), "0/0/0 0+2")
+		w.want("events", w.events(), []string{"pi Warning DeadlineExceeded: Job was active longer than specified deadline"})
+	})
+}
+
+// A job that is suspended in time has its whole time again.
+func TestADeadlineStandsStillWhileSuspended(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }))
+		w.Wait(20 * time.Second)
+		w.change(func(s *batchv1.JobSpec) { s.Suspend = ptr.To(true) })
+		w.Wait(time.Minute)
+		w.change(func(s *batchv1.JobSpec) { s.Suspend = ptr.To(false) })
+		w.Wait(29 * time.Second)
+		w.want("conditions", w.conditions(), "Suspended=False/JobResumed")
+		w.Wait(2 * time.Second)
+		w.want("conditions", w.conditions(), "Suspended=False/JobResumed FailureTarget=True/DeadlineExceeded Failed=True/DeadlineExceeded")
+	})
+}
+
+func TestAJobGoesWhenItsTimeIsOver(t *testing.T) {
+	play(t, func(w world) {
+		w.Start(controllertest.Ended(0))
+		w.create(wanted(times(1, 1), func(s *batchv1.JobSpec) { s.TTLSecondsAfterFinished = ptr.To[int32](100) }))
+		w.Wait(99 * time.Second)
+		w.want("deletion", w.job().DeletionTimestamp == nil, true)
+		w.Wait(2 * time.Second)
+		w.want("deletion", w.job().DeletionTimestamp != nil, true)
+		w.want("finalizers", w.job().Finalizers, []string{metav1.FinalizerDeleteDependents})
+		w.want("events", w.Events()[1:], []string{"pi Normal Completed: Job completed"})
+	})
+}
+
+func TestFailurePolicies(t *testing.T) {
+	t.Parallel()
+	onExit := func(action batchv1.PodFailurePolicyAction, codes ...int32) batchv1.PodFailurePolicyRule {
+		return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+			ContainerName: ptr.To("c"), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: codes,
+		}}
+	}
+	rules := func(list ...batchv1.PodFailurePolicyRule) func(*batchv1.JobSpec) {
+		return func(s *batchv1.JobSpec) { s.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: list} }
+	}
+	disrupted := batchv1.PodFailurePolicyRule{
+		Action:          batchv1.PodFailurePolicyActionIgnore,
+		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}},
+	}
+	t.Run("an exit code fails the job", func(t *testing.T) {
+		play(t, func(w world) {
+			w.create(wanted(rules(onExit(batchv1.PodFailurePolicyActionFailJob, 42))))
+			w.Wait(time.Second)
+			p := w.pods()[0]
+			w.end(42, func(one *v1.Pod) bool { return one.Name == p.Name })
+			w.want("conditions", w.conditions(), "FailureTarget=True/PodFailurePolicy Failed=True/PodFailurePolicy")
+			message := "Container c for pod default/" + p.Name + " failed with exit code 42 matching FailJob rule at index 0"
+			w.want("message", w.job().Status.Conditions[1].Message, message)
+			w.want("events", w.events(), []string{"pi Warning PodFailurePolicy: " + message})
+			w.want("counts", w.counts(), "0/0/0 0+2")
+		})
+	})
+	t.Run("an exit code is ignored", func(t *testing.T) {
+		play(t, func(w world) {
+			w.create(wanted(times(1, 1), limit(0), rules(onExit(batchv1.PodFailurePolicyActionIgnore, 13))))
+			w.Wait(time.Second)
+			w.end(13, nil)
+			w.Wait(10 * time.Second)
+			w.end(0, nil)
+			w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+			w.want("counts", w.counts(), "0/0/0 1+0")
+		})
+	})
+	t.Run("a disruption is ignored", func(t *testing.T) {
+		play(t, func(w world) {
+			w.create(wanted(times(1, 1), limit(0), rules(disrupted)))
+			w.Wait(time.Second)
+			w.SetPod(w.pods()[0].Name, func(p *v1.Pod) {
+				p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
+			})
+			w.end(143, nil)
+			w.Wait(10 * time.Second)
+			w.end(0, nil)
+			w.want("counts", w.counts(), "0/0/0 1+0")
+		})
+	})
+	t.Run("an exit code fails an index", func(t *testing.T) {
+		play(t, func(w world) {
+			w.create(wanted(times(2, 2), indexed, perIndex(1), rules(onExit(batchv1.PodFailurePolicyActionFailIndex, 42))))
+			w.Wait(time.Second)
+			w.end(42, indexIs("0"))
+			w.end(0, nil)
+			s := w.job().Status
+			w.want("indexes", s.CompletedIndexes+"+"+ptr.Deref(s.FailedIndexes, "none"), "1+0")
+			w.want("conditions", w.conditions(), "FailureTarget=True/FailedIndexes Failed=True/FailedIndexes")
+		})
+	})
+}
+
+func perIndex(n int32) func(*batchv1.JobSpec) {
+	return func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex, s.BackoffLimit = &n, nil }
+}
+
+func TestBackoffLimitPerIndex(t *testing.T) {
+	t.Parallel()
+	t.Run("the failures of an index are noted on the pod that replaces it", func(t *testing.T) {
+		play(t, func(w world) {
+			w.create(wanted(times(2, 2), indexed, perIndex(1)))
+			w.Wait(time.Second)
+			w.want("failures", w.pods()[0].Annotations[failureCount], "0")
+			w.end(1, indexIs("0"))
+			w.want("pods that are tracked", w.tracked(), 2)
+			w.want("counts", w.counts(), "1/1/0 0+0")
+			w.Wait(10 * time.Second)
+			w.want("counts", w.counts(), "2/2/0 0+1")
+			for _, p := range w.pods() {
+				if indexIs("0")(p) && p.Status.Phase == v1.PodRunning {
+					w.want("failures", p.Annotations[failureCount], "1")
+				}
+			}
+			w.end(1, indexIs("0"))
+			w.end(0, nil)
+			s := w.job().Status
+			w.want("indexes", s.CompletedIndexes+"+"+ptr.Deref(s.FailedIndexes, "none"), "1+0")
+			w.want("conditions", w.conditions(), "FailureTarget=True/FailedIndexes Failed=True/FailedIndexes")
+			w.want("events", w.events(), []string{"pi Warning FailedIndexes: Job has failed indexes"})
+			w.want("pods that are tracked", w.tracked(), 0)
+		})
+	})
+	t.Run("too many failed indexes end the job", func(t *testing.T) {
+		play(t, func(w world) {
+			w.create(wanted(times(4, 4), indexed, perIndex(0), func(s *batchv1.JobSpec) { s.MaxFailedIndexes = ptr.To[int32](0) }))
+			w.Wait(time.Second)
+			w.end(1, indexIs("2"))
+			w.want("conditions", w.conditions(), "FailureTarget=True/MaxFailedIndexesExceeded Failed=True/MaxFailedIndexesExceeded")
+			w.want("counts", w.counts(), "0/0/0 0+4")
+		})
+	})
+}
+
+func TestSuccessPolicies(t *testing.T) {
+	t.Parallel()
+	policy := func(indexes *string, count *int32) func(*batchv1.JobSpec) {
+		return func(s *batchv1.JobSpec) {
+			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: indexes, SucceededCount: count}}}
+		}
+	}
+	for name, rule := range map[string]func(*batchv1.JobSpec){
+		"by indexes": policy(ptr.To("0"), nil), "by count": policy(nil, ptr.To[int32](1)), "by both": policy(ptr.To("0-2"), ptr.To[int32](1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w world) {
+				w.create(wanted(times(3, 5), indexed, rule))
+				w.Wait(time.Second)
+				w.end(0, indexIs("0"))
+				w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/SuccessPolicy Complete=True/SuccessPolicy")
+				w.want("message", w.job().Status.Conditions[1].Message, "Matched rules at index 0")
+				w.want("counts", w.counts(), "0/0/0 1+0")
+				w.want("completed indexes", w.job().Status.CompletedIndexes, "0")
+				w.want("events", w.events(), []string{"pi Normal Completed: Job completed"})
+			})
+		})
+	}
+}
+
+// A pod that is deleted, and gone at once, is replaced as late as others.
+func TestDeletedPodsAreReplacedLaterAndLater(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(1, 1)))
+		w.Wait(time.Second)
+		for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second} {
+			w.Delete("pods", w.pods()[0].Name, &metav1.DeleteOptions{})
+			w.Wait(pause - 2*time.Second)
+			w.want("pods before the pause is over", len(w.pods()), 0)
+			w.Wait(4 * time.Second)
+			w.want("pods after it", len(w.pods()), 1)
+		}
+		w.want("counts", w.counts(), "1/1/0 0+2")
+	})
+}
+
+// hold gives a pod a finalizer, so that it stays while it is deleted.
+func (w world) hold(name string) {
+	w.T.Helper()
+	w.SetPod(name, func(p *v1.Pod) { p.Finalizers = append(p.Finalizers, "x/hold") })
+}
+
+func TestPodReplacementPolicy(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[batchv1.PodReplacementPolicy]string{batchv1.TerminatingOrFailed: "1/1/1 0+1", batchv1.Failed: "0/0/1 0+0"} {
+		t.Run(string(policy), func(t *testing.T) {
+			play(t, func(w world) {
+				w.create(wanted(times(1, 1), func(s *batchv1.JobSpec) { s.PodReplacementPolicy = &policy }))
+				w.Wait(time.Second)
+				name := w.pods()[0].Name
+				w.hold(name)
+				w.Delete("pods", name, &metav1.DeleteOptions{})
+				w.Wait(9 * time.Second)
+				w.want("pods before the pause is over", len(w.pods()), 1)
+				w.Wait(3 * time.Second)
+				w.want("counts", w.counts(), want)
+				w.SetPod(name, controllertest.Ended(1))
+				w.Wait(12 * time.Second)
+				w.want("counts", w.counts(), "1/1/0 0+1")
+			})
+		})
+	}
+}
+
+func TestAJobEndsWhenItsPodsAreGone(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(2, 2), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](30) }))
+		w.Wait(time.Second)
+		for _, p := range w.pods() {
+			w.hold(p.Name)
+		}
+		w.Wait(30 * time.Second)
+		w.want("conditions", w.conditions(), "FailureTarget=True/DeadlineExceeded")
+		w.want("counts", w.counts(), "0/0/2 0+2")
+		w.want("pods that are tracked", w.tracked(), 0)
+		for _, p := range w.pods() {
+			w.SetPod(p.Name, controllertest.Ended(143))
+		}
+		w.Wait(time.Second)
+		w.want("conditions", w.conditions(), "FailureTarget=True/DeadlineExceeded Failed=True/DeadlineExceeded")
+		w.want("counts", w.counts(), "0/0/0 0+2")
+	})
+}
+
+func TestPodsThatRestartCountTheirRestarts(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(times(1, 1), limit(2), func(s *batchv1.JobSpec) { s.Template.Spec.RestartPolicy = v1.RestartPolicyOnFailure }))
+		w.Wait(time.Second)
+		restarts := func(n int32) {
+			w.SetPod(w.pods()[0].Name, func(p *v1.Pod) {
+				p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "init", RestartCount: 1}}
+				p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", RestartCount: n}}
+			})
+			w.Wait(time.Second)
+		}
+		restarts(0)
+		w.want("conditions", w.conditions(), "")
+		restarts(1)
+		w.want("conditions", w.conditions(), "FailureTarget=True/BackoffLimitExceeded Failed=True/BackoffLimitExceeded")
+	})
+}
+
+func TestPodsAreAdoptedAndReleased(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted())
+		w.Wait(time.Second)
+		first, second := w.pods()[0].Name, w.pods()[1].Name
+		w.SetPod(first, func(p *v1.Pod) { p.OwnerReferences, p.Finalizers = nil, nil })
+		w.Wait(time.Second)
+		adopted := controllertest.Get[*v1.Pod](w.World, "pods", first)
+		w.want("owners of the orphan", len(adopted.OwnerReferences), 1)
+		w.want("its finalizers", adopted.Finalizers, []string{batchv1.JobTrackingFinalizer})
+
+		w.SetPod(second, func(p *v1.Pod) { p.Labels = map[string]string{"mine": "no-more"} })
+		w.Wait(time.Second)
+		released := controllertest.Get[*v1.Pod](w.World, "pods", second)
+		w.want("what it has of the job", len(released.OwnerReferences)+len(released.Finalizers), 0)
+		w.want("counts", w.counts(), "2/2/0 0+0")
+	})
+}
+
+func TestPodsAreFreeWhenTheirJobIsGone(t *testing.T) {
+	t.Parallel()
+	for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+		t.Run(string(how), func(t *testing.T) {
+			play(t, func(w world) {
+				w.create(wanted())
+				w.Wait(time.Second)
+				w.want("pods that are tracked", w.tracked(), 2)
+				w.Delete("jobs.batch", "pi", &metav1.DeleteOptions{PropagationPolicy: &how})
+				w.Wait(time.Second)
+				if n := w.tracked(); n > 0 || len(w.pods()) != 2 {
+					t.Errorf("%d of %d pods are tracked, want none of 2", n, len(w.pods()))
+				}
+			})
+		})
+	}
+}
+
+func TestAnothersJobIsLeftAlone(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted(func(s *batchv1.JobSpec) { s.ManagedBy = ptr.To("example.com/other") }))
+		w.Wait(time.Second)
+		w.want("pods", len(w.pods()), 0)
+		w.want("status", w.job().Status, batchv1.JobStatus{})
+	})
+}
+
+// A condition that users set stays.
+func TestConditionsOfOthersStay(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted())
+		w.Wait(time.Second)
+		controllertest.Change(w.World, "jobs.batch", "status", "pi", func(j *batchv1.Job) {
+			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: "Custom", Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()})
+		})
+		w.end(1, nil)
+		w.want("conditions", w.conditions(), "Custom=True/")
+		w.want("counts", w.counts(), "0/0/0 0+2")
+	})
+}
+
+func TestAFinishedJobLetsGoOfPods(t *testing.T) {
+	play(t, func(w world) {
+		w.Start(controllertest.Ended(0))
+		w.create(wanted(times(1, 1)))
+		w.Wait(time.Second)
+		w.SetPod(w.pods()[0].Name, func(p *v1.Pod) { p.Finalizers = []string{batchv1.JobTrackingFinalizer} })
+		w.Wait(time.Second)
+		w.want("pods that are tracked", w.tracked(), 0)
+		w.want("counts", w.counts(), "0/0/0 1+0")
+	})
+}
+
+func TestNothingToDo(t *testing.T) {
+	t.Parallel()
+	for name, say := range map[string]func(*batchv1.JobSpec){"at once": times(2, 0), "indexed": func(s *batchv1.JobSpec) { times(0, 0)(s); indexed(s) }} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w world) {
+				w.create(wanted(say))
+				w.Wait(time.Second)
+				w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+			})
+		})
+	}
+}
+
+func TestLargeJobsTakeSeveralAnswers(t *testing.T) {
+	play(t, func(w world) {
+		w.Start(controllertest.Ended(0))
+		w.create(wanted(times(1500, 1500), indexed))
+		w.Wait(10 * time.Second)
+		w.want("conditions", w.conditions(), "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached")
+		w.want("completed indexes", w.job().Status.CompletedIndexes, "0-1499")
+		w.want("pods", len(w.pods()), 1500)
+		w.want("pods that are tracked", w.tracked(), 0)
+	})
+}

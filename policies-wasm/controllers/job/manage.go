@@ -8,12 +8,6 @@ import (
 	"github.com/berth-dev/berth/sdk"
 )
 
-// The pause after a failure, in nanoseconds: the first, and the longest.
-const (
-	firstPause = 10 * pods.Second
-	lastPause  = 360 * pods.Second
-)
-
 // stop deletes what is active once the job has come to its end.
 func (j *job) stop() {
 	for _, at := range j.running {
@@ -130,8 +124,7 @@ func (j *job) doubled() (gone, left []int) {
 // create makes pods, unless there is a pause after failures.
 func (j *job) create(n int) {
 	if !j.perIndex {
-		failures, last := j.recent()
-		if left := j.pause(failures, last); left > 0 {
+		if left := j.pause(j.recent()); left > 0 {
 			j.wait(left)
 			return
 		}
@@ -196,47 +189,6 @@ func (j *job) due(indexes []int) (now []int) {
 		j.wait(wait)
 	}
 	return now
-}
-
-// recent is how many pods have failed since the last one succeeded, and when the
-// last did.
-func (j *job) recent() (failures, last int64) {
-	success := int64(-1)
-	for i := range j.pods {
-		if p := &j.pods[i]; p.phase == podSucceeded && j.counts(p) {
-			success = max(success, j.ended(p))
-		}
-	}
-	for i := range j.pods {
-		p := &j.pods[i]
-		// Whose finalizer is off while it goes was deleted by the job, or has been
-		// counted.
-		if !j.counts(p) || !j.failed(p) || !p.tracked && p.gone {
-			continue
-		}
-		if at := j.ended(p); at > success {
-			failures, last = failures+1, max(last, at)
-		}
-	}
-	return failures, last
-}
-
-// pause is how long replacements have to wait still.
-func (j *job) pause(failures, last int64) int64 {
-	if failures == 0 {
-		return 0
-	}
-	pause := int64(firstPause)
-	for i := int64(1); i < failures && pause < lastPause; i++ {
-		pause = min(2*pause, lastPause)
-	}
-	return max(last+pause-j.Now, 0)
-}
-
-// wait asks again when pods may be created.
-func (j *job) wait(left int64) {
-	j.pausing = left
-	j.again(left)
 }
 
 // template is a merge patch of spec.template that all pods of the job share.

@@ -9,7 +9,7 @@ import (
 // track counts pods that have ended, or are to be forgotten, and takes their
 // finalizer off; and it ends the job once all are counted.
 func (j *job) track() {
-	left, more := counted, false
+	left, more, passing := counted, false, false
 	for i := range j.pods {
 		p := &j.pods[i]
 		if !p.tracked {
@@ -22,7 +22,7 @@ func (j *job) track() {
 			}
 			left--
 			p.free = true
-			j.tally(p)
+			passing = j.tally(p) && p.gone || passing
 		}
 	}
 	for i := range j.pods {
@@ -34,6 +34,9 @@ func (j *job) track() {
 		case p.tracked && !p.bore:
 			j.out.Patch = append(j.out.Patch, track(o))
 		}
+	}
+	if passing && !j.perIndex && j.finish == nil {
+		j.remember()
 	}
 	j.settleUncounted()
 	if j.indexed {
@@ -58,19 +61,21 @@ func (j *job) free(p *pod) bool {
 	return !ok || &j.pods[at] != p
 }
 
-// tally counts a pod whose finalizer goes. Indexes have been counted before.
-func (j *job) tally(p *pod) {
+// tally counts a pod whose finalizer goes, and says whether it failed. Indexes
+// have been counted before.
+func (j *job) tally(p *pod) (failed bool) {
 	uid := j.child(p).UID
 	if p.phase == podSucceeded && !j.uncounted.failed[uid] {
 		if !j.indexed && !j.uncounted.succeeded[uid] {
 			j.status.succeeded++
 		}
-		return
+		return false
 	}
 	failing := j.finish != nil && j.finish.kind != successCriteriaMet
 	if (j.failed(p) || failing) && j.counts(p) && !j.uncounted.failed[uid] && !j.policy(p).ignored {
 		j.status.failed++
 	}
+	return j.failed(p)
 }
 
 // settleUncounted counts what another controller has noted to be counted, save

@@ -11,6 +11,7 @@ import (
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/job"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/replicaset"
 	_ "github.com/berth-dev/berth/policies-wasm/controllers/statefulset"
+	_ "github.com/berth-dev/berth/policies-wasm/controllers/volumes"
 	"github.com/berth-dev/berth/sdk"
 )
 

@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// ghosts are parents that are gone, about whose children the guest is asked once
+// more.
+type ghosts struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]map[types.UID]store.Object
+}
+
+// put remembers a parent. What is known of it already is more than the reference
+// of a child says.
+func (g *ghosts) put(o store.Object, byReference bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name := nameOf(o)
+	if _, known := g.last[name][o.GetUID()]; known && byReference {
+		return
+	}
+	if g.last == nil {
+		g.last = map[types.NamespacedName]map[types.UID]store.Object{}
+	}
+	if g.last[name] == nil {
+		g.last[name] = map[types.UID]store.Object{}
+	}
+	g.last[name][o.GetUID()] = o
+}
+
+func (g *ghosts) of(name types.NamespacedName) []store.Object {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Collect(maps.Values(g.last[name]))
+}
+
+func (g *ghosts) forget(o store.Object) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name := nameOf(o)
+	if delete(g.last[name], o.GetUID()); len(g.last[name]) == 0 {
+		delete(g.last, name)
+	}
+}
+
+// gone notes a parent that is in the store no more.
+func (d *Driver) gone(o store.Object) {
+	if d.parent.kind.Gone {
+		d.ghosts.put(d.asGone(o.DeepCopyObject().(store.Object)), false)
+	}
+}
+
+func (d *Driver) asGone(o store.Object) store.Object {
+	o.SetResourceVersion("")
+	if o.GetDeletionTimestamp() == nil {
+		o.SetDeletionTimestamp(&metav1.Time{Time: d.Now()})
+	}
+	return o
+}
+
+// isGone tells of a parent that gather is asked about that it is gone.
+func (d *Driver) isGone(parent store.Object) bool {
+	return d.parent.kind.Gone && parent.GetResourceVersion() == ""
+}
+
+// noteOwner notes the owner of a child, if that is gone.
+func (d *Driver) noteOwner(namespace string, owner *metav1.OwnerReference) (gone bool) {
+	if !d.parent.kind.Gone || owner.Kind != d.parent.kind.Kind || owner.APIVersion != d.parent.kind.APIVersion {
+		return false
+	}
+	if have, ok := d.Objects.Get(d.parent.key(namespace, owner.Name)); ok && have.GetUID() == owner.UID {
+		return false
+	}
+	o := d.parent.New()
+	o.SetNamespace(namespace)
+	o.SetName(owner.Name)
+	o.SetUID(owner.UID)
+	d.ghosts.put(d.asGone(o), true)
+	return true
+}
+
+// findGone looks for children whose parents went while nobody looked.
+func (d *Driver) findGone() error {
+	if !d.parent.kind.Gone {
+		return nil
+	}
+	for i := range d.children {
+		list, err := d.Objects.List(d.children[i].Resource, "", store.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, o := range list.Items {
+			if owner := metav1.GetControllerOf(o); owner != nil && d.noteOwner(o.GetNamespace(), owner) {
+				d.queue.Add(types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})
+			}
+		}
+	}
+	return nil
+}
+
+// askOfGone asks about the children of parents that are gone.
+func (d *Driver) askOfGone(ctx context.Context, name types.NamespacedName) error {
+	for _, o := range d.ghosts.of(name) {
+		if err := d.mayRead(ctx, name.Namespace); err != nil {
+			return err
+		}
+		g, err := d.gather(o)
+		if err != nil {
+			return err
+		}
+		out, err := d.Guest.Reconcile(ctx, &g.Input)
+		if err != nil {
+			return err
+		}
+		if _, err := d.apply(ctx, g, &abi.ReconcileResult{Release: out.Release, Patch: out.Patch, Delete: out.Delete}); err != nil {
+			return err
+		}
+		d.ghosts.forget(o)
+	}
+	return nil
+}

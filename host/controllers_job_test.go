@@ -1,0 +1,110 @@
+package host_test
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+func jobOf(name string, ttl *int32) *batchv1.Job {
+	spec := plainPod("").Spec
+	spec.RestartPolicy = v1.RestartPolicyNever
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
+		Parallelism: ptr.To[int32](2), Completions: ptr.To[int32](2), CompletionMode: ptr.To(batchv1.IndexedCompletion),
+		TTLSecondsAfterFinished: ttl, Template: v1.PodTemplateSpec{Spec: spec},
+	}}
+}
+
+// events are what happens to a job's pods, and to the job.
+func events(t *testing.T, client kubernetes.Interface, job *batchv1.Job) (pods, jobs <-chan watch.Event) {
+	t.Helper()
+	p, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: "job-name=" + job.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := client.BatchV1().Jobs("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Stop(); j.Stop() })
+	if _, err := client.BatchV1().Jobs("default").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return p.ResultChan(), j.ResultChan()
+}
+
+func next[T any](t *testing.T, events <-chan watch.Event) (watch.EventType, T) {
+	t.Helper()
+	e, ok := <-events
+	o, is := e.Object.(T)
+	if !ok || !is {
+		t.Fatalf("the watch ended with %v", e)
+	}
+	return e.Type, o
+}
+
+// added is the next pod that is made.
+func added(t *testing.T, pods <-chan watch.Event) *v1.Pod {
+	t.Helper()
+	for {
+		if what, p := next[*v1.Pod](t, pods); what == watch.Added {
+			return p
+		}
+	}
+}
+
+// The job controller counts pods that end, and deletes the job when its time is
+// over, with nobody's help.
+func TestAJobCompletesAndGoes(t *testing.T) {
+	t.Parallel()
+	client, _, _ := start(t, t.TempDir())
+	pods, jobs := events(t, client, jobOf("pi", ptr.To[int32](1)))
+	for range 2 {
+		name := added(t, pods).Name
+		_, err := client.CoreV1().Pods("default").Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		what, j := next[*batchv1.Job](t, jobs)
+		if what != watch.Deleted {
+			continue
+		}
+		if s := j.Status; s.CompletedIndexes != "0,1" || s.Succeeded != 2 || s.CompletionTime == nil {
+			t.Errorf("the job went with status %+v", s)
+		}
+		return
+	}
+}
+
+func TestPodsGoWithTheirJob(t *testing.T) {
+	t.Parallel()
+	client, _, _ := start(t, t.TempDir())
+	for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		job := jobOf("pi", nil)
+		pods, jobs := events(t, client, job)
+		for range 2 {
+			if p := added(t, pods); len(p.Finalizers) != 1 {
+				t.Errorf("pod %s has finalizers %q", p.Name, p.Finalizers)
+			}
+		}
+		if err := client.BatchV1().Jobs("default").Delete(t.Context(), "pi", metav1.DeleteOptions{PropagationPolicy: &how}); err != nil {
+			t.Fatal(err)
+		}
+		for left := 2; left > 0; {
+			if what, _ := next[*v1.Pod](t, pods); what == watch.Deleted {
+				left--
+			}
+		}
+		for what := watch.Added; what != watch.Deleted; {
+			what, _ = next[*batchv1.Job](t, jobs)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package volumes
+
+import (
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/sdk"
+)
+
+// Provisioner is what a StorageClass names to have volumes made in folders of
+// nodes. Its parameter path is the folder that they are made in.
+const Provisioner = "berth.dev/hostpath"
+
+const defaultPath = "/var/lib/berth/volumes"
+
+// Annotations that Kubernetes puts on claims and volumes.
+const (
+	bindCompleted     = "pv.kubernetes.io/bind-completed"
+	boundByController = "pv.kubernetes.io/bound-by-controller"
+	provisionedBy     = "pv.kubernetes.io/provisioned-by"
+	selectedNode      = "volume.kubernetes.io/selected-node"
+	provisionerOf     = "volume.kubernetes.io/storage-provisioner"
+	oldProvisionerOf  = "volume.beta.kubernetes.io/storage-provisioner"
+	oldClass          = "volume.beta.kubernetes.io/storage-class"
+	isDefault         = "storageclass.kubernetes.io/is-default-class"
+	oldIsDefault      = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+func init() {
+	sdk.Controller("PersistentVolumeClaim", claims{},
+		sdk.ObjectKind{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Facts: []string{abi.FactStorage}, Writes: []string{"patch"},
+			Fields: []string{"spec.accessModes", "spec.storageClassName", "spec.volumeName", "spec.volumeMode", "spec.selector", "spec.resources", "status.phase"},
+		},
+		nil,
+		sdk.Related(
+			sdk.ObjectKind{
+				APIVersion: "v1", Kind: "PersistentVolume", By: abi.ByReference, Path: "spec.claimRef", Facts: []string{abi.FactStorage},
+				Fields: []string{"spec.accessModes", "spec.capacity", "spec.storageClassName", "spec.volumeMode", "spec.claimRef", "spec.nodeAffinity", "status.phase"},
+				Writes: []string{"create", "patch"},
+			},
+			sdk.ObjectKind{
+				APIVersion: "storage.k8s.io/v1", Kind: "StorageClass", By: abi.ByCluster,
+				Fields: []string{"provisioner", "volumeBindingMode", "reclaimPolicy", "parameters", "mountOptions"},
+			}),
+		sdk.Describe("Binds PersistentVolumeClaims, and makes the volumes of "+Provisioner+"."))
+}
+
+type claims struct{}
+
+// claim is the parent, read once.
+type claim struct {
+	*sdk.ReconcileRequest
+	out    *sdk.ReconcileResult
+	volume string // spec.volumeName
+	phase  string
+	class  string
+	// unclassed: it says nothing of a class, and gets the default one.
+	unclassed bool
+}
+
+func (claims) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+	if r.Parent.Deleted != 0 {
+		return out, nil
+	}
+	c := &claim{ReconcileRequest: r, out: &out}
+	c.volume, _ = r.Parent.Field("spec.volumeName").Text()
+	c.phase, _ = r.Parent.Field("status.phase").Text()
+	var named bool
+	if c.class, named = r.Parent.Field("spec.storageClassName").Text(); !named {
+		c.class, named = r.Parent.Annotations.Get(oldClass)
+	}
+	c.unclassed = !named
+	if c.volume != "" {
+		c.keep()
+		return out, nil
+	}
+	err = c.find()
+	return out, err
+}
+
+// keep looks after a claim that names its volume.
+func (c *claim) keep() {
+	for _, v := range c.RelatedOf("PersistentVolume") {
+		if v.Name == c.volume && c.mayHave(v) {
+			c.bind(v)
+			return
+		}
+	}
+	if _, bound := c.Parent.Annotations.Get(bindCompleted); !bound {
+		c.waits("volume " + c.volume + " is not there, or another claim's")
+		return
+	}
+	if c.phase != "Lost" {
+		c.out.Status = `{"phase":"Lost"}`
+		c.event("Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+	}
+	c.waits("volume " + c.volume + " is lost")
+}
+
+// mayHave tells whether a volume is nobody's or this claim's already.
+func (c *claim) mayHave(v *sdk.ControlObject) bool {
+	ref := v.Field("spec.claimRef")
+	if ref.IsNull() {
+		return true
+	}
+	uid := ref.String("uid", "")
+	return ref.String("name", "") == c.Parent.Name && ref.String("namespace", "") == c.Parent.Namespace && (uid == "" || uid == c.Parent.UID)
+}
+
+// find finds a volume for a claim that has none, or makes it.
+func (c *claim) find() error {
+	class, fallback := c.classes()
+	if c.unclassed && fallback != nil {
+		c.patch((&sdk.JSON{}).Open('{').Key("spec").Open('{').Key("storageClassName").Text(fallback.Name).Close('}').Close('}'))
+		return nil
+	}
+	delayed := class != nil && text(class, "volumeBindingMode") == "WaitForFirstConsumer"
+	best, err := c.best(!delayed)
+	if err != nil {
+		return err
+	}
+	node, _ := c.Parent.Annotations.Get(selectedNode)
+	switch {
+	case best != nil:
+		c.bind(best)
+	case delayed && node == "":
+		c.event("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
+		c.waits("it waits for a pod that uses it")
+	case c.class == "":
+		c.event("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+		c.waits("no volume fits, and it has no storage class")
+	case class == nil:
+		c.event("Warning", "ProvisioningFailed", `storageclass.storage.k8s.io "`+c.class+`" not found`)
+		c.waits("there is no StorageClass " + c.class)
+	default:
+		c.provision(class, node)
+	}
+	return nil
+}
+
+// classes are the claim's StorageClass and the default one: of several the newest.
+func (c *claim) classes() (own, fallback *sdk.ControlObject) {
+	for _, class := range c.RelatedOf("StorageClass") {
+		if class.Name == c.class && !c.unclassed {
+			own = class
+		}
+		yes, _ := class.Annotations.Get(isDefault)
+		old, _ := class.Annotations.Get(oldIsDefault)
+		if yes != "true" && old != "true" {
+			continue
+		}
+		if fallback == nil || class.Created > fallback.Created || class.Created == fallback.Created && class.Name < fallback.Name {
+			fallback = class
+		}
+	}
+	return own, fallback
+}
+
+// provision makes a volume, or says who has to.
+func (c *claim) provision(class *sdk.ControlObject, node string) {
+	provisioner := text(class, "provisioner")
+	mode, _ := c.Parent.Field("spec.volumeMode").Text()
+	switch {
+	case provisioner == "kubernetes.io/no-provisioner":
+		c.event("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
+		c.waits("no volume fits, and StorageClass " + c.class + " makes none")
+	case provisioner != Provisioner:
+		if was, _ := c.Parent.Annotations.Get(provisionerOf); was != provisioner {
+			j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{')
+			c.patch(j.Key(provisionerOf).Text(provisioner).Key(oldProvisionerOf).Text(provisioner).Close('}').Close('}').Close('}'))
+		}
+		c.event("Normal", "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '"+provisioner+"' or manually by the system administrator. "+
+			"If volume creation is delayed, please verify that the provisioner is running and correctly registered.")
+		c.waits("provisioner " + provisioner + " has to make its volume")
+	case mode == "Block":
+		c.fails(provisioner + " makes folders, no block devices: ask for volumeMode Filesystem")
+	case text(class, "reclaimPolicy") == "Delete":
+		c.fails(provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain")
+	case node == "":
+		c.fails(provisioner + " makes a volume on the node of the pod: give StorageClass " + c.class + " volumeBindingMode WaitForFirstConsumer")
+	default:
+		c.create(class, node)
+	}
+}
+
+// create makes the volume in a folder of the node, and binds it.
+func (c *claim) create(class *sdk.ControlObject, node string) {
+	name := "pvc-" + c.Parent.UID
+	mode, _ := c.Parent.Field("spec.volumeMode").Text()
+	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolume")
+	j.Key("metadata").Open('{').Key("name").Text(name).Key("annotations").Open('{').Key(provisionedBy).Text(Provisioner).Close('}').Close('}')
+	j.Key("spec").Open('{').Key("capacity").Open('{').Key("storage").Value(c.request()).Close('}')
+	j.Key("accessModes").Value(c.Parent.JSON("spec.accessModes"))
+	j.Key("storageClassName").Text(class.Name).Member("volumeMode", mode)
+	j.Member("persistentVolumeReclaimPolicy", text(class, "reclaimPolicy"))
+	if options := class.JSON("mountOptions"); options != "" {
+		j.Key("mountOptions").Value(options)
+	}
+	j.Key("hostPath").Open('{').Key("path").Text(class.Field("parameters").String("path", defaultPath) + "/" + name).Key("type").Text("DirectoryOrCreate").Close('}')
+	j.Key("nodeAffinity").Open('{').Key("required").Open('{').Key("nodeSelectorTerms").Open('[').Open('{').Key("matchExpressions").Open('[')
+	j.Open('{').Key("key").Text("kubernetes.io/hostname").Key("operator").Text("In").Key("values").Open('[').Text(node).Close(']').Close('}')
+	j.Close(']').Close('}').Close(']').Close('}').Close('}')
+	c.reference(j).Close('}').Close('}')
+	c.out.Create = append(c.out.Create, sdk.Creation{Object: string(j.Bytes()), Count: 1, Unowned: true})
+	c.claims(name, c.Parent.JSON("spec.accessModes"), string((&sdk.JSON{}).Open('{').Key("storage").Value(c.request()).Close('}').Bytes()))
+	c.event("Normal", "ProvisioningSucceeded", "Successfully provisioned volume "+name+" using "+Provisioner)
+}
+
+// request is the storage that the claim asks for, as JSON.
+func (c *claim) request() string {
+	return c.Parent.Field("spec.resources").Object("requests").Object("storage").JSON()
+}
+
+// reference is the member claimRef with this claim.
+func (c *claim) reference(j *sdk.JSON) *sdk.JSON {
+	j.Key("claimRef").Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolumeClaim")
+	return j.Key("namespace").Text(c.Parent.Namespace).Key("name").Text(c.Parent.Name).Key("uid").Text(c.Parent.UID).Close('}')
+}
+
+// bind makes a volume the claim's own, as far as it is not yet.
+func (c *claim) bind(v *sdk.ControlObject) {
+	if ref := v.Field("spec.claimRef"); ref.String("uid", "") != c.Parent.UID {
+		j := (&sdk.JSON{}).Open('{')
+		if ref.IsNull() {
+			j.Key("metadata").Open('{').Key("annotations").Open('{').Key(boundByController).Text("yes").Close('}').Close('}')
+		}
+		c.reference(j.Key("spec").Open('{')).Close('}').Close('}')
+		c.out.Patch = append(c.out.Patch, sdk.Patch{UID: v.UID, Patch: string(j.Bytes())})
+	}
+	c.claims(v.Name, v.JSON("spec.accessModes"), v.JSON("spec.capacity"))
+}
+
+// claims has the claim name its volume, and say that it is bound.
+func (c *claim) claims(volume, accessModes, capacity string) {
+	_, completed := c.Parent.Annotations.Get(bindCompleted)
+	if !completed || c.volume == "" {
+		j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(bindCompleted).Text("yes")
+		if c.volume == "" {
+			j.Key(boundByController).Text("yes")
+		}
+		j.Close('}').Close('}')
+		if c.volume == "" {
+			j.Key("spec").Open('{').Key("volumeName").Text(volume).Close('}')
+		}
+		c.patch(j.Close('}'))
+	}
+	if c.phase != "Bound" {
+		j := (&sdk.JSON{}).Open('{').Key("phase").Text("Bound").Key("accessModes").Value(accessModes).Key("capacity").Value(capacity)
+		c.out.Status = string(j.Close('}').Bytes())
+	}
+}
+
+func (c *claim) patch(j *sdk.JSON) {
+	c.out.Patch = append(c.out.Patch, sdk.Patch{UID: c.Parent.UID, Patch: string(j.Bytes())})
+}
+
+func (c *claim) event(kind, reason, message string) {
+	c.out.Events = append(c.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+}
+
+func (c *claim) waits(why string) { c.out.Why = []string{why} }
+
+func (c *claim) fails(why string) {
+	c.event("Warning", "ProvisioningFailed", why)
+	c.waits(why)
+}
+
+func text(o *sdk.ControlObject, field string) string {
+	t, _ := o.Field(field).Text()
+	return t
+}

@@ -1,0 +1,68 @@
+package volumes
+
+import (
+	"errors"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/sdk"
+)
+
+// best is the volume that the claim gets: one that names it, else, if it may be
+// chosen here, the smallest that fits.
+func (c *claim) best(choose bool) (best *sdk.ControlObject, err error) {
+	selector, err := sdk.LabelSelector(c.Parent.Field("spec.selector"), c.Symbols)
+	if err != nil {
+		return nil, errors.New("spec.selector: " + err.Error())
+	}
+	selects := !c.Parent.Field("spec.selector").IsNull()
+	for _, v := range c.RelatedOf("PersistentVolume") {
+		if v.Deleted != 0 || !c.mayHave(v) || !c.fits(v) {
+			continue
+		}
+		if !v.Field("spec.claimRef").IsNull() {
+			return v, nil // somebody meant it for this claim
+		}
+		if !choose || text(v, "spec.storageClassName") != c.class || selects && !selector.Matches(c.Symbols, v.Labels.Pairs) {
+			continue
+		}
+		if best == nil || size(v) < size(best) || size(v) == size(best) && v.Name < best.Name {
+			best = v
+		}
+	}
+	return best, nil
+}
+
+// fits tells whether a volume is large enough, and can be used as the claim wants.
+func (c *claim) fits(v *sdk.ControlObject) bool {
+	if size(v) < size(&c.Parent) || modeOf(v) != modeOf(&c.Parent) {
+		return false
+	}
+	for _, wanted := range c.Parent.Field("spec.accessModes").All {
+		if !has(v.Field("spec.accessModes"), wanted) {
+			return false
+		}
+	}
+	return true
+}
+
+func has(list, wanted sdk.Config) bool {
+	text, _ := wanted.Text()
+	for _, item := range list.All {
+		if t, _ := item.Text(); t == text {
+			return true
+		}
+	}
+	return false
+}
+
+func size(o *sdk.ControlObject) float64 {
+	n, _ := o.Field(abi.FactStorage).Number()
+	return n
+}
+
+func modeOf(o *sdk.ControlObject) string {
+	if mode := text(o, "spec.volumeMode"); mode != "" {
+		return mode
+	}
+	return "Filesystem"
+}

@@ -1,0 +1,69 @@
+package volumes
+
+import (
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
+	"github.com/berth-dev/berth/sdk"
+)
+
+func init() {
+	sdk.Controller("PersistentVolume", volumes{},
+		sdk.ObjectKind{
+			APIVersion: "v1", Kind: "PersistentVolume", Writes: []string{"patch"},
+			Fields: []string{"spec.claimRef", "spec.persistentVolumeReclaimPolicy", "status.phase"},
+		},
+		nil,
+		sdk.Related(sdk.ObjectKind{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", By: abi.ByName, Path: "spec.claimRef", Fields: []string{"spec.volumeName"},
+		}),
+		sdk.Describe("Says of PersistentVolumes whether they are taken."))
+}
+
+type volumes struct{}
+
+func (volumes) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+	if r.Parent.Deleted != 0 {
+		return out, nil
+	}
+	ref := r.Parent.Field("spec.claimRef")
+	if ref.String("uid", "") == "" {
+		phase(r, &out, "Available")
+		return out, nil
+	}
+	for _, claim := range r.RelatedOf("PersistentVolumeClaim") {
+		if claim.UID != ref.String("uid", "") {
+			continue
+		}
+		switch text(claim, "spec.volumeName") {
+		case r.Parent.Name:
+			phase(r, &out, "Bound")
+		case "": // the claim is about to name it
+		default:
+			release(r, &out)
+		}
+		return out, nil
+	}
+	phase(r, &out, "Released")
+	if policy, _ := r.Parent.Field("spec.persistentVolumeReclaimPolicy").Text(); policy == "Delete" {
+		out.Why = []string{"its claim is gone, and who made the volume has to delete it"}
+	}
+	return out, nil
+}
+
+// release takes back that a volume is a claim's which has another one.
+func release(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) {
+	if _, ours := r.Parent.Annotations.Get(boundByController); !ours {
+		out.Why = []string{"spec.claimRef names a claim that has another volume"}
+		return
+	}
+	j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(boundByController).Value("null").Close('}').Close('}')
+	j.Key("spec").Open('{').Key("claimRef").Value("null").Close('}').Close('}')
+	out.Patch = []sdk.Patch{{UID: r.Parent.UID, Patch: string(j.Bytes())}}
+}
+
+func phase(r *sdk.ReconcileRequest, out *sdk.ReconcileResult, phase string) {
+	if text(&r.Parent, "status.phase") != phase {
+		j := (&sdk.JSON{}).Open('{').Key("phase").Text(phase).Key("lastPhaseTransitionTime").Text(pods.Time(r.Now))
+		out.Status = string(j.Close('}').Bytes())
+	}
+}

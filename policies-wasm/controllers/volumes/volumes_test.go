@@ -1,0 +1,206 @@
+package volumes
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/host/controller/controllertest"
+)
+
+func play(t *testing.T, test func(w *controllertest.World)) {
+	t.Helper()
+	controllertest.Play(t, []string{"PersistentVolumeClaim", "PersistentVolume"}, test)
+}
+
+func claimOf(name, class, size string, change ...func(*v1.PersistentVolumeClaim)) *v1.PersistentVolumeClaim {
+	c := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, StorageClassName: &class, VolumeMode: ptr.To(v1.PersistentVolumeFilesystem),
+			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}},
+		},
+	}
+	for _, f := range change {
+		f(c)
+	}
+	return c
+}
+
+func volumeOf(name, class, size string, change ...func(*v1.PersistentVolume)) *v1.PersistentVolume {
+	v := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}, StorageClassName: class, VolumeMode: ptr.To(v1.PersistentVolumeFilesystem),
+			AccessModes:                   []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce, v1.ReadOnlyMany},
+			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data/" + name}},
+		},
+	}
+	for _, f := range change {
+		f(v)
+	}
+	return v
+}
+
+func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string) {
+	policy := v1.PersistentVolumeReclaimRetain
+	if name == "deleting" {
+		policy = v1.PersistentVolumeReclaimDelete
+	}
+	w.Create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Provisioner: provisioner, VolumeBindingMode: &mode,
+		ReclaimPolicy: &policy, Parameters: map[string]string{"path": "/srv"},
+	})
+}
+
+// shown are claims and volumes in short.
+func shown(w *controllertest.World) (out []string) {
+	for _, c := range controllertest.List[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims") {
+		size := c.Status.Capacity[v1.ResourceStorage]
+		out = append(out, strings.TrimSpace(c.Name+" "+string(c.Status.Phase)+" "+strings.TrimPrefix(c.Spec.VolumeName, "pvc-"+string(c.UID))+" "+size.String()))
+	}
+	for _, v := range controllertest.ListAll[*v1.PersistentVolume](w, "persistentvolumes") {
+		of := ""
+		if v.Spec.ClaimRef != nil {
+			of = v.Spec.ClaimRef.Name
+		}
+		name, _, _ := strings.Cut(v.Name, "-")
+		out = append(out, strings.TrimSpace(name+" "+string(v.Status.Phase)+" "+of))
+	}
+	return out
+}
+
+func want(t *testing.T, w *controllertest.World, what string, lines ...string) {
+	t.Helper()
+	w.Wait(time.Minute)
+	if diff := cmp.Diff(lines, shown(w)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func told(t *testing.T, w *controllertest.World, event string) {
+	t.Helper()
+	if events := w.Events(); !slices.Contains(events, event) {
+		t.Errorf("no event %q, but\n%s", event, strings.Join(events, "\n"))
+	}
+}
+
+func TestAClaimGetsTheSmallestVolumeThatFits(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("small", "", "1Gi"))
+		w.Create("persistentvolumes", volumeOf("large", "", "10Gi"))
+		w.Create("persistentvolumes", volumeOf("middle", "", "5Gi"))
+		w.Create("persistentvolumes", volumeOf("other", "gold", "2Gi"))
+		w.Create("persistentvolumes", volumeOf("block", "", "2Gi", func(v *v1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) }))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
+		want(t, w, "bound", "a Bound middle 5Gi", "block Available", "large Available", "middle Bound a", "other Available", "small Available")
+		c := controllertest.Get[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims", "a")
+		if c.Annotations[bindCompleted] != "yes" || c.Annotations[boundByController] != "yes" || len(c.Status.AccessModes) != 2 {
+			t.Errorf("the claim is %+v %+v", c.Annotations, c.Status)
+		}
+		w.Create("persistentvolumeclaims", claimOf("many", "", "1Gi", func(c *v1.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+		}))
+		w.Wait(time.Second)
+		told(t, w, "many Normal FailedBinding: no persistent volumes available for this claim and no storage class is set")
+		w.Delete("persistentvolumeclaims", "many", nil)
+		w.Delete("persistentvolumeclaims", "a", nil)
+		want(t, w, "released", "block Available", "large Available", "middle Released a", "other Available", "small Available")
+	})
+}
+
+func TestAVolumeThatComesLaterIsTaken(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi", func(c *v1.PersistentVolumeClaim) {
+			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "fast"}}
+		}))
+		w.Create("persistentvolumes", volumeOf("slow", "", "5Gi"))
+		want(t, w, "without one", "a Pending  0", "slow Available")
+		w.Create("persistentvolumes", volumeOf("fast", "", "5Gi", func(v *v1.PersistentVolume) { v.Labels = map[string]string{"disk": "fast"} }))
+		want(t, w, "with one", "a Bound fast 5Gi", "fast Bound a", "slow Available")
+	})
+}
+
+func TestAVolumeThatNamesAClaimIsKeptForIt(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("kept", "", "5Gi", func(v *v1.PersistentVolume) {
+			v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "b"}
+		}))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
+		want(t, w, "for another", "a Pending  0", "kept Available b")
+		w.Create("persistentvolumeclaims", claimOf("b", "", "2Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "kept" }))
+		want(t, w, "for the one", "a Pending  0", "b Bound kept 5Gi", "kept Bound b")
+	})
+}
+
+func TestAClaimWhoseVolumeIsGoneIsLost(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("one", "", "5Gi"))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
+		want(t, w, "bound", "a Bound one 5Gi", "one Bound a")
+		w.DeleteAt("persistentvolumes", "", "one", nil)
+		w.Wait(time.Second)
+		told(t, w, "a Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+		want(t, w, "lost", "a Lost one 0")
+	})
+}
+
+func TestAVolumeIsMadeWhereItsPodGoes(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		class(w, "standard", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, map[string]string{isDefault: "true"})
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }))
+		w.Wait(time.Second)
+		told(t, w, "a Normal WaitForFirstConsumer: waiting for first consumer to be created before binding")
+		controllertest.Change(w, "persistentvolumeclaims", "", "a", func(c *v1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{selectedNode: "n1"}
+		})
+		want(t, w, "made", "a Bound  2Gi", "pvc Bound a")
+		v := controllertest.ListAll[*v1.PersistentVolume](w, "persistentvolumes")[0]
+		c := controllertest.Get[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims", "a")
+		if v.Spec.HostPath.Path != "/srv/pvc-"+string(c.UID) || *v.Spec.HostPath.Type != v1.HostPathDirectoryOrCreate || v.Spec.ClaimRef.UID != c.UID ||
+			v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != "n1" || v.Spec.StorageClassName != "standard" || *c.Spec.StorageClassName != "standard" {
+			t.Errorf("the volume is %+v of %+v", v.Spec, c.Spec)
+		}
+		told(t, w, "a Normal ProvisioningSucceeded: Successfully provisioned volume "+v.Name+" using berth.dev/hostpath")
+		w.Delete("persistentvolumeclaims", "a", nil)
+		want(t, w, "released", "pvc Released a")
+	})
+}
+
+func TestWhatIsNotMadeIsToldOf(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		class(w, "at-once", Provisioner, storagev1.VolumeBindingImmediate, nil)
+		class(w, "deleting", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil)
+		class(w, "foreign", "csi.example.test", storagev1.VolumeBindingImmediate, nil)
+		for name, event := range map[string]string{
+			"at-once":  "a Warning ProvisioningFailed: berth.dev/hostpath makes a volume on the node of the pod: give StorageClass at-once volumeBindingMode WaitForFirstConsumer",
+			"deleting": "a Warning ProvisioningFailed: berth.dev/hostpath keeps what was written: give StorageClass deleting reclaimPolicy Retain",
+			"foreign":  "a Normal ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.test' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.",
+			"none":     `a Warning ProvisioningFailed: storageclass.storage.k8s.io "none" not found`,
+		} {
+			w.Create("persistentvolumeclaims", claimOf("a", name, "2Gi", func(c *v1.PersistentVolumeClaim) {
+				if name == "deleting" {
+					c.Annotations = map[string]string{selectedNode: "n1"}
+				}
+			}))
+			w.Wait(time.Second)
+			told(t, w, event)
+			w.Delete("persistentvolumeclaims", "a", nil)
+		}
+	})
+}
