@@ -132,6 +132,9 @@ const (
 	// FactPodClaims are the PersistentVolumeClaims of a pod's volumes, as an object
 	// such as {"data":"data-web-0"}; absent where it has none.
 	FactPodClaims = "pod.claims"
+	// FactStorage is how many bytes a PersistentVolumeClaim asks for, or a
+	// PersistentVolume has, as a number.
+	FactStorage = "storage"
 	// FactPodUsage is what a pod's containers use of CPU and memory, in thousandths,
 	// as it was measured over a window that ended at a time, in nanoseconds: an
 	// object such as {"time":1767225600000000000,"window":15000000000,
@@ -146,9 +149,6 @@ const (
 	// FactMemory is what the last answer about a parent asked to keep; absent
 	// after a restart of the host.
 	FactMemory = "memory"
-	// FactStorage is how many bytes a PersistentVolumeClaim asks for, or a
-	// PersistentVolume has, as a number.
-	FactStorage = "storage"
 	// FactZone is the time zone of an object with a schedule: of the TZ= or CRON_TZ=
 	// that spec.schedule begins with, else of spec.timeZone, else the host's own.
 	// It is a list of pairs such as [[1767225600,3600],[1774746000,7200]]: since
@@ -160,7 +160,7 @@ const (
 	// {"at":"2026-03-01T12:00:00Z","exits":[{"container":"c","code":3}],
 	// "conditions":[{"type":"DisruptionTarget","status":"True"}]}: "at" is when, of
 	// a pod that has ended or is being deleted, and exits are the codes other than
-	// 0. A pod that does neither has the conditions alone that not every pod has; a
+	// 0; the members stand in that order. A pod that does neither has the conditions alone that not every pod has; a
 	// pod of which there is nothing to say has no such fact.
 	FactPodEnd = "pod.end"
 	// FactPodRestarts is how often all containers of a pod were restarted together;
@@ -171,11 +171,8 @@ const (
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByNamespace, ByCluster, ByTarget}
-	facts       = []string{
-		FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts,
-		FactStorage, FactZone, FactPodUsage, FactPodRequests, FactMemory,
-	}
-	writeVerbs = []string{"create", "patch", "delete"}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactPodUsage, FactPodRequests, FactStorage, FactZone, FactMemory}
+	writeVerbs  = []string{"create", "patch", "delete"}
 )
 
 // May tells whether the manifest says that answers use a verb on the kind.

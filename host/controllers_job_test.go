@@ -84,6 +84,27 @@ func TestAJobCompletesAndGoes(t *testing.T) {
 	}
 }
 
+// What becomes an orphan bears nothing of its job.
+func TestPodsStayWithoutTheirJob(t *testing.T) {
+	t.Parallel()
+	client, _, _ := start(t, t.TempDir())
+	pods, _ := events(t, client, jobOf("pi", nil))
+	bound := map[string]bool{added(t, pods).Name: true, added(t, pods).Name: true}
+	orphan := metav1.DeletePropagationOrphan
+	if err := client.BatchV1().Jobs("default").Delete(t.Context(), "pi", metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	for len(bound) > 0 {
+		what, p := next[*v1.Pod](t, pods)
+		if what == watch.Deleted {
+			t.Fatalf("pod %s went", p.Name)
+		}
+		if len(p.OwnerReferences)+len(p.Finalizers) == 0 {
+			delete(bound, p.Name)
+		}
+	}
+}
+
 func TestPodsGoWithTheirJob(t *testing.T) {
 	t.Parallel()
 	client, _, _ := start(t, t.TempDir())

@@ -190,11 +190,11 @@ func (p *plan) patch(ctx context.Context, want *abi.Patch) error {
 	}
 	finalizers, alone := onlyFinalizers(want.Patch)
 	return p.modify(ctx, "patch", want.Subresource, one, func(o store.Object) (store.Object, error) {
-		if want.Subresource == "scale" {
-			return rescaled(o, want.Patch)
-		}
 		if alone {
 			return withFinalizers(o, finalizers), nil
+		}
+		if want.Subresource == "scale" {
+			return rescaled(o, want.Patch)
 		}
 		data, err := json.Marshal(o)
 		if err != nil {
@@ -212,6 +212,27 @@ func (p *plan) patch(ctx context.Context, want *abi.Patch) error {
 		}
 		return next, nil
 	})
+}
+
+// onlyFinalizers reads a merge patch that is about finalizers alone, as one of
+// thousands of pods often is: these are not worth turning each into JSON.
+func onlyFinalizers(patch []byte) (list []string, ok bool) {
+	var top, meta map[string]json.RawMessage
+	if json.Unmarshal(patch, &top) != nil || len(top) != 1 || json.Unmarshal(top["metadata"], &meta) != nil || len(meta) != 1 {
+		return nil, false
+	}
+	value, ok := meta["finalizers"]
+	ok = ok && json.Unmarshal(value, &list) == nil
+	return list, ok
+}
+
+func withFinalizers(o store.Object, list []string) store.Object {
+	if slices.Equal(o.GetFinalizers(), list) {
+		return o
+	}
+	next := o.DeepCopyObject().(store.Object)
+	next.SetFinalizers(list)
+	return next
 }
 
 // rescaled has another number of replicas: who may write an object's scale may
@@ -240,27 +261,6 @@ func rescaled(o store.Object, patch json.RawMessage) (store.Object, error) {
 		return o, nil
 	}
 	return next, nil
-}
-
-// onlyFinalizers reads a merge patch that is about finalizers alone, as one of
-// thousands of pods often is: these are not worth turning each into JSON.
-func onlyFinalizers(patch []byte) (list []string, ok bool) {
-	var top, meta map[string]json.RawMessage
-	if json.Unmarshal(patch, &top) != nil || len(top) != 1 || json.Unmarshal(top["metadata"], &meta) != nil || len(meta) != 1 {
-		return nil, false
-	}
-	value, ok := meta["finalizers"]
-	ok = ok && json.Unmarshal(value, &list) == nil
-	return list, ok
-}
-
-func withFinalizers(o store.Object, list []string) store.Object {
-	if slices.Equal(o.GetFinalizers(), list) {
-		return o
-	}
-	next := o.DeepCopyObject().(store.Object)
-	next.SetFinalizers(list)
-	return next
 }
 
 func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {

@@ -110,8 +110,8 @@ type Driver struct {
 	pace     pace
 	facts    *facts
 	refusals refusals
-	memories memories
 	ghosts   ghosts
+	memories memories
 	outcomes outcomes
 }
 

@@ -32,15 +32,15 @@ type guest struct {
 	// related are kinds that it looks at besides, and besides what it found.
 	related []Kind
 	besides func(related []Object)
-	// parentFacts are facts of the parent.
-	parentFacts []string
 	// gone: it is asked about parents that are gone.
 	gone bool
+	// parentFacts are facts of the parent.
+	parentFacts []string
 }
 
 func (g *guest) Name() string { return "Test" }
 func (g *guest) Parent() Kind {
-	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}, Gone: g.gone, Facts: g.parentFacts}
+	return Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.replicas", "spec.template", "status.replicas"}, Facts: g.parentFacts, Gone: g.gone}
 }
 func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}, Writes: []string{"create", "delete", "patch"}}}

@@ -143,18 +143,18 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 			return nil, nil
 		}
 		opts.Match = func(o store.Object) bool { return ordinalOf(o.GetName(), g.parent.GetName(), names) }
-	case abi.ByTarget:
-		selector := selectorAt(at(g.target(w.kind.Path), "spec.selector"), false)
-		if _, selectable := selector.Requirements(); !selectable {
-			return nil, nil
-		}
-		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
 	case abi.ByReference:
 		namespace = ""
 		opts.Match = func(o store.Object) bool {
 			ref, _ := referenceAt(o, w.kind.Path)
 			return ref == nil || ref.Name == g.parent.GetName() && ref.Namespace == g.parent.GetNamespace()
 		}
+	case abi.ByTarget:
+		selector := selectorAt(at(g.target(w.kind.Path), "spec.selector"), false)
+		if _, selectable := selector.Requirements(); !selectable {
+			return nil, nil
+		}
+		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
 	case abi.ByNamespace:
 	case abi.ByCluster:
 		namespace = ""

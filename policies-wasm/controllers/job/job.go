@@ -10,8 +10,10 @@ import (
 const (
 	// burst is how many pods one answer creates, or deletes as too many.
 	burst = 500
-	// counted is how many finalizers one answer takes off.
-	counted = 1000
+	// counted is how many finalizers one answer takes off, and removed how many
+	// pods it deletes of a job that ends or is suspended: of more the commit would
+	// keep all others waiting.
+	counted, removed = 1000, 5000
 )
 
 // ours is the value of spec.managedBy that says nothing new.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +12,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/host/controller/controllertest"
+	"github.com/berth-dev/berth/host/store"
 )
 
 // wanted is a Job of a user.
@@ -622,4 +625,73 @@ func TestLargeJobsTakeSeveralAnswers(t *testing.T) {
 		w.want("pods", len(w.pods()), 1500)
 		w.want("pods that are tracked", w.tracked(), 0)
 	})
+}
+
+// why is what the guest says of a job among pods.
+func why(t *testing.T, j *batchv1.Job, others ...store.Object) string {
+	t.Helper()
+	j.UID, j.Spec.Selector = "job", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+	return strings.Join(controllertest.Ask(t, "Job", now, j, others...).Why, "; ")
+}
+
+func TestWhyAJobWaits(t *testing.T) {
+	t.Parallel()
+	pod := func(say func(*v1.Pod)) *v1.Pod {
+		p := inventor{rand.New(rand.NewPCG(1, 1))}.pod(0)
+		p.Labels, p.Finalizers = map[string]string{"app": "pi"}, []string{batchv1.JobTrackingFinalizer}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "pi", UID: "job", Controller: ptr.To(true)}}
+		p.Status, p.DeletionTimestamp = v1.PodStatus{}, nil
+		say(p)
+		return p
+	}
+	failedNow := pod(func(p *v1.Pod) { p.Status.Phase, p.CreationTimestamp = v1.PodFailed, metav1.NewTime(now) })
+	going := pod(func(p *v1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(now)) })
+	for _, tt := range []struct {
+		what string
+		job  *batchv1.Job
+		pods []store.Object
+		want string
+	}{
+		{"it runs", wanted(), nil, "0 of 4 completions are reached, and it waits for 2 active pods"},
+		{"a queue", wanted(func(s *batchv1.JobSpec) { s.Completions = nil }), nil, "0 pods succeeded, and it waits for 2 active pods"},
+		{"suspended", wanted(func(s *batchv1.JobSpec) { s.Suspend = ptr.To(true) }), nil, "it is suspended: 0 of 4 completions are reached"},
+		{"a pause", wanted(times(1, 1)), []store.Object{failedNow}, "0 of 1 completions are reached, and pods that failed are replaced in 10 seconds"},
+		{"too many failures", wanted(times(1, 1), limit(0)), []store.Object{failedNow, going}, "it has come to its end (BackoffLimitExceeded) and waits for 1 pod to go"},
+		{
+			"replaced late", wanted(times(1, 1), func(s *batchv1.JobSpec) { s.PodReplacementPolicy = ptr.To(batchv1.Failed) }), []store.Object{going},
+			"0 of 1 completions are reached, and before they are replaced 1 pod must end",
+		},
+	} {
+		for i, o := range tt.pods {
+			p := o.DeepCopyObject().(*v1.Pod)
+			p.Name, p.UID = fmt.Sprint("p", i), types.UID(fmt.Sprint("p", i))
+			tt.pods[i] = p
+		}
+		if got := why(t, tt.job, tt.pods...); got != tt.want {
+			t.Errorf("%s: why = %q, want %q", tt.what, got, tt.want)
+		}
+	}
+}
+
+// What one commit would take too long for is done by several.
+func TestAJobOfManyPodsEndsByAndBy(t *testing.T) {
+	t.Parallel()
+	j := wanted(times(removed+7, removed+7), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](1) })
+	j.UID, j.Spec.Selector = "job", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+	j.Status.StartTime = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+	var pods []store.Object
+	for i := range removed + 7 {
+		pods = append(pods, &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("p", i), Namespace: "default", UID: types.UID(fmt.Sprint("p", i)), Labels: map[string]string{"app": "pi"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "pi", UID: "job", Controller: ptr.To(true)}},
+			},
+			Status: v1.PodStatus{Phase: v1.PodRunning},
+		})
+	}
+	out := controllertest.Ask(t, "Job", now, j, pods...)
+	status := controllertest.Status[batchv1.JobStatus](t, out)
+	if len(out.Delete) != removed || status.Active != 7 || *status.Terminating != removed || len(status.Conditions) != 1 || status.Conditions[0].Type != batchv1.JobFailureTarget {
+		t.Errorf("%d deletions, status %+v", len(out.Delete), status)
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 // stop deletes what is active once the job has come to its end.
 func (j *job) stop() {
-	for _, at := range j.running {
+	for _, at := range j.running[:min(len(j.running), removed)] {
 		j.remove(&j.pods[at])
 	}
 }
@@ -64,9 +64,11 @@ func (j *job) scale() {
 		want = max(min(int64(j.completions)-j.done, j.parallelism), 0)
 	}
 	surplus := j.surplus(int(max(j.active-want, 0)))
-	if len(surplus) > burst && !j.suspended {
-		surplus = surplus[:burst]
+	most := burst
+	if j.suspended {
+		most = removed
 	}
+	surplus = surplus[:min(len(surplus), most)]
 	for _, at := range surplus {
 		p := &j.pods[at]
 		p.free = true

@@ -169,26 +169,33 @@ func writeUIDs(w *sdk.JSON, key string, set map[string]bool, j *job) {
 	w.Close(']')
 }
 
+// some is so many of a thing.
+func some(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + what
+}
+
 // explain says in a sentence what the job waits for.
 func (j *job) explain() {
-	count := strconv.FormatInt
-	why := count(j.done, 10) + " pods have succeeded"
+	why := some(j.done, "pod") + " succeeded"
 	if !j.queue {
-		why = count(j.done, 10) + " of " + strconv.Itoa(j.completions) + " completions are reached"
+		why = strconv.FormatInt(j.done, 10) + " of " + strconv.Itoa(j.completions) + " completions are reached"
 	}
 	switch {
 	case j.finished():
 		return
 	case j.finish != nil:
-		why = "it has come to its end (" + j.finish.reason + ") and waits for " + count(j.terminating, 10) + " pods to go"
+		why = "it has come to its end (" + j.finish.reason + ") and waits for " + some(j.terminating, "pod") + " to go"
 	case j.suspended:
 		why = "it is suspended: " + why
 	case j.pausing > 0:
-		why += ", and pods that failed are replaced in " + count((j.pausing+pods.Second-1)/pods.Second, 10) + " seconds"
+		why += ", and pods that failed are replaced in " + some((j.pausing+pods.Second-1)/pods.Second, "second")
 	case j.lateReplacement && j.terminating > 0 && j.active == 0:
-		why += ", and " + count(j.terminating, 10) + " pods have to end before they are replaced"
+		why += ", and before they are replaced " + some(j.terminating, "pod") + " must end"
 	default:
-		why += ", and it waits for " + count(j.active, 10) + " active pods"
+		why += ", and it waits for " + some(j.active, "active pod")
 	}
 	j.out.Why = []string{why}
 }

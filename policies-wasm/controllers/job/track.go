@@ -112,7 +112,7 @@ func (j *job) end(more bool) {
 		}
 		last = j.condition(complete, j.finish.reason, j.finish.message)
 	}
-	if more || j.terminating > 0 || len(j.uncounted.succeeded)+len(j.uncounted.failed) > 0 {
+	if more || j.active+j.terminating > 0 || len(j.uncounted.succeeded)+len(j.uncounted.failed) > 0 {
 		return
 	}
 	j.ensure(last.kind, last.status, last.reason, last.message)
