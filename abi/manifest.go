@@ -74,7 +74,8 @@ type ObjectKind struct {
 	// it is empty.
 	Writes []string `json:"writes,omitempty"`
 	// Gone: the policy is asked about parents that are gone too, as long as it may
-	// have left something at their children. Such a parent has no resourceVersion,
+	// have left something at their children, and is given orphans among these that
+	// are being deleted, or whose parent is. Such a parent has no resourceVersion,
 	// and may have no fields; answers about it patch, release and delete children.
 	Gone bool `json:"gone,omitempty"`
 }

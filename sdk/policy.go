@@ -94,8 +94,9 @@ type ObjectKind struct {
 	// empty, children may be created and deleted.
 	Writes []string
 	// Gone: a controller is asked about parents that are gone too, so that it can
-	// take back what it left at their children. Such a parent has no
-	// ResourceVersion, and may have no fields.
+	// take back what it left at their children, and given orphans that are being
+	// deleted or whose parent is. A parent that is gone has no ResourceVersion, and
+	// may have no fields.
 	Gone bool
 }
 

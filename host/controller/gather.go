@@ -72,7 +72,8 @@ func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, er
 		return d.named(w, parent), nil
 	}
 	found := d.controlled(w, parent.GetUID())
-	if parent.GetDeletionTimestamp() != nil && !d.isGone(parent) {
+	going := d.parent.kind.Gone // it takes back what it left, also where something goes
+	if parent.GetDeletionTimestamp() != nil && !going {
 		return found, nil
 	}
 	selector := w.selector(parent)
@@ -81,7 +82,7 @@ func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, er
 	}
 	loose, err := d.orphans(w, parent.GetNamespace())
 	for _, o := range loose {
-		if o.GetDeletionTimestamp() == nil && metav1.GetControllerOf(o) == nil && selector.Matches(labelSet(o)) {
+		if (o.GetDeletionTimestamp() == nil || going) && metav1.GetControllerOf(o) == nil && selector.Matches(labelSet(o)) {
 			found = append(found, o)
 		}
 	}

@@ -68,11 +68,6 @@ func (d *Driver) asGone(o store.Object) store.Object {
 	return o
 }
 
-// isGone tells of a parent that gather is asked about that it is gone.
-func (d *Driver) isGone(parent store.Object) bool {
-	return d.parent.kind.Gone && parent.GetResourceVersion() == ""
-}
-
 // noteOwner notes the owner of a child, if that is gone.
 func (d *Driver) noteOwner(namespace string, owner *metav1.OwnerReference) (gone bool) {
 	if !d.parent.kind.Gone || owner.Kind != d.parent.kind.Kind || owner.APIVersion != d.parent.kind.APIVersion {

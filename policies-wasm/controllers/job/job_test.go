@@ -549,6 +549,20 @@ func TestPodsAreAdoptedAndReleased(t *testing.T) {
 	})
 }
 
+func TestAnOrphanThatGoesIsFree(t *testing.T) {
+	play(t, func(w world) {
+		w.create(wanted())
+		w.Wait(time.Second)
+		name := w.pods()[0].Name
+		w.SetPod(name, func(p *v1.Pod) { p.OwnerReferences, p.DeletionTimestamp = nil, ptr.To(metav1.Now()) })
+		w.Wait(time.Second)
+		if p := controllertest.Get[*v1.Pod](w.World, "pods", name); p != nil && len(p.Finalizers) > 0 {
+			t.Errorf("the pod has finalizers %q", p.Finalizers)
+		}
+		w.want("counts", w.counts(), "2/2/0 0+0")
+	})
+}
+
 func TestPodsAreFreeWhenTheirJobIsGone(t *testing.T) {
 	t.Parallel()
 	for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {

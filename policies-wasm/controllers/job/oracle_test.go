@@ -226,7 +226,9 @@ func (r inventor) pod(i int) *v1.Pod {
 			p.Status.Phase = v1.PodSucceeded
 		}
 	case 1:
-		p.Finalizers, p.OwnerReferences = []string{"x/y"}, nil
+		if p.OwnerReferences = nil; p.DeletionTimestamp == nil {
+			p.Finalizers = []string{"x/y"} // else upstream adopts it or takes it for an orphan, as it happens
+		}
 	case 2:
 		p.Finalizers = append(p.Finalizers, "x/y")
 	case 3:

@@ -101,6 +101,9 @@ func (j *job) claim() {
 		case owner == "" && matches && j.Parent.Deleted == 0 && o.Deleted == 0:
 			j.out.Adopt = append(j.out.Adopt, o.UID)
 			p.tracked = true
+		case owner == "" && matches: // and one of the two goes
+			j.untrack(o)
+			continue
 		default:
 			continue
 		}
