@@ -190,11 +190,11 @@ func (p *plan) patch(ctx context.Context, want *abi.Patch) error {
 	}
 	finalizers, alone := onlyFinalizers(want.Patch)
 	return p.modify(ctx, "patch", want.Subresource, one, func(o store.Object) (store.Object, error) {
-		if alone {
-			return withFinalizers(o, finalizers), nil
-		}
 		if want.Subresource == "scale" {
 			return rescaled(o, want.Patch)
+		}
+		if alone {
+			return withFinalizers(o, finalizers), nil
 		}
 		data, err := json.Marshal(o)
 		if err != nil {

@@ -617,6 +617,29 @@ func TestAStatusThatIsSoAlreadyIsNotWritten(t *testing.T) {
 
 // A guest may want to be asked again at once, and give another status each time:
 // it keeps neither the host busy nor the store.
+// TestAScaleIsNoWayToFinalizers: who may write scales may not keep objects from
+// being deleted.
+func TestAScaleIsNoWayToFinalizers(t *testing.T) {
+	t.Parallel()
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+		return &abi.ReconcileResult{Patch: []abi.Patch{{
+			UID: string(children[0].Object.GetUID()), Patch: json.RawMessage(`{"metadata":{"finalizers":["x/y"]}}`), Subresource: "scale",
+		}}}, nil
+	}}
+	mine := pod("mine", "web")
+	mine.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "uid-web", Controller: new(true)}}
+	fill := func(c *cluster) {
+		c.put("replicasets.apps", set("web", 1))
+		c.put("pods", mine)
+	}
+	drive(t, g, fill, func(c *cluster) {
+		o, _ := c.store.Get(store.Key{Resource: "pods", Namespace: "default", Name: "mine"})
+		if finalizers := o.GetFinalizers(); len(finalizers) > 0 {
+			t.Errorf("it has finalizers %q", finalizers)
+		}
+	})
+}
+
 func TestWhatAGuestKeepsIsGivenBack(t *testing.T) {
 	t.Parallel()
 	var told []string

@@ -136,6 +136,16 @@ func TestTellsUseBetweenTwoReports(t *testing.T) {
 			if diff := cmp.Diff(c.want, told(t, m)); diff != "" {
 				t.Error(diff)
 			}
+			placed := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+			one, ok := m.Pod(placed)
+			all, err := m.PodMetrics(t.Context(), "default")
+			if err != nil || ok != (len(all) == 1) || ok && !cmp.Equal(one.Containers, all[0].Containers) {
+				t.Errorf("the pod alone uses %+v, %v; among all %+v, %v", one, ok, all, err)
+			}
+			placed.UID = "u2"
+			if other, ok := m.Pod(placed); ok {
+				t.Errorf("a pod of another UID uses %+v", other)
+			}
 		})
 	}
 }
