@@ -159,6 +159,23 @@ func (h *Host) runControllers(ctx context.Context) error {
 	}
 }
 
+// components are the names under which Kubernetes' controllers tell of what they
+// do, where they are not that of the kind.
+var components = map[string]string{
+	"HorizontalPodAutoscaler": "horizontal-pod-autoscaler",
+	"PersistentVolume":        "persistentvolume-controller",
+	"PersistentVolumeClaim":   "persistentvolume-controller",
+	"ReplicationController":   "replication-controller",
+}
+
+// componentOf is in whose name a controller's events are written.
+func componentOf(policy string) string {
+	if name, ok := components[policy]; ok {
+		return name
+	}
+	return strings.ToLower(policy) + "-controller"
+}
+
 // drivers are the controllers that run.
 func (h *Host) drivers() []explain.Driven {
 	if all := h.driven.Load(); all != nil {
@@ -171,7 +188,7 @@ func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
 	as := actingAs(guest)
 	return controller.New(controller.Config{
 		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
-		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(strings.ToLower(guest.Name()) + "-controller"),
+		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(componentOf(guest.Name())),
 	})
 }
 
