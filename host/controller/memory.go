@@ -73,7 +73,7 @@ type Outcome struct {
 	// it could not be stored.
 	Refused, Error string
 	// Again is when the guest is asked next even if nothing changes; zero is never.
-	Again time.Time
+	Again  time.Time
 	status json.RawMessage // that the guest gave
 }
 
