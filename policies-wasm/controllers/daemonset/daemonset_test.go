@@ -367,3 +367,36 @@ func TestConditionsOfOthersStay(t *testing.T) {
 		}
 	})
 }
+
+// A revision of the set's own may have the name of the next one, but other data.
+func TestANameThatARevisionHasIsNotTakenTwice(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		nodes(w, 1)
+		begin(w, agent(rolling("1", "0")))
+		revisions := func() []*appsv1.ControllerRevision {
+			return controllertest.List[*appsv1.ControllerRevision](w, "controllerrevisions.apps")
+		}
+		first := revisions()[0]
+		change(w, image("i:2"))
+		var second *appsv1.ControllerRevision
+		for _, r := range revisions() {
+			if r.Name != first.Name {
+				second = r
+			}
+		}
+		change(w, image("i:1"))
+		w.Delete("controllerrevisions.apps", second.Name, nil)
+		other := second.DeepCopy()
+		other.UID, other.ResourceVersion, other.Data, other.Revision = "", "", first.Data, 7
+		w.Create("controllerrevisions.apps", other)
+		w.Delete("controllerrevisions.apps", first.Name, nil)
+		w.Wait(time.Minute)
+		change(w, image("i:2"))
+		w.Wait(time.Minute)
+		want(t, "at last", placed(w), "n0 i:2")
+		if n := len(revisions()); n != 2 || *get(w).Status.CollisionCount != 1 {
+			t.Errorf("%d revisions, %d collisions, want 2 and 1", n, *get(w).Status.CollisionCount)
+		}
+	})
+}

@@ -89,8 +89,9 @@ func (s *set) deduplicate(current []revision.Revision, next int64) string {
 func (s *set) snapshot(data string, number int64) bool {
 	s.hash, _ = s.Parent.Field("template.hash").Text()
 	name := s.Parent.Name + "-" + s.hash
-	if strings.Contains(s.Refused, `"`+name+`" already exists`) {
-		if s.Now-s.Parent.Created >= settling {
+	own := revision.Taken(s.ReconcileRequest, name)
+	if own || strings.Contains(s.Refused, `"`+name+`" already exists`) {
+		if own || s.Now-s.Parent.Created >= settling {
 			status := s.was
 			status.collisions++
 			s.out.Status = status.json(s)

@@ -123,6 +123,17 @@ func Name(parent, hash string) string {
 	return parent + "-" + hash
 }
 
+// Taken tells whether a child has that name already: it holds other data, or
+// none would be made.
+func Taken(r *sdk.ReconcileRequest, name string) bool {
+	for _, o := range r.ChildrenOf(Kind.Kind) {
+		if o.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // New is a ControllerRevision to create. Labels are the template's, as JSON, and
 // get the hash under a label more; annotations are the parent's.
 func New(parent *sdk.ControlObject, name, label, hash string, labels sdk.Config, data string, number int64) sdk.Creation {

@@ -67,14 +67,20 @@ const settling = 30 * pods.Second
 // newRevision makes a revision of the parent's template. A name that somebody
 // else has makes another hash.
 func (s *set) newRevision(data string) bool {
-	label := revision.Hash(data, s.collisions)
-	name := revision.Name(s.Parent.Name, label)
+	var label, name string
+	hash := func() {
+		label = revision.Hash(data, s.collisions)
+		name = revision.Name(s.Parent.Name, label)
+	}
+	for hash(); revision.Taken(s.ReconcileRequest, name); hash() {
+		s.collisions++
+	}
 	if taken := strings.Contains(s.Refused, `"`+name+`" already exists`); taken {
 		if s.Now-s.Parent.Created < settling {
 			s.wait("another's ControllerRevision " + name + " has to go first")
 		} else {
 			s.collisions++
-			name = revision.Name(s.Parent.Name, revision.Hash(data, s.collisions))
+			hash()
 		}
 	}
 	labels := s.Parent.Field("spec.template.metadata.labels")
