@@ -29,7 +29,8 @@ suite() {
     CGO_ENABLED=0 go -C "$DIR" build -trimpath -ldflags "$STRIP" -o "$TOOLS/bin/agnhost" k8s.io/kubernetes/test/images/agnhost
 }
 images() {
-  CGO_ENABLED=0 go run ./.ci/tools/images -agnhost "$TOOLS/bin/agnhost" -busybox "$(command -v busybox)" -out "$OUT"
+  CGO_ENABLED=0 go run ./.ci/tools/images -agnhost "$TOOLS/bin/agnhost" -busybox "$(command -v busybox)" \
+    -porter "$(go -C "$DIR" list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter" -out "$OUT"
 }
 
 locked e2e.test

@@ -1,7 +1,7 @@
 // Command images writes archives of the images that Kubernetes' end-to-end suite
 // asks for, made of programs of this machine: no registry is needed.
 //
-//	images -agnhost FILE -busybox FILE -out DIRECTORY
+//	images -agnhost FILE -porter DIRECTORY -busybox FILE -out DIRECTORY
 package main
 
 import (
@@ -41,16 +41,17 @@ const registry = "registry.k8s.io/"
 
 func main() {
 	agnhost := flag.String("agnhost", "", "static build of k8s.io/kubernetes/test/images/agnhost")
+	porter := flag.String("porter", "", "directory porter of agnhost's sources, with a certificate that some specs fetch")
 	busybox := flag.String("busybox", "", "static busybox")
 	out := flag.String("out", "", "directory for the archives")
 	flag.Parse()
-	if err := run(*agnhost, *busybox, *out); err != nil {
+	if err := run(*agnhost, *porter, *busybox, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}
 }
 
-func run(agnhost, busybox, out string) error {
+func run(agnhost, porter, busybox, out string) error {
 	host, err := os.ReadFile(agnhost)
 	if err != nil {
 		return err
@@ -65,7 +66,14 @@ func run(agnhost, busybox, out string) error {
 		{path: "usr/local/apache2/htdocs/index.html", content: []byte("<h1>It works!</h1>\n"), mode: 0o644},
 	}, shell...)
 	server := v1.Config{Entrypoint: []string{"/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/usr/share/nginx/html"}, Env: path}
-	tool := append([]file{{path: "agnhost", content: host, mode: 0o755}}, shell...)
+	tool := append([]file{{path: "agnhost", content: host, mode: 0o755}, {path: "agnhost-2", to: "/agnhost"}, {path: "uploads/", mode: 0o755}}, shell...)
+	for _, name := range []string{"localhost.crt", "localhost.key"} {
+		content, err := os.ReadFile(filepath.Join(porter, name))
+		if err != nil {
+			return err
+		}
+		tool = append(tool, file{path: name, content: content, mode: 0o644})
+	}
 	pause := v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}
 	for _, i := range []image{
 		{"e2e-test-images/agnhost:2.63.0", tool, pause},
@@ -95,8 +103,8 @@ func shell(busybox string) ([]file, error) {
 	}
 	files := []file{
 		{path: "tmp/", mode: 0o1777}, {path: "root/", mode: 0o700}, {path: "var/", mode: 0o755}, {path: "home/", mode: 0o755},
-		{path: "etc/passwd", content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"), mode: 0o644},
-		{path: "etc/group", content: []byte("root:x:0:\nnogroup:x:65534:\n"), mode: 0o644},
+		{path: "etc/passwd", content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\nuser-defined-in-image:x:1000:1000::/home:/bin/sh\n"), mode: 0o644},
+		{path: "etc/group", content: []byte("root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"), mode: 0o644},
 		{path: "bin/busybox", content: program, mode: 0o755},
 	}
 	for _, c := range strings.Fields(string(commands)) {
