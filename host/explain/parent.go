@@ -215,7 +215,7 @@ func (c *ControllerSays) sentences() (texts []string) {
 		texts = append(texts, c.Error)
 	}
 	if len(texts) == 0 {
-		texts = []string{"all is as it should be"}
+		texts = []string{"it has nothing to do"}
 	}
 	if c.Again != nil {
 		texts[len(texts)-1] += fmt.Sprintf(" (is asked again at %s)", c.Again.Local().Format("15:04:05"))
