@@ -32,7 +32,7 @@ func init() {
 		},
 		[]sdk.ObjectKind{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Facts: []string{abi.FactTemplateID}, Writes: []string{"create", "patch", "delete"},
-			Fields: []string{"spec.replicas", "spec.minReadySeconds", "status"},
+			Fields: []string{"spec.replicas", "spec.minReadySeconds", "spec.template.metadata", "spec.template.spec", "status"},
 		}},
 		sdk.Describe("Rolls Deployments out: a ReplicaSet for each template, and replicas moved from the old ones to the new one."))
 }

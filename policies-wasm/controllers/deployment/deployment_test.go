@@ -197,3 +197,40 @@ func TestOrphansAreAdopted(t *testing.T) {
 		same(t, "sets", []string{"1 web:1 4"}, sets(w))
 	})
 }
+
+// A Deployment that asks for it goes back when its deadline passes, once, and to
+// the very template.
+func TestADeploymentGoesBackByItself(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(4, func(d *appsv1.Deployment) {
+			d.Annotations = map[string]string{"deployment.berth.dev/rollback-on-deadline": "true"}
+			d.Spec.Template.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: ptr.To[int64](7), FSGroup: ptr.To[int64](8)}
+		}))
+		w.Wait(time.Minute)
+		before := get(w).Spec.Template
+		w.Start(controllertest.Running)
+		controllertest.Change(w, "deployments.apps", "", "web", func(d *appsv1.Deployment) {
+			s := &d.Spec.Template.Spec
+			s.Containers[0].Image, s.Hostname, s.SecurityContext = "web:2", "h", &v1.PodSecurityContext{RunAsUser: ptr.To[int64](9)}
+			d.Spec.Template.Annotations["more"] = "yes"
+		})
+		w.Wait(time.Minute)
+		w.Events()
+		w.Wait(11 * time.Minute)
+		d := get(w)
+		same(t, "template", before, d.Spec.Template)
+		same(t, "sets", []string{"2 web:2 0", "3 web:1 4"}, sets(w))
+		failed := d.Annotations["deployment.berth.dev/rolled-back-from"]
+		if events := strings.Join(w.Events(), "\n"); !strings.Contains(events, `web Warning DeploymentRollback: Rolled back deployment "web" to revision 1: `+failed+" has timed out progressing") {
+			t.Errorf("events %s", events)
+		}
+		// Nothing is left to go back to: what it went back to fails, too.
+		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
+			w.SetPod(p.Name, controllertest.Running)
+		}
+		w.Delete("pods", controllertest.List[*v1.Pod](w, "pods")[0].Name, nil)
+		w.Wait(30 * time.Minute)
+		same(t, "template at last", before, get(w).Spec.Template)
+	})
+}

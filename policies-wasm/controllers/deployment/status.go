@@ -152,6 +152,7 @@ func (d *deployment) progress(c counts) {
 		d.moved(was, about+" is progressing.")
 	case d.late(was):
 		d.set("Progressing", "False", "ProgressDeadlineExceeded", about+" has timed out progressing.")
+		d.retreat()
 	}
 	d.failures()
 	d.askAgain(c)
