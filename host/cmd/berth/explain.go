@@ -37,15 +37,15 @@ func newExplain() *cobra.Command {
 	of.add(cmd)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		resource, name, slash := "", "", false
+		resource, name := "", ""
 		if len(args) == 1 {
-			resource, name, slash = strings.Cut(args[0], "/")
+			resource, name, _ = strings.Cut(args[0], "/")
 		} else if len(args) == 2 {
 			resource, name = args[0], args[1]
 		}
 		switch {
 		case resource == "" || name == "":
-			if slash || len(args) != 1 {
+			if len(args) > 0 {
 				return errors.New("name one object: berth explain KIND NAME, or KIND/NAME")
 			}
 			return unknownSubcommand(cmd, args)

@@ -40,7 +40,8 @@ func TestKubectlsHabits(t *testing.T) {
 		"policy list --context none":      `context "none" does not exist`,
 		"policy list -o xml":              "use wide, name, json, yaml or jsonpath",
 		"policy list -o jsonpath={":       "-o jsonpath: ",
-		"explain deployment/web":          "deployment/web is no pod: want NAME or pod/NAME",
+		"explain deployment/web":          `deployments.apps "web" not found`,
+		"explain deployment":              "name one object: berth explain KIND NAME, or KIND/NAME",
 		"policy history pod/x":            "pod/x is no policy",
 		"explain pod p0 --why-not pod/n1": "pod/n1 is no node",
 	} {

@@ -349,8 +349,9 @@ func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
 	return &runtime.RawExtension{Raw: raw}, nil
 }
 
-// join adds a new predicate or priority to a profile; gates and controllers
-// belong to none. Several pushes at once each get in.
+// join adds a new predicate or priority to a profile, and waits until that is what
+// the host goes by; gates and controllers belong to none. Several pushes at once
+// each get in.
 func (c *client) join(ctx context.Context, profile, name, kind string, weight int32) error {
 	if kind != "predicate" && kind != "priority" {
 		return nil
@@ -373,7 +374,10 @@ func (c *client) join(ctx context.Context, profile, name, kind string, weight in
 		if err != nil {
 			return err
 		}
-		err = c.send(ctx, "PUT", policyAPI+"profiles/"+profile, "application/json", body, nil)
+		err = c.send(ctx, "PUT", policyAPI+"profiles/"+profile, "application/json", body, p)
+		if err == nil {
+			return c.observed(ctx, p)
+		}
 		if !isConflict(err) {
 			return err
 		}
@@ -381,4 +385,21 @@ func (c *client) join(ctx context.Context, profile, name, kind string, weight in
 			return errors.Join(ctx.Err(), err)
 		}
 	}
+}
+
+// observed waits until the host has seen a profile as it is.
+func (c *client) observed(ctx context.Context, p *v1alpha1.Profile) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for generation := p.Generation; p.Status.ObservedGeneration < generation; {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the host has not looked at profile %s in a minute: is it running?", p.Name)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if err := c.get(ctx, policyAPI+"profiles/"+p.Name, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
