@@ -54,8 +54,17 @@ for image in "$OUT"/*.tar; do imports+=(--import-image "$image"); done
 bin/berth up --agent containerd --data-dir "$data" --listen 127.0.0.1:17443 --image-gc-high-threshold 100 \
   --eviction-hard 'imagefs.available<1%,nodefs.available<1%' "${imports[@]}" >"$OUT/berth.log" 2>&1 &
 berth=$!
-trap 'kill "$berth" 2>/dev/null; wait "$berth" 2>/dev/null; rm -rf "$data"' EXIT
 export KUBECONFIG=$data/kubeconfig
+
+# Containers outlive their host, so what a spec left goes first.
+end() {
+  kubectl delete deployments,daemonsets,statefulsets,replicasets,replicationcontrollers,jobs,cronjobs --all -A --wait=false
+  kubectl delete pods --all -A --grace-period=1 --timeout=1m
+  kill "$berth"
+  wait "$berth"
+  rm -rf "$data"
+}
+trap 'end >/dev/null 2>&1' EXIT
 for _ in $(seq 120); do
   grep -q '^ready in' "$OUT/berth.log" && break
   kill -0 "$berth" 2>/dev/null || fail "the cluster did not start: see $OUT/berth.log"
