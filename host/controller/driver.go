@@ -190,6 +190,9 @@ func (d *Driver) resolve(k Kind, child bool) (watched, error) {
 	if err != nil {
 		return watched{}, fmt.Errorf("controller %s: %w", d.Guest.Name(), err)
 	}
+	if p, ok := pathOf(reflect.TypeOf(t.New()), k.Path); k.By == abi.ByReference && (!ok || p.leaf != referenceType) {
+		return watched{}, fmt.Errorf("controller %s finds %s by the reference at %q, and %[2]s has none there", d.Guest.Name(), k.Kind, k.Path)
+	}
 	return watched{kind: k, Type: t, fields: f, child: child, pods: slices.Contains(k.Facts, abi.FactPod)}, nil
 }
 
@@ -455,24 +458,19 @@ func (d *Driver) wakeByReference(w *watched, o store.Object) {
 	d.wakeAll("")
 }
 
+var referenceType = reflect.TypeFor[*v1.ObjectReference]()
+
 // referenceAt is the reference that a field holds, nil where it holds none; ok
 // tells whether it is of that kind.
 func referenceAt(o store.Object, path string) (ref *v1.ObjectReference, ok bool) {
-	v := at(o, path)
-	if !v.IsValid() {
-		return nil, reference(o, path)
+	p, found := pathOf(reflect.TypeOf(o), path)
+	if !found || p.leaf != referenceType {
+		return nil, false
 	}
-	if v.Kind() == reflect.Struct && v.CanAddr() {
-		v = v.Addr()
+	if v, found := p.walk(reflect.ValueOf(o)); found {
+		ref, _ = v.Interface().(*v1.ObjectReference)
 	}
-	ref, ok = v.Interface().(*v1.ObjectReference)
-	return ref, ok
-}
-
-// reference tells whether a field can hold a reference.
-func reference(o store.Object, path string) bool {
-	f, err := compile(reflect.TypeOf(o), []string{path})
-	return err == nil && f.paths[0].leaf == reflect.TypeFor[*v1.ObjectReference]()
+	return ref, true
 }
 
 func textAt(o store.Object, path string) string {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -66,9 +67,12 @@ type cluster struct {
 	denied string
 }
 
-func (c *cluster) May(_ context.Context, verb, resource, subresource, _, _ string) error {
+func (c *cluster) May(_ context.Context, verb, resource, subresource, namespace, _ string) error {
 	if subresource != "" {
 		resource += "/" + subresource
+	}
+	if everywhere := verb + " " + resource + " everywhere"; namespace == "" && everywhere == c.denied {
+		return errors.New("cannot " + everywhere)
 	}
 	if verb+" "+resource == c.denied || verb == "update" && "patch "+resource == c.denied {
 		return fmt.Errorf("cannot %s %s", verb, resource)
@@ -186,9 +190,10 @@ func (c *cluster) pods() []string {
 }
 
 var kinds = map[string]Type{
-	"apps/v1 ReplicaSet": {Resource: "replicasets.apps", New: func() store.Object { return &appsv1.ReplicaSet{} }},
-	"v1 Pod":             {Resource: "pods", New: func() store.Object { return &v1.Pod{} }},
-	"v1 ConfigMap":       {Resource: "configmaps", New: func() store.Object { return &v1.ConfigMap{} }},
+	"apps/v1 ReplicaSet":  {Resource: "replicasets.apps", New: func() store.Object { return &appsv1.ReplicaSet{} }},
+	"v1 Pod":              {Resource: "pods", New: func() store.Object { return &v1.Pod{} }},
+	"v1 PersistentVolume": {Resource: "persistentvolumes", New: func() store.Object { return &v1.PersistentVolume{} }, Cluster: true},
+	"v1 ConfigMap":        {Resource: "configmaps", New: func() store.Object { return &v1.ConfigMap{} }},
 }
 
 // drive runs a driver of g over what fill makes, lets it come to rest, and
@@ -349,6 +354,8 @@ func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
 		{"watch replicasets.apps", []string{"orphan of nobody", "owned of web"}, false, 0},
 		{"list pods", []string{"orphan of nobody", "owned of web"}, false, 0},
 		{"list configmaps", []string{"orphan of nobody", "owned of web"}, false, 0},
+		// What is found by a reference may be in any namespace.
+		{"list persistentvolumes everywhere", []string{"orphan of nobody", "owned of web"}, false, 0},
 		// An answer is whole or nothing, save creations that are refused.
 		{"patch pods", []string{"orphan of nobody", "owned of web"}, false, 0},
 		{"delete pods", []string{"orphan of nobody", "owned of web"}, false, 0},
@@ -360,7 +367,10 @@ func TestAGuestMayWhatItsServiceAccountMay(t *testing.T) {
 		t.Run("denied: "+tt.denied, func(t *testing.T) {
 			t.Parallel()
 			asked := false
-			g := &guest{related: []Kind{{APIVersion: "v1", Kind: "ConfigMap"}}, decide: func(p *Object, c []Object) (*abi.ReconcileResult, error) {
+			g := &guest{related: []Kind{
+				{APIVersion: "v1", Kind: "ConfigMap"},
+				{APIVersion: "v1", Kind: "PersistentVolume", By: abi.ByReference, Path: "spec.claimRef"},
+			}, decide: func(p *Object, c []Object) (*abi.ReconcileResult, error) {
 				if asked {
 					return &abi.ReconcileResult{}, nil
 				}
@@ -599,6 +609,15 @@ func TestKindsThatAreNotServedAreRefused(t *testing.T) {
 	}
 }
 
+func TestAReferenceHasToBeOne(t *testing.T) {
+	t.Parallel()
+	g := &guest{decide: keep, related: []Kind{{APIVersion: "v1", Kind: "ConfigMap", By: abi.ByReference, Path: "metadata.name"}}}
+	_, err := New(Config{Guest: g, Types: func(apiVersion, kind string) (Type, bool) { t, ok := kinds[apiVersion+" "+kind]; return t, ok }})
+	if err == nil || !strings.Contains(err.Error(), `by the reference at "metadata.name", and ConfigMap has none there`) {
+		t.Errorf("New() = %v, want a refusal that says so", err)
+	}
+}
+
 // A guest may give the same status each time: what changes nothing is not
 // written, and brings nothing about.
 func TestAStatusThatIsSoAlreadyIsNotWritten(t *testing.T) {
@@ -740,4 +759,19 @@ func TestAChildThatComesWhileADriverStartsIsSeen(t *testing.T) {
 			t.Errorf("it knows of %d children, want 1", n)
 		}
 	})
+}
+
+// A reference may lead into another namespace, which has to be one that the guest
+// may read.
+func TestWhereAKindIsRead(t *testing.T) {
+	t.Parallel()
+	volume := &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{ClaimRef: &v1.ObjectReference{Namespace: "theirs", Name: "data"}}}
+	for by, want := range map[string]string{abi.ByName: "theirs", abi.ByReference: "", abi.ByCluster: "", abi.ByNamespace: "own"} {
+		parent := volume.DeepCopy()
+		parent.Namespace = "own"
+		w := watched{kind: Kind{By: by, Path: "spec.claimRef"}}
+		if got := w.readIn(parent); got != want {
+			t.Errorf("by %s it is read in %q, want %q", by, got, want)
+		}
+	}
 }

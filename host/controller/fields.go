@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 )
@@ -102,13 +103,40 @@ func (f *fields) same(a, b any) bool {
 
 // at finds one value by its path.
 func at(object any, name string) reflect.Value {
-	f, err := compile(reflect.TypeOf(object), []string{name})
-	if err != nil {
+	p, ok := pathOf(reflect.TypeOf(object), name)
+	if !ok {
 		return reflect.Value{}
 	}
-	v, ok := f.paths[0].walk(reflect.ValueOf(object))
+	v, ok := p.walk(reflect.ValueOf(object))
 	if !ok {
 		return reflect.Value{}
 	}
 	return v
+}
+
+// known are the paths that were looked for, by type and name: manifests name few
+// of them, and they are followed in thousands of objects.
+var known sync.Map
+
+type pathKey struct {
+	of   reflect.Type
+	name string
+}
+
+// pathOf is a path that a type has.
+func pathOf(t reflect.Type, name string) (path, bool) {
+	key := pathKey{t, name}
+	f, ok := known.Load(key)
+	if !ok {
+		compiled, err := compile(t, []string{name})
+		if err != nil {
+			compiled = &fields{}
+		}
+		f, _ = known.LoadOrStore(key, compiled)
+	}
+	paths := f.(*fields).paths
+	if len(paths) == 0 {
+		return path{}, false
+	}
+	return paths[0], true
 }

@@ -106,7 +106,7 @@ func (d *Driver) findGone() error {
 // askOfGone asks about the children of parents that are gone.
 func (d *Driver) askOfGone(ctx context.Context, name types.NamespacedName) error {
 	for _, o := range d.ghosts.of(name) {
-		if err := d.mayRead(ctx, name.Namespace); err != nil {
+		if err := d.mayRead(ctx, o); err != nil {
 			return err
 		}
 		g, err := d.gather(o)

@@ -32,7 +32,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	if !ok {
 		return last, 0, errGone
 	}
-	if err := d.mayRead(ctx, o.GetNamespace()); err != nil {
+	if err := d.mayRead(ctx, o); err != nil {
 		return last, 0, err
 	}
 	g, err := d.gather(o)
@@ -70,14 +70,11 @@ func (d *Driver) forget(name types.NamespacedName) {
 	d.queue.Forget(name)
 }
 
-// mayRead says whether the guest may be told of this namespace: its
-// ServiceAccount must be allowed to list and watch all that the manifest names.
-func (d *Driver) mayRead(ctx context.Context, namespace string) error {
+// mayRead says whether the guest may be told of a parent: its ServiceAccount must
+// be allowed to list and watch all that the manifest names, where it is.
+func (d *Driver) mayRead(ctx context.Context, parent store.Object) error {
 	for _, w := range slices.Concat([]watched{d.parent}, d.children, d.related) {
-		in := namespace
-		if w.kind.By == abi.ByCluster {
-			in = ""
-		}
+		in := w.readIn(parent)
 		for _, verb := range []string{"list", "watch"} {
 			if err := d.Access.May(ctx, verb, w.Resource, "", in, ""); err != nil {
 				return err
@@ -85,6 +82,20 @@ func (d *Driver) mayRead(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// readIn is the namespace that objects of the kind are read in for a parent, empty
+// for all of them.
+func (w *watched) readIn(parent store.Object) string {
+	switch w.kind.By {
+	case abi.ByCluster, abi.ByReference:
+		return ""
+	case abi.ByName:
+		if ref, _ := referenceAt(parent, w.kind.Path); ref != nil {
+			return ref.Namespace
+		}
+	}
+	return parent.GetNamespace()
 }
 
 // event tells of an object, if the guest's ServiceAccount may.
