@@ -173,7 +173,7 @@ func (p *Parent) Write(w io.Writer, page Page) error {
 
 func (p *Parent) write(b *strings.Builder, page Page, indent string) {
 	line := func(format string, args ...any) {
-		text := Page{Columns: max(page.Columns-len(indent), 0)}.wrapped(fmt.Sprintf(format, args...))
+		text := Page{Columns: max(page.Columns-len(indent), 0)}.Wrapped(fmt.Sprintf(format, args...))
 		fmt.Fprintln(b, indent+strings.ReplaceAll(text, "\n", "\n"+indent))
 	}
 	line("%s %s", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"))

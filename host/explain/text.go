@@ -22,20 +22,20 @@ type Page struct {
 // Policies that make no difference are folded into a line, but on a wide page.
 func (r *Report) Write(w io.Writer, page Page) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, page.wrapped(r.answer()))
+	fmt.Fprintln(&b, page.Wrapped(r.answer()))
 	if len(r.Rows) == 1 && r.Nodes > 1 && !r.Rows[0].Chosen {
-		fmt.Fprintln(&b, page.wrapped(r.whyNot(&r.Rows[0])))
+		fmt.Fprintln(&b, page.Wrapped(r.whyNot(&r.Rows[0])))
 	}
 	if r.Message != "" && r.Node != "" {
-		fmt.Fprintln(&b, page.wrapped("Message: "+r.Message))
+		fmt.Fprintln(&b, page.Wrapped("Message: "+r.Message))
 	}
 	r.writePreemption(&b, page)
 	if r.Note != "" {
-		fmt.Fprintln(&b, page.wrapped("Note: "+r.Note))
+		fmt.Fprintln(&b, page.Wrapped("Note: "+r.Note))
 	}
 	r.writePredicates(&b, page)
 	r.writeRows(&b, page)
-	fmt.Fprintf(&b, "\n%s\n", page.wrapped(r.origin(page)))
+	fmt.Fprintf(&b, "\n%s\n", page.Wrapped(r.origin(page)))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -134,7 +134,7 @@ func (r *Report) writePreemption(b *strings.Builder, page Page) {
 		if r.Node != "" {
 			then = "it waited for them to end"
 		}
-		fmt.Fprintln(b, page.wrapped(fmt.Sprintf("Room: was made on %s by decision %d, by preempting what has a lower priority than %d; %s:",
+		fmt.Fprintln(b, page.Wrapped(fmt.Sprintf("Room: was made on %s by decision %d, by preempting what has a lower priority than %d; %s:",
 			room.Node, room.Decision, room.Priority, then)))
 		for i := range room.Victims {
 			v := &room.Victims[i]
@@ -146,7 +146,7 @@ func (r *Report) writePreemption(b *strings.Builder, page Page) {
 		if v := by.victim(r.Namespace, r.Pod); v != nil {
 			against, priority = v.against(), fmt.Sprintf(" (this one has %d)", v.Priority)
 		}
-		fmt.Fprintln(b, page.wrapped(fmt.Sprintf("Preempted: by decision %d, to make room on %s for %s of priority %d%s%s",
+		fmt.Fprintln(b, page.Wrapped(fmt.Sprintf("Preempted: by decision %d, to make room on %s for %s of priority %d%s%s",
 			by.Decision, by.Node, by.For, by.Priority, priority, against)))
 	}
 }
@@ -204,7 +204,7 @@ func (r *Report) writeRows(b *strings.Builder, page Page) {
 		fmt.Fprintf(b, "and %d more nodes\n", r.Left)
 	}
 	if len(same) > 0 {
-		fmt.Fprintln(b, page.wrapped("the same for all of these: "+strings.Join(same, ", ")))
+		fmt.Fprintln(b, page.Wrapped("the same for all of these: "+strings.Join(same, ", ")))
 	}
 }
 
@@ -271,7 +271,7 @@ func (page Page) fit(lines [][]string, b *strings.Builder) [][]string {
 		legend = append(legend, letters+" "+lines[0][i])
 		lines[0][i] = letters
 	}
-	fmt.Fprintln(b, page.wrapped(strings.Join(legend, ", ")))
+	fmt.Fprintln(b, page.Wrapped(strings.Join(legend, ", ")))
 	return lines
 }
 
@@ -313,8 +313,8 @@ func (page Page) cut(cell string, used int) string {
 	return cell
 }
 
-// wrapped breaks a sentence where the screen ends.
-func (page Page) wrapped(text string) string {
+// Wrapped breaks a sentence where the screen ends, and indents what follows.
+func (page Page) Wrapped(text string) string {
 	if page.Columns == 0 {
 		return text
 	}

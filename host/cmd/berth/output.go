@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/explain"
 )
 
 // output is how a command prints, by the flags that kubectl has.
@@ -227,28 +229,7 @@ func (l look) line(b *strings.Builder, cells []string, width []int, hued bool) {
 }
 
 // wrapped breaks a text where the screen ends, and indents what follows.
-func (l look) wrapped(text string) string {
-	if l.columns == 0 {
-		return text
-	}
-	var b strings.Builder
-	at := 0
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case at+1+n > l.columns:
-			b.WriteString("\n  ")
-			at = 2
-		default:
-			b.WriteString(" ")
-			at++
-		}
-		b.WriteString(word)
-		at += n
-	}
-	return b.String()
-}
+func (l look) wrapped(text string) string { return explain.Page{Columns: l.columns}.Wrapped(text) }
 
 // age is how long ago something was, as kubectl has it.
 func age(since metav1.Time) string {
