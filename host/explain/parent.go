@@ -66,19 +66,28 @@ type WaitingPods struct {
 // maxDepth bounds how far children of children are followed.
 const maxDepth = 4
 
-// OfParent reports of one object; nil if there is none.
-func OfParent(objects Objects, drivers []Driven, k *kind.Kind, namespace, name string) *Parent {
-	o, ok := objects.Get(k.Key(namespace, name))
+// Family is what a Parent's report is made of.
+type Family struct {
+	Objects Objects
+	Drivers []Driven
+	// May tells whether who asks may list a kind where the parent is: of what he may
+	// not, he is told nothing.
+	May func(*kind.Kind) bool
+}
+
+// Of reports of one object; nil if there is none.
+func (f Family) Of(k *kind.Kind, namespace, name string) *Parent {
+	o, ok := f.Objects.Get(k.Key(namespace, name))
 	if !ok {
 		return nil
 	}
-	return ofParent(objects, drivers, k, o, maxDepth)
+	return f.parent(k, o, maxDepth)
 }
 
-func ofParent(objects Objects, drivers []Driven, k *kind.Kind, o store.Object, depth int) *Parent {
+func (f Family) parent(k *kind.Kind, o store.Object, depth int) *Parent {
 	p := &Parent{Kind: k.Name, Namespace: o.GetNamespace(), Name: o.GetName(), Controllers: []ControllerSays{}}
 	children := map[string]*kind.Kind{}
-	for _, d := range drivers {
+	for _, d := range f.Drivers {
 		if d.Driver.Of() != k.StoreName() {
 			continue
 		}
@@ -91,7 +100,9 @@ func ofParent(objects Objects, drivers []Driven, k *kind.Kind, o store.Object, d
 		}
 		p.Controllers = append(p.Controllers, says)
 		for _, resource := range d.Driver.Makes() {
-			children[resource] = kind.MustStored(resource)
+			if child := kind.MustStored(resource); f.May(child) {
+				children[resource] = child
+			}
 		}
 	}
 	if depth == 0 {
@@ -99,12 +110,12 @@ func ofParent(objects Objects, drivers []Driven, k *kind.Kind, o store.Object, d
 	}
 	waiting := map[WaitingPods]WaitingPods{}
 	for _, resource := range slices.Sorted(maps.Keys(children)) {
-		for _, child := range objects.Indexed(resource, controller.IndexByOwner, string(o.GetUID())) {
+		for _, child := range f.Objects.Indexed(resource, controller.IndexByOwner, string(o.GetUID())) {
 			if pod, ok := child.(*v1.Pod); ok {
 				count(waiting, pod)
 				continue
 			}
-			if of := ofParent(objects, drivers, children[resource], child, depth-1); of.tells() {
+			if of := f.parent(children[resource], child, depth-1); of.tells() {
 				p.Children = append(p.Children, *of)
 			}
 		}

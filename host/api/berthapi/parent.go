@@ -14,7 +14,7 @@ import (
 )
 
 // explainParent answers GET /berth/v1/explain?resource=deployments.apps&namespace=default&name=web
-// to who may get that object.
+// to who may get that object, and of its children to who may list them.
 func (a *API) explainParent(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	resource, namespace, name := query.Get("resource"), query.Get("namespace"), query.Get("name")
@@ -26,16 +26,20 @@ func (a *API) explainParent(w http.ResponseWriter, r *http.Request) {
 	if !k.Namespaced {
 		namespace = ""
 	}
-	group := k.GroupResource().Group
-	user, _ := request.UserFrom(r.Context())
-	decision, _, err := a.May.Authorize(r.Context(), authorizer.AttributesRecord{
-		User: user, Verb: "get", APIGroup: group, APIVersion: k.Stored().Version, Resource: k.Resource, Namespace: namespace, Name: name, ResourceRequest: true,
-	})
-	if err != nil || decision != authorizer.DecisionAllow {
+	may := func(verb string, k *kind.Kind, name string) bool {
+		user, _ := request.UserFrom(r.Context())
+		decision, _, err := a.May.Authorize(r.Context(), authorizer.AttributesRecord{
+			User: user, Verb: verb, APIGroup: k.GroupResource().Group, APIVersion: k.Stored().Version, Resource: k.Resource,
+			Namespace: namespace, Name: name, ResourceRequest: true,
+		})
+		return err == nil && decision == authorizer.DecisionAllow
+	}
+	if !may("get", k, name) {
 		http.Error(w, fmt.Sprintf("you may not get %s %q in the namespace %q, so you are not told of it", k.StoreName(), name, namespace), http.StatusForbidden)
 		return
 	}
-	report := explain.OfParent(a.Store, a.Drivers(), k, namespace, name)
+	family := explain.Family{Objects: a.Store, Drivers: a.Drivers(), May: func(child *kind.Kind) bool { return may("list", child, "") }}
+	report := family.Of(k, namespace, name)
 	if report == nil {
 		http.Error(w, fmt.Sprintf("%s %q not found", k.StoreName(), name), http.StatusNotFound)
 		return

@@ -3,7 +3,10 @@ package main
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"strings"
 	"testing"
@@ -59,6 +62,46 @@ func TestExplainTellsWhatADeploymentWaitsFor(t *testing.T) {
 		return err == nil && strings.Contains(out, "exceeded quota: few") && strings.Contains(out, "no node")
 	})
 	t.Log(out)
+	// Who may not list pods is told nothing of them.
+	ask := func() string {
+		t.Helper()
+		cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Impersonate.UserName = "eve"
+		eve, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := eve.CoreV1().RESTClient().Get().AbsPath("/berth/v1/explain").
+			Param("resource", "deployments").Param("namespace", "default").Param("name", "web").DoRaw(t.Context())
+		return string(data)
+	}
+	grant := func(name string, rules ...rbacv1.PolicyRule) {
+		t.Helper()
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+		if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "eve"}},
+		}
+		if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant("path", rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/berth/v1/explain"}})
+	eventually(t, "eve may ask, but not about deployments", func() bool { return strings.Contains(ask(), "you may not get deployments.apps") })
+	grant("sets", rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets"}})
+	eventually(t, "eve is told of the ReplicaSet", func() bool { return strings.Contains(ask(), "exceeded quota: few") })
+	if said := ask(); strings.Contains(said, "Unschedulable") {
+		t.Errorf("eve is told of pods, which she may not list: %s", said)
+	}
+	grant("pods", rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}})
+	eventually(t, "eve is told of pods", func() bool { return strings.Contains(ask(), "Unschedulable") })
+
 	if _, err := berth(t, "explain", "deployments.apps/none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `deployments.apps "none" not found`) {
 		t.Errorf("of one that is not there: %v", err)
 	}
