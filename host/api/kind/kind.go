@@ -50,6 +50,9 @@ type Kind struct {
 	// DefaultAgain marks kinds whose preparation leaves something that defaults
 	// fill: Kubernetes defaults once more whenever it reads an object.
 	DefaultAgain bool
+	// CopyToConvert marks kinds whose conversion to the internal version writes
+	// to what it is given.
+	CopyToConvert bool
 	// MaxParts is how long a list of parts may be where a thousand is too
 	// few.
 	MaxParts int
@@ -173,6 +176,9 @@ func (k *Kind) Shallow(obj store.Object) store.Object {
 func (k *Kind) Internal(obj store.Object) (runtime.Object, error) {
 	if k.Own() {
 		return obj, nil
+	}
+	if k.CopyToConvert {
+		obj = obj.DeepCopyObject().(store.Object)
 	}
 	out := reflect.New(k.internal).Interface().(runtime.Object)
 	if err := Scheme.Convert(obj, out, nil); err != nil {

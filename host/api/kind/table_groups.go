@@ -96,7 +96,7 @@ func autoscalingKinds() []Kind {
 func policyKinds() []Kind {
 	return []Kind{{
 		Name: "PodDisruptionBudget", Resource: "poddisruptionbudgets", Served: served(policyv1.SchemeGroupVersion),
-		Namespaced: true, Short: []string{"pdb"}, Strategy: poddisruptionbudget.Strategy,
+		Namespaced: true, Short: []string{"pdb"}, Strategy: poddisruptionbudget.Strategy, CopyToConvert: true,
 		Subresources: []Subresource{statusPart(poddisruptionbudget.StatusStrategy)},
 	}}
 }
