@@ -2,6 +2,7 @@ package kind
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 )
 
@@ -12,9 +13,10 @@ type memory[V any] struct {
 	seed maphash.Seed
 
 	mu sync.Mutex
-	// once holds hashes of what came once. Most of what never comes again is
-	// not worth being kept.
-	once       [1024]uint64
+	// once holds hashes of what came once, by the rest of their division, newest
+	// first: parts of one object that shared a single place would drive each other
+	// out for ever. Most of what never comes again is not worth being kept.
+	once       [256][4]uint64
 	young, old map[string]V
 	bytes      int
 }
@@ -48,10 +50,13 @@ func (m *memory[V]) again(like []byte) bool {
 	hash := maphash.Bytes(m.seed, like)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slot := &m.once[hash%uint64(len(m.once))]
-	had := *slot == hash
-	*slot = hash
-	return had
+	places := &m.once[hash%uint64(len(m.once))]
+	if slices.Contains(places[:], hash) {
+		return true
+	}
+	copy(places[1:], places[:])
+	places[0] = hash
+	return false
 }
 
 func (m *memory[V]) keep(like []byte, known V) {
