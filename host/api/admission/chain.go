@@ -68,6 +68,7 @@ func New(c Config) *Chain {
 		chain.add(resource, step{validate: security.validate})
 	}
 	chain.add("persistentvolumeclaims", step{admit: storageClasses{c.Objects}.admit}, step{validate: limits.validateClaim}, step{validate: nodes.claim})
+	chain.add("ingresses.networking.k8s.io", step{admit: ingressClasses{c.Objects}.admit})
 	chain.add("nodes", step{admit: taintNew}, step{validate: nodes.node})
 	chain.add("serviceaccounts", step{validate: nodes.token})
 	chain.add("leases.coordination.k8s.io", step{validate: nodes.lease})

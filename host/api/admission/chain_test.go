@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -473,5 +474,30 @@ func TestClaimsGetTheDefaultStorageClass(t *testing.T) {
 	}
 	if got := claim("c", nil); got != "none" {
 		t.Errorf("without a default class, a claim has class %q", got)
+	}
+}
+
+func TestIngressesGetTheDefaultClass(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	class := func(name string) string {
+		t.Helper()
+		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "s", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		made := c.create(t, "ingresses.networking.k8s.io", "dev", &networkingv1.Ingress{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressSpec{DefaultBackend: &backend},
+		}).(*networkingv1.Ingress)
+		return ptr.Deref(made.Spec.IngressClassName, "none")
+	}
+	if got := class("a"); got != "none" {
+		t.Errorf("without classes, an ingress has class %q", got)
+	}
+	for name, isDefault := range map[string]string{"other": "false", "web": "true"} {
+		c.create(t, "ingressclasses.networking.k8s.io", "", &networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: isDefault}},
+			Spec:       networkingv1.IngressClassSpec{Controller: "example.org/web"},
+		})
+	}
+	if got := class("b"); got != "web" {
+		t.Errorf("an ingress of no class has class %q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -25,6 +26,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/autoscaling/horizontalpodautoscaler"
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
+	"k8s.io/kubernetes/pkg/registry/networking/ingress"
+	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
+	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
+	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
@@ -99,6 +104,18 @@ func policyKinds() []Kind {
 		Namespaced: true, Short: []string{"pdb"}, Strategy: poddisruptionbudget.Strategy, CopyToConvert: true,
 		Subresources: []Subresource{statusPart(poddisruptionbudget.StatusStrategy)},
 	}}
+}
+
+func networkingKinds() []Kind {
+	v1 := served(networkingv1.SchemeGroupVersion)
+	return []Kind{
+		{Name: "IngressClass", Resource: "ingressclasses", Served: v1, Strategy: ingressclass.Strategy},
+		{Name: "Ingress", Resource: "ingresses", Served: v1, Namespaced: true, Short: []string{"ing"}, Strategy: ingress.Strategy,
+			Subresources: []Subresource{statusPart(ingress.StatusStrategy)}},
+		{Name: "IPAddress", Resource: "ipaddresses", Served: v1, Short: []string{"ip"}, Strategy: ipaddress.Strategy},
+		{Name: "ServiceCIDR", Resource: "servicecidrs", Served: v1, Strategy: servicecidr.Strategy,
+			Subresources: []Subresource{statusPart(servicecidr.StatusStrategy)}},
+	}
 }
 
 func schedulingKinds() []Kind {
