@@ -30,7 +30,7 @@ func (reg *Registry) Create(ctx context.Context, r *Request, obj store.Object) (
 	fields := obj.GetManagedFields()
 	for try := 1; ; try++ {
 		made, err := reg.create(ctx, r, obj)
-		if try == attempts || !raced(err, generated) {
+		if try == attempts || !raced(err, r.named(r.Namespace, obj.GetName()).key(), generated) {
 			return made, r.named(r.Namespace, obj.GetName()).status(err)
 		}
 		// What was prepared once is prepared again, as a copy: replicas may
@@ -44,9 +44,14 @@ func (reg *Registry) Create(ctx context.Context, r *Request, obj store.Object) (
 }
 
 // raced tells whether trying again may help: the name was generated and taken,
-// or another object of the transaction had changed.
-func raced(err error, generated bool) bool {
-	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) && generated
+// or another object of the transaction had changed, or was made by somebody
+// else.
+func raced(err error, k store.Key, generated bool) bool {
+	if errors.Is(err, store.ErrExists) {
+		var of *store.Error
+		return generated || errors.As(err, &of) && of.Key != k
+	}
+	return errors.Is(err, store.ErrConflict)
 }
 
 // readyToCreate refuses what can be refused by looking at the metadata, and

@@ -83,7 +83,7 @@ func (reg *Registry) prepareRemove(ctx context.Context, r *Request, old store.Ob
 	if err != nil {
 		return nil, err
 	}
-	op := store.Op{Kind: store.Delete, Key: r.key(), Expect: revision(old)}
+	op := store.Op{Kind: store.Delete, Key: r.key(), Expect: Revision(old)}
 	if stays {
 		op.Kind, op.Object = store.Update, last
 	}

@@ -93,7 +93,7 @@ func (reg *Registry) charge(pod *corev1.Pod) (*store.Op, error) {
 	if err := spend(budget, pod.Name); err != nil {
 		return nil, err
 	}
-	return &store.Op{Kind: store.Update, Key: budgetKind.Key(old.Namespace, old.Name), Object: budget, Expect: revision(old)}, nil
+	return &store.Op{Kind: store.Update, Key: budgetKind.Key(old.Namespace, old.Name), Object: budget, Expect: Revision(old)}, nil
 }
 
 func (reg *Registry) budgets(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {

@@ -3,10 +3,13 @@ package registry
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strconv"
 
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/store"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -71,18 +74,21 @@ func (reg *Registry) Get(_ context.Context, r *Request) (store.Object, error) {
 }
 
 // Indexes are what the API looks up in the store, to be given to store.Open:
-// pods by node, and everything by the uid of its owners.
+// pods by node, services by their node ports, and everything by the uid of its
+// owners.
 func Indexes() map[string]map[string]store.IndexFunc {
 	return map[string]map[string]store.IndexFunc{
 		"pods":             {IndexNode: podNode},
+		"services":         {IndexNodePort: nodePorts},
 		store.AllResources: {IndexOwner: ownerUIDs},
 	}
 }
 
 // Names of the indexes.
 const (
-	IndexNode  = "spec.nodeName"
-	IndexOwner = "metadata.ownerReferences.uid"
+	IndexNode     = "spec.nodeName"
+	IndexNodePort = "spec.ports.nodePort"
+	IndexOwner    = "metadata.ownerReferences.uid"
 )
 
 // podNode leaves out pods that wait: nobody looks for them here, and each pod
@@ -96,6 +102,26 @@ func podNode(obj store.Object) []string {
 		return []string{node}
 	}
 	return nil
+}
+
+// nodePorts are the ports of nodes that a service has, that of its health
+// checks included.
+func nodePorts(obj store.Object) []string {
+	s, ok := obj.(*corev1.Service)
+	if !ok {
+		return nil
+	}
+	var ports []string
+	add := func(port int32) {
+		if text := strconv.Itoa(int(port)); port != 0 && !slices.Contains(ports, text) {
+			ports = append(ports, text)
+		}
+	}
+	for i := range s.Spec.Ports {
+		add(s.Spec.Ports[i].NodePort)
+	}
+	add(s.Spec.HealthCheckNodePort)
+	return ports
 }
 
 func ownerUIDs(obj store.Object) []string {

@@ -81,8 +81,8 @@ func TestLaterWritesOfATransactionGoOnFromEarlierOnes(t *testing.T) {
 	if err != nil || got.(*corev1.ConfigMap).Data["x"] != "2" || got.GetLabels()["was"] != "1" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if revision(got) != revision(made)+1 {
-		t.Errorf("revision %d after %d, want one write", revision(got), revision(made))
+	if Revision(got) != Revision(made)+1 {
+		t.Errorf("revision %d after %d, want one write", Revision(got), Revision(made))
 	}
 }
 

@@ -157,7 +157,7 @@ func (reg *Registry) prepareModify(ctx context.Context, r *Request, strategy res
 	if r.DryRun {
 		obj.SetResourceVersion(old.GetResourceVersion())
 	}
-	op := store.Op{Kind: store.Update, Key: r.key(), Object: obj, Expect: revision(old)}
+	op := store.Op{Kind: store.Update, Key: r.key(), Object: obj, Expect: Revision(old)}
 	if gone(obj) {
 		op = store.Op{Kind: store.Delete, Key: op.Key, Expect: op.Expect}
 	}
@@ -197,7 +197,8 @@ func gone(obj store.Object) bool {
 	return grace == nil || *grace == 0
 }
 
-func revision(obj store.Object) int64 {
+// Revision is that at which an object is stored.
+func Revision(obj store.Object) int64 {
 	rev, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	return rev
 }

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func open(t *testing.T, ranges serviceip.Ranges) *registry.Registry {
+func open(t testing.TB, ranges serviceip.Ranges) *registry.Registry {
 	t.Helper()
 	st, err := store.Open(t.Context(), store.NewMemory(), kind.Codec{}, store.Options{Indexes: registry.Indexes()})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestServicesGetAddressesAndPorts(t *testing.T) {
 		err    string
 	}{
 		"a plain service gets an address": {nil, func(s *corev1.ServiceSpec) bool {
-			return serviceip.Defaults.Services.Contains(netip.MustParseAddr(s.ClusterIP)) && s.ClusterIPs[0] == s.ClusterIP && s.Ports[0].NodePort == 0
+			return serviceip.Defaults.Services[0].Contains(netip.MustParseAddr(s.ClusterIP)) && s.ClusterIPs[0] == s.ClusterIP && s.Ports[0].NodePort == 0
 		}, ""},
 		"a headless service gets none": {func(s *corev1.ServiceSpec) { s.ClusterIP = "None" }, func(s *corev1.ServiceSpec) bool { return s.ClusterIP == "None" }, ""},
 		"a name for something else gets none": {func(s *corev1.ServiceSpec) { s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "a.b" },
@@ -89,7 +89,7 @@ func TestServicesGetAddressesAndPorts(t *testing.T) {
 
 func TestAnAddressBelongsToOneService(t *testing.T) {
 	t.Parallel()
-	reg := open(t, serviceip.Ranges{Services: netip.MustParsePrefix("10.0.0.0/28")})
+	reg := open(t, serviceip.Ranges{Services: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/28")}})
 	var wait sync.WaitGroup
 	made := make(chan string, 32)
 	for i := range 32 {

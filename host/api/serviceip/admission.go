@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/store"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 )
@@ -23,13 +27,7 @@ var _ registry.Admission = (*Admission)(nil)
 // New makes the admission over the services of a store. A zero part of ranges
 // is its default.
 func New(st *store.Store, ranges Ranges) *Admission {
-	if !ranges.Services.IsValid() {
-		ranges.Services = Defaults.Services
-	}
-	if ranges.First == 0 {
-		ranges.First, ranges.Last = Defaults.First, Defaults.Last
-	}
-	return &Admission{allocator{ranges: ranges, store: st, given: map[any]time.Time{}}}
+	return &Admission{allocator{ranges: ranges.withDefaults(), store: st, given: map[int32]time.Time{}}}
 }
 
 // Validate implements registry.Admission.
@@ -37,27 +35,30 @@ func (*Admission) Validate(context.Context, *registry.Attributes) error { return
 
 // Admit implements registry.Admission.
 func (a *Admission) Admit(_ context.Context, at *registry.Attributes) error {
-	if at.Resource != corev1.Resource("services") || at.Subresource != "" || (at.Operation != registry.Create && at.Operation != registry.Update) {
+	if at.Resource != corev1.Resource("services") || at.Subresource != "" {
+		return nil
+	}
+	if at.Operation == registry.Delete {
+		a.leave(at)
 		return nil
 	}
 	s, ok := at.Object.(*corev1.Service)
-	if !ok {
+	if !ok || at.Operation != registry.Create && at.Operation != registry.Update {
 		return nil
 	}
-	var old *corev1.Service
-	if at.Old != nil {
-		old = at.Old.(*corev1.Service)
+	old, _ := at.Old.(*corev1.Service)
+	asked := s.Spec.DeepCopy()
+	g := &grant{Admission: a, at: at, service: s, old: old, name: store.Key{Namespace: s.Namespace, Name: s.Name}}
+	if old != nil {
 		keep(s, old)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	used, err := a.taken(store.Key{Namespace: s.Namespace, Name: s.Name})
-	if err != nil {
-		return err
+	g.families()
+	if len(g.errs) == 0 {
+		g.addresses()
+		g.nodePorts()
 	}
-	g := &grant{allocator: &a.allocator, service: s, old: old, used: used}
-	g.address()
-	g.nodePorts()
 	if len(g.errs) > 0 {
 		g.giveBack()
 		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), s.Name, g.errs)
@@ -66,8 +67,24 @@ func (a *Admission) Admit(_ context.Context, at *registry.Attributes) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		g.giveBack()
+		s.Spec = *asked // another attempt asks for what this one asked for
 	})
 	return nil
+}
+
+// leave gives the ports of a service that goes to others at once. Its
+// addresses follow when it is gone.
+func (a *Admission) leave(at *registry.Attributes) {
+	s, ok := at.Old.(*corev1.Service)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range s.Spec.Ports {
+		delete(a.given, p.NodePort)
+	}
+	delete(a.given, s.Spec.HealthCheckNodePort)
 }
 
 // keep fills in what an update leaves out: clients that read a service from a
@@ -77,13 +94,7 @@ func keep(s, old *corev1.Service) {
 		return
 	}
 	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
-		s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, old.Spec.ClusterIPs
-	}
-	if s.Spec.IPFamilyPolicy == nil {
-		s.Spec.IPFamilyPolicy = old.Spec.IPFamilyPolicy
-	}
-	if len(s.Spec.IPFamilies) == 0 {
-		s.Spec.IPFamilies = old.Spec.IPFamilies
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, slices.Clone(old.Spec.ClusterIPs)
 	}
 	if s.Spec.Type == corev1.ServiceTypeClusterIP {
 		return
@@ -103,26 +114,24 @@ func keep(s, old *corev1.Service) {
 
 // grant is what one service gets.
 type grant struct {
-	*allocator
+	*Admission
+	at           *registry.Attributes
 	service, old *corev1.Service
-	used         map[any]bool
-	taken        []any
+	name         store.Key
+	ports        []int32
 	errs         field.ErrorList
 }
 
-func (g *grant) take(what any) {
-	g.used[what] = true
-	g.given[what] = time.Now()
-	g.taken = append(g.taken, what)
-}
+func (g *grant) refuse(err *field.Error) { g.errs = append(g.errs, err) }
 
 func (g *grant) giveBack() {
-	for _, what := range g.taken {
-		delete(g.given, what)
+	for _, port := range g.ports {
+		delete(g.given, port)
 	}
 }
 
-func (g *grant) address() {
+// addresses gives the service one of each of its families.
+func (g *grant) addresses() {
 	spec := &g.service.Spec
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return
@@ -130,28 +139,38 @@ func (g *grant) address() {
 	if spec.ClusterIP == "" && len(spec.ClusterIPs) > 0 {
 		spec.ClusterIP = spec.ClusterIPs[0]
 	}
-	if spec.IPFamilyPolicy == nil {
-		spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
-	}
-	if len(spec.IPFamilies) == 0 {
-		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	if spec.ClusterIP == corev1.ClusterIPNone {
+		if len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = []string{corev1.ClusterIPNone}
+		}
+		return
 	}
 	path := field.NewPath("spec", "clusterIPs")
-	switch spec.ClusterIP {
-	case corev1.ClusterIPNone:
-	case "":
-		ip, ok := g.freeAddress(g.used)
+	var given []string
+	if len(spec.ClusterIPs) > 0 {
+		given = slices.Clone(spec.ClusterIPs)
+	} else if spec.ClusterIP != "" {
+		given = []string{spec.ClusterIP}
+	}
+	for _, text := range given {
+		g.wanted(path, text)
+	}
+	for i := len(given); i < len(spec.IPFamilies); i++ {
+		ip, ok := g.freeAddress(spec.IPFamilies[i], func(ip netip.Addr) bool {
+			op, free := g.hold(ip)
+			if free && op != nil {
+				g.at.Also(*op)
+			}
+			return free
+		})
 		if !ok {
-			g.errs = append(g.errs, field.InternalError(path, fmt.Errorf("failed to allocate a serviceIP: range is full")))
+			g.refuse(field.InternalError(path, fmt.Errorf("failed to allocate a serviceIP: range is full")))
 			return
 		}
-		spec.ClusterIP = ip.String()
-		g.take(ip)
-	default:
-		g.wanted(path, spec.ClusterIP)
+		given = append(given, ip.String())
 	}
-	if len(spec.ClusterIPs) == 0 {
-		spec.ClusterIPs = []string{spec.ClusterIP}
+	if len(given) > 0 {
+		spec.ClusterIP, spec.ClusterIPs = given[0], given
 	}
 }
 
@@ -162,46 +181,136 @@ func (g *grant) wanted(path *field.Path, text string) {
 		return // validation says what is wrong with it
 	}
 	refuse := func(why string) {
-		g.errs = append(g.errs, field.Invalid(path, []string{text}, fmt.Sprintf("failed to allocate IP %s: %s", text, why)))
+		g.refuse(field.Invalid(path, []string{text}, fmt.Sprintf("failed to allocate IP %s: %s", text, why)))
 	}
+	ranges := g.rangesOf(family(ip))
+	had := g.old != nil && slices.Contains(g.old.Spec.ClusterIPs, text)
+	if !had && !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(ip) }) {
+		within := make([]string, len(ranges))
+		for i, r := range ranges {
+			within[i] = r.String()
+		}
+		refuse(fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, oneOrMany(within)))
+		return
+	}
+	op, free := g.hold(ip)
 	switch {
-	case g.old != nil && holds(g.old)[ip]:
-	case !g.ranges.Services.Contains(ip):
-		refuse(fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, g.ranges.Services))
-	case g.used[ip]:
+	case !free && !had:
 		refuse("provided IP is already allocated")
-	default:
-		g.take(ip)
+	case op != nil:
+		g.at.Also(*op)
 	}
+}
+
+func oneOrMany(texts []string) string {
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return fmt.Sprint(texts)
+}
+
+// hold tells whether the service may have an address, and with which write it
+// takes it: none if it has it already. An IPAddress whose service is gone, or
+// has another address, is out of date.
+func (g *grant) hold(ip netip.Addr) (*store.Op, bool) {
+	k := AddressKey(ip)
+	made := NewAddress(ip, g.service)
+	have, ok := g.store.Get(k)
+	if !ok {
+		return &store.Op{Kind: store.Create, Key: k, Object: made}, true
+	}
+	ref := have.(*networkingv1.IPAddress).Spec.ParentRef
+	if ref != nil && *ref == *made.Spec.ParentRef {
+		return nil, true
+	}
+	if InUse(g.store, have.(*networkingv1.IPAddress)) {
+		return nil, false
+	}
+	next := have.DeepCopyObject().(*networkingv1.IPAddress)
+	next.Spec = made.Spec
+	return &store.Op{Kind: store.Update, Key: k, Object: next, Expect: registry.Revision(have)}, true
+}
+
+// ManagedBy is the label and its value by which addresses that services were
+// given are told from those that somebody reserved.
+const managedBy = "ipallocator.k8s.io"
+
+// AddressKey is where it is written who has an address.
+func AddressKey(ip netip.Addr) store.Key {
+	return store.Key{Resource: "ipaddresses.networking.k8s.io", Name: ip.String()}
+}
+
+// NewAddress says that a service has an address.
+func NewAddress(ip netip.Addr, s *corev1.Service) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ip.String(), UID: uuid.NewUUID(), CreationTimestamp: metav1.Now(), Generation: 1,
+			Labels: map[string]string{
+				networkingv1.LabelIPAddressFamily: string(family(ip)),
+				networkingv1.LabelManagedBy:       managedBy,
+			},
+		},
+		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name}},
+	}
+}
+
+// Managed tells whether an address was given to a service.
+func Managed(a *networkingv1.IPAddress) bool {
+	return a.Labels[networkingv1.LabelManagedBy] == managedBy
+}
+
+// InUse tells whether an address is held: by a service that has it, or by
+// whoever reserved it by hand.
+func InUse(st *store.Store, a *networkingv1.IPAddress) bool {
+	ref := a.Spec.ParentRef
+	if !Managed(a) || ref == nil {
+		return true
+	}
+	obj, ok := st.Get(store.Key{Resource: "services", Namespace: ref.Namespace, Name: ref.Name})
+	if !ok {
+		return false
+	}
+	return slices.Contains(obj.(*corev1.Service).Spec.ClusterIPs, a.Name)
 }
 
 func (g *grant) nodePorts() {
 	spec := &g.service.Spec
-	wants := spec.Type == corev1.ServiceTypeNodePort ||
-		spec.Type == corev1.ServiceTypeLoadBalancer && ptr.Deref(spec.AllocateLoadBalancerNodePorts, true)
+	if spec.Type == corev1.ServiceTypeClusterIP || spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
+	wants := spec.Type == corev1.ServiceTypeNodePort || ptr.Deref(spec.AllocateLoadBalancerNodePorts, true)
 	path := field.NewPath("spec", "ports")
 	shared := map[int32]bool{} // a port for TCP and UDP may have one number
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
-		if p.NodePort == 0 && wants && spec.Type != corev1.ServiceTypeClusterIP {
+		switch {
+		case p.NodePort == 0 && wants:
 			p.NodePort = g.somePort(path.Index(i).Child("nodePort"))
-			continue
-		}
-		if p.NodePort != 0 && !shared[p.NodePort] && spec.Type != corev1.ServiceTypeClusterIP {
+		case p.NodePort != 0 && !shared[p.NodePort]:
 			g.port(path.Index(i).Child("nodePort"), p.NodePort)
 		}
 		shared[p.NodePort] = true
 	}
 	local := spec.Type == corev1.ServiceTypeLoadBalancer && spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	if local && spec.HealthCheckNodePort == 0 {
-		spec.HealthCheckNodePort = g.somePort(field.NewPath("spec", "healthCheckNodePort"))
+	if local {
+		path := field.NewPath("spec", "healthCheckNodePort")
+		if spec.HealthCheckNodePort == 0 {
+			spec.HealthCheckNodePort = g.somePort(path)
+		} else {
+			g.port(path, spec.HealthCheckNodePort)
+		}
 	}
 }
 
+func (g *grant) take(port int32) {
+	g.given[port] = time.Now()
+	g.ports = append(g.ports, port)
+}
+
 func (g *grant) somePort(path *field.Path) int32 {
-	port, ok := g.freePort(g.used)
+	port, ok := g.freePort(g.name)
 	if !ok {
-		g.errs = append(g.errs, field.InternalError(path, fmt.Errorf("failed to allocate a nodePort: range is full")))
+		g.refuse(field.InternalError(path, fmt.Errorf("failed to allocate a nodePort: range is full")))
 		return 0
 	}
 	g.take(port)
@@ -211,12 +320,16 @@ func (g *grant) somePort(path *field.Path) int32 {
 // port takes the node port that the service asks for.
 func (g *grant) port(path *field.Path, port int32) {
 	switch {
-	case g.old != nil && holds(g.old)[port]:
+	case g.old != nil && hasPort(g.old, port):
 	case port < g.ranges.First, port > g.ranges.Last:
-		g.errs = append(g.errs, field.Invalid(path, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", g.ranges.First, g.ranges.Last)))
-	case g.used[port]:
-		g.errs = append(g.errs, field.Invalid(path, port, "provided port is already allocated"))
+		g.refuse(field.Invalid(path, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", g.ranges.First, g.ranges.Last)))
+	case g.usedPort(port, g.name):
+		g.refuse(field.Invalid(path, port, "provided port is already allocated"))
 	default:
 		g.take(port)
 	}
+}
+
+func hasPort(s *corev1.Service, port int32) bool {
+	return s.Spec.HealthCheckNodePort == port || slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port })
 }
