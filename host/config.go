@@ -2,6 +2,7 @@ package host
 
 import (
 	"log/slog"
+	"net/netip"
 	"time"
 )
 
@@ -18,6 +19,9 @@ type Config struct {
 	Advertise []string
 	// PodCIDR is the range of the pod network; each node gets a /24 of it.
 	PodCIDR string
+	// ServiceCIDR is the range of services' addresses, or two, one of each
+	// family, parted by a comma; 10.96.0.0/16 if empty.
+	ServiceCIDR string
 	// NodeGrace is how long a node may leave its Lease unrenewed before it is
 	// taken for dead; 0 is 40 s.
 	NodeGrace time.Duration
@@ -54,4 +58,8 @@ type Serving struct {
 	Kubeconfig string
 	// NewToken makes a token with which a machine joins.
 	NewToken func() (string, error)
+	// Reach has the API be served at a further address, which pods of this
+	// machine reach and which need not be there yet. It does nothing where they
+	// reach the API already.
+	Reach func(netip.Addr) error
 }

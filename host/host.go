@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/network"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -59,6 +61,8 @@ type Host struct {
 	connections *connlimit.Listener
 	usage       *usage.Meter
 	podRange    netip.Prefix
+	services    []netip.Prefix
+	network     *network.Network
 	histograms  *histograms
 	driven      atomic.Pointer[[]explain.Driven]
 }
@@ -93,6 +97,9 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		if h.podRange, err = netip.ParsePrefix(cfg.PodCIDR); err != nil {
 			return fmt.Errorf("pod range: %w", err)
 		}
+	}
+	if h.services, err = serviceRanges(cfg.ServiceCIDR); err != nil {
+		return err
 	}
 	close, err := h.open(ctx)
 	defer func() { err = errors.Join(err, close()) }()
@@ -144,10 +151,30 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	})
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{
-		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
+		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{Services: h.services}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.berth.BeforeCreate},
 	})
+	h.network = network.New(network.Config{Registry: h.registry, Services: h.services, Log: h.Log})
 	return close, nil
+}
+
+// serviceRanges reads the ranges of services' addresses.
+func serviceRanges(text string) ([]netip.Prefix, error) {
+	if text == "" {
+		return serviceip.Defaults.Services, nil
+	}
+	var ranges []netip.Prefix
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("service range: %w", err)
+		}
+		ranges = append(ranges, r)
+	}
+	if err := serviceip.Check(ranges); err != nil {
+		return nil, fmt.Errorf("service range: %w", err)
+	}
+	return ranges, nil
 }
 
 func (h *Host) openPolicies(ctx context.Context) error {
@@ -204,7 +231,8 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 	if err != nil {
 		return fmt.Errorf("limit of open files: %w", err)
 	}
-	h.connections = connlimit.New(listener, connlimit.LimitsFor(descriptors))
+	all := newListeners(listener)
+	h.connections = connlimit.New(all, connlimit.LimitsFor(descriptors))
 	handler, closeStreams, err := h.handler()
 	if err != nil {
 		return err
@@ -247,20 +275,34 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 	if tunes(memoryIn(os.DirFS("/"))) {
 		group.Go(func() error { rest(ctx); return nil })
 	}
-	group.Go(func() error { return h.announce(ctx, listener, serving) })
+	group.Go(func() error { return h.announce(ctx, all, serving) })
 	return group.Wait()
 }
 
 // announce writes the administrator's kubeconfig and tells that all is ready.
-func (h *Host) announce(ctx context.Context, listener net.Listener, serving func(Serving)) error {
-	url := "https://" + listener.Addr().String()
+func (h *Host) announce(ctx context.Context, all *listeners, serving func(Serving)) error {
+	url := "https://" + all.Addr().String()
 	kubeconfig := filepath.Join(h.DataDir, "kubeconfig")
 	if err := h.auth.Authority.AdminKubeconfig(kubeconfig, url); err != nil {
 		return err
 	}
+	port := all.Addr().(*net.TCPAddr).AddrPort()
+	at := h.reached(port)
+	h.network.Serve(at...)
 	serving(Serving{
 		URL: url, Kubeconfig: kubeconfig,
 		NewToken: func() (string, error) { return h.auth.NewToken(ctx, time.Hour, "made by berth up") },
+		Reach: func(address netip.Addr) error {
+			if len(at) > 0 {
+				return nil
+			}
+			own := netip.AddrPortFrom(address, port.Port())
+			if err := all.add(own); err != nil {
+				return err
+			}
+			h.network.Serve(own)
+			return nil
+		},
 	})
 	return nil
 }
@@ -268,6 +310,9 @@ func (h *Host) announce(ctx context.Context, listener net.Listener, serving func
 // names are what clients may call the API by.
 func (h *Host) names() []string {
 	names := append([]string(nil), h.Advertise...)
+	for _, r := range h.services {
+		names = append(names, serviceip.Nth(r, 1).String()) // the Service default/kubernetes
+	}
 	if address, _, err := net.SplitHostPort(h.Listen); err == nil && address != "" {
 		names = append(names, address)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
+	"github.com/berth-dev/berth/host/network"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -14,7 +15,7 @@ var packed = []string{"events"}
 
 // indexes are all that the parts of a host look up in the store.
 func indexes() map[string]map[string]store.IndexFunc {
-	return controller.Indexes(registry.Indexes())
+	return network.Indexes(controller.Indexes(registry.Indexes()))
 }
 
 func isNotFound(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

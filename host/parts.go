@@ -51,6 +51,7 @@ func (h *Host) parts() []part {
 		{"nodes", node.New(node.Config{
 			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,
 		}).Run},
+		{"network", h.network.Run},
 		{"usage", h.usage.Run},
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},

@@ -38,6 +38,8 @@ type agentFlags struct {
 	imagesHigh, imagesLow                   int
 	pressure                                nodeagent.Pressure
 	node                                    nodeFlags
+	// reach has a host of the same process serve its API where pods reach it.
+	reach func(netip.Addr) error
 }
 
 func (f *agentFlags) addLocal(cmd *cobra.Command) {
@@ -134,7 +136,7 @@ func (f *agentFlags) runBeside(ctx context.Context, cfg host.Config, s host.Serv
 	if err != nil {
 		return err
 	}
-	f.root, f.clusterCIDR = filepath.Join(cfg.DataDir, "agent"), cfg.PodCIDR
+	f.root, f.clusterCIDR, f.reach = filepath.Join(cfg.DataDir, "agent"), cfg.PodCIDR, s.Reach
 	return f.run(ctx, s.URL, token, cfg.Log, ready)
 }
 
@@ -158,6 +160,11 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	own, err := podRange(ctx, client, f.node.blank(f.name))
 	if err != nil {
 		return err
+	}
+	if f.reach != nil {
+		if err := f.reach(own.Masked().Addr().Next()); err != nil { // the bridge's address
+			return err
+		}
 	}
 	m, err := f.open(ctx, own, log)
 	if err != nil {

@@ -135,6 +135,7 @@ type hostFlags struct {
 	dataDir, listen string
 	advertise       []string
 	podCIDR         string
+	serviceCIDR     string
 	auditLog        string
 	trustedKeys     string
 	record          string
@@ -151,6 +152,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:6443", "address of the API")
 	flags.StringSliceVar(&f.advertise, "advertise", nil, "further names and addresses under which clients reach the API")
 	flags.StringVar(&f.podCIDR, "pod-cidr", defaultPodCIDR, "range of the pod network; each node gets a part of it")
+	flags.StringVar(&f.serviceCIDR, "service-cidr", "10.96.0.0/16", "range of services' addresses; two, one of each family and parted by a comma, make services of both")
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
@@ -183,7 +185,7 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 		return host.Config{}, fmt.Errorf("--max-streams %d: want one at least", f.maxStreams)
 	}
 	return host.Config{
-		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, NodeGrace: f.nodeGrace,
+		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace,
 		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, GuestMemory: f.guestMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
 	}, nil
 }

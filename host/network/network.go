@@ -1,0 +1,145 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// Config is what the parts of the network are kept in.
+type Config struct {
+	Registry *registry.Registry
+	// Services are the ranges of the configuration, the default family's first.
+	Services []netip.Prefix
+	Log      *slog.Logger
+}
+
+// Network keeps them.
+type Network struct {
+	Config
+	store *store.Store
+
+	mu      sync.Mutex
+	serving []netip.AddrPort
+	changed chan struct{}
+}
+
+// New makes a Network.
+func New(c Config) *Network {
+	return &Network{Config: c, store: c.Registry.Store(), changed: make(chan struct{}, 1)}
+}
+
+// Indexes adds what this package looks up in the store.
+func Indexes(to map[string]map[string]store.IndexFunc) map[string]map[string]store.IndexFunc {
+	if to[addresses] == nil {
+		to[addresses] = map[string]store.IndexFunc{}
+	}
+	to[addresses][indexService] = func(obj store.Object) []string {
+		a, ok := obj.(*networkingv1.IPAddress)
+		if !ok || a.Spec.ParentRef == nil || a.Spec.ParentRef.Resource != "services" || a.Spec.ParentRef.Group != "" {
+			return nil
+		}
+		return []string{a.Spec.ParentRef.Namespace + "/" + a.Spec.ParentRef.Name}
+	}
+	return to
+}
+
+const (
+	services     = "services"
+	addresses    = "ipaddresses.networking.k8s.io"
+	ranges       = "servicecidrs.networking.k8s.io"
+	indexService = "spec.parentRef"
+)
+
+// Serve tells at which addresses pods reach the API, in place of those before.
+func (n *Network) Serve(at ...netip.AddrPort) {
+	n.mu.Lock()
+	n.serving = slices.Clone(at)
+	n.mu.Unlock()
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Network) servedAt() []netip.AddrPort {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.serving
+}
+
+// again is how often the cluster's own objects are looked at: nobody else
+// changes them, so that a watch would cost more than it finds.
+const again = 10 * time.Second
+
+// Run keeps all of it until ctx ends.
+func (n *Network) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.follow(ctx, services, n.serviceChanged) })
+	group.Go(func() error { return n.follow(ctx, ranges, n.rangeChanged) })
+	group.Go(func() error { return n.follow(ctx, addresses, n.addressChanged) })
+	group.Go(func() error {
+		tick := time.NewTicker(again)
+		defer tick.Stop()
+		for {
+			n.own(ctx)
+			select {
+			case <-n.changed:
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	err := group.Wait()
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || err == nil) {
+		return nil
+	}
+	return err
+}
+
+// follow calls changed for all objects of a resource, and for each change.
+func (n *Network) follow(ctx context.Context, resource string, changed func(context.Context, store.Event)) error {
+	for {
+		list, err := n.store.List(resource, "", store.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, obj := range list.Items {
+			changed(ctx, store.Event{Type: store.Added, Object: obj, Key: store.Key{Resource: resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}})
+		}
+		watch, err := n.store.Watch(resource, "", list.Revision)
+		if err != nil {
+			return err
+		}
+		for {
+			events, err := watch.Next(ctx)
+			if errors.Is(err, store.ErrCompacted) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			for i := range events {
+				changed(ctx, events[i])
+			}
+		}
+	}
+}
+
+// failed tells of what is tried again.
+func (n *Network) failed(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil {
+		n.Log.Warn(what, "err", err)
+	}
+}
