@@ -1,6 +1,6 @@
 // Package simulate registers nodes that are none: pods bound to them are
-// reported Running without containers, and go when they are deleted. It serves
-// load tests and people without root.
+// reported Running without containers, those of Jobs as Succeeded right after,
+// and go when they are deleted. It serves load tests and people without root.
 //
 // It is made for thousands of nodes in one process: one watch for all pods, no
 // cache of them, a few writers, and one loop that renews the Leases spread over
@@ -375,9 +375,16 @@ func due(p *v1.Pod) bool {
 	case v1.PodPending, "":
 		return true
 	case v1.PodRunning:
-		return p.DeletionTimestamp != nil || len(p.Spec.ReadinessGates) > 0 && has(p, v1.PodReady) != gatesOpen(p)
+		return p.DeletionTimestamp != nil || ends(p) || len(p.Spec.ReadinessGates) > 0 && has(p, v1.PodReady) != gatesOpen(p)
 	}
 	return p.DeletionTimestamp != nil
+}
+
+// ends says whether a pod's work is done as soon as it runs: that of Jobs, which
+// otherwise would never end.
+func ends(p *v1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == "Job" && p.Spec.RestartPolicy != v1.RestartPolicyAlways
 }
 
 // gatesOpen says whether all readiness gates of a pod are: it has no containers
@@ -436,10 +443,13 @@ func (s *simulation) settle(ctx context.Context, p *v1.Pod) error {
 	}
 	for range 5 {
 		out := p.DeepCopy()
-		if p.Status.Phase == v1.PodRunning {
-			put(&out.Status, readiness(out, metav1.Now()))
-		} else {
+		switch {
+		case p.Status.Phase != v1.PodRunning:
 			run(out, s.nodes[p.Spec.NodeName])
+		case ends(p):
+			end(out)
+		default:
+			put(&out.Status, readiness(out, metav1.Now()))
 		}
 		_, err := pods.UpdateStatus(ctx, out, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
@@ -495,6 +505,25 @@ func run(p *v1.Pod, nodeIndex int) {
 			ContainerID: fmt.Sprintf("simulated://%s-%s", p.UID, c.Name),
 			State:       v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: now}},
 		})
+	}
+}
+
+// end makes a running pod's status that of one whose containers have succeeded.
+func end(p *v1.Pod) {
+	now := metav1.Now()
+	p.Status.Phase = v1.PodSucceeded
+	for _, t := range []v1.PodConditionType{v1.PodReady, v1.ContainersReady} {
+		put(&p.Status, v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: "PodCompleted", LastTransitionTime: now, ObservedGeneration: p.Generation})
+	}
+	no := false
+	for i := range p.Status.ContainerStatuses {
+		c := &p.Status.ContainerStatuses[i]
+		began := now
+		if c.State.Running != nil {
+			began = c.State.Running.StartedAt
+		}
+		c.Ready, c.Started = false, &no
+		c.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed", StartedAt: began, FinishedAt: now, ContainerID: c.ContainerID}}
 	}
 }
 

@@ -104,6 +104,43 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	}
 }
 
+func TestASimulatedPodOfAJobSucceeds(t *testing.T) {
+	t.Parallel()
+	api := apitest.New(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	watched := api.Watched("pods")
+	go func() { done <- Run(ctx, Config{Client: api, N: 1}) }()
+	<-watched
+	yes := true
+	pods := api.CoreV1().Pods("default")
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure} {
+		p := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(policy)), UID: types.UID(policy), OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j", Controller: &yes,
+			}}},
+			Spec: v1.PodSpec{NodeName: "sim-0", RestartPolicy: policy, Containers: []v1.Container{{Name: "c", Image: "i"}}},
+		}
+		if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "both succeed", func() bool {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		ended := 0
+		for _, p := range list.Items {
+			if p.Status.Phase == v1.PodSucceeded && !has(&p, v1.PodReady) && p.Status.ContainerStatuses[0].State.Terminated != nil {
+				ended++
+			}
+		}
+		return err == nil && ended == 2
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
 func TestASimulatedPodIsReadyAsItsGatesOpenAndClose(t *testing.T) {
 	t.Parallel()
 	api := apitest.New(nil)
