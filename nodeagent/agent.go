@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
 	"github.com/berth-dev/berth/nodeagent/image"
@@ -111,6 +112,7 @@ type Agent struct {
 	address string
 	port    int32
 
+	catalog  *catalog.Catalog
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -252,6 +254,9 @@ func (a *Agent) Addr() string {
 	return a.listener.Addr().String()
 }
 
+// Catalog has the services that the agent follows while it runs.
+func (a *Agent) Catalog() *catalog.Catalog { return a.catalog }
+
 // build puts the parts together.
 func (a *Agent) build() error {
 	var err error
@@ -268,7 +273,8 @@ func (a *Agent) build() error {
 	a.events = record.NewBroadcaster()
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	a.recorder = recorder
-	a.objects = objects.New(a.client)
+	a.catalog = catalog.New(a.client)
+	a.objects = objects.New(a.client, a.catalog)
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
@@ -339,7 +345,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.weighClasses()
 	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Log: a.log}
 	for _, run := range []func(context.Context) error{
-		a.objects.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
+		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
 	} {
 		loop(run)
 	}
