@@ -22,6 +22,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -38,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/probe"
+	"github.com/berth-dev/berth/nodeagent/proxy"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/serve"
 	"github.com/berth-dev/berth/nodeagent/status"
@@ -93,6 +95,10 @@ type Config struct {
 	CgroupRoot string
 	// DNS of the cluster.
 	DNS podspec.ClusterDNS
+	// Forward makes services answer on this machine; nil leaves that to others.
+	Forward proxy.Kernel
+	// OwnServices are answered by this machine itself, and not forwarded.
+	OwnServices []types.NamespacedName
 	// Sysctls that pods may set beyond the safe ones.
 	Sysctls []string
 	// SeccompRoot holds Localhost profiles; RootDir/seccomp unless set.
@@ -113,6 +119,7 @@ type Agent struct {
 	port    int32
 
 	catalog  *catalog.Catalog
+	proxy    *proxy.Proxy // nil where others make services answer
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -275,6 +282,9 @@ func (a *Agent) build() error {
 	a.recorder = recorder
 	a.catalog = catalog.New(a.client)
 	a.objects = objects.New(a.client, a.catalog)
+	if a.cfg.Forward != nil {
+		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: a.cfg.OwnServices, Log: a.log})
+	}
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
@@ -348,6 +358,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
 	} {
 		loop(run)
+	}
+	if a.proxy != nil {
+		loop(a.proxy.Run)
 	}
 	if a.listener != nil {
 		loop(func(ctx context.Context) error { return a.server().Serve(ctx, a.listener) })
