@@ -488,6 +488,8 @@ func BenchmarkServices(b *testing.B) {
 		}
 	})
 	b.Run("one endpoint of them", func(b *testing.B) {
+		n.open(b)
+		n.must(b, all(), true)
 		variant := 0
 		for b.Loop() {
 			variant++
