@@ -22,12 +22,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
 	"github.com/berth-dev/berth/nodeagent/image"
@@ -37,6 +39,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/probe"
+	"github.com/berth-dev/berth/nodeagent/proxy"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/serve"
 	"github.com/berth-dev/berth/nodeagent/status"
@@ -92,6 +95,10 @@ type Config struct {
 	CgroupRoot string
 	// DNS of the cluster.
 	DNS podspec.ClusterDNS
+	// Forward makes services answer on this machine; nil leaves that to others.
+	Forward proxy.Kernel
+	// OwnServices are answered by this machine itself, and not forwarded.
+	OwnServices []types.NamespacedName
 	// Sysctls that pods may set beyond the safe ones.
 	Sysctls []string
 	// SeccompRoot holds Localhost profiles; RootDir/seccomp unless set.
@@ -111,6 +118,8 @@ type Agent struct {
 	address string
 	port    int32
 
+	catalog  *catalog.Catalog
+	proxy    *proxy.Proxy // nil where others make services answer
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -252,6 +261,9 @@ func (a *Agent) Addr() string {
 	return a.listener.Addr().String()
 }
 
+// Catalog has the services that the agent follows while it runs.
+func (a *Agent) Catalog() *catalog.Catalog { return a.catalog }
+
 // build puts the parts together.
 func (a *Agent) build() error {
 	var err error
@@ -268,7 +280,11 @@ func (a *Agent) build() error {
 	a.events = record.NewBroadcaster()
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	a.recorder = recorder
-	a.objects = objects.New(a.client)
+	a.catalog = catalog.New(a.client)
+	a.objects = objects.New(a.client, a.catalog)
+	if a.cfg.Forward != nil {
+		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: a.cfg.OwnServices, Log: a.log})
+	}
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
@@ -339,9 +355,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.weighClasses()
 	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Log: a.log}
 	for _, run := range []func(context.Context) error{
-		a.objects.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
+		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
 	} {
 		loop(run)
+	}
+	if a.proxy != nil {
+		loop(a.proxy.Run)
 	}
 	if a.listener != nil {
 		loop(func(ctx context.Context) error { return a.server().Serve(ctx, a.listener) })

@@ -17,9 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/berth-dev/berth/nodeagent/catalog"
 )
 
 // fresh is how long an object is believed without asking.
@@ -33,7 +34,6 @@ type Objects struct {
 	client   kubernetes.Interface
 	services corelisters.ServiceLister
 	synced   func() bool
-	factory  informers.SharedInformerFactory
 
 	mu   sync.Mutex
 	seen map[key]*entry
@@ -46,19 +46,11 @@ type entry struct {
 	read, asked time.Time
 }
 
-// New gives a reader; Run follows the services.
-func New(client kubernetes.Interface) *Objects {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	services := factory.Core().V1().Services()
-	return &Objects{client: client, services: services.Lister(), synced: services.Informer().HasSynced, factory: factory, seen: map[key]*entry{}}
-}
-
-// Run follows what is followed, until ctx ends.
-func (o *Objects) Run(ctx context.Context) error {
-	o.factory.Start(ctx.Done())
-	<-ctx.Done()
-	o.factory.Shutdown()
-	return ctx.Err()
+// New gives a reader, which has the services of a catalog.
+func New(client kubernetes.Interface, services *catalog.Catalog) *Objects {
+	return &Objects{
+		client: client, services: services.Services().Lister(), synced: services.Services().Informer().HasSynced, seen: map[key]*entry{},
+	}
 }
 
 // Services lists the services of a namespace; it fails until they are known.

@@ -168,6 +168,9 @@ func (n *Network) Close(ctx context.Context) error {
 			n.drop(ctx, program, "nat", n.chain("MASQ"), []string{"POSTROUTING", "-s", r.String(), "-j", n.chain("MASQ")}),
 			n.drop(ctx, program, "filter", n.chain("FWD"), []string{"FORWARD", "-j", n.chain("FWD")}))
 	}
+	if n.rules != nil {
+		errs = append(errs, n.rules.Remove())
+	}
 	if _, err := net.InterfaceByName(n.cfg.Bridge); err == nil {
 		errs = append(errs, n.ip(ctx, "link", "del", n.cfg.Bridge))
 	}
