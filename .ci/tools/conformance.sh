@@ -51,6 +51,7 @@ timed "building its images" images
 data=$(mktemp -d)
 imports=()
 for image in "$OUT"/*.tar; do imports+=(--import-image "$image"); done
+exec 8>&- # what outlives this script must not hold its lock
 bin/berth up --agent containerd --data-dir "$data" --listen 127.0.0.1:17443 --image-gc-high-threshold 100 \
   --eviction-hard 'imagefs.available<1%,nodefs.available<1%' "${imports[@]}" >"$OUT/berth.log" 2>&1 &
 berth=$!

@@ -3,7 +3,9 @@
 # manifests that come with them. Those of Kubernetes' own version are built by
 # kubectl's module, so that they share what is compiled.
 #
-#   others.sh [kube-scheduler|kube-state-metrics|kwok]...     default: all
+#   others.sh [kube-scheduler|kube-state-metrics|kwok|kube-controller-manager]...
+#
+# By default all but the last, beside which controllers are measured.
 . "$(dirname "$0")/lib.sh"
 
 MODULES=$ROOT/.ci/tools
@@ -42,7 +44,7 @@ share() {
 provide() {
   local from
   case $1 in
-  kube-scheduler) build k8s.io/kubernetes/cmd/kube-scheduler "$1" ;;
+  kube-scheduler | kube-controller-manager) build "k8s.io/kubernetes/cmd/$1" "$1" ;;
   kube-state-metrics)
     build k8s.io/kube-state-metrics/v2 "$1" && from=$(source_of "$1" k8s.io/kube-state-metrics/v2) &&
       share "$1" role.yaml "$from/examples/standard/cluster-role.yaml"
