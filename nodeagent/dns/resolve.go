@@ -13,9 +13,9 @@ import (
 
 const servfail = dns.RcodeServerFailure
 
-// patience is how long a client waits for others while there is an old answer
+// responseTimeout is how long a client waits for others while there is an old answer
 // (RFC 8767).
-const patience = 1800 * time.Millisecond
+const responseTimeout = 1800 * time.Millisecond
 
 // longest is how many names an answer may lead through.
 const longest = 8
@@ -138,11 +138,11 @@ func (s *Server) elsewhere(ctx context.Context, q *query) (k *kept, fresh bool, 
 	m.CheckingDisabled = q.flags&unchecked != 0
 	m.SetEdns0(bestUDP, q.secure)
 	flight := s.flights.join(s.wait.Go, key, func() (*kept, error) { return s.fetch(ctx, key, m) })
-	var impatient <-chan time.Time
+	var late <-chan time.Time
 	if old != nil {
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(responseTimeout)
 		defer timer.Stop()
-		impatient = timer.C
+		late = timer.C
 	}
 	select {
 	case <-flight.done:
@@ -150,7 +150,7 @@ func (s *Server) elsewhere(ctx context.Context, q *query) (k *kept, fresh bool, 
 			return old, false, nil
 		}
 		return flight.kept, true, flight.err
-	case <-impatient:
+	case <-late:
 		return old, false, nil
 	}
 }

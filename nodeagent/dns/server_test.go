@@ -220,7 +220,7 @@ func TestOldAnswersServeWhileNobodyAnswers(t *testing.T) {
 		o.answer = func(*dns.Msg) *dns.Msg { return nil } // silent
 		began := time.Now()
 		got := s.query(t, pod, question("www.example.com.", dns.TypeA))
-		if len(got.Answer) != 2 || got.Answer[1].Header().Ttl != 30 || time.Since(began) != patience {
+		if len(got.Answer) != 2 || got.Answer[1].Header().Ttl != 30 || time.Since(began) != responseTimeout {
 			t.Errorf("after %s: %v", time.Since(began), got)
 		}
 		s.wait.Wait()

@@ -79,7 +79,7 @@ func (f *nodeFlags) parse() error {
 			break
 		}
 		if _, err := netip.ParseAddr(text); err != nil {
-			return fmt.Errorf("--cluster-dns %q: want IP addresses, or none alone", text)
+			return fmt.Errorf("--cluster-dns %q: want an IP address, or none alone", text)
 		}
 	}
 	if problems := validation.IsDNS1123Subdomain(f.clusterDomain); len(problems) > 0 {
