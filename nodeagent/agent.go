@@ -127,7 +127,7 @@ type Agent struct {
 
 	catalog  *catalog.Catalog
 	proxy    *proxy.Proxy // nil where others make services answer
-	names    *dns.Server // nil: others answer
+	names    *dns.Server  // nil: others answer
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
