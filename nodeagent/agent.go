@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -32,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
+	"github.com/berth-dev/berth/nodeagent/dns"
 	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/node"
@@ -99,6 +101,11 @@ type Config struct {
 	Forward proxy.Kernel
 	// OwnServices are answered by this machine itself, and not forwarded.
 	OwnServices []types.NamespacedName
+	// AnswerAt are addresses at which the agent itself answers DNS for the pods;
+	// they take the place of DNS.Servers if they can be had.
+	AnswerAt []netip.Addr
+	// ClusterRanges are the addresses of pods in the whole cluster.
+	ClusterRanges []netip.Prefix
 	// Sysctls that pods may set beyond the safe ones.
 	Sysctls []string
 	// SeccompRoot holds Localhost profiles; RootDir/seccomp unless set.
@@ -120,6 +127,7 @@ type Agent struct {
 
 	catalog  *catalog.Catalog
 	proxy    *proxy.Proxy // nil where others make services answer
+	names    *dns.Server  // nil: others answer
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -281,6 +289,9 @@ func (a *Agent) build() error {
 	recorder := a.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: "kubelet", Host: a.cfg.NodeName})
 	a.recorder = recorder
 	a.catalog = catalog.New(a.client)
+	if err := a.answerNames(); err != nil {
+		return err
+	}
 	a.objects = objects.New(a.client, a.catalog)
 	if a.cfg.Forward != nil {
 		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: a.cfg.OwnServices, Log: a.log})
@@ -362,6 +373,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.proxy != nil {
 		loop(a.proxy.Run)
 	}
+	if a.names != nil {
+		loop(a.names.Run)
+	}
 	if a.listener != nil {
 		loop(func(ctx context.Context) error { return a.server().Serve(ctx, a.listener) })
 	}
@@ -372,7 +386,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) server() *serve.Server {
 	return serve.New(serve.Config{
 		Pods: a.pool, Runtime: a.cfg.Runtime, Node: a.nodeStats, Certificate: a.cfg.Certificate,
-		ClientCA: a.cfg.ClientCA, Clients: a.cfg.Clients, Log: a.log,
+		ClientCA: a.cfg.ClientCA, Clients: a.cfg.Clients, Metrics: a.metrics(), Log: a.log,
 	})
 }
 

@@ -58,8 +58,9 @@ func (f *fakes) config() nodeagent.Config {
 // machine is one agent over fakes.
 type machine struct {
 	fakes
-	t    *testing.T
-	stop func()
+	t      *testing.T
+	change func(*nodeagent.Config) // nil changes nothing
+	stop   func()
 }
 
 func newMachine(t *testing.T) *machine {
@@ -71,7 +72,11 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) start() {
 	m.t.Helper()
-	a, err := nodeagent.New(m.config())
+	cfg := m.config()
+	if m.change != nil {
+		m.change(&cfg)
+	}
+	a, err := nodeagent.New(cfg)
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ import (
 const (
 	// IndexByOwner holds objects by the UIDs of their owners.
 	IndexByOwner = "metadata.ownerReferences.uid"
+	// IndexLabel holds pods by their namespace and each of their labels.
+	IndexLabel = "metadata.labels"
 	// IndexOrphans holds objects without a controller by their namespace.
 	IndexOrphans = "orphans"
 )

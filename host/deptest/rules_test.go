@@ -118,6 +118,10 @@ var rules = []rule{
 		because: "it knows elements, and no Services",
 	},
 	{
+		folder: "nodeagent/dns", may: nothing, never: []string{"k8s.io/client-go"},
+		because: "services and slices are put into it: who follows them, and whose pods ask, is the agent's business",
+	},
+	{
 		folder: "nodeagent", but: []string{"nodeagent/forward", "nodeagent/service", "nodeagent/nft"}, may: nothing,
 		never:   []string{"host", "github.com/tetratelabs/wazero", "github.com/dgraph-io/badger/v4"},
 		because: "it runs on machines of its own and reaches the host by HTTP only",
@@ -139,6 +143,7 @@ var owned = []ownership{
 	{"github.com/containerd/containerd/v2", []string{"nodeagent/runtime/containerd", "nodeagent/image"}, "the runtime is a seam with a fake beside it"},
 	{"github.com/containernetworking/cni", []string{"nodeagent/network/cni"}, "the network is a seam with a fake beside it"},
 	{"github.com/google/nftables", []string{"nodeagent/nft"}, "rules of the kernel are laid in one place"},
+	{"github.com/miekg/dns", []string{"nodeagent/dns"}, "names are answered in one place"},
 	{"github.com/spf13/cobra", []string{"host/cmd"}, "a library takes a config, not flags"},
 	{"host/cmd", []string{"host/cmd"}, "a command is run, not imported"},
 }

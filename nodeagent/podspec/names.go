@@ -80,8 +80,9 @@ type ClusterDNS struct {
 
 // The most that a resolv.conf holds, by Kubernetes' limits.
 const (
-	maxServers  = 3
-	maxSearches = 32
+	maxServers     = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
 )
 
 // ResolvConf gives a pod's resolver settings by its dnsPolicy and dnsConfig;
@@ -99,7 +100,7 @@ func ResolvConf(p *v1.Pod, host DNS, cluster ClusterDNS) DNS {
 		d = DNS{slices.Clone(host.Servers), slices.Clone(host.Searches), slices.Clone(host.Options)}
 	default:
 		d.Servers = slices.Clone(cluster.Servers)
-		d.Searches = append([]string{p.Namespace + ".svc." + cluster.Domain, "svc." + cluster.Domain, cluster.Domain}, host.Searches...)
+		d.Searches = appendNew([]string{p.Namespace + ".svc." + cluster.Domain, "svc." + cluster.Domain, cluster.Domain}, host.Searches)
 		d.Options = []string{"ndots:5"}
 	}
 	if c := p.Spec.DNSConfig; c != nil {
@@ -111,7 +112,20 @@ func ResolvConf(p *v1.Pod, host DNS, cluster ClusterDNS) DNS {
 	}
 	d.Servers = d.Servers[:min(len(d.Servers), maxServers)]
 	d.Searches = d.Searches[:min(len(d.Searches), maxSearches)]
+	for len(strings.Join(d.Searches, " ")) > maxSearchChars {
+		d.Searches = d.Searches[:len(d.Searches)-1]
+	}
 	return d
+}
+
+// SearchesCluster tells whether a pod's search path is the cluster's and nothing
+// more, with its ndots.
+func SearchesCluster(p *v1.Pod) bool {
+	if p.Spec.DNSPolicy != v1.DNSClusterFirst && p.Spec.DNSPolicy != v1.DNSClusterFirstWithHostNet && p.Spec.DNSPolicy != "" {
+		return false
+	}
+	c := p.Spec.DNSConfig
+	return c == nil || len(c.Searches) == 0 && !slices.ContainsFunc(c.Options, func(o v1.PodDNSConfigOption) bool { return o.Name == "ndots" })
 }
 
 func appendNew(to, from []string) []string {

@@ -225,6 +225,12 @@ func TestResolvConf(t *testing.T) {
 		}
 	}
 	p := parse(t, "metadata: {namespace: ns}\nspec: {dnsPolicy: ClusterFirst}")
+	p.Spec.HostNetwork, p.Spec.DNSPolicy = false, v1.DNSClusterFirst
+	twice := host
+	twice.Searches = []string{"corp", "cluster.local", strings.Repeat("x", 2000), "y.example.com"}
+	if got := strings.Join(ResolvConf(p, twice, cluster).Searches, " "); len(got) > 2048 || strings.Count(" "+got+" ", " cluster.local ") != 1 || strings.Contains(got, "y.example") {
+		t.Errorf("ResolvConf searches %q: want each once, and 2048 characters at most", got)
+	}
 	if got := ResolvConf(p, host, ClusterDNS{Domain: "cluster.local"}).Servers; len(got) != 1 || got[0] != "8.8.8.8" {
 		t.Errorf("without cluster DNS: %v, want the machine's", got)
 	}

@@ -41,6 +41,7 @@ func (s *Server) metrics() http.Handler {
 		}))
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(s.cfg.Metrics...)
 	gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox", nil, func(r *pod.Record) int {
 		if r.Sandbox.ID != "" && r.Sandbox.Ready {
 			return 1

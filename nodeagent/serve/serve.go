@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/nodeagent/image"
@@ -42,7 +43,9 @@ type Config struct {
 	// ClientCA signs who may connect, Clients are their common names.
 	ClientCA *x509.CertPool
 	Clients  []string
-	Log      *slog.Logger
+	// Metrics are told of at /metrics, beside the agent's own.
+	Metrics []prometheus.Collector
+	Log     *slog.Logger
 }
 
 // NodeStats is what is measured of the machine itself.

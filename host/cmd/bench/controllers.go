@@ -110,7 +110,7 @@ func measureControllers(ctx context.Context, o *options) ([]table, error) {
 				continue
 			}
 			say("%s: %s", p.name, s.name)
-			figure, memory, err := p.measure(ctx, &s, manager)
+			figure, memory, err := p.measure(ctx, &s, manager, profiled(o.cpuProfile))
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && s.flags != nil {
 				t.Notes = append(t.Notes, fmt.Sprintf("%s: %s was given up after %s.", p.name, s.name, playFor))
 				continue
@@ -141,7 +141,7 @@ type cast struct {
 
 // measure plays once with one object, which loads what is loaded late, and once
 // with all.
-func (p *play) measure(ctx context.Context, s *side, manager string) (figure, memory float64, err error) {
+func (p *play) measure(ctx context.Context, s *side, manager string, measuring func(func() error) error) (figure, memory float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, playFor)
 	defer cancel()
 	err = onRig(ctx, func(r *rig) error {
@@ -170,8 +170,11 @@ func (p *play) measure(ctx context.Context, s *side, manager string) (figure, me
 			if _, err := c.in(ctx, "first", 1, p.run); err != nil {
 				return fmt.Errorf("with one: %w", err)
 			}
-			var err error
-			if figure, err = c.in(ctx, "second", p.n, p.run); err != nil {
+			err := measuring(func() (err error) {
+				figure, err = c.in(ctx, "second", p.n, p.run)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			memory, err = c.guests(ctx)

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/dns"
 	"github.com/berth-dev/berth/nodeagent/join"
 	"github.com/berth-dev/berth/nodeagent/machine"
 )
@@ -171,7 +172,16 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		return err
 	}
 	defer f.close(m, log)
-	agent, err := nodeagent.New(f.config(m, identity, address, own, log))
+	cfg := f.config(m, identity, address, own, log)
+	cfg.AnswerAt = f.node.answerAt(ctx, client, log)
+	if f.stopPods { // then nobody asks there any more
+		defer func() {
+			if err := dns.Disclaim(cfg.AnswerAt...); err != nil {
+				log.Error("stop pods", "err", err)
+			}
+		}()
+	}
+	agent, err := nodeagent.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -238,6 +248,9 @@ func (f *agentFlags) config(m *machine.Machine, id *join.Identity, address netip
 		Certificate: id.Certificate, ClientCA: id.Authority(), Lease: f.lease, Pressure: f.pressure,
 	}
 	f.node.into(&cfg)
+	if all, err := netip.ParsePrefix(f.clusterCIDR); err == nil {
+		cfg.ClusterRanges = []netip.Prefix{all}
+	}
 	m.Equip(&cfg)
 	return cfg
 }

@@ -1,25 +1,32 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
 	kubeletapis "k8s.io/kubelet/pkg/apis"
 	"k8s.io/kubernetes/pkg/util/taints"
 
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 )
+
+// noDNS in --cluster-dns is no cluster DNS at all.
+const noDNS = "none"
 
 // nodeFlags say what this machine's Node is like, in the kubelet's words.
 type nodeFlags struct {
@@ -42,7 +49,7 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 	flags.StringToStringVar(&f.kubeReserved, "kube-reserved", nil, "what is kept from pods for the agent and containerd, in the same form (kubelet: kubeReserved)")
 	flags.StringToStringVar(&f.labels, "node-labels", nil, "labels of this machine's node, such as zone=a,disk=ssd")
 	flags.StringSliceVar(&f.taintSpecs, "register-with-taints", nil, "taints that the node has when it is made, such as gpu=yes:NoSchedule")
-	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS servers, for pods (kubelet: clusterDNS)")
+	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS servers, for pods (kubelet: clusterDNS); by default the agent answers itself, at the address of the Service kube-system/kube-dns; none gives pods the machine's resolvers")
 	flags.StringVar(&f.clusterDomain, "cluster-domain", "cluster.local", "domain in which the cluster's DNS names lie (kubelet: clusterDomain)")
 }
 
@@ -68,8 +75,11 @@ func (f *nodeFlags) parse() error {
 	}
 	f.taints = add
 	for _, text := range f.clusterDNS {
+		if text == noDNS && len(f.clusterDNS) == 1 {
+			break
+		}
 		if _, err := netip.ParseAddr(text); err != nil {
-			return fmt.Errorf("--cluster-dns %q: want an IP address", text)
+			return fmt.Errorf("--cluster-dns %q: want an IP address, or none alone", text)
 		}
 	}
 	if problems := validation.IsDNS1123Subdomain(f.clusterDomain); len(problems) > 0 {
@@ -126,7 +136,42 @@ func (f *nodeFlags) blank(name string) *v1.Node {
 // into puts them into the agent's configuration.
 func (f *nodeFlags) into(cfg *nodeagent.Config) {
 	cfg.MaxPods, cfg.Reserved, cfg.Labels, cfg.Taints = f.maxPods, f.reserved, f.labels, f.taints
-	cfg.DNS = podspec.ClusterDNS{Servers: f.clusterDNS, Domain: f.clusterDomain}
+	cfg.DNS = podspec.ClusterDNS{Domain: f.clusterDomain}
+	if !slices.Equal(f.clusterDNS, []string{noDNS}) {
+		cfg.DNS.Servers = f.clusterDNS
+	}
+}
+
+// answerAt waits for the addresses of the cluster's DNS service, unless pods are
+// to ask others.
+func (f *nodeFlags) answerAt(ctx context.Context, client kubernetes.Interface, log *slog.Logger) []netip.Addr {
+	if len(f.clusterDNS) > 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		service, err := client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, "kube-dns", metav1.GetOptions{})
+		if err == nil {
+			return addressesOf(service)
+		}
+		select {
+		case <-ctx.Done():
+			log.Error("no Service kube-system/kube-dns, so no cluster DNS on this machine: its pods are given the machine's resolvers; make the Service, or name servers by --cluster-dns", "err", err)
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func addressesOf(service *v1.Service) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range service.Spec.ClusterIPs {
+		if a, err := netip.ParseAddr(text); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // readToken takes a token from a file, or standard input, where no list of

@@ -77,6 +77,14 @@ func TestNodeFlagsReachTheNode(t *testing.T) {
 	if cpu := cfg.Reserved[v1.ResourceCPU]; cfg.MaxPods != 7 || cpu.MilliValue() != 300 || cfg.DNS.Domain != "c.test" || len(cfg.DNS.Servers) != 1 {
 		t.Errorf("configuration = %+v", cfg)
 	}
+	f.clusterDNS = []string{"none"}
+	if f.into(&cfg); f.parse() != nil || len(cfg.DNS.Servers) != 0 {
+		t.Errorf("without cluster DNS: %v, %+v", f.parse(), cfg.DNS)
+	}
+	f.clusterDNS = []string{"none", "10.96.0.10"}
+	if err := f.parse(); err == nil || !strings.Contains(err.Error(), "none alone") {
+		t.Errorf("none among others: %v", err)
+	}
 	node := f.blank("n1")
 	if node.Labels["zone"] != "a" || len(node.Spec.Taints) != 2 || node.Spec.Taints[1].Key != "gpu" {
 		t.Errorf("node = %+v", node)
