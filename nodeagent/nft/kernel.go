@@ -33,6 +33,11 @@ type Kernel struct {
 
 	mu     sync.Mutex
 	tables []*table
+	// complete: all that is wanted is known.
+	complete bool
+	// known is the generation of rules in which all was as it should be; 0 if that
+	// is not known.
+	known uint32
 	// blocked is what the machine's firewall was last seen to drop by.
 	blocked string
 	// sent counts the messages that would change something.
@@ -106,6 +111,7 @@ func (k *Kernel) Sent() int64 { return k.sent.Load() }
 func (k *Kernel) Apply(c forward.Change, complete bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.complete = k.complete || complete
 	var errs []error
 	for _, t := range k.tables {
 		errs = append(errs, t.apply(c, complete))
@@ -134,11 +140,28 @@ func (k *Kernel) Unpin(owner string) error { return k.Pin(owner, nil) }
 func (k *Kernel) Repair() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before, err := k.generation()
+	if err != nil || before == k.known || !k.complete {
+		return err
+	}
+	k.known = before
 	errs := []error{k.lookAtFirewall()}
 	for _, t := range k.tables {
 		errs = append(errs, t.repair())
 	}
+	if errs = append(errs, k.confirm()); errors.Join(errs...) != nil {
+		k.known = 0
+	}
 	return errors.Join(errs...)
+}
+
+// confirm forgets what is known if somebody else changed rules meanwhile.
+func (k *Kernel) confirm() error {
+	now, err := k.generation()
+	if now != k.known {
+		k.known = 0
+	}
+	return err
 }
 
 // conn opens a connection for one exchange, in the network's namespace.

@@ -318,6 +318,9 @@ func TestAnotherProcessFindsAllAsItIs(t *testing.T) {
 	if err := n.Repair(); err != nil {
 		t.Fatal(err)
 	}
+	if err := n.Repair(); err != nil { // which has nothing to read
+		t.Fatal(err)
+	}
 	if n.Sent() != 0 {
 		t.Errorf("a second process made %d changes where all was right", n.Sent())
 	}
@@ -526,7 +529,8 @@ func TestManyBackends(t *testing.T) {
 	}
 }
 
-// BenchmarkServices programs 10,000 services of three endpoints, and changes one.
+// BenchmarkServices programs many services of three endpoints, finds them again,
+// and changes one.
 func BenchmarkServices(b *testing.B) {
 	n := newNode(b, 0)
 	at := func(i int) forward.Front {
@@ -539,7 +543,12 @@ func BenchmarkServices(b *testing.B) {
 		}
 		return &forward.Entry{Inside: t}
 	}
-	const services = 10000
+	for _, services := range []int{10000, 30000} {
+		benchmarkServices(b, n, services, at, entry)
+	}
+}
+
+func benchmarkServices(b *testing.B, n *node, services int, at func(int) forward.Front, entry func(i, variant int) *forward.Entry) {
 	all := func() forward.Change {
 		c := forward.NewChange()
 		for i := range services {
@@ -565,13 +574,22 @@ func BenchmarkServices(b *testing.B) {
 			n.must(b, all(), true)
 		}
 	})
-	b.Run("one endpoint of them", func(b *testing.B) {
+	b.Run(fmt.Sprint("three endpoints of ", services, " services"), func(b *testing.B) {
 		n.open(b)
 		n.must(b, all(), true)
 		variant := 0
 		for b.Loop() {
 			variant++
 			n.must(b, forward.Change{Fronts: map[forward.Front]*forward.Entry{at(variant % services): entry(variant%services, variant)}}, false)
+		}
+	})
+	b.Run(fmt.Sprint(services, " compared, none changed"), func(b *testing.B) {
+		n.open(b)
+		n.must(b, all(), true)
+		for b.Loop() {
+			if err := n.Repair(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }

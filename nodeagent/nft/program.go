@@ -24,7 +24,12 @@ type op struct {
 // program makes the kernel have what is wanted at some places. The order is such
 // that a connection always finds a backend: those that are added or moved first,
 // then how many there are, those that went last.
-func (t *table) program(touched map[place]bool) error {
+func (t *table) program(touched map[place]bool) (err error) {
+	defer func() {
+		if err != nil {
+			t.kernel.known = 0
+		}
+	}()
 	var before, between, after []op
 	for at := range touched {
 		want, wanted := t.want[at]
@@ -89,7 +94,7 @@ func (t *table) make(list []made) error {
 				return err
 			}
 		}
-		if err := c.Flush(); err != nil {
+		if err := t.kernel.flush(c); err != nil {
 			return err
 		}
 		maps.Copy(t.chains, made)
@@ -176,7 +181,7 @@ func (t *table) send(ops []op) error {
 			}
 		}
 	}
-	if err := c.Flush(); err != nil {
+	if err := t.kernel.flush(c); err != nil {
 		return err
 	}
 	t.kernel.sent.Add(int64(len(ops)))
@@ -233,7 +238,7 @@ func (t *table) sweep() error {
 	for _, name := range oldMemory {
 		c.DelSet(&nftables.Set{Table: t.nft, Name: name})
 	}
-	if err := c.Flush(); err != nil {
+	if err := t.kernel.flush(c); err != nil {
 		t.kernel.cfg.Log.Debug("unused chains of services stay for now", "err", err)
 		return nil
 	}

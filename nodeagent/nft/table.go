@@ -36,8 +36,6 @@ type table struct {
 	pinned  map[forward.Front]pinned
 	hidden  map[forward.Front]*forward.Entry
 	hairpin map[netip.Addr]bool
-	// complete: all that is wanted is known.
-	complete bool
 }
 
 // pinned is whose a front is.
@@ -102,7 +100,7 @@ func (t *table) lay() error {
 	}
 	t.kernel.sent.Add(int64(len(t.sets) + len(all)))
 	t.have, t.chains, t.memory = map[place]string{}, map[string]bool{}, map[string]bool{}
-	return c.Flush()
+	return t.kernel.flush(c)
 }
 
 // whole tells whether the constant part is there, each chain with all its rules.
@@ -229,7 +227,7 @@ func (t *table) remove() error {
 		return err
 	}
 	c.DelTable(t.nft)
-	if err := c.Flush(); !errors.Is(err, unix.ENOENT) {
+	if err := t.kernel.flush(c); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
 	return nil // it is gone
@@ -262,7 +260,7 @@ func (t *table) apply(c forward.Change, complete bool) error {
 		}
 		t.list(setHairpin, a, there || t.pinnedAt(a), touched)
 	}
-	if err := t.program(touched); err != nil && !t.complete {
+	if err := t.program(touched); err != nil && !t.kernel.complete {
 		return err
 	} else if err != nil {
 		t.kernel.cfg.Log.Warn("the kernel refuses a change of service rules; read again", "err", err)
@@ -275,7 +273,6 @@ func (t *table) apply(c forward.Change, complete bool) error {
 
 // begin forgets what a change does not name.
 func (t *table) begin(c forward.Change, touched map[place]bool) {
-	t.complete = true
 	for front := range t.fronts {
 		_, named := c.Fronts[front]
 		if _, hides := t.pinned[front]; !named && !hides {
@@ -389,9 +386,6 @@ func (t *table) set(front forward.Front, e *forward.Entry, touched map[place]boo
 
 // repair reads the kernel, mends what differs, and removes what nobody needs.
 func (t *table) repair() error {
-	if !t.complete {
-		return nil
-	}
 	if err := t.lay(); err != nil {
 		return err
 	}
