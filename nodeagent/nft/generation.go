@@ -10,6 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var askGeneration = netlink.Message{
+	Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
+	Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+}
+
 // generation asks how often nftables has been changed, by anybody: the kernel
 // counts transactions. So nothing needs to be read where nothing changed.
 func (k *Kernel) generation() (uint32, error) {
@@ -17,10 +22,7 @@ func (k *Kernel) generation() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	replies, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
-		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
-	})
+	replies, err := c.Execute(askGeneration)
 	if err := errors.Join(err, c.Close()); err != nil {
 		return 0, fmt.Errorf("ask for the generation of rules: %w", err)
 	}

@@ -166,7 +166,32 @@ func (k *Kernel) confirm() error {
 
 // conn opens a connection for one exchange, in the network's namespace.
 func (k *Kernel) conn() (*nftables.Conn, error) {
-	return nftables.New(nftables.WithNetNSFd(int(k.ns.Fd())), nftables.WithSockOptions(func(c *netlink.Conn) error {
+	return k.connect(func(c *netlink.Conn) error {
 		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
-	}))
+	})
+}
+
+// reader opens connections for whole sets. The kernel gives them in pieces that
+// are as large as the largest read before, and for each walks the set from its
+// beginning: so the first read, of something short, is a large one.
+func (k *Kernel) reader() (*nftables.Conn, error) {
+	return k.connect(func(c *netlink.Conn) error {
+		if _, err := c.Send(askGeneration); err != nil {
+			return err
+		}
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return err
+		}
+		var failed error
+		err = raw.Read(func(fd uintptr) bool {
+			_, _, failed = unix.Recvfrom(int(fd), make([]byte, 64<<10), 0)
+			return !errors.Is(failed, unix.EAGAIN)
+		})
+		return errors.Join(err, failed, c.SetReadBuffer(8<<20))
+	})
+}
+
+func (k *Kernel) connect(set func(*netlink.Conn) error) (*nftables.Conn, error) {
+	return nftables.New(nftables.WithNetNSFd(int(k.ns.Fd())), nftables.WithSockOptions(set))
 }

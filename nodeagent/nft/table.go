@@ -148,7 +148,7 @@ func (t *table) chainNames(c *nftables.Conn) (map[string]bool, error) {
 
 // read learns what the kernel has.
 func (t *table) read() error {
-	c, err := t.kernel.conn()
+	c, err := t.kernel.reader()
 	if err != nil {
 		return err
 	}
