@@ -560,6 +560,7 @@ func benchmarkServices(b *testing.B, n *node, services int, at func(int) forward
 	b.Run(fmt.Sprint(services, " from nothing"), func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
+			n.open(b)
 			if err := n.Remove(); err != nil {
 				b.Fatal(err)
 			}
@@ -592,4 +593,34 @@ func benchmarkServices(b *testing.B, n *node, services int, at func(int) forward
 			}
 		}
 	})
+}
+
+// BenchmarkConnect is a connection of a pod to another, without a service and by
+// one of few or of many.
+func BenchmarkConnect(b *testing.B) {
+	n := newNode(b, 2)
+	connect := func(name, to string) {
+		b.Run(name, func(b *testing.B) {
+			n.pods[0].within(func() {
+				for b.Loop() {
+					c, err := net.Dial("tcp", to)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					c.(*net.TCPConn).SetLinger(0) //nolint:errcheck // it keeps ports free, no more
+					c.Close()
+				}
+			})
+		})
+	}
+	connect("to the pod", podIP(1).String()+":80")
+	for _, services := range []int{100, 30000} {
+		c := change(map[forward.Front]*forward.Entry{tcp(vip, 80): {Inside: to(1)}})
+		for i := range services {
+			c.Fronts[tcp(netip.AddrFrom4([4]byte{10, 97, byte(i >> 8), byte(i)}), 80)] = &forward.Entry{Inside: to(0, 1)}
+		}
+		n.must(b, c, true)
+		connect(fmt.Sprint("by one of ", services, " services"), "10.96.0.1:80")
+	}
 }
