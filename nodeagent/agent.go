@@ -23,7 +23,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -99,8 +98,6 @@ type Config struct {
 	DNS podspec.ClusterDNS
 	// Forward makes services answer on this machine; nil leaves that to others.
 	Forward proxy.Kernel
-	// OwnServices are answered by this machine itself, and not forwarded.
-	OwnServices []types.NamespacedName
 	// AnswerAt are addresses at which the agent itself answers DNS for the pods;
 	// they take the place of DNS.Servers if they can be had.
 	AnswerAt []netip.Addr
@@ -294,7 +291,11 @@ func (a *Agent) build() error {
 	}
 	a.objects = objects.New(a.client, a.catalog)
 	if a.cfg.Forward != nil {
-		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: a.cfg.OwnServices, Log: a.log})
+		var own []netip.Addr
+		if a.names != nil {
+			own = a.cfg.AnswerAt
+		}
+		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: own, Log: a.log})
 	}
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)

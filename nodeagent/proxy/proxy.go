@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -51,8 +52,9 @@ type Config struct {
 	Kernel  Kernel
 	// Node tells what this node is now.
 	Node func() service.Node
-	// Own are services that the machine answers by itself, and not by forwarding.
-	Own []types.NamespacedName
+	// Own are addresses of services at which the machine answers by itself, and not
+	// by forwarding.
+	Own []netip.Addr
 	Log *slog.Logger
 }
 
@@ -237,7 +239,7 @@ func (s *state) put(name types.NamespacedName) {
 
 func (s *state) serves(svc *v1.Service) bool {
 	_, other := svc.Labels[otherProxy]
-	return !other && !slices.Contains(s.cfg.Own, types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
+	return !other && !slices.ContainsFunc(s.cfg.Own, func(own netip.Addr) bool { return slices.Contains(svc.Spec.ClusterIPs, own.String()) })
 }
 
 func (s *state) apply() bool {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -132,7 +133,7 @@ func TestServicesAreFollowed(t *testing.T) {
 	p := New(Config{
 		Catalog: c, Kernel: k, Log: slog.New(slog.DiscardHandler),
 		Node: func() service.Node { return service.Node{Name: "n1", Zone: zone.Load().(string)} },
-		Own:  []types.NamespacedName{{Namespace: "default", Name: "dns"}},
+		Own:  []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
