@@ -25,7 +25,7 @@ import (
 // plugins are run for each pod; programs by this package.
 var (
 	plugins  = []string{"bridge", "host-local", "portmap", "loopback"}
-	programs = []string{"ip", "iptables"}
+	programs = []string{"iptables"}
 )
 
 // Network is a network.Network.
@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 			return nil, fmt.Errorf("open network: %w", err)
 		}
 	}
-	if err := n.checkBridge(ctx); err != nil {
+	if err := n.checkBridge(); err != nil {
 		return nil, err
 	}
 	if err := n.layRules(ctx); err != nil {
@@ -359,9 +359,9 @@ func (n *Network) release(id string) error {
 }
 
 // Ready implements network.Network.
-func (n *Network) Ready(ctx context.Context) error {
+func (n *Network) Ready(context.Context) error {
 	if _, err := tool.FindPlugins(plugins, n.cfg.Bin...); err != nil {
 		return err
 	}
-	return n.checkBridge(ctx)
+	return n.checkBridge()
 }

@@ -310,7 +310,7 @@ func TestNodesRouteToEachOthersPodsAndMasqueradeTheRest(t *testing.T) {
 	peers := func(h host, n *Network, peers ...Peer) {
 		t.Helper()
 		h.within(func() {
-			if err := n.SetPeers(t.Context(), peers); err != nil {
+			if err := n.SetPeers(t.Context(), nil, peers); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -5,83 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 )
-
-// routeProtocol marks the routes that this package made (ip-route(8)); any
-// number that the system does not use serves.
-const routeProtocol = "182"
-
-// Peer is another node: its pod range is reached by its address.
-type Peer struct {
-	Range netip.Prefix
-	Via   netip.Addr
-}
-
-// SetPeers routes to the pods of other nodes, which must be on one link with
-// this one, and removes routes to nodes that are gone.
-func (n *Network) SetPeers(ctx context.Context, peers []Peer) error {
-	var errs []error
-	want := map[netip.Prefix]netip.Addr{}
-	for _, p := range peers {
-		if !p.Range.IsValid() || !p.Via.IsValid() || p.Range.Addr().Is4() != p.Via.Is4() {
-			errs = append(errs, fmt.Errorf("no route to %s via %s: addresses do not fit", p.Range, p.Via))
-			continue
-		}
-		want[p.Range.Masked()] = p.Via
-	}
-	had, err := n.routes(ctx)
-	if err != nil {
-		return err
-	}
-	for dst, via := range want {
-		if had[dst] != via {
-			errs = append(errs, n.ip(ctx, family(dst), "route", "replace", dst.String(), "via", via.String(), "proto", routeProtocol))
-		}
-	}
-	for dst := range had {
-		if _, ok := want[dst]; !ok {
-			errs = append(errs, n.ip(ctx, family(dst), "route", "del", dst.String(), "proto", routeProtocol))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func family(p netip.Prefix) string {
-	if p.Addr().Is6() {
-		return "-6"
-	}
-	return "-4"
-}
-
-// routes lists those that this package made.
-func (n *Network) routes(ctx context.Context) (map[netip.Prefix]netip.Addr, error) {
-	out := map[netip.Prefix]netip.Addr{}
-	for _, fam := range []string{"-4", "-6"} {
-		text, err := n.run(ctx, "ip", fam, "route", "show", "proto", routeProtocol)
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(text) {
-			fields := strings.Fields(line)
-			if len(fields) < 3 || fields[1] != "via" {
-				continue
-			}
-			dst, err := netip.ParsePrefix(fields[0])
-			if err != nil {
-				continue
-			}
-			if via, err := netip.ParseAddr(fields[2]); err == nil {
-				out[dst] = via
-			}
-		}
-	}
-	return out, nil
-}
 
 // layRules lets packets of pods through and masquerades what leaves the
 // cluster's ranges. The chains are this node's own, and filled anew.
@@ -158,7 +86,7 @@ func (n *Network) fill(ctx context.Context, program, table, chain string, rules 
 // pods on the bridge are cut off.
 func (n *Network) Close(ctx context.Context) error {
 	var errs []error
-	errs = append(errs, n.SetPeers(ctx, nil))
+	errs = append(errs, n.SetPeers(ctx, nil, nil))
 	for _, r := range n.cfg.PodRanges {
 		program := "iptables"
 		if r.Addr().Is6() {
@@ -168,10 +96,7 @@ func (n *Network) Close(ctx context.Context) error {
 			n.drop(ctx, program, "nat", n.chain("MASQ"), []string{"POSTROUTING", "-s", r.String(), "-j", n.chain("MASQ")}),
 			n.drop(ctx, program, "filter", n.chain("FWD"), []string{"FORWARD", "-j", n.chain("FWD")}))
 	}
-	if _, err := net.InterfaceByName(n.cfg.Bridge); err == nil {
-		errs = append(errs, n.ip(ctx, "link", "del", n.cfg.Bridge))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeLink(n.cfg.Bridge))...)
 }
 
 func (n *Network) drop(ctx context.Context, program, table, chain string, jump []string) error {
@@ -181,11 +106,6 @@ func (n *Network) drop(ctx context.Context, program, table, chain string, jump [
 		}
 	}
 	return nil
-}
-
-func (n *Network) ip(ctx context.Context, args ...string) error {
-	_, err := n.run(ctx, "ip", args...)
-	return err
 }
 
 // run runs a program of the machine; its error has what the program said.
