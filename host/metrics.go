@@ -52,6 +52,7 @@ var (
 	policyFuel        = described("policy_fuel_total", "Fuel that a policy's guests used.", policyLabels...)
 	policySeconds     = described("policy_seconds_total", "Time spent in a policy's guests.", policyLabels...)
 	policyDuration    = described("policy_call_duration_seconds", "How long calls of a policy's guests took that succeeded.", policyLabels...)
+	policyMemory      = described("policy_guest_memory_bytes", "Memory of the policy's guest that was called last.", policyLabels...)
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
 	guestBytes        = described("guest_memory_bytes", "Memory of all policies' guests, and their stacks.")
 	guestBound        = described("guest_memory_bound_bytes", "What all policies' guests may have together, memory and stacks.")
@@ -136,6 +137,7 @@ func (s sink) policy(p *sandbox.Figures) {
 	for _, c := range p.Counters {
 		s.counter(policyCounter, float64(c.N), append(labels[:3:3], c.Name)...)
 	}
+	s.gauge(policyMemory, float64(p.Memory), labels...)
 	quarantined := 0.0
 	if p.Quarantined {
 		quarantined = 1

@@ -40,6 +40,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/probe"
+	"github.com/berth-dev/berth/nodeagent/proxy"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/serve"
 	"github.com/berth-dev/berth/nodeagent/status"
@@ -95,6 +96,8 @@ type Config struct {
 	CgroupRoot string
 	// DNS of the cluster.
 	DNS podspec.ClusterDNS
+	// Forward makes services answer on this machine; nil leaves that to others.
+	Forward proxy.Kernel
 	// AnswerAt are addresses at which the agent itself answers DNS for the pods;
 	// they take the place of DNS.Servers if they can be had.
 	AnswerAt []netip.Addr
@@ -120,7 +123,8 @@ type Agent struct {
 	port    int32
 
 	catalog  *catalog.Catalog
-	names    *dns.Server // nil: others answer
+	proxy    *proxy.Proxy // nil where others make services answer
+	names    *dns.Server  // nil: others answer
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -286,6 +290,13 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.objects = objects.New(a.client, a.catalog)
+	if a.cfg.Forward != nil {
+		var own []netip.Addr
+		if a.names != nil {
+			own = a.cfg.AnswerAt
+		}
+		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: own, Log: a.log})
+	}
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
@@ -359,6 +370,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
 	} {
 		loop(run)
+	}
+	if a.proxy != nil {
+		loop(a.proxy.Run)
 	}
 	if a.names != nil {
 		loop(a.names.Run)

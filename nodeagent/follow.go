@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"net/netip"
 	goruntime "runtime"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/admit"
 	"github.com/berth-dev/berth/nodeagent/node"
 	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/service"
 )
 
 // follow watches this machine's pods and its Node, and feeds the workers.
@@ -22,8 +24,8 @@ func (a *Agent) follow(ctx context.Context) error {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.cfg.NodeName).String()
 	}))
 	if _, err := nodes.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { a.self.Store(obj.(*v1.Node)) },
-		UpdateFunc: func(_, obj any) { a.self.Store(obj.(*v1.Node)) },
+		AddFunc:    func(obj any) { a.is(obj.(*v1.Node)) },
+		UpdateFunc: func(_, obj any) { a.is(obj.(*v1.Node)) },
 	}); err != nil {
 		return err
 	}
@@ -116,4 +118,24 @@ func (a *Agent) withOwn(self *v1.Node) *v1.Node {
 	}
 	own.Status.Allocatable = allocatable
 	return own
+}
+
+// is notes what the API says that this node is.
+func (a *Agent) is(self *v1.Node) {
+	a.self.Store(self)
+	if a.proxy != nil {
+		a.proxy.Wake()
+	}
+}
+
+// place is what of this node matters to services.
+func (a *Agent) place() service.Node {
+	n := service.Node{Name: a.cfg.NodeName}
+	if own, err := netip.ParseAddr(a.address); err == nil {
+		n.Addresses = append(n.Addresses, own)
+	}
+	if self := a.self.Load(); self != nil {
+		n.Zone = self.Labels[v1.LabelTopologyZone]
+	}
+	return n
 }

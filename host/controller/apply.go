@@ -53,6 +53,7 @@ func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResul
 		return nil, err
 	}
 	if !p.empty {
+		d.pace.wrote(nameOf(g.parent), p.tx.Len())
 		err := p.tx.Commit(ctx)
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
 			return nil, errStale

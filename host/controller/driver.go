@@ -27,6 +27,8 @@ import (
 const (
 	// IndexByOwner holds objects by the UIDs of their owners.
 	IndexByOwner = "metadata.ownerReferences.uid"
+	// IndexLabel holds pods by their namespace and each of their labels.
+	IndexLabel = "metadata.labels"
 	// IndexOrphans holds objects without a controller by their namespace.
 	IndexOrphans = "orphans"
 )
@@ -53,6 +55,8 @@ type Transaction interface {
 	// The object that change gets is shared.
 	Modify(ctx context.Context, resource, subresource, namespace, name string, change func(store.Object) (store.Object, error)) error
 	Delete(ctx context.Context, resource string, object store.Object, opts *metav1.DeleteOptions) error
+	// Len is how many objects it writes.
+	Len() int
 	// Commit stores all. ErrConflict and ErrExists of host/store say that another
 	// writer came between.
 	Commit(ctx context.Context) error

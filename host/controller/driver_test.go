@@ -154,6 +154,7 @@ func (x *tx) Commit(ctx context.Context) error {
 }
 
 func (x *tx) Rollback() {}
+func (x *tx) Len() int  { return len(x.ops) }
 
 func (c *cluster) Event(_ store.Object, kind, reason, message string) {
 	c.mu.Lock()
@@ -220,7 +221,7 @@ func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check 
 			return []string{o.GetNamespace()}
 		}
 		c := &cluster{t: t, store: storetest.Open(t, store.Options{Indexes: map[string]map[string]store.IndexFunc{
-			"pods": {IndexByOwner: byController, IndexOrphans: orphans},
+			"pods": {IndexByOwner: byController, IndexOrphans: orphans, IndexLabel: podLabels},
 		}})}
 		fill(c)
 		d, err := New(Config{
@@ -697,6 +698,45 @@ func TestAGuestThatIsNeverContentIsAskedNowAndThen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A set that goes on pod by pod waits for nodes, not for its own pace.
+func TestWhatOthersDoIsAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	const wanted = 300
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+		for _, c := range children {
+			if c.Object.(*v1.Pod).Status.Phase != v1.PodRunning {
+				return &abi.ReconcileResult{}, nil
+			}
+		}
+		if len(children) == wanted {
+			return &abi.ReconcileResult{}, nil
+		}
+		return &abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"}}}`)}}}, nil
+	}}
+	drive(t, g, func(c *cluster) {
+		c.put("replicasets.apps", set("web", wanted))
+		go func() { // a node, which runs each pod after a moment
+			for tick := time.NewTicker(time.Millisecond); ; <-tick.C {
+				list, err := c.store.List("pods", "", store.ListOptions{})
+				if err != nil || len(list.Items) == wanted {
+					return
+				}
+				for _, o := range list.Items {
+					if p := o.(*v1.Pod); p.Status.Phase != v1.PodRunning {
+						p = p.DeepCopy()
+						p.Status.Phase = v1.PodRunning
+						_, _, _ = c.store.Commit(c.t.Context(), store.Op{Kind: store.Update, Key: keyOf("pods", p), Object: p})
+					}
+				}
+			}
+		}()
+	}, func(c *cluster) {
+		if got := len(c.pods()); got != wanted {
+			t.Errorf("%d pods after two seconds, want %d", got, wanted)
+		}
+	})
 }
 
 // What no longer matches a parent's selector was related to it until now.

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
@@ -151,22 +152,31 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 			return ref == nil || ref.Name == g.parent.GetName() && ref.Namespace == g.parent.GetNamespace()
 		}
 	case abi.ByTarget:
-		selector := selectorAt(at(g.target(w.kind.Path), "spec.selector"), false)
-		if _, selectable := selector.Requirements(); !selectable {
-			return nil, nil
-		}
-		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
+		return d.selected(w, namespace, selectorAt(at(g.target(w.kind.Path), "spec.selector"), false))
 	case abi.ByNamespace:
 	case abi.ByCluster:
 		namespace = ""
 	default:
-		selector := w.selector(g.parent)
-		if _, selectable := selector.Requirements(); !selectable {
-			return nil, nil
-		}
-		opts.Match = func(o store.Object) bool { return selector.Matches(labelSet(o)) }
+		return d.selected(w, namespace, w.selector(g.parent))
 	}
 	list, err := d.Objects.List(w.Resource, namespace, opts)
+	return list.Items, err
+}
+
+// selected are the objects of a namespace that a selector matches. Pods are found
+// by one label that it asks for: there may be very many of others.
+func (d *Driver) selected(w *watched, namespace string, selector labels.Selector) ([]store.Object, error) {
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return nil, nil
+	}
+	if key, value := oneLabel(requirements); key != "" && w.Resource == "pods" {
+		found := d.Objects.Indexed(w.Resource, IndexLabel, labelIndex(namespace, key, value))
+		return slices.DeleteFunc(found, func(o store.Object) bool { return !selector.Matches(labelSet(o)) }), nil
+	}
+	list, err := d.Objects.List(w.Resource, namespace, store.ListOptions{
+		Match: func(o store.Object) bool { return selector.Matches(labelSet(o)) },
+	})
 	return list.Items, err
 }
 

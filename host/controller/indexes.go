@@ -20,7 +20,25 @@ func Indexes(all map[string]map[string]store.IndexFunc) map[string]map[string]st
 		}
 		all[resource][IndexOrphans] = orphans
 	}
+	all["pods"][IndexLabel] = podLabels
 	return all
+}
+
+// labelIndex is what an object with that label in that namespace is found by.
+func labelIndex(namespace, key, value string) string {
+	return namespace + "\x00" + key + "\x00" + value
+}
+
+func podLabels(o store.Object) []string {
+	labels := o.GetLabels()
+	if len(labels) == 0 {
+		return nil
+	}
+	values := make([]string, 0, len(labels))
+	for key, value := range labels {
+		values = append(values, labelIndex(o.GetNamespace(), key, value))
+	}
+	return values
 }
 
 func orphans(o store.Object) []string {

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A parent may be reconciled often in a row, as its children come, and once a
-// pause in the long run: whatever its guest wishes, and also where what it
-// answers brings about the next question.
+// A parent may be reconciled often in a row, and once a pause in the long run:
+// more often for what others do, such as nodes that run its pods, than for what
+// its guest wishes or its own answers bring about.
 const (
-	burst = 50
-	pause = 100 * time.Millisecond
+	burst, pause             = 50, 100 * time.Millisecond
+	othersBurst, othersPause = 1000, 10 * time.Millisecond
 	// coalesce is how long changes wait at least for more of them, rest how many
 	// times as long as the last ask took, and maxSettle how long at most.
-	coalesce  = 20 * time.Millisecond
+	coalesce  = 2 * time.Millisecond
 	rest      = 3
 	maxSettle = time.Second
 	// maxWait is the latest that a guest can be asked again: what waits
@@ -31,10 +31,33 @@ type pace struct {
 
 // asks are those of one parent that count still.
 type asks struct {
-	used  int
-	since time.Time // of the first that counts
+	own, others allowance
+	// heard counts changes since the last ask, less those that it made itself.
+	heard int
 	ended time.Time // the last of them
 	took  time.Duration
+}
+
+// allowance holds asks that count still.
+type allowance struct {
+	used  int
+	since time.Time // of the first that counts
+}
+
+// take counts one more, or says how long to wait for it.
+func (b *allowance) take(now time.Time, burst int, pause time.Duration) time.Duration {
+	if b.since.IsZero() {
+		b.since = now
+	}
+	if back := int(now.Sub(b.since) / pause); back > 0 {
+		b.used = max(b.used-back, 0)
+		b.since = b.since.Add(time.Duration(back) * pause)
+	}
+	if b.used >= burst {
+		return b.since.Add(pause).Sub(now)
+	}
+	b.used++
+	return 0
 }
 
 // wait takes one ask of a parent, or says how long to wait for it.
@@ -43,21 +66,32 @@ func (p *pace) wait(name types.NamespacedName, now time.Time) time.Duration {
 	defer p.mu.Unlock()
 	a := p.parents[name]
 	if a == nil {
-		a = &asks{since: now}
+		a = &asks{}
 		if p.parents == nil {
 			p.parents = map[types.NamespacedName]*asks{}
 		}
 		p.parents[name] = a
 	}
-	if back := int(now.Sub(a.since) / pause); back > 0 {
-		a.used = max(a.used-back, 0)
-		a.since = a.since.Add(time.Duration(back) * pause)
+	var wait time.Duration
+	if a.heard > 0 {
+		wait = a.others.take(now, othersBurst, othersPause)
+	} else {
+		wait = a.own.take(now, burst, pause)
 	}
-	if a.used >= burst {
-		return a.since.Add(pause).Sub(now)
+	if wait == 0 {
+		a.heard = 0
 	}
-	a.used++
-	return 0
+	return wait
+}
+
+// wrote tells that an answer about a parent is about to change so many objects,
+// of which changes will be heard.
+func (p *pace) wrote(name types.NamespacedName, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.parents[name]; a != nil {
+		a.heard -= n
+	}
 }
 
 // took remembers how long an ask of a parent took, all in all.
@@ -69,9 +103,9 @@ func (p *pace) took(name types.NamespacedName, took time.Duration, now time.Time
 	}
 }
 
-// settle is how long changes wait for more of them: a moment where the parent was
-// looked at just now, so that one with thousands of children is not reconciled
-// for each; and longer where that takes long.
+// settle notes a change, and is how long it waits for more of them: a moment where
+// the parent was looked at just now, and longer where that takes long, so that
+// one with thousands of children is not reconciled for each.
 func (p *pace) settle(name types.NamespacedName, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,6 +113,7 @@ func (p *pace) settle(name types.NamespacedName, now time.Time) time.Duration {
 	if a == nil {
 		return 0
 	}
+	a.heard++
 	return min(max(coalesce, rest*a.took), maxSettle) - now.Sub(a.ended)
 }
 

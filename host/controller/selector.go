@@ -85,12 +85,7 @@ func (s *selectors) put(name types.NamespacedName, selector labels.Selector) {
 	if !selectable {
 		return
 	}
-	for i := range requirements {
-		if values := requirements[i].ValuesUnsorted(); len(values) == 1 && isEquality(&requirements[i]) {
-			in.key, in.value = requirements[i].Key(), values[0]
-			break
-		}
-	}
+	in.key, in.value = oneLabel(requirements)
 	s.of[name] = indexed{selector, in}
 	if s.by[in] == nil {
 		s.by[in] = map[types.NamespacedName]bool{}
@@ -114,6 +109,16 @@ func (s *selectors) matching(o store.Object, fn func(types.NamespacedName)) {
 	for key, value := range set {
 		look(bucket{o.GetNamespace(), key, value})
 	}
+}
+
+// oneLabel is the first label of which one value is asked for.
+func oneLabel(requirements labels.Requirements) (key, value string) {
+	for i := range requirements {
+		if values := requirements[i].ValuesUnsorted(); len(values) == 1 && isEquality(&requirements[i]) {
+			return requirements[i].Key(), values[0]
+		}
+	}
+	return "", ""
 }
 
 func isEquality(r *labels.Requirement) bool {

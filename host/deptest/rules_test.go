@@ -104,11 +104,25 @@ var rules = []rule{
 		because: "a past decision is derived from its trace by the code that made it",
 	},
 	{
+		folder: "nodeagent/forward", may: nothing, only: nothing,
+		because: "it is the words between who knows Services and who knows the kernel",
+	},
+	{
+		folder: "nodeagent/service", may: []string{"nodeagent/forward"},
+		never:   []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "k8s.io/client-go"},
+		because: "what becomes of a connection is worked out from plain objects, and is tested without a kernel",
+	},
+	{
+		folder: "nodeagent/nft", may: []string{"nodeagent/forward"},
+		never:   []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+		because: "it knows elements, and no Services",
+	},
+	{
 		folder: "nodeagent/dns", may: nothing, never: []string{"k8s.io/client-go"},
 		because: "services and slices are put into it: who follows them, and whose pods ask, is the agent's business",
 	},
 	{
-		folder: "nodeagent", may: nothing,
+		folder: "nodeagent", but: []string{"nodeagent/forward", "nodeagent/service", "nodeagent/nft"}, may: nothing,
 		never:   []string{"host", "github.com/tetratelabs/wazero", "github.com/dgraph-io/badger/v4"},
 		because: "it runs on machines of its own and reaches the host by HTTP only",
 	},
@@ -128,6 +142,7 @@ var owned = []ownership{
 	{"github.com/labstack/echo/v4", []string{"host/api"}, "only the API speaks HTTP to clients"},
 	{"github.com/containerd/containerd/v2", []string{"nodeagent/runtime/containerd", "nodeagent/image"}, "the runtime is a seam with a fake beside it"},
 	{"github.com/containernetworking/cni", []string{"nodeagent/network/cni"}, "the network is a seam with a fake beside it"},
+	{"github.com/google/nftables", []string{"nodeagent/nft"}, "rules of the kernel are laid in one place"},
 	{"github.com/vishvananda/netlink", []string{"nodeagent/network", "nodeagent/dns", "nodeagent/nft"}, "who changes the machine's network stands in one list"},
 	{"github.com/miekg/dns", []string{"nodeagent/dns"}, "names are answered in one place"},
 	{"github.com/spf13/cobra", []string{"host/cmd"}, "a library takes a config, not flags"},

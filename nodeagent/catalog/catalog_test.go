@@ -15,7 +15,9 @@ import (
 func TestCatalogHasServicesAndSlices(t *testing.T) {
 	t.Parallel()
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "web", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}
-	c := New(fake.NewClientset(&v1.Service{ObjectMeta: meta}, &discoveryv1.EndpointSlice{ObjectMeta: meta}))
+	sliced := meta
+	sliced.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
+	c := New(fake.NewClientset(&v1.Service{ObjectMeta: meta}, &discoveryv1.EndpointSlice{ObjectMeta: sliced}))
 	if c.Synced() {
 		t.Error("synced before Run")
 	}
@@ -31,6 +33,12 @@ func TestCatalogHasServicesAndSlices(t *testing.T) {
 	}
 	if slice, err := c.Slices().Lister().EndpointSlices("default").Get("web"); err != nil || slice.ManagedFields != nil {
 		t.Errorf("slice = %+v, %v", slice, err)
+	}
+	if of := c.SlicesOf("default", "web"); len(of) != 1 {
+		t.Errorf("slices of the service = %v", of)
+	}
+	if of := c.SlicesOf("other", "web"); len(of) != 0 {
+		t.Errorf("slices of another service = %v", of)
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

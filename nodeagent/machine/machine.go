@@ -116,6 +116,9 @@ func nameOf(root string) (string, error) {
 // Equip puts the machine into an agent's configuration.
 func (m *Machine) Equip(cfg *nodeagent.Config) {
 	cfg.Runtime, cfg.Network, cfg.Images = m.Runtime, m.Network, m.Images
+	if k := m.Network.Forward(); k != nil {
+		cfg.Forward = k
+	}
 	cfg.Cgroups, cfg.CgroupRoot, cfg.Mounter = m.Cgroups, m.CgroupRoot, volume.Kernel{}
 }
 

@@ -99,7 +99,7 @@ func open(tb testing.TB, m *engine.Module, name string) *guest {
 // ask asks once, and says what part of its budget the answer took.
 func (g *guest) ask(in *wire.ReconcileInput) (fuel engine.Fuel, share float64, took time.Duration, err error) {
 	data := g.enc.Reconcile(in)
-	objects := 1 + len(in.Children) + len(in.Related)
+	objects := engine.Reconciled(1 + len(in.Children) + len(in.Related))
 	g.slots = max(g.slots, engine.SlotsOf(objects))
 	budget := engine.AskBudget(objects, g.slots, len(data), g.in.MemoryBytes())
 	r, err := g.in.Call(engine.FuncReconcile, data, budget)
@@ -246,6 +246,11 @@ func endpointSlices(n int) (all []store.Object) {
 func input(tb testing.TB, g *guest, n int) *wire.ReconcileInput {
 	tb.Helper()
 	parent, others := large(g.entry.Parent.Kind, n)
+	return inputOf(tb, g, parent, others)
+}
+
+func inputOf(tb testing.TB, g *guest, parent store.Object, others []store.Object) *wire.ReconcileInput {
+	tb.Helper()
 	s := storetest.OpenEngine(tb, store.NewMemory(), store.Options{Indexes: controller.Indexes(registry.Indexes())})
 	ops := []store.Op{}
 	for _, o := range append(others, parent) {
@@ -290,6 +295,35 @@ func TestTenThousandChildrenFitACall(t *testing.T) {
 				t.Logf("about %d: %d fuel each, %.0f%% of its budget, %v, %d MiB", count, int(fuel)/count, 100*share, took, g.in.MemoryBytes()>>20)
 				if share > 0.9 {
 					t.Errorf("about %d it takes %.0f %% of its budget", count, 100*share)
+				}
+			}
+		})
+	}
+}
+
+// A parent that is new, and wants as many, is asked about on the budget of one
+// that has no children yet.
+func TestTenThousandMissingChildrenFitACall(t *testing.T) {
+	m := compiled(t)
+	for name, n := range map[string]int{"ReplicaSet": 10_000, "StatefulSet": 10_000, "DaemonSet": 5_000, "Job": 10_000} {
+		t.Run(name, func(t *testing.T) {
+			g := open(t, m, name)
+			for _, have := range []int{0, 1, 100} {
+				parent, others := large(g.entry.Parent.Kind, n)
+				pods := 0
+				others = slices.DeleteFunc(others, func(o store.Object) bool {
+					if _, is := o.(*v1.Pod); is {
+						pods++
+					}
+					return pods > have
+				})
+				fuel, share, took, err := g.ask(inputOf(t, g, parent, others))
+				if err != nil {
+					t.Fatalf("with %d of %d: %v", have, n, err)
+				}
+				t.Logf("with %d of %d: %d fuel, %.0f%% of its budget, %v, %d MiB", have, n, fuel, 100*share, took, g.in.MemoryBytes()>>20)
+				if share > 0.9 {
+					t.Errorf("with %d of %d it takes %.0f %% of its budget", have, n, 100*share)
 				}
 			}
 		})

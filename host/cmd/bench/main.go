@@ -1,6 +1,7 @@
 // Command bench measures Berth and prints each figure beside its aim: the
 // workloads of Kubernetes' scheduler_perf end to end, the cost of a decision in
-// process, explain, the API and its store beside etcd's, and what policies
+// process, explain, the API and its store beside etcd's, workloads that
+// controllers keep beside kube-controller-manager's, and what policies
 // cost, how fast they are swapped, and what hostile ones do to the rest.
 package main
 
@@ -57,6 +58,7 @@ var measurements = []measurement{
 	{"decisions", "what a decision costs in process, at 100 to 100,000 nodes; what a bind writes", 100 * time.Second, measureCycles},
 	{"explain", "why a pod waits, at 5,000 nodes", 25 * time.Second, measureExplain},
 	{"api", "creates, watches, lists, start and memory, beside etcd", 75 * time.Second, measureAPI},
+	{"controllers", "workloads from nothing to ready, beside kube-controller-manager", 10 * time.Minute, measureControllers},
 	{"swap", "a policy swapped and rolled back, idle and under load", 10 * time.Second, measureSwaps},
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
@@ -66,7 +68,7 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.Usage = func() { usage(flags) }
-	pattern := flags.String("run", ".", "workloads to run, by regular expression")
+	pattern := flags.String("run", ".", "workloads to run, of the tables workloads and controllers, by regular expression")
 	flags.IntVar(&o.nodes, "nodes", 0, "number of nodes of the workloads, and of the decisions; by default each one's own, and all sizes")
 	flags.IntVar(&o.clients, "clients", 64, "concurrent clients of the workloads")
 	format := flags.String("o", "text", "text, markdown or json")
@@ -97,10 +99,10 @@ func usage(flags *flag.FlagSet) {
 	fmt.Fprintln(w, "usage: bench [FLAGS] [TABLE]...\n\nTables, all by default, with how long each takes on two idle cores:")
 	var sum time.Duration
 	for _, m := range measurements {
-		fmt.Fprintf(w, "  %-10s %4.0f s  %s\n", m.name, m.lasts.Seconds(), m.about)
+		fmt.Fprintf(w, "  %-11s %4.0f s  %s\n", m.name, m.lasts.Seconds(), m.about)
 		sum += m.lasts
 	}
-	fmt.Fprintf(w, "  %-10s %4.0f s\n\nFlags:\n", "together", sum.Seconds())
+	fmt.Fprintf(w, "  %-11s %4.0f s\n\nFlags:\n", "together", sum.Seconds())
 	flags.PrintDefaults()
 }
 

@@ -34,12 +34,13 @@ func newPolicyFigures() *cobra.Command {
 }
 
 func figuresTable(all []sandbox.Figures) *table {
-	t := &table{head: []string{"NAME", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "KIND", "MODULE"}, kind: policyKind, wide: 2}
+	t := &table{head: []string{"NAME", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "MEMORY", "KIND", "MODULE"}, kind: policyKind, wide: 2}
 	for i := range all {
 		f := &all[i]
 		calls := max(f.Calls, 1)
 		t.add(f.Name, strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
-			strconv.FormatInt(f.Fuel/calls, 10), (f.Time / time.Duration(calls)).String(), f.Kind, shortDigest(f.Digest))
+			strconv.FormatInt(f.Fuel/calls, 10), (f.Time / time.Duration(calls)).String(),
+			strconv.FormatUint(f.Memory>>20, 10)+"Mi", f.Kind, shortDigest(f.Digest))
 		t.note(f.Name, f.LastFailure)
 	}
 	return t

@@ -58,7 +58,7 @@ func (c *Controller) Reconcile(ctx context.Context, in *wire.ReconcileInput) (*a
 	defer c.mu.Unlock()
 	defer c.idle()
 	input := func(e *wire.Encoder) []byte { return e.Reconcile(in) }
-	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: &in.Parent}, input, 1+len(in.Children)+len(in.Related))
+	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: &in.Parent}, input, engine.Reconciled(1+len(in.Children)+len(in.Related)))
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,8 @@ func (s *subject) node(slot int32) string {
 // try runs one export and counts it.
 func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Result, error) {
 	r, err := s.instance.Call(f, in, budget)
-	s.spend(f, r, err, s.instance.MemoryBytes(), s.slots)
+	memory := s.instance.MemoryBytes()
+	s.spend(f, r, err, memory, s.slots)
 	if err == nil && r.Status != abi.StatusOK {
 		err = fmt.Errorf("%s: %s", f, complaint(s.instance))
 	}
@@ -74,7 +75,7 @@ func (s *Sandbox) try(f engine.Func, in []byte, budget engine.Fuel) (engine.Resu
 		s.calls++
 		s.wear.calls++
 		// To be told of the cluster is no answer that speaks for a guest.
-		s.health.called(r.Took, r.Fuel, f != engine.FuncApply)
+		s.health.called(r.Took, r.Fuel, memory, f != engine.FuncApply)
 	}
 	return r, err
 }

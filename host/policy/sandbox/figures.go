@@ -23,6 +23,9 @@ type Figures struct {
 	// Fuel and Time were spent in the calls.
 	Fuel int64         `json:"fuel"`
 	Time time.Duration `json:"time"`
+	// Memory is what the guest that was called last had then, in bytes. A policy
+	// has several guests where calls run at once.
+	Memory uint64 `json:"memory"`
 	// Lasting are the calls that took up to each of CallBuckets and more than the
 	// one before; the last took longer than all.
 	Lasting []int64 `json:"lasting"`
@@ -46,6 +49,7 @@ func (p *Program) Figures() Figures {
 		Name: p.name, Kind: p.entry.Kind, Digest: p.module.Digest(),
 		Calls: h.calls.Load(), Failures: h.failures.Load(), Traps: h.traps.Load(),
 		Rows: h.rows.Load(), Refusals: h.refusals.Load(), Fuel: h.fuel.Load(), Time: time.Duration(h.nanos.Load()),
+		Memory: h.memory.Load(),
 	}
 	for i := range h.lasting {
 		f.Lasting = append(f.Lasting, h.lasting[i].Load())

@@ -15,6 +15,8 @@ import (
 // it may still be asked. All sandboxes of the Policy share it.
 type Health struct {
 	calls, failures, traps, fuel, nanos atomic.Int64
+	// memory is what the guest that was called last had after the call.
+	memory atomic.Uint64
 
 	rows, refusals atomic.Int64
 	lasting        [len(CallBuckets) + 1]atomic.Int64 // calls, by how long they took
@@ -61,8 +63,9 @@ func (h *Health) OnTrial() *Health {
 
 // called counts a call that went well; one that answers speaks for a guest on
 // trial.
-func (h *Health) called(took time.Duration, fuel engine.Fuel, answers bool) {
+func (h *Health) called(took time.Duration, fuel engine.Fuel, memory uint64, answers bool) {
 	h.calls.Add(1)
+	h.memory.Store(memory)
 	h.fuel.Add(int64(fuel))
 	h.nanos.Add(int64(took))
 	h.lasting[sort.Search(len(CallBuckets), func(i int) bool { return took <= CallBuckets[i] })].Add(1)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-dev/berth/nodeagent/keyed"
 	"github.com/berth-dev/berth/nodeagent/network"
+	"github.com/berth-dev/berth/nodeagent/nft"
 	"github.com/berth-dev/berth/nodeagent/tool"
 )
 
@@ -35,6 +36,7 @@ type Network struct {
 	lo, eth *libcni.NetworkConfigList
 	paths   map[string]string // of programs
 	busy    keyed.Locks       // by id: one Add or Del at a time
+	rules   *nft.Kernel       // nil where the kernel has none
 }
 
 // Open checks that this machine can connect pods and lays its rules.
@@ -78,8 +80,14 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err := n.layRules(ctx); err != nil {
 		return nil, err
 	}
+	if n.rules, err = nft.Open(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
+		cfg.Log.Warn("services do not answer on this machine; pods run, and reach each other by their addresses", "err", err)
+	}
 	return n, nil
 }
+
+// Forward is what makes services answer on this machine; nil if nothing can.
+func (n *Network) Forward() *nft.Kernel { return n.rules }
 
 func (n *Network) netns(id string) string { return filepath.Join(n.cfg.netnsDir(), id) }
 
@@ -129,7 +137,24 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	if err != nil {
 		return network.Attachment{}, explain(err)
 	}
+	if err := n.openLoopback(); err != nil {
+		return network.Attachment{}, err
+	}
 	return attachment(path, res)
+}
+
+// openLoopback lets what the machine sends to a port of its 127.0.0.1 go on to a
+// pod and come back: the bridge is there since the first pod. The kernel's rules
+// keep pods themselves away from there.
+func (n *Network) openLoopback() error {
+	if n.rules == nil {
+		return nil
+	}
+	err := os.WriteFile("/proc/sys/net/ipv4/conf/"+n.cfg.Bridge+"/route_localnet", []byte("1"), 0o644)
+	if errors.Is(err, os.ErrNotExist) { // no IPv4 here
+		return nil
+	}
+	return err
 }
 
 // explain adds what to do to what a plugin says.

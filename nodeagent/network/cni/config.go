@@ -38,6 +38,9 @@ func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Bridge == "" {
 		cfg.Bridge = "berth0"
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	if len(cfg.Bridge) > 15 {
 		return cfg, fmt.Errorf("the bridge name %q is longer than an interface's may be (15)", cfg.Bridge)
 	}
@@ -79,6 +82,10 @@ func (cfg Config) lists() (lo, eth *libcni.NetworkConfigList, err error) {
 			dst = "::/0"
 		}
 		routes = append(routes, object{"dst": dst})
+		gateway := r.Addr().Next().String()
+		for _, half := range halves(r) {
+			routes = append(routes, object{"dst": half.String(), "gw": gateway})
+		}
 	}
 	bridge := object{
 		"type": "bridge", "bridge": cfg.Bridge, "isGateway": true, "hairpinMode": true,
@@ -93,6 +100,17 @@ func (cfg Config) lists() (lo, eth *libcni.NetworkConfigList, err error) {
 	}
 	eth, err = list(networkName, bridge, portmap)
 	return lo, eth, err
+}
+
+// halves of a range, routed to by the bridge's own address, win over the range
+// itself: so what a pod answers to another on the bridge comes by where the
+// question was sent to a service's backend, and not past it. The half that the
+// gateway is in is the last: IPv6 takes no gateway that lies behind itself.
+func halves(r netip.Prefix) [2]netip.Prefix {
+	upper := r.Addr().AsSlice()
+	upper[r.Bits()/8] |= 0x80 >> (r.Bits() % 8)
+	second, _ := netip.AddrFromSlice(upper) // as long as it was
+	return [2]netip.Prefix{netip.PrefixFrom(second, r.Bits()+1), netip.PrefixFrom(r.Addr(), r.Bits()+1)}
 }
 
 func list(name string, plugins ...map[string]any) (*libcni.NetworkConfigList, error) {

@@ -96,6 +96,9 @@ func (n *Network) Close(ctx context.Context) error {
 			n.drop(ctx, program, "nat", n.chain("MASQ"), []string{"POSTROUTING", "-s", r.String(), "-j", n.chain("MASQ")}),
 			n.drop(ctx, program, "filter", n.chain("FWD"), []string{"FORWARD", "-j", n.chain("FWD")}))
 	}
+	if n.rules != nil {
+		errs = append(errs, n.rules.Remove())
+	}
 	return errors.Join(append(errs, removeLink(n.cfg.Bridge))...)
 }
 

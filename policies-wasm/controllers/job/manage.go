@@ -150,8 +150,11 @@ func (j *job) createIndexes(n int) int {
 		return 0
 	}
 	each := make([]string, len(indexes))
+	w := &sdk.JSON{}
 	for i, index := range indexes {
-		each[i] = j.atIndex(index)
+		w.Reset()
+		j.atIndex(w, index)
+		each[i] = string(w.Bytes())
 	}
 	j.out.Create = []sdk.Creation{{From: "spec.template", Object: j.template(), Each: each}}
 	return len(indexes)
@@ -244,9 +247,8 @@ func withIndex(w *sdk.JSON, container sdk.Config) {
 }
 
 // atIndex is a merge patch that makes a pod that of one index.
-func (j *job) atIndex(index int) string {
+func (j *job) atIndex(w *sdk.JSON, index int) {
 	text := strconv.Itoa(index)
-	w := &sdk.JSON{}
 	w.Open('{').Key("metadata").Open('{')
 	w.Key("generateName").Text(generatedName(j.Parent.Name, "-"+text+"-"))
 	w.Key("labels").Open('{').Key(completionIndex).Text(text).Close('}')
@@ -259,7 +261,7 @@ func (j *job) atIndex(index int) string {
 		}
 	}
 	w.Close('}').Close('}').Key("spec").Open('{').Key("hostname").Text(j.Parent.Name + "-" + text)
-	return string(w.Close('}').Close('}').Bytes())
+	w.Close('}').Close('}')
 }
 
 // inherited are the failures of an index so far, and those that do not count.

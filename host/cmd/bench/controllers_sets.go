@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// parent is the name of what a play makes.
+const parent = "web"
+
+func selector() *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: app(parent)} }
+
+func deployment(name string, n int) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(n)), Selector: &metav1.LabelSelector{MatchLabels: app(name)}, Template: template(name)},
+	}
+}
+
+// took is how long it takes from do until is, in seconds.
+func took(ctx context.Context, do func() error, is func() (bool, error)) (float64, error) {
+	began := time.Now()
+	if err := do(); err != nil {
+		return 0, err
+	}
+	err := until(ctx, is)
+	return time.Since(began).Seconds(), err
+}
+
+func playDeployment(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	all := c.client.AppsV1().Deployments(ns)
+	return took(ctx, func() error {
+		_, err := all.Create(ctx, deployment(parent, n), metav1.CreateOptions{})
+		return err
+	}, func() (bool, error) {
+		d, err := all.Get(ctx, parent, metav1.GetOptions{})
+		return err == nil && d.Status.ReadyReplicas == int32(n), err
+	})
+}
+
+// playRollout changes the template of a Deployment whose pods are ready.
+func playRollout(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	if _, err := playDeployment(ctx, c, ns, n); err != nil {
+		return 0, err
+	}
+	all := c.client.AppsV1().Deployments(ns)
+	const patch = `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"registry.example/app:2"}]}}}}`
+	return took(ctx, func() error {
+		_, err := all.Patch(ctx, parent, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}, func() (bool, error) {
+		d, err := all.Get(ctx, parent, metav1.GetOptions{})
+		s := &d.Status
+		return err == nil && s.ObservedGeneration == d.Generation && s.UpdatedReplicas == int32(n) && s.ReadyReplicas == int32(n) && s.Replicas == int32(n), err
+	})
+}
+
+func playJob(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	t := template(parent)
+	t.Spec.RestartPolicy = v1.RestartPolicyNever
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: parent}, Spec: batchv1.JobSpec{
+		Completions: ptr.To(int32(n)), Parallelism: ptr.To(int32(min(n, 1_000))), CompletionMode: ptr.To(batchv1.IndexedCompletion), Template: t,
+	}}
+	all := c.client.BatchV1().Jobs(ns)
+	return took(ctx, func() error {
+		_, err := all.Create(ctx, job, metav1.CreateOptions{})
+		return err
+	}, func() (bool, error) {
+		j, err := all.Get(ctx, parent, metav1.GetOptions{})
+		return err == nil && j.Status.CompletionTime != nil, err
+	})
+}
+
+func playParallel(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	return playStatefulSet(ctx, c, ns, n, appsv1.ParallelPodManagement)
+}
+
+func playOrdered(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	return playStatefulSet(ctx, c, ns, n, appsv1.OrderedReadyPodManagement)
+}
+
+func playStatefulSet(ctx context.Context, c *cast, ns string, n int, policy appsv1.PodManagementPolicyType) (float64, error) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: parent}, Spec: appsv1.StatefulSetSpec{
+		Replicas: ptr.To(int32(n)), Selector: selector(), Template: template(parent), PodManagementPolicy: policy,
+	}}
+	all := c.client.AppsV1().StatefulSets(ns)
+	return took(ctx, func() error {
+		_, err := all.Create(ctx, set, metav1.CreateOptions{})
+		return err
+	}, func() (bool, error) {
+		s, err := all.Get(ctx, parent, metav1.GetOptions{})
+		return err == nil && s.Status.ReadyReplicas == int32(n), err
+	})
+}
+
+// playDaemons runs one pod on each of n nodes.
+func playDaemons(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: parent}, Spec: appsv1.DaemonSetSpec{Selector: selector(), Template: template(parent)}}
+	if n == 1 {
+		set.Spec.Template.Spec.NodeSelector = map[string]string{v1.LabelHostname: "sim-0"}
+	}
+	all := c.client.AppsV1().DaemonSets(ns)
+	return took(ctx, func() error {
+		_, err := all.Create(ctx, set, metav1.CreateOptions{})
+		return err
+	}, func() (bool, error) {
+		s, err := all.Get(ctx, parent, metav1.GetOptions{})
+		return err == nil && s.Status.NumberReady == int32(n), err
+	})
+}
+
+// playIdle makes n Deployments of one pod, and compares what all processes use
+// when nothing happens with what they used without them.
+func playIdle(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	if n == 1 {
+		return playDeployment(ctx, c, ns, n)
+	}
+	before, err := c.busy(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = each(ctx, 32, n, func(ctx context.Context, i int) error {
+		_, err := c.client.AppsV1().Deployments(ns).Create(ctx, deployment(fmt.Sprintf("d%d", i), 1), metav1.CreateOptions{})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = until(ctx, func() (bool, error) {
+		list, err := c.client.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			if list.Items[i].Status.ReadyReplicas != 1 {
+				return false, pause(ctx, time.Second)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, 5*time.Second); err != nil { // until all has come to rest
+		return 0, err
+	}
+	settle()
+	after, err := c.busy(ctx)
+	return max(after-before, 0), err
+}
+
+// busy is what share of a core, in percent, is used for a while.
+func (c *cast) busy(ctx context.Context) (float64, error) {
+	used := func() time.Duration { return use().cpu + c.managerCPU() }
+	began, before := time.Now(), used()
+	if err := pause(ctx, restFor); err != nil {
+		return 0, err
+	}
+	return 100 * float64(used()-before) / float64(time.Since(began)), nil
+}
+
+// managerCPU is what kube-controller-manager has used.
+func (c *cast) managerCPU() time.Duration {
+	if c.manager == nil {
+		return 0
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.manager.Pid))
+	if err != nil {
+		return 0
+	}
+	// The fields after the name, which stands in parentheses.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond // ticks
+}

@@ -1,0 +1,96 @@
+package nft
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/nodeagent/forward"
+)
+
+// staleFlows are the UDP fronts whose flows may go where they should no more.
+type staleFlows map[forward.Front]bool
+
+// stale gives those of a change. UDP has no end that would make a client ask
+// anew: it would go on to a backend that is gone.
+func (t *table) stale(c forward.Change) staleFlows {
+	out := staleFlows{}
+	for front := range c.Fronts {
+		if front.Protocol == forward.UDP && t.has(front.Addr) {
+			out[front] = true
+		}
+	}
+	return out
+}
+
+// forget removes the kernel's memory of flows that go elsewhere than their fronts
+// do now.
+func (t *table) forget(fronts staleFlows) error {
+	if len(fronts) == 0 {
+		return nil
+	}
+	h, err := netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), flows{t, fronts})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // it went by itself; or there are none in this kernel
+	}
+	return err
+}
+
+func (t *table) conntrackFamily() uint8 {
+	if t.is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// flows chooses stale ones.
+type flows struct {
+	t      *table
+	fronts staleFlows
+}
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	if flow.Forward.Protocol != unix.IPPROTO_UDP {
+		return false
+	}
+	to, ok := netip.AddrFromSlice(flow.Forward.DstIP)
+	from, ok2 := netip.AddrFromSlice(flow.Reverse.SrcIP)
+	if !ok || !ok2 {
+		return false
+	}
+	to, from = to.Unmap(), from.Unmap()
+	front := forward.Front{Addr: to, Port: flow.Forward.DstPort, Protocol: forward.UDP}
+	if !f.fronts[front] {
+		front.Addr = unspecified(to)
+		if !f.fronts[front] || from == to { // the machine's own, which is no node port's
+			return false
+		}
+	}
+	return !f.t.serves(front, netip.AddrPortFrom(from, flow.Reverse.SrcPort))
+}
+
+func unspecified(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// serves tells whether a backend is one of a front's.
+func (t *table) serves(front forward.Front, backend netip.AddrPort) bool {
+	for _, b := range t.fronts[front].backends {
+		if b == backend {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/nodeagent/forward"
+)
+
+// Config says for which pods.
+type Config struct {
+	// Bridge of this node's pods; the tables are named after it.
+	Bridge string
+	// PodRanges are of all pods of the cluster: what comes from there keeps its
+	// address.
+	PodRanges []netip.Prefix
+	Log       *slog.Logger
+}
+
+// Kernel is this node's tables in the kernel. It is safe for concurrent use.
+type Kernel struct {
+	cfg Config
+	ns  *os.File // of the network
+
+	mu     sync.Mutex
+	tables []*table
+	// sent counts the messages that would change something.
+	sent atomic.Int64
+}
+
+// Open finds the tables as a former process left them, and lays what is missing
+// of their rules. Elements stay until the first Apply.
+func Open(cfg Config) (*Kernel, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	// Of this thread: the network may be another than the process began in.
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("open the network namespace: %w", err)
+	}
+	k := &Kernel{cfg: cfg, ns: ns}
+	for _, f := range families {
+		t := newTable(k, f)
+		err := t.lay()
+		if err == nil {
+			err = t.read()
+		}
+		switch {
+		case err == nil:
+			k.tables = append(k.tables, t)
+		case missing(err) && !f.is4():
+			cfg.Log.Info("this kernel has no nftables for IPv6: services have no IPv6 addresses here", "err", err)
+		case missing(err):
+			return nil, errors.Join(fmt.Errorf("this kernel has no nftables (CONFIG_NF_TABLES, NFT_NAT, NFT_MASQ, NFT_NUMGEN, NFT_FIB, NFT_REJECT): %w", err), k.Close())
+		default:
+			return nil, errors.Join(fmt.Errorf("lay rules for services: %w", err), k.Close())
+		}
+	}
+	return k, nil
+}
+
+// missing: the kernel was built without something.
+func missing(err error) bool {
+	for _, no := range []error{unix.EPROTONOSUPPORT, unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.ENOENT, unix.EINVAL, unix.ENOSYS} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close lets go of the kernel; the tables stay.
+func (k *Kernel) Close() error { return k.ns.Close() }
+
+// Remove takes the tables away.
+func (k *Kernel) Remove() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, t := range k.tables {
+		errs = append(errs, t.remove())
+	}
+	return errors.Join(errs...)
+}
+
+// Sent is how many changes have been sent to the kernel, elements counted each.
+func (k *Kernel) Sent() int64 { return k.sent.Load() }
+
+// Apply makes a change. What it does not name stays, unless complete: then
+// that goes, which is how a process begins.
+func (k *Kernel) Apply(c forward.Change, complete bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, t := range k.tables {
+		errs = append(errs, t.apply(c, complete))
+	}
+	return errors.Join(errs...)
+}
+
+// Repair compares what the kernel has with what it should, and mends it.
+func (k *Kernel) Repair() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, t := range k.tables {
+		errs = append(errs, t.repair())
+	}
+	return errors.Join(errs...)
+}
+
+// conn opens a connection for one exchange, in the network's namespace.
+func (k *Kernel) conn() (*nftables.Conn, error) {
+	return nftables.New(nftables.WithNetNSFd(int(k.ns.Fd())), nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetWriteBuffer(8<<20), c.SetReadBuffer(8<<20))
+	}))
+}

@@ -1,0 +1,168 @@
+package nft
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// version of the constant rules. One more when they change: the table is then
+// made anew.
+const version = 1
+
+// Names of sets and maps.
+const (
+	setPods            = "pods"
+	setVirtual         = "virtual"
+	setHairpin         = "hairpin"
+	mapGuarded         = "guarded"
+	mapServices        = "services"
+	mapOutside         = "outside"
+	mapBackends        = "backends"
+	mapOutsideBackends = "outside-backends"
+	mapPorts           = "nodeports"
+	mapOutsidePorts    = "outside-nodeports"
+	mapPortBackends    = "nodeport-backends"
+	mapOutsidePortBack = "outside-nodeport-backends"
+)
+
+// chainReject answers that there is nobody.
+const chainReject = "refuse"
+
+// chain is one of the constant ones.
+type chain struct {
+	name     string
+	kind     nftables.ChainType
+	hook     *nftables.ChainHook
+	priority *nftables.ChainPriority
+	rules    []rule
+}
+
+// marker names a chain that says which layout a table has.
+func (f *family) marker(cfg Config) string {
+	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges))
+	return "layout-" + hex.EncodeToString(sum[:6])
+}
+
+// sets gives all of them, empty but for the pods' ranges.
+func (f *family) sets(t *nftables.Table) map[string]*nftables.Set {
+	front := nftables.MustConcatSetType(f.address, nftables.TypeInetProto, nftables.TypeInetService)
+	choice := nftables.MustConcatSetType(f.address, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeMark)
+	port := nftables.MustConcatSetType(nftables.TypeInetProto, nftables.TypeInetService)
+	portChoice := nftables.MustConcatSetType(nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeMark)
+	backend := nftables.MustConcatSetType(f.address, nftables.TypeInetService)
+	out := map[string]*nftables.Set{
+		setPods:    {KeyType: f.address, Interval: true},
+		setVirtual: {KeyType: f.address},
+		setHairpin: {KeyType: nftables.MustConcatSetType(f.address, f.address)},
+	}
+	for _, name := range []string{mapGuarded, mapServices, mapOutside} {
+		out[name] = &nftables.Set{IsMap: true, KeyType: front, DataType: nftables.TypeVerdict}
+	}
+	for _, name := range []string{mapPorts, mapOutsidePorts} {
+		out[name] = &nftables.Set{IsMap: true, KeyType: port, DataType: nftables.TypeVerdict}
+	}
+	for _, name := range []string{mapBackends, mapOutsideBackends} {
+		out[name] = &nftables.Set{IsMap: true, KeyType: choice, DataType: backend}
+	}
+	for _, name := range []string{mapPortBackends, mapOutsidePortBack} {
+		out[name] = &nftables.Set{IsMap: true, KeyType: portChoice, DataType: backend}
+	}
+	for name, s := range out {
+		s.Table, s.Name = t, name
+	}
+	return out
+}
+
+// podElements are the ranges of all pods of the cluster, as an interval set has them.
+func (f *family) podElements(ranges []netip.Prefix) (out []nftables.SetElement) {
+	for _, r := range ranges {
+		if f.has(r.Addr()) {
+			out = append(out, nftables.SetElement{Key: r.Masked().Addr().AsSlice()})
+			if end := after(r); end.IsValid() {
+				out = append(out, nftables.SetElement{Key: end.AsSlice(), IntervalEnd: true})
+			}
+		}
+	}
+	return out
+}
+
+// after is the first address behind a range; invalid if there is none.
+func after(r netip.Prefix) netip.Addr {
+	last := r.Masked().Addr().AsSlice()
+	for i := r.Bits(); i < len(last)*8; i++ {
+		last[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(last)
+	return a.Next()
+}
+
+// chains gives the constant ones, those that are gone to first.
+func (f *family) chains(cfg Config) []chain {
+	front, port := []part{f.daddr(), protocol, dport}, []part{protocol, dport}
+	toPorts := func(set string) rule {
+		r := rule{}.local(expr.CmpOpEq, false)
+		if !f.is4() { // ::1 is not routed to pods by any setting
+			r = r.key(f.daddr()).cmp(expr.CmpOpNeq, netip.IPv6Loopback().AsSlice()...)
+		}
+		return r.key(port...).vmap(set)
+	}
+	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
+	return []chain{
+		{name: f.marker(cfg)},
+		{name: chainReject, rules: []rule{{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.unreachable()}}}},
+		{name: "foreign", rules: []rule{rule{}.key(front...).vmap(mapOutside), toPorts(mapOutsidePorts)}},
+		{name: "services", rules: []rule{
+			rule{}.key(front...).vmap(mapGuarded),
+			rule{}.key(f.saddr()).notIn(setPods).local(expr.CmpOpNeq, true).verdict(expr.VerdictJump, "foreign"),
+			rule{}.key(front...).vmap(mapServices),
+			rule{}.key(f.daddr()).in(setVirtual).verdict(expr.VerdictGoto, chainReject),
+			toPorts(mapPorts),
+		}},
+		{"prerouting", nat, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
+		{"output", nat, nftables.ChainHookOutput, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
+		{"postrouting", nat, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, f.postrouting()},
+		{"guard", filter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, f.guard(cfg)},
+		{"redirects", filter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, []rule{
+			rule{}.device(expr.MetaKeyOIFNAME, cfg.Bridge).key(protocol).cmp(expr.CmpOpEq, f.redirect[0]).
+				key(payload(expr.PayloadBaseTransportHeader, 0, 1)).cmp(expr.CmpOpEq, f.redirect[1]).verdict(expr.VerdictDrop, ""),
+		}},
+	}
+}
+
+// unreachable is the code of "port unreachable".
+func (f *family) unreachable() uint8 {
+	if f.is4() {
+		return 3
+	}
+	return 4
+}
+
+func (f *family) postrouting() []rule {
+	none := native(0)
+	marked := append(rule{}, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1}).masked(native(masqueradeMark), none).cmp(expr.CmpOpNeq, none...)
+	marked = append(marked, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1}).masked(native(^uint32(0)), native(masqueradeMark))
+	marked = append(marked, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true})
+	const dnat = 0x20 // IPS_DST_NAT
+	itself := append(rule{}, &expr.Ct{Key: expr.CtKeySTATUS, Register: 1}).masked(native(dnat), none).cmp(expr.CmpOpNeq, none...)
+	return []rule{marked.masquerade(), itself.key(f.saddr(), f.daddr()).in(setHairpin).masquerade()}
+}
+
+// guard keeps pods from what only the machine itself may reach, as route_localnet
+// lets packets to 127.0.0.0/8 in at the bridge.
+func (f *family) guard(cfg Config) []rule {
+	if !f.is4() {
+		return nil
+	}
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	var out []rule
+	for _, p := range []part{f.daddr(), f.saddr()} {
+		out = append(out, rule{}.device(expr.MetaKeyIIFNAME, cfg.Bridge).key(p).within(expr.CmpOpEq, loopback).verdict(expr.VerdictDrop, ""))
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-dev/berth/nodeagent/apitest"
+	"github.com/berth-dev/berth/nodeagent/catalog"
+	"github.com/berth-dev/berth/nodeagent/forward"
+	"github.com/berth-dev/berth/nodeagent/service"
+)
+
+// kernel hands on what is applied; it fails as often as it is told.
+type kernel struct {
+	applied chan applied
+	fail    atomic.Int32
+}
+
+type applied struct {
+	forward.Change
+	complete, repair bool
+}
+
+var errRefused = errors.New("refused")
+
+func (k *kernel) do(a applied) error {
+	k.applied <- a
+	if k.fail.Add(-1) >= 0 {
+		return errRefused
+	}
+	return nil
+}
+
+func (k *kernel) Apply(c forward.Change, complete bool) error {
+	return k.do(applied{Change: c, complete: complete})
+}
+func (k *kernel) Repair() error { return k.do(applied{repair: true}) }
+
+func (k *kernel) next(t *testing.T) applied {
+	t.Helper()
+	select {
+	case a := <-k.applied:
+		return a
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is applied")
+		return applied{}
+	}
+}
+
+// nextChange is past the comparisons of the kernel.
+func (k *kernel) nextChange(t *testing.T) applied {
+	t.Helper()
+	for {
+		if a := k.next(t); !a.repair {
+			return a
+		}
+	}
+}
+
+func web(name, ip string) *v1.Service {
+	return &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: v1.ServiceSpec{
+			Type: v1.ServiceTypeClusterIP, ClusterIP: ip, ClusterIPs: []string{ip}, Ports: []v1.ServicePort{{Port: 80, Protocol: v1.ProtocolTCP}},
+		},
+	}
+}
+
+func slice(service string, addresses ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(80)), Protocol: new(v1.ProtocolTCP)}},
+	}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, NodeName: new("n1")})
+	}
+	return s
+}
+
+// fronts gives how many backends each address has.
+func fronts(a applied) map[string]int {
+	out := map[string]int{}
+	for f, e := range a.Fronts {
+		if out[f.Addr.String()] = -1; e != nil {
+			out[f.Addr.String()] = len(e.Inside.Backends)
+		}
+	}
+	return out
+}
+
+func want(t *testing.T, a applied, complete bool, wanted map[string]int) {
+	t.Helper()
+	if diff := cmp.Diff(wanted, fronts(a)); diff != "" || a.complete != complete || a.repair {
+		t.Errorf("applied %+v, want all: %v; fronts (-want +got):\n%s", a, complete, diff)
+	}
+}
+
+func TestServicesAreFollowed(t *testing.T) {
+	t.Parallel()
+	other := web("other", "10.96.0.2")
+	other.Labels = map[string]string{otherProxy: "mine"}
+	api := apitest.New(nil)
+	for _, svc := range []*v1.Service{web("web", "10.96.0.1"), other, web("dns", "10.96.0.10")} {
+		if _, err := api.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices := api.DiscoveryV1().EndpointSlices("default")
+	if _, err := slices.Create(t.Context(), slice("web", "10.0.0.1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	watched := []<-chan struct{}{api.Watched("services"), api.Watched("endpointslices")}
+	c := catalog.New(api)
+	k := &kernel{applied: make(chan applied)}
+	var zone atomic.Value
+	zone.Store("")
+	p := New(Config{
+		Catalog: c, Kernel: k, Log: slog.New(slog.DiscardHandler),
+		Node: func() service.Node { return service.Node{Name: "n1", Zone: zone.Load().(string)} },
+		Own:  []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- c.Run(ctx) }()
+	go func() { ended <- p.Run(ctx) }()
+
+	want(t, k.next(t), true, map[string]int{"10.96.0.1": 1})
+	for _, w := range watched {
+		<-w
+	}
+	if _, err := slices.Update(ctx, slice("web", "10.0.0.1", "10.0.0.2"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, k.nextChange(t), false, map[string]int{"10.96.0.1": 2})
+
+	// What the kernel refuses is tried again.
+	k.fail.Store(1)
+	if err := slices.Delete(ctx, "web-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, k.nextChange(t), false, map[string]int{"10.96.0.1": 0})
+	if a := k.next(t); !a.repair {
+		t.Errorf("after a refusal: %+v, want a comparison", a)
+	}
+
+	// A node that is in another zone now has all worked out anew.
+	zone.Store("z1")
+	p.Wake()
+	want(t, k.nextChange(t), true, map[string]int{"10.96.0.1": 0})
+
+	if err := api.CoreV1().Services("default").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, k.nextChange(t), false, map[string]int{"10.96.0.1": -1})
+	cancel()
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
+	}
+}
+
+func TestHealthAsKubeProxyTellsIt(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	h := newHealth(slog.New(slog.DiscardHandler))
+	defer h.close()
+	web := types.NamespacedName{Namespace: "default", Name: "web"}
+	h.set(map[uint16]service.Health{port: {Service: web, LocalReady: 2}}) // the port is taken
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for ready, code := range map[int]int{2: http.StatusOK, 0: http.StatusServiceUnavailable} {
+		h.set(map[uint16]service.Health{port: {Service: web, LocalReady: ready}})
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got any
+		if err := errors.Join(json.NewDecoder(resp.Body).Decode(&got), resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		wanted := map[string]any{
+			"service": map[string]any{"namespace": "default", "name": "web"}, "localEndpoints": float64(ready), "serviceProxyHealthy": true,
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" || resp.StatusCode != code || resp.Header.Get("X-Load-Balancing-Endpoint-Weight") != fmt.Sprint(ready) {
+			t.Errorf("%d ready: %s, %v; differs (-want +got):\n%s", ready, resp.Status, resp.Header, diff)
+		}
+	}
+	h.set(nil)
+	if resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port)); err == nil {
+		resp.Body.Close()
+		t.Error("a service that is gone is still told of")
+	}
+}

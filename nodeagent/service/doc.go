@@ -1,0 +1,9 @@
+// Package service works out what a node does with connections to Services:
+// objects in, forward.Change out. It is pure: who follows the API and who talks
+// to the kernel are above it.
+//
+// The rules are those of kube-proxy: which endpoints are used (Categorize), who
+// is rejected and who is dropped (entries), whose address is kept. Of services
+// that claim one address and port the oldest has it; the others get it when it
+// lets go.
+package service
