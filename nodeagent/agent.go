@@ -291,11 +291,11 @@ func (a *Agent) build() error {
 	}
 	a.objects = objects.New(a.client, a.catalog)
 	if a.cfg.Forward != nil {
-		var own []netip.Addr
+		cfg := proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Log: a.log}
 		if a.names != nil {
-			own = a.cfg.AnswerAt
+			cfg.Own = a.cfg.AnswerAt
 		}
-		a.proxy = proxy.New(proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Own: own, Log: a.log})
+		a.proxy = proxy.New(cfg)
 	}
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)

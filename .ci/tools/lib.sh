@@ -77,7 +77,7 @@ hash_of() {
 # their steps' hashes are over, so this stands here, where it costs no rebuild.
 outputs() {
   case $1 in
-  node) printf '%s\n' "$TOOLS"/bin/{containerd,containerd-shim-runc-v2,runc} "$TOOLS"/cni/{bridge,loopback,host-local,portmap} ;;
+  node) printf '%s\n' "$TOOLS"/bin/{containerd,containerd-shim-runc-v2,runc} "$TOOLS"/cni/{bridge,loopback,host-local} ;;
   tinygo) printf '%s\n' "$TOOLS/bin/tinygo" "$TOOLS/tinygo/bin/tinygo" ;;
   etcd) printf '%s\n' "$TOOLS/bin/etcd" "$TOOLS/bin/etcdload" ;;
   *) printf '%s\n' "$TOOLS/bin/$1" ;;

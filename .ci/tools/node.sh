@@ -44,20 +44,19 @@ runc() {
 plugins() {
   LDFLAGS=$STRIP
   TO=$TOOLS/cni # not on PATH: iproute2 has a command called bridge, too
-  CGO_ENABLED=0 build "" $PLUGINS/main/bridge $PLUGINS/main/loopback \
-    $PLUGINS/ipam/host-local $PLUGINS/meta/portmap
+  CGO_ENABLED=0 build "" $PLUGINS/main/bridge $PLUGINS/main/loopback $PLUGINS/ipam/host-local
 }
 
 if [ "${1:-}" = fetch ]; then
   fetch "$DIR" -tags "$SLIM,seccomp" $CONTAINERD/cmd/containerd $CONTAINERD/cmd/containerd-shim-runc-v2 \
-    github.com/opencontainers/runc $PLUGINS/main/bridge $PLUGINS/main/loopback $PLUGINS/ipam/host-local $PLUGINS/meta/portmap
+    github.com/opencontainers/runc $PLUGINS/main/bridge $PLUGINS/main/loopback $PLUGINS/ipam/host-local
   exit
 fi
 
 locked node
 hash=$(hash_of "$0" "$DIR/go.mod" "$DIR/go.sum" "$(go env GOVERSION)")
 if ! stamped node "$hash"; then
-  packages "runc and containers" libseccomp-dev gcc libc6-dev pkg-config iptables iproute2
+  packages "runc and containers" libseccomp-dev gcc libc6-dev pkg-config iproute2
   timed "building containerd $(version_of $CONTAINERD) and its shim" daemons
   timed "building runc $(version_of github.com/opencontainers/runc)" runc
   timed "building the CNI plugins $(version_of github.com/containernetworking/plugins)" plugins

@@ -65,9 +65,9 @@ func newNode(t *testing.T) *node {
 	var missing string
 	if os.Geteuid() != 0 {
 		missing = "containers need root"
-	} else if _, err := tool.FindAll([]string{"containerd", "containerd-shim-runc-v2", "runc", "iptables", "ip"}); err != nil {
+	} else if _, err := tool.FindAll([]string{"containerd", "containerd-shim-runc-v2", "runc", "ip"}); err != nil {
 		missing = err.Error()
-	} else if _, err := tool.FindPlugins([]string{"bridge", "host-local", "loopback", "portmap"}); err != nil {
+	} else if _, err := tool.FindPlugins([]string{"bridge", "host-local", "loopback"}); err != nil {
 		missing = err.Error()
 	}
 	if missing != "" {

@@ -15,6 +15,7 @@ type place struct{ set, key string }
 
 // elements are those of a front, and the chains that they go to.
 type elements struct {
+	entry  *forward.Entry
 	values map[place]string
 	chains []made
 	// backends of UDP fronts, to know their flows by.
@@ -30,7 +31,7 @@ const (
 
 // of gives a front's elements.
 func (f *family) of(table *nftables.Table, front forward.Front, e *forward.Entry) elements {
-	out := elements{values: map[place]string{}}
+	out := elements{entry: e, values: map[place]string{}}
 	if e == nil {
 		return out
 	}

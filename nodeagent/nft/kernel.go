@@ -20,10 +20,10 @@ import (
 type Config struct {
 	// Bridge of this node's pods; the tables are named after it.
 	Bridge string
-	// PodRanges are of all pods of the cluster: what comes from there keeps its
-	// address.
-	PodRanges []netip.Prefix
-	Log       *slog.Logger
+	// PodRanges are those of this node's pods, ClusterRanges of all pods of the
+	// cluster: between these, addresses are kept.
+	PodRanges, ClusterRanges []netip.Prefix
+	Log                      *slog.Logger
 }
 
 // Kernel is this node's tables in the kernel. It is safe for concurrent use.
@@ -33,6 +33,8 @@ type Kernel struct {
 
 	mu     sync.Mutex
 	tables []*table
+	// blocked is what the machine's firewall was last seen to drop by.
+	blocked string
 	// sent counts the messages that would change something.
 	sent atomic.Int64
 }
@@ -65,6 +67,9 @@ func Open(cfg Config) (*Kernel, error) {
 		default:
 			return nil, errors.Join(fmt.Errorf("lay rules for services: %w", err), k.Close())
 		}
+	}
+	if err := k.lookAtFirewall(); err != nil {
+		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
 }
@@ -108,11 +113,28 @@ func (k *Kernel) Apply(c forward.Change, complete bool) error {
 	return errors.Join(errs...)
 }
 
-// Repair compares what the kernel has with what it should, and mends it.
-func (k *Kernel) Repair() error {
+// Pin makes fronts that hold until Unpin, and that no Apply changes: the
+// machine's ports that pods have. Of two owners of one front the later has it.
+func (k *Kernel) Pin(owner string, fronts map[forward.Front]*forward.Entry) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
+	for _, t := range k.tables {
+		errs = append(errs, t.pin(owner, fronts))
+	}
+	return errors.Join(errs...)
+}
+
+// Unpin ends what Pin made for an owner.
+func (k *Kernel) Unpin(owner string) error { return k.Pin(owner, nil) }
+
+// Repair compares what the kernel has with what it should, and mends it; and it
+// looks whether the machine's firewall keeps pods' packets back. Before the first
+// complete Apply it does nothing.
+func (k *Kernel) Repair() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	errs := []error{k.lookAtFirewall()}
 	for _, t := range k.tables {
 		errs = append(errs, t.repair())
 	}

@@ -13,7 +13,7 @@ import (
 
 // version of the constant rules. One more when they change: the table is then
 // made anew.
-const version = 1
+const version = 2
 
 // Names of sets and maps.
 const (
@@ -45,7 +45,7 @@ type chain struct {
 
 // marker names a chain that says which layout a table has.
 func (f *family) marker(cfg Config) string {
-	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges))
+	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges))
 	return "layout-" + hex.EncodeToString(sum[:6])
 }
 
@@ -126,7 +126,7 @@ func (f *family) chains(cfg Config) []chain {
 		}},
 		{"prerouting", nat, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"output", nat, nftables.ChainHookOutput, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
-		{"postrouting", nat, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, f.postrouting()},
+		{"postrouting", nat, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, f.postrouting(cfg)},
 		{"guard", filter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, f.guard(cfg)},
 		{"redirects", filter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, []rule{
 			rule{}.device(expr.MetaKeyOIFNAME, cfg.Bridge).key(protocol).cmp(expr.CmpOpEq, f.redirect[0]).
@@ -143,14 +143,21 @@ func (f *family) unreachable() uint8 {
 	return 4
 }
 
-func (f *family) postrouting() []rule {
+func (f *family) postrouting(cfg Config) []rule {
 	none := native(0)
 	marked := append(rule{}, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1}).masked(native(masqueradeMark), none).cmp(expr.CmpOpNeq, none...)
 	marked = append(marked, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1}).masked(native(^uint32(0)), native(masqueradeMark))
 	marked = append(marked, &expr.Meta{Key: expr.MetaKeyMARK, Register: 1, SourceRegister: true})
 	const dnat = 0x20 // IPS_DST_NAT
 	itself := append(rule{}, &expr.Ct{Key: expr.CtKeySTATUS, Register: 1}).masked(native(dnat), none).cmp(expr.CmpOpNeq, none...)
-	return []rule{marked.masquerade(), itself.key(f.saddr(), f.daddr()).in(setHairpin).masquerade()}
+	out := []rule{marked.masquerade(), itself.key(f.saddr(), f.daddr()).in(setHairpin).masquerade()}
+	for _, r := range cfg.PodRanges { // what leaves the cluster
+		if f.has(r.Addr()) {
+			out = append(out, rule{}.key(f.saddr()).within(expr.CmpOpEq, r).key(f.daddr()).notIn(setPods).
+				key(f.daddr()).within(expr.CmpOpNeq, f.multicast).masquerade())
+		}
+	}
+	return out
 }
 
 // guard keeps pods from what only the machine itself may reach, as route_localnet

@@ -164,6 +164,8 @@ func podIP6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:99:
 
 var podRanges = []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16"), netip.MustParsePrefix("fd00:99::/64")}
 
+var nodeRanges = []netip.Prefix{netip.MustParsePrefix("10.99.1.0/24"), netip.MustParsePrefix("fd00:99::/64")}
+
 // newNode makes a machine with pods, which are served by answers.
 func newNode(t testing.TB, pods int) *node {
 	t.Helper()
@@ -213,7 +215,7 @@ func (n *node) open(t testing.TB) {
 	t.Helper()
 	var err error
 	n.within(func() {
-		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: podRanges, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,10 @@
 package nft
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -370,7 +372,7 @@ func TestTablesOfOthersSurvive(t *testing.T) {
 	var second *Kernel
 	n.within(func() {
 		var err error
-		if second, err = Open(Config{Bridge: "berth1", PodRanges: podRanges}); err != nil {
+		if second, err = Open(Config{Bridge: "berth1", ClusterRanges: podRanges}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -393,6 +395,82 @@ func TestTablesOfOthersSurvive(t *testing.T) {
 	}
 	if text := n.run(t, "nft list tables"); strings.Contains(text, "berth-berth0") || !strings.Contains(text, "ip6 berth-berth1") {
 		t.Errorf("after Remove: %s", text)
+	}
+}
+
+func TestPinnedFrontsHideServices(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 3)
+	pin := func(owner string, fronts map[forward.Front]*forward.Entry) {
+		t.Helper()
+		if err := n.Pin(owner, fronts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := func(pod int) { t.Helper(); sees(t, n.outside, nodeIP+":30000", bridgeIP, podIP(pod).String()) }
+	at := func(pod int) map[forward.Front]*forward.Entry {
+		return map[forward.Front]*forward.Entry{nodePort(30000): {Inside: always(to(pod))}}
+	}
+	pin("early", at(1))
+	n.must(t, change(at(0)), true)
+	answers(1)
+	pin("late", at(2))
+	pin("early", nil) // who has it no more
+	answers(2)
+	pin("late", nil)
+	answers(0)
+	pin("late", at(2))
+	n.must(t, forward.Change{Fronts: map[forward.Front]*forward.Entry{nodePort(30000): nil}}, false)
+	answers(2)
+	pin("late", nil)
+	refused(t, n.outside, nodeIP+":30000")
+}
+
+func TestAnotherLayoutIsReplaced(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1)
+	at := map[forward.Front]*forward.Entry{tcp(vip, 80): {Inside: to(0)}}
+	n.must(t, change(at), true)
+	n.within(func() {
+		k, err := Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: nodeRanges})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		if err := k.Apply(change(at), true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	sees(t, n.pods[0], "10.96.0.1:80", bridgeIP, podIP(0).String())
+	if text := n.run(t, "nft list set ip berth-berth0 pods"); !strings.Contains(text, "10.99.1.0/24") {
+		t.Errorf("the ranges are still %s", text)
+	}
+}
+
+func TestAFirewallThatDropsIsTold(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 0)
+	var told bytes.Buffer
+	n.cfg.Log = slog.New(slog.NewTextHandler(&told, nil))
+	n.must(t, forward.NewChange(), true)
+	for _, step := range []struct {
+		do   string
+		want bool
+	}{
+		{"nft add table ip filter", false},
+		{"nft add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }", true},
+		{"nft add chain ip filter USER", false}, // told already
+		{"nft add rule ip filter FORWARD iifname berth0 accept", false},
+		{"nft flush chain ip filter FORWARD", true},
+	} {
+		told.Reset()
+		n.run(t, step.do)
+		if err := n.Repair(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(told.String(), "table ip filter, chain FORWARD"); got != step.want {
+			t.Errorf("after %q: told %q, want a warning: %v", step.do, &told, step.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -30,6 +31,19 @@ type table struct {
 	// fronts have their elements' chains kept, by name with how many go there.
 	fronts map[forward.Front]elements
 	chosen map[string]*counted
+	// pinned fronts hide what services want there, which is in hidden. hairpin are
+	// the services' backends on this machine.
+	pinned  map[forward.Front]pinned
+	hidden  map[forward.Front]*forward.Entry
+	hairpin map[netip.Addr]bool
+	// complete: all that is wanted is known.
+	complete bool
+}
+
+// pinned is whose a front is.
+type pinned struct {
+	owner string
+	*forward.Entry
 }
 
 // counted is a chain with how many elements go to it.
@@ -43,6 +57,7 @@ func newTable(k *Kernel, f *family) *table {
 	return &table{
 		family: f, kernel: k, nft: t, sets: f.sets(t), have: map[place]string{}, want: map[place]string{},
 		chains: map[string]bool{}, memory: map[string]bool{}, fronts: map[forward.Front]elements{}, chosen: map[string]*counted{},
+		pinned: map[forward.Front]pinned{}, hidden: map[forward.Front]*forward.Entry{}, hairpin: map[netip.Addr]bool{},
 	}
 }
 
@@ -69,7 +84,7 @@ func (t *table) lay() error {
 	for _, name := range slices.Sorted(maps.Keys(t.sets)) {
 		var elements []nftables.SetElement
 		if name == setPods {
-			elements = t.podElements(t.kernel.cfg.PodRanges)
+			elements = t.podElements(t.kernel.cfg.ClusterRanges)
 		}
 		if err := c.AddSet(t.sets[name], elements); err != nil {
 			return err
@@ -214,7 +229,10 @@ func (t *table) remove() error {
 		return err
 	}
 	c.DelTable(t.nft)
-	return c.Flush()
+	if err := c.Flush(); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil // it is gone
 }
 
 // apply makes a change, and once more from what the kernel really has if that
@@ -222,44 +240,121 @@ func (t *table) remove() error {
 func (t *table) apply(c forward.Change, complete bool) error {
 	touched := map[place]bool{}
 	if complete {
-		for front := range t.fronts {
-			if _, named := c.Fronts[front]; !named {
-				t.set(front, nil, touched)
-			}
-		}
-		for at := range t.have {
-			touched[at] = true
-		}
-		maps.DeleteFunc(t.want, func(at place, _ string) bool { return at.set == setVirtual || at.set == setHairpin })
+		t.begin(c, touched)
 	}
 	stale := t.stale(c)
 	for front, e := range c.Fronts {
-		if t.has(front.Addr) {
-			t.set(front, e, touched)
+		if !t.has(front.Addr) {
+			continue
 		}
-	}
-	for set, list := range map[string]map[netip.Addr]bool{setVirtual: c.Virtual, setHairpin: c.Hairpin} {
-		for a, there := range list {
-			if !t.has(a) {
-				continue
-			}
-			at := place{set, string(a.AsSlice())}
-			if set == setHairpin {
-				at.key += at.key
-			}
-			touched[at] = true
-			if delete(t.want, at); there {
-				t.want[at] = ""
-			}
+		if _, hides := t.pinned[front]; hides {
+			t.hidden[front] = e
+			continue
 		}
+		t.set(front, e, touched)
 	}
-	if err := t.program(touched); err != nil {
+	for a, there := range c.Virtual {
+		t.list(setVirtual, a, there, touched)
+	}
+	for a, there := range c.Hairpin {
+		if t.hairpin[a] = there; !there {
+			delete(t.hairpin, a)
+		}
+		t.list(setHairpin, a, there || t.pinnedAt(a), touched)
+	}
+	if err := t.program(touched); err != nil && !t.complete {
+		return err
+	} else if err != nil {
 		t.kernel.cfg.Log.Warn("the kernel refuses a change of service rules; read again", "err", err)
 		if err := t.repair(); err != nil {
 			return err
 		}
 	}
 	return t.forget(stale)
+}
+
+// begin forgets what a change does not name.
+func (t *table) begin(c forward.Change, touched map[place]bool) {
+	t.complete = true
+	for front := range t.fronts {
+		_, named := c.Fronts[front]
+		if _, hides := t.pinned[front]; !named && !hides {
+			t.set(front, nil, touched)
+		}
+	}
+	for at := range t.have {
+		touched[at] = true
+	}
+	maps.DeleteFunc(t.want, func(at place, _ string) bool { return at.set == setVirtual || at.set == setHairpin })
+	clear(t.hidden)
+	clear(t.hairpin)
+	for _, p := range t.pinned {
+		t.listBackends(p.Entry, true, touched)
+	}
+}
+
+// list writes whether an address shall be in a set.
+func (t *table) list(set string, a netip.Addr, there bool, touched map[place]bool) {
+	if !t.has(a) {
+		return
+	}
+	at := place{set, string(a.AsSlice())}
+	if set == setHairpin {
+		at.key += at.key
+	}
+	touched[at] = true
+	if delete(t.want, at); there {
+		t.want[at] = ""
+	}
+}
+
+// pin makes an owner's fronts these.
+func (t *table) pin(owner string, fronts map[forward.Front]*forward.Entry) error {
+	touched := map[place]bool{}
+	stale := forward.NewChange()
+	for front, p := range t.pinned {
+		if _, stays := fronts[front]; p.owner != owner || stays {
+			continue
+		}
+		delete(t.pinned, front)
+		t.listBackends(p.Entry, false, touched)
+		t.set(front, t.hidden[front], touched)
+		delete(t.hidden, front)
+		stale.Fronts[front] = nil
+	}
+	for front, e := range fronts {
+		if !t.has(front.Addr) {
+			continue
+		}
+		if has, ok := t.fronts[front]; ok && t.pinned[front].Entry == nil {
+			t.hidden[front] = has.entry
+		}
+		t.pinned[front] = pinned{owner, e}
+		t.set(front, e, touched)
+		t.listBackends(e, true, touched)
+		stale.Fronts[front] = e
+	}
+	if err := t.program(touched); err != nil {
+		return err
+	}
+	return t.forget(t.stale(stale))
+}
+
+// listBackends notes that a pod with a port of the machine may reach itself by it.
+func (t *table) listBackends(e *forward.Entry, there bool, touched map[place]bool) {
+	for _, b := range e.Inside.Backends {
+		t.list(setHairpin, b.Addr(), there || t.hairpin[b.Addr()] || t.pinnedAt(b.Addr()), touched)
+	}
+}
+
+// pinnedAt tells whether an address is one that a pinned front goes to.
+func (t *table) pinnedAt(a netip.Addr) bool {
+	for _, p := range t.pinned {
+		if slices.ContainsFunc(p.Inside.Backends, func(b netip.AddrPort) bool { return b.Addr() == a }) {
+			return true
+		}
+	}
+	return false
 }
 
 // set writes what a front's elements shall be.
@@ -294,6 +389,9 @@ func (t *table) set(front forward.Front, e *forward.Entry, touched map[place]boo
 
 // repair reads the kernel, mends what differs, and removes what nobody needs.
 func (t *table) repair() error {
+	if !t.complete {
+		return nil
+	}
 	if err := t.lay(); err != nil {
 		return err
 	}

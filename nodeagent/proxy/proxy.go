@@ -52,8 +52,8 @@ type Config struct {
 	Kernel  Kernel
 	// Node tells what this node is now.
 	Node func() service.Node
-	// Own are addresses of services at which the machine answers by itself, and not
-	// by forwarding.
+	// Own are cluster addresses that the machine has itself: services there are
+	// not forwarded.
 	Own []netip.Addr
 	Log *slog.Logger
 }
@@ -239,7 +239,7 @@ func (s *state) put(name types.NamespacedName) {
 
 func (s *state) serves(svc *v1.Service) bool {
 	_, other := svc.Labels[otherProxy]
-	return !other && !slices.ContainsFunc(s.cfg.Own, func(own netip.Addr) bool { return slices.Contains(svc.Spec.ClusterIPs, own.String()) })
+	return !other && !slices.ContainsFunc(service.ClusterIPs(svc), func(a netip.Addr) bool { return slices.Contains(s.cfg.Own, a) })
 }
 
 func (s *state) apply() bool {

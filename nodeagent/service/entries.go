@@ -36,7 +36,7 @@ func Of(svc *v1.Service, slicesOf []*discoveryv1.EndpointSlice, node Node) Eleme
 	if svc.Spec.Type == v1.ServiceTypeExternalName || svc.Spec.ClusterIP == v1.ClusterIPNone {
 		return out
 	}
-	for _, ip := range clusterIPs(svc) {
+	for _, ip := range ClusterIPs(svc) {
 		out.Virtual = append(out.Virtual, ip)
 		for i := range svc.Spec.Ports {
 			out.port(svc, &svc.Spec.Ports[i], ip, slicesOf, node)
@@ -46,7 +46,8 @@ func Of(svc *v1.Service, slicesOf []*discoveryv1.EndpointSlice, node Node) Eleme
 	return out
 }
 
-func clusterIPs(svc *v1.Service) []netip.Addr {
+// ClusterIPs are a service's own addresses.
+func ClusterIPs(svc *v1.Service) []netip.Addr {
 	texts := svc.Spec.ClusterIPs
 	if len(texts) == 0 {
 		texts = []string{svc.Spec.ClusterIP}

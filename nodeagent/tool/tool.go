@@ -113,7 +113,7 @@ func (e *MissingError) Error() string {
 }
 
 // packages of Debian that are new enough to be used.
-var packages = map[string]string{"iptables": "iptables", "ip": "iproute2", "nft": "nftables"}
+var packages = map[string]string{"ip": "iproute2"}
 
 func executable(path string) bool {
 	info, err := os.Stat(path)

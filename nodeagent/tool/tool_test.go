@@ -49,7 +49,7 @@ func TestMissingSaysWhatToDo(t *testing.T) {
 		want  string
 	}{
 		{[]string{"runc", "bridge"}, "runc, bridge missing on this machine: run `./task tools`"},
-		{[]string{"ip", "iptables"}, "`apt-get install iproute2 iptables`"},
+		{[]string{"ip"}, "`apt-get install iproute2`"},
 		{[]string{"tinygo"}, "`./task tinygo`"},
 	}
 	for _, tt := range tests {

@@ -23,20 +23,16 @@ import (
 	"github.com/berth-dev/berth/nodeagent/tool"
 )
 
-// plugins are run for each pod; programs by this package.
-var (
-	plugins  = []string{"bridge", "host-local", "portmap", "loopback"}
-	programs = []string{"iptables"}
-)
+// plugins are run for each pod.
+var plugins = []string{"bridge", "host-local", "loopback"}
 
 // Network is a network.Network.
 type Network struct {
 	cfg     Config
 	cni     *libcni.CNIConfig
 	lo, eth *libcni.NetworkConfigList
-	paths   map[string]string // of programs
-	busy    keyed.Locks       // by id: one Add or Del at a time
-	rules   *nft.Kernel       // nil where the kernel has none
+	busy    keyed.Locks // by id: one Add or Del at a time
+	rules   *nft.Kernel // nil where the kernel has none
 }
 
 // Open checks that this machine can connect pods and lays its rules.
@@ -52,11 +48,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := tool.FindAll(programs, cfg.Bin...)
-	if err != nil {
-		return nil, err
-	}
-	n := &Network{cfg: cfg, paths: paths}
+	n := &Network{cfg: cfg}
 	if n.lo, n.eth, err = cfg.lists(); err != nil {
 		return nil, err
 	}
@@ -77,13 +69,14 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err := n.checkBridge(); err != nil {
 		return nil, err
 	}
-	if err := n.layRules(ctx); err != nil {
+	if err := n.switchOnForwarding(); err != nil {
 		return nil, err
 	}
-	if n.rules, err = nft.Open(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
-		cfg.Log.Warn("services do not answer on this machine; pods run, and reach each other by their addresses", "err", err)
+	if n.rules, err = nft.Open(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
+		cfg.Log.Warn("services and host ports do not answer on this machine, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
+		return n, nil
 	}
-	return n, nil
+	return n, n.openPorts()
 }
 
 // Forward is what makes services answer on this machine; nil if nothing can.
@@ -140,7 +133,11 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	if err := n.openLoopback(); err != nil {
 		return network.Attachment{}, err
 	}
-	return attachment(path, res)
+	a, err = attachment(path, res)
+	if err != nil {
+		return network.Attachment{}, err
+	}
+	return a, n.openPort(pod.ID, pod.Ports, a.IPs)
 }
 
 // openLoopback lets what the machine sends to a port of its 127.0.0.1 go on to a
@@ -177,20 +174,8 @@ func (n *Network) ethernet(id, path string, ports []network.PortMapping, pod net
 			{"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_UID", pod.UID},
 		},
 	}
-	type mapping struct {
-		HostPort      int32  `json:"hostPort"`
-		ContainerPort int32  `json:"containerPort"`
-		Protocol      string `json:"protocol"`
-		HostIP        string `json:"hostIP,omitempty"`
-	}
-	var mappings []mapping
-	for _, p := range ports {
-		if p.HostPort > 0 {
-			mappings = append(mappings, mapping{p.HostPort, p.ContainerPort, strings.ToLower(p.Protocol), p.HostIP})
-		}
-	}
-	if len(mappings) > 0 {
-		rt.CapabilityArgs = map[string]any{"portMappings": mappings}
+	if len(ports) > 0 {
+		rt.CapabilityArgs = map[string]any{portMappings: ports}
 	}
 	return rt
 }
@@ -266,6 +251,11 @@ func (n *Network) del(ctx context.Context, id string) (err error) {
 	given := path
 	if !isNetns(path) {
 		given = ""
+	}
+	if n.rules != nil {
+		if err := n.rules.Unpin(id); err != nil {
+			return err
+		}
 	}
 	rt := n.ethernet(id, given, nil, network.Pod{})
 	// The port mappings of the Add are in the cache.

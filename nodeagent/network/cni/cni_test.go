@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/nodeagent/forward"
 	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/network/networktest"
 	"github.com/berth-dev/berth/nodeagent/tool"
@@ -49,7 +50,7 @@ func needPlugins(t *testing.T) {
 		missing = "pod networks need root"
 	} else if _, err := tool.FindPlugins(plugins); err != nil {
 		missing = err.Error()
-	} else if _, err := tool.FindAll(programs); err != nil {
+	} else if _, err := tool.FindAll([]string{"ip", "bridge"}); err != nil {
 		missing = err.Error()
 	}
 	if missing == "" {
@@ -288,6 +289,18 @@ func TestHostPort(t *testing.T) {
 	if _, err := ask(t, h.path, "127.0.0.1:8080"); err != nil {
 		t.Errorf("from the machine itself: %v", err)
 	}
+	mustAsk(t, web.NetNS, "192.0.2.1:8080", "10.99.1.1") // itself
+	// Another process finds the pod's ports, and no services yet.
+	n = h.mustOpen(t, func(c *Config) { c.State = n.cfg.State })
+	h.within(func() {
+		if err := n.Forward().Apply(forward.NewChange(), true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	mustAsk(t, outside.path, "192.0.2.1:8080", "192.0.2.2")
+	if sent := n.Forward().Sent(); sent != 0 {
+		t.Errorf("a process that finds all as it should be made %d changes", sent)
+	}
 	h.within(func() {
 		if err := n.Del(t.Context(), p.ID); err != nil {
 			t.Fatal(err)
@@ -295,6 +308,27 @@ func TestHostPort(t *testing.T) {
 	})
 	if got, err := ask(t, outside.path, "192.0.2.1:8080"); err == nil {
 		t.Errorf("after Del the port still answers %q", got)
+	}
+}
+
+func TestHostPortsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	h, outside := newHost(t), newHost(t)
+	wire(t, h, outside)
+	n := h.mustOpen(t, nil)
+	for name, ip := range map[string]string{"a": "127.0.0.1", "b": "192.0.2.1"} {
+		p := pod(name)
+		p.Ports = []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp", HostIP: ip}}
+		serve(t, h.mustAdd(t, n, p).NetNS, ":80")
+	}
+	mustAsk(t, outside.path, "192.0.2.1:8080", "192.0.2.2")
+	mustAsk(t, h.path, "127.0.0.1:8080", "10.99.1.1")
+	for _, wrong := range []network.PortMapping{{HostPort: 70000, ContainerPort: 80}, {HostPort: 80, ContainerPort: 80, Protocol: "icmp"}, {HostPort: 80, ContainerPort: 80, HostIP: "here"}} {
+		p := pod("wrong")
+		p.Ports = []network.PortMapping{wrong}
+		if _, err := h.add(t, n, p); err == nil {
+			t.Errorf("Add with %+v succeeded", wrong)
+		}
 	}
 }
 

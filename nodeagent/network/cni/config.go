@@ -94,11 +94,10 @@ func (cfg Config) lists() (lo, eth *libcni.NetworkConfigList, err error) {
 	if cfg.MTU > 0 {
 		bridge["mtu"] = cfg.MTU
 	}
-	portmap := object{"type": "portmap", "capabilities": object{"portMappings": true}, "snat": true}
 	if lo, err = list(networkName+"-lo", object{"type": "loopback"}); err != nil {
 		return nil, nil, err
 	}
-	eth, err = list(networkName, bridge, portmap)
+	eth, err = list(networkName, bridge)
 	return lo, eth, err
 }
 

@@ -1,13 +1,15 @@
-// Package cni connects pods by the CNI plugins bridge, host-local, portmap and
+// Package cni connects pods by the CNI plugins bridge, host-local and
 // loopback: one bridge a node, an address each from the node's pod range.
 //
 //	pod ── veth ── bridge ──┬── pods of this node
 //	                        ├── routes to the ranges of other nodes (SetPeers):
 //	                        │   by their address, or through vxlan berth.1
-//	                        └── masquerade, for what leaves the cluster's range
+//	                        └── nftables: masquerade for what leaves the cluster's
+//	                            range, host ports, services (nodeagent/nft)
 //
 // Pods see each other's addresses everywhere in the cluster: the bridge plugin
-// masquerades nothing, and the package's own rule exempts the cluster's range.
+// masquerades nothing, and the kernel's rules exempt the cluster's range. Between
+// pods of one node they are routed, too, by the bridge's address.
 //
 // # Notes
 //
