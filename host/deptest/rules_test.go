@@ -143,6 +143,7 @@ var owned = []ownership{
 	{"github.com/containerd/containerd/v2", []string{"nodeagent/runtime/containerd", "nodeagent/image"}, "the runtime is a seam with a fake beside it"},
 	{"github.com/containernetworking/cni", []string{"nodeagent/network/cni"}, "the network is a seam with a fake beside it"},
 	{"github.com/google/nftables", []string{"nodeagent/nft"}, "rules of the kernel are laid in one place"},
+	{"github.com/vishvananda/netlink", []string{"nodeagent/network", "nodeagent/dns", "nodeagent/nft"}, "who changes the machine's network stands in one list"},
 	{"github.com/miekg/dns", []string{"nodeagent/dns"}, "names are answered in one place"},
 	{"github.com/spf13/cobra", []string{"host/cmd"}, "a library takes a config, not flags"},
 	{"host/cmd", []string{"host/cmd"}, "a command is run, not imported"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,8 +17,12 @@ import (
 	"github.com/berth-dev/berth/nodeagent/network/cni"
 )
 
-// settle is how long changes of nodes are gathered before routes follow.
-const settle = 200 * time.Millisecond
+// settle is how long changes of nodes are gathered before routes follow; again is
+// when all is looked at without a change, for what somebody else undid.
+const (
+	settle = 200 * time.Millisecond
+	again  = 30 * time.Second
+)
 
 // FollowPeers keeps a route to the pods of each other node, until ctx ends.
 func (m *Machine) FollowPeers(ctx context.Context, client kubernetes.Interface, self string, log *slog.Logger) error {
@@ -33,7 +38,7 @@ func (m *Machine) FollowPeers(ctx context.Context, client kubernetes.Interface, 
 	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { note() },
 		UpdateFunc: func(old, now any) {
-			if a, b := route(old.(*v1.Node)), route(now.(*v1.Node)); !equal(a, b) {
+			if !slices.Equal(route(old.(*v1.Node)), route(now.(*v1.Node))) {
 				note()
 			}
 		},
@@ -47,12 +52,14 @@ func (m *Machine) FollowPeers(ctx context.Context, client kubernetes.Interface, 
 	if !cache.WaitForCacheSync(ctx.Done(), nodes.Informer().HasSynced) {
 		return ctx.Err()
 	}
+	told := ""
 	note() // also where there are no others: routes to former ones go
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
+		case <-time.After(again):
 		}
 		select {
 		case <-ctx.Done():
@@ -61,12 +68,31 @@ func (m *Machine) FollowPeers(ctx context.Context, client kubernetes.Interface, 
 		}
 		all, err := nodes.Lister().List(labels.Everything())
 		if err == nil {
-			err = m.Network.SetPeers(ctx, Peers(all, self))
+			err = m.Network.SetPeers(ctx, addresses(all, self), Peers(all, self))
 		}
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if err == nil || errors.Is(err, context.Canceled) {
+			told = ""
+		} else if told != err.Error() { // once
+			told = err.Error()
 			log.Warn("routes to other nodes' pods", "err", err)
 		}
 	}
+}
+
+// addresses are a node's own.
+func addresses(nodes []*v1.Node, name string) []netip.Addr {
+	var all []netip.Addr
+	for _, n := range nodes {
+		if n.Name != name {
+			continue
+		}
+		for _, a := range n.Status.Addresses {
+			if parsed, err := netip.ParseAddr(a.Address); err == nil && a.Type == v1.NodeInternalIP {
+				all = append(all, parsed.Unmap())
+			}
+		}
+	}
+	return all
 }
 
 // Peers gives the routes to the pods of all nodes but self. Nodes that say no
@@ -102,16 +128,4 @@ func route(n *v1.Node) []cni.Peer {
 		}
 	}
 	return peers
-}
-
-func equal(a, b []cni.Peer) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

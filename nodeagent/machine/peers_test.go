@@ -38,3 +38,12 @@ func TestPeers(t *testing.T) {
 		}
 	}
 }
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	self := node("self", "10.0.1.0/24", "192.0.2.1", "not an address", "2001:db8::1")
+	self.Status.Addresses = append(self.Status.Addresses, v1.NodeAddress{Type: v1.NodeExternalIP, Address: "203.0.113.1"})
+	if got := fmt.Sprint(addresses([]*v1.Node{node("one", "", "192.0.2.9"), self}, "self")); got != "[192.0.2.1 2001:db8::1]" {
+		t.Errorf("addresses = %s", got)
+	}
+}

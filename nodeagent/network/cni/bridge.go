@@ -1,20 +1,27 @@
 package cni
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // checkBridge refuses to work where two bridges would claim one range, or the
 // node's bridge has another: pods would answer for each other.
-func (n *Network) checkBridge(ctx context.Context) error {
+func (n *Network) checkBridge() error {
 	ifaces, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("look at the machine's interfaces: %w", err)
 	}
 	for _, iface := range ifaces {
+		if isTunnel(iface.Name) { // it has an address of ours, and follows the peers
+			continue
+		}
 		addrs, err := iface.Addrs()
 		if err != nil {
 			continue // it went away
@@ -24,7 +31,7 @@ func (n *Network) checkBridge(ctx context.Context) error {
 			if err != nil || p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
 				continue
 			}
-			if err := n.checkAddress(ctx, iface.Name, p); err != nil {
+			if err := n.checkAddress(iface.Name, p); err != nil {
 				return err
 			}
 		}
@@ -32,7 +39,7 @@ func (n *Network) checkBridge(ctx context.Context) error {
 	return nil
 }
 
-func (n *Network) checkAddress(ctx context.Context, iface string, p netip.Prefix) error {
+func (n *Network) checkAddress(iface string, p netip.Prefix) error {
 	if iface != n.cfg.Bridge {
 		for _, r := range n.cfg.PodRanges {
 			if r.Overlaps(p.Masked()) {
@@ -47,7 +54,7 @@ func (n *Network) checkAddress(ctx context.Context, iface string, p netip.Prefix
 			return nil
 		}
 	}
-	used, err := n.used(ctx, iface)
+	used, err := used(iface)
 	if err != nil {
 		return err
 	}
@@ -56,11 +63,34 @@ func (n *Network) checkAddress(ctx context.Context, iface string, p netip.Prefix
 			iface, p.Masked(), n.cfg.PodRanges, iface)
 	}
 	// Left from a former range of this node: the plugin makes it anew.
-	return n.ip(ctx, "link", "del", iface)
+	return removeLink(iface)
 }
 
 // used tells whether something is connected to a bridge.
-func (n *Network) used(ctx context.Context, bridge string) (bool, error) {
-	links, err := n.run(ctx, "ip", "-o", "link", "show", "master", bridge)
-	return links != "", err
+func used(bridge string) (bool, error) {
+	link, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return false, fmt.Errorf("look at bridge %s: %w", bridge, err)
+	}
+	all, err := whole(netlink.LinkList)
+	if err != nil {
+		return false, fmt.Errorf("look at bridge %s: %w", bridge, err)
+	}
+	return slices.ContainsFunc(all, func(l netlink.Link) bool { return l.Attrs().MasterIndex == link.Attrs().Index }), nil
+}
+
+// removeLink takes a device away, if it is there.
+func removeLink(name string) error {
+	link, err := netlink.LinkByName(name)
+	var absent netlink.LinkNotFoundError
+	if errors.As(err, &absent) {
+		return nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
 }

@@ -23,20 +23,16 @@ import (
 	"github.com/berth-dev/berth/nodeagent/tool"
 )
 
-// plugins are run for each pod; programs by this package.
-var (
-	plugins  = []string{"bridge", "host-local", "loopback"}
-	programs = []string{"ip"}
-)
+// plugins are run for each pod.
+var plugins = []string{"bridge", "host-local", "loopback"}
 
 // Network is a network.Network.
 type Network struct {
 	cfg     Config
 	cni     *libcni.CNIConfig
 	lo, eth *libcni.NetworkConfigList
-	paths   map[string]string // of programs
-	busy    keyed.Locks       // by id: one Add or Del at a time
-	rules   *nft.Kernel       // nil where the kernel has none
+	busy    keyed.Locks // by id: one Add or Del at a time
+	rules   *nft.Kernel // nil where the kernel has none
 }
 
 // Open checks that this machine can connect pods and lays its rules.
@@ -52,11 +48,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := tool.FindAll(programs, cfg.Bin...)
-	if err != nil {
-		return nil, err
-	}
-	n := &Network{cfg: cfg, paths: paths}
+	n := &Network{cfg: cfg}
 	if n.lo, n.eth, err = cfg.lists(); err != nil {
 		return nil, err
 	}
@@ -74,7 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 			return nil, fmt.Errorf("open network: %w", err)
 		}
 	}
-	if err := n.checkBridge(ctx); err != nil {
+	if err := n.checkBridge(); err != nil {
 		return nil, err
 	}
 	if err := n.switchOnForwarding(); err != nil {
@@ -382,9 +374,9 @@ func (n *Network) release(id string) error {
 }
 
 // Ready implements network.Network.
-func (n *Network) Ready(ctx context.Context) error {
+func (n *Network) Ready(context.Context) error {
 	if _, err := tool.FindPlugins(plugins, n.cfg.Bin...); err != nil {
 		return err
 	}
-	return n.checkBridge(ctx)
+	return n.checkBridge()
 }

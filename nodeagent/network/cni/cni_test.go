@@ -50,7 +50,7 @@ func needPlugins(t *testing.T) {
 		missing = "pod networks need root"
 	} else if _, err := tool.FindPlugins(plugins); err != nil {
 		missing = err.Error()
-	} else if _, err := tool.FindAll(programs); err != nil {
+	} else if _, err := tool.FindAll([]string{"ip", "bridge"}); err != nil {
 		missing = err.Error()
 	}
 	if missing == "" {
@@ -344,7 +344,7 @@ func TestNodesRouteToEachOthersPodsAndMasqueradeTheRest(t *testing.T) {
 	peers := func(h host, n *Network, peers ...Peer) {
 		t.Helper()
 		h.within(func() {
-			if err := n.SetPeers(t.Context(), peers); err != nil {
+			if err := n.SetPeers(t.Context(), nil, peers); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -2,7 +2,8 @@
 // loopback: one bridge a node, an address each from the node's pod range.
 //
 //	pod ── veth ── bridge ──┬── pods of this node
-//	                        ├── routes to the ranges of other nodes (SetPeers)
+//	                        ├── routes to the ranges of other nodes (SetPeers):
+//	                        │   by their address, or through vxlan berth.1
 //	                        └── nftables: masquerade for what leaves the cluster's
 //	                            range, host ports, services (nodeagent/nft)
 //
