@@ -92,8 +92,12 @@ func (a *Agent) searcher(address netip.Addr) (namespace string, ok bool) {
 }
 
 func (a *Agent) metrics() []prometheus.Collector {
-	if a.names == nil {
-		return nil
+	var out []prometheus.Collector
+	if a.names != nil {
+		out = append(out, a.names)
 	}
-	return []prometheus.Collector{a.names}
+	if a.proxy != nil {
+		out = append(out, a.proxy)
+	}
+	return out
 }

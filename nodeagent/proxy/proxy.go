@@ -64,8 +64,11 @@ type Proxy struct {
 	health *health
 	wake   chan struct{}
 
+	counts counts
+
 	mu    sync.Mutex
 	dirty map[types.NamespacedName]bool
+	since time.Time // the first of them was noted
 }
 
 // New gives a proxy. Nothing changes before Run.
@@ -159,6 +162,9 @@ func (p *Proxy) handler(of func(any) (types.NamespacedName, bool)) cache.Resourc
 
 func (p *Proxy) note(name types.NamespacedName) {
 	p.mu.Lock()
+	if len(p.dirty) == 0 {
+		p.since = time.Now()
+	}
 	p.dirty[name] = true
 	p.mu.Unlock()
 	p.Wake()
@@ -172,12 +178,16 @@ func (p *Proxy) Wake() {
 	}
 }
 
-func (p *Proxy) changed() []types.NamespacedName {
+// changed gives what was noted, and since when something was to do.
+func (p *Proxy) changed() ([]types.NamespacedName, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.dirty) == 0 {
+		return nil, time.Now()
+	}
 	names := slices.Collect(maps.Keys(p.dirty))
 	clear(p.dirty)
-	return names
+	return names, p.since
 }
 
 // state belongs to Run's goroutine.
@@ -195,6 +205,7 @@ func (s *state) tend() bool {
 	}
 	if err := s.cfg.Kernel.Repair(); err != nil {
 		s.cfg.Log.Error("service rules cannot be mended; they are tried again", "err", err)
+		s.counts.failures.Add(1)
 		return false
 	}
 	return true
@@ -203,7 +214,7 @@ func (s *state) tend() bool {
 // update carries out what was noted; the first time, and where this node has
 // become another, everything.
 func (s *state) update() bool {
-	names := s.changed()
+	names, since := s.changed()
 	if now := s.cfg.Node(); s.book == nil || !same(now, s.node) {
 		s.node, s.book, s.complete = now, service.NewBook(now), true
 		all, err := s.cfg.Catalog.Services().Lister().List(labels.Everything())
@@ -219,7 +230,8 @@ func (s *state) update() bool {
 	for _, name := range names {
 		s.put(name)
 	}
-	return s.apply()
+	s.counts.services.Store(uint64(s.book.Len()))
+	return s.apply(since)
 }
 
 func same(a, b service.Node) bool {
@@ -242,7 +254,7 @@ func (s *state) serves(svc *v1.Service) bool {
 	return !other && !slices.ContainsFunc(service.ClusterIPs(svc), func(a netip.Addr) bool { return slices.Contains(s.cfg.Own, a) })
 }
 
-func (s *state) apply() bool {
+func (s *state) apply(since time.Time) bool {
 	s.health.set(s.book.Health())
 	change := s.book.Change()
 	if change.Empty() && !s.complete {
@@ -251,8 +263,10 @@ func (s *state) apply() bool {
 	if err := s.cfg.Kernel.Apply(change, s.complete); err != nil {
 		s.cfg.Log.Error("service rules cannot be changed; they are tried again", "err", err)
 		s.complete = false // the kernel knows what is wanted
+		s.counts.failures.Add(1)
 		return false
 	}
 	s.complete = false
+	s.counts.took(time.Since(since))
 	return true
 }

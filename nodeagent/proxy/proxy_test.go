@@ -9,11 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,6 +176,29 @@ func TestServicesAreFollowed(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run = %v", err)
 		}
+	}
+	told := map[string]string{}
+	metrics := make(chan prometheus.Metric, 10)
+	p.Collect(metrics)
+	close(metrics)
+	for m := range metrics {
+		var out dto.Metric
+		if err := m.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(m.Desc().String(), `Desc{fqName: "`), `"`)
+		switch {
+		case out.Gauge != nil:
+			told[name] = fmt.Sprint(out.Gauge.GetValue())
+		case out.Counter != nil:
+			told[name] = fmt.Sprint(out.Counter.GetValue())
+		default:
+			told[name] = fmt.Sprint(out.Summary.GetSampleCount(), " below a minute: ", out.Summary.GetSampleSum() < 60)
+		}
+	}
+	wanted := map[string]string{"berth_services": "0", "berth_service_change_seconds": "4 below a minute: true", "berth_service_failures_total": "1"}
+	if diff := cmp.Diff(wanted, told); diff != "" {
+		t.Errorf("metrics differ (-want +got):\n%s", diff)
 	}
 }
 

@@ -132,6 +132,9 @@ type Health struct {
 	LocalReady int
 }
 
+// Len is how many services there are.
+func (b *Book) Len() int { return len(b.services) }
+
 // Health gives what to tell on which port; of two services with one port the
 // older one has it.
 func (b *Book) Health() map[uint16]Health {

@@ -86,7 +86,7 @@ func endpointOf(e *discoveryv1.Endpoint, port uint16, is4 bool, node Node) (endp
 		return endpoint{}, false
 	}
 	addr, err := netip.ParseAddr(e.Addresses[0]) // the others are not used, as by kube-proxy
-	if err != nil || addr.Is4() != is4 || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() {
+	if err != nil || addr.Is4() != is4 || !forwardable(addr) {
 		return endpoint{}, false
 	}
 	out := endpoint{

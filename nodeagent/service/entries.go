@@ -59,11 +59,17 @@ func ClusterIPs(svc *v1.Service) []netip.Addr {
 func addresses(texts []string, ip *netip.Addr) (out []netip.Addr) {
 	for _, text := range texts {
 		a, err := netip.ParseAddr(text)
-		if err == nil && !a.IsUnspecified() && a.Zone() == "" && (ip == nil || a.Is4() == ip.Is4()) {
+		if err == nil && forwardable(a) && (ip == nil || a.Is4() == ip.Is4()) {
 			out = append(out, a)
 		}
 	}
 	return out
+}
+
+// forwardable: no address that means this machine, this link or many. The API
+// refuses these, and who got past it is not to have the machine's own.
+func forwardable(a netip.Addr) bool {
+	return a.Zone() == "" && !a.IsUnspecified() && !a.IsLoopback() && !a.IsMulticast() && !a.IsLinkLocalUnicast()
 }
 
 // port adds the fronts of one port of one family.

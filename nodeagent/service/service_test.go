@@ -191,7 +191,7 @@ func TestOf(t *testing.T) {
 		{"source ranges with everybody", all(balanced, func(s *v1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24", "0.0.0.0/0"} }),
 			[]*discoveryv1.EndpointSlice{slice("10.0.0.1 n1")},
 			[]string{"tcp 10.96.0.1:80: 10.0.0.1:8080", "tcp 198.51.100.1:80: 10.0.0.1:8080 masquerade"}},
-		{"external addresses", func(s *v1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.9", "fd00::9", "nonsense"} }, []*discoveryv1.EndpointSlice{slice("10.0.0.1 n1")},
+		{"external addresses", func(s *v1.Service) { s.Spec.ExternalIPs = []string{"203.0.113.9", "fd00::9", "127.0.0.1", "nonsense"} }, []*discoveryv1.EndpointSlice{slice("10.0.0.1 n1")},
 			[]string{"tcp 10.96.0.1:80: 10.0.0.1:8080", "tcp 203.0.113.9:80: 10.0.0.1:8080 masquerade"}},
 		{"hints by zone", nil, []*discoveryv1.EndpointSlice{slice("10.0.0.1 n1 zone=z1", "10.0.0.2 n2 zone=z2")}, []string{"tcp 10.96.0.1:80: 10.0.0.1:8080"}},
 		{"hints by node win", nil, []*discoveryv1.EndpointSlice{slice("10.0.0.1 n9 zone=z1 node=n9", "10.0.0.2 n2 zone=z2 node=n1")}, []string{"tcp 10.96.0.1:80: 10.0.0.2:8080"}},
@@ -201,7 +201,7 @@ func TestOf(t *testing.T) {
 			s.Spec.Ports = []v1.ServicePort{{Name: "http", Port: 0}, {Name: "http", Port: 70000}, {Name: "http", Port: 81, NodePort: -1}, {Name: "http", Port: 82, Protocol: "ICMP"}}
 		}, []*discoveryv1.EndpointSlice{slice("10.0.0.1 n1")}, []string{"tcp 10.96.0.1:81: 10.0.0.1:8080"}},
 		{"endpoints that are none", nil, []*discoveryv1.EndpointSlice{
-			slice("0.0.0.0 n1", "224.0.0.1 n1", "nonsense n1", "10.0.0.300 n1"),
+			slice("0.0.0.0 n1", "127.0.0.1 n1", "169.254.169.254 n1", "224.0.0.1 n1", "nonsense n1", "10.0.0.300 n1"),
 			{AddressType: discoveryv1.AddressTypeFQDN, Ports: slice().Ports, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"example.com"}}}},
 			{AddressType: discoveryv1.AddressTypeIPv4, Ports: slice().Ports, Endpoints: []discoveryv1.Endpoint{{}, {Addresses: []string{"fd00::1"}}}},
 			{AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{}, {Name: new("http"), Port: new(int32(0))}}, Endpoints: slice("10.0.0.1 n1").Endpoints},
