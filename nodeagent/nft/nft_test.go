@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -477,6 +479,56 @@ func TestAFirewallThatDropsIsTold(t *testing.T) {
 	}
 }
 
+// TestConnectionsGoOnWhileAllChanges: backends come and go, another process takes
+// over, and rules are compared; each new connection finds a backend.
+func TestConnectionsGoOnWhileAllChanges(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 4)
+	sets := [][]int{{1, 2, 3}, {2}, {1, 3}, {3, 2}, {1}}
+	entries := func(i int) map[forward.Front]*forward.Entry {
+		sticky := to(sets[i%len(sets)]...)
+		sticky.Affinity, sticky.Group = time.Hour, "default/web"
+		return map[forward.Front]*forward.Entry{
+			tcp(vip, 80): {Inside: to(sets[i%len(sets)]...)}, tcp(vip, 81): {Inside: sticky}, nodePort(30000): {Inside: always(to(sets[i%len(sets)]...))},
+		}
+	}
+	n.must(t, change(entries(0)), true)
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	var made atomic.Int64
+	for from, to := range map[machine]string{n.pods[0]: "10.96.0.1:80", n.outside: nodeIP + ":30000", n.machine: "10.96.0.1:81"} {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, _, err := from.ask(to); err != nil {
+					t.Errorf("%s: %v", to, err)
+				}
+				made.Add(1)
+			}
+		})
+	}
+	for i := range 40 {
+		n.must(t, change(entries(i)), false)
+		if i%10 == 5 {
+			n.open(t)
+			n.must(t, change(entries(i)), true)
+			if err := n.Repair(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for made.Load() < 200 {
+		n.must(t, change(entries(int(made.Load()))), false)
+	}
+	close(stop)
+	clients.Wait()
+	t.Log(made.Load(), "connections")
+}
+
 // TestListed: people look by nft what is there.
 func TestListed(t *testing.T) {
 	t.Parallel()
@@ -608,8 +660,9 @@ func BenchmarkConnect(b *testing.B) {
 						b.Error(err)
 						return
 					}
-					c.(*net.TCPConn).SetLinger(0) //nolint:errcheck // it keeps ports free, no more
-					c.Close()
+					if err := errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()); err != nil { // ports are free at once
+						b.Error(err)
+					}
 				}
 			})
 		})
