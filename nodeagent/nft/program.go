@@ -3,6 +3,7 @@ package nft
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -112,7 +113,7 @@ func (t *table) makeOne(c *nftables.Conn, m made, done, memory map[string]bool) 
 		if t.memory[s.Name] || memory[s.Name] {
 			continue
 		}
-		if err := c.AddSet(s, nil); err != nil {
+		if err := addSet(c, s, nil); err != nil {
 			return err
 		}
 		memory[s.Name] = true
@@ -146,7 +147,7 @@ func (t *table) choice(c *nftables.Conn, chains []string) (rule, error) {
 	for i, name := range chains {
 		elements = append(elements, element(string(native(uint32(i))), valueGoto+name, true))
 	}
-	if err := c.AddSet(set, elements); err != nil {
+	if err := addSet(c, set, elements); err != nil {
 		return nil, err
 	}
 	return append(rule{}.key(random(len(chains))),
@@ -250,4 +251,13 @@ func (t *table) sweep() error {
 		delete(t.memory, name)
 	}
 	return nil
+}
+
+// numbering guards the library's count of sets, which all its connections share.
+var numbering sync.Mutex
+
+func addSet(c *nftables.Conn, s *nftables.Set, elements []nftables.SetElement) error {
+	numbering.Lock()
+	defer numbering.Unlock()
+	return c.AddSet(s, elements)
 }

@@ -84,7 +84,7 @@ func (t *table) lay() error {
 		if name == setPods {
 			elements = t.podElements(t.kernel.cfg.ClusterRanges)
 		}
-		if err := c.AddSet(t.sets[name], elements); err != nil {
+		if err := addSet(c, t.sets[name], elements); err != nil {
 			return err
 		}
 	}
