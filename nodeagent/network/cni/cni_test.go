@@ -366,6 +366,37 @@ func TestNodesRouteToEachOthersPodsAndMasqueradeTheRest(t *testing.T) {
 	}
 }
 
+// TestAServiceOfAnotherNode: its only backend is elsewhere, and its node port
+// answers here; pods keep their addresses, others get this machine's.
+func TestAServiceOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	one, two, outside := newHost(t), newHost(t), newHost(t)
+	wire(t, one, two, outside)
+	ranges := func(own string) func(*Config) {
+		return func(c *Config) {
+			c.PodRanges, c.ClusterRanges = []netip.Prefix{netip.MustParsePrefix(own)}, []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}
+		}
+	}
+	n1, n2 := one.mustOpen(t, ranges("10.99.1.0/24")), two.mustOpen(t, ranges("10.99.2.0/24"))
+	one.ip(t, "route add 10.99.2.0/24 via 192.0.2.2")
+	two.ip(t, "route add 10.99.1.0/24 via 192.0.2.1")
+	two.ip(t, "route add default via 192.0.2.3")
+	a, b := one.mustAdd(t, n1, pod("a")), two.mustAdd(t, n2, pod("b"))
+	serve(t, b.NetNS, ":80")
+	to := forward.Target{Backends: []netip.AddrPort{netip.AddrPortFrom(b.IPs[0], 80)}}
+	outsiders := to
+	outsiders.Masquerade = true
+	change := forward.NewChange()
+	change.Fronts[forward.Front{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: forward.TCP}] = &forward.Entry{Inside: to}
+	change.Fronts[forward.Front{Addr: netip.IPv4Unspecified(), Port: 30000, Protocol: forward.TCP}] = &forward.Entry{Inside: outsiders}
+	if err := n1.Forward().Apply(change, true); err != nil {
+		t.Fatal(err)
+	}
+	mustAsk(t, a.NetNS, "10.96.0.1:80", a.IPs[0].String())
+	mustAsk(t, outside.path, "192.0.2.1:30000", "192.0.2.1")
+	mustAsk(t, one.path, "192.0.2.1:30000", "192.0.2.1")
+}
+
 func TestLeasesOfACrashAreFreed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
