@@ -175,7 +175,8 @@ func (s *Server) servePackets(ctx context.Context, conn *net.UDPConn) error {
 			return fmt.Errorf("answer DNS: %w", err)
 		}
 		if err != nil {
-			continue // an answer that could not be delivered comes back so
+			s.pause(ctx, err)
+			continue
 		}
 		client := from.Addr().Unmap()
 		reply, done := s.atOnce(out, &q, in[:n], false)
@@ -196,6 +197,16 @@ func (s *Server) servePackets(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
+// pause keeps a machine that is short of something, such as descriptors, from
+// being asked for it without end.
+func (s *Server) pause(ctx context.Context, err error) {
+	s.log.Warn("answer DNS", "err", err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
 func (s *Server) send(conn *net.UDPConn, to netip.AddrPort, reply []byte) {
 	if len(reply) == 0 {
 		return
@@ -212,8 +223,12 @@ func (s *Server) serveConns(ctx context.Context, l *net.TCPListener) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("answer DNS: %w", err)
+		}
+		if err != nil {
+			s.pause(ctx, err)
+			continue
 		}
 		select {
 		case free <- struct{}{}:
