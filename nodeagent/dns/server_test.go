@@ -797,6 +797,8 @@ func BenchmarkUDP(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	var mu sync.Mutex
+	var took []time.Duration
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {
 		conn, err := net.Dial("udp", s.packets[0].LocalAddr().String())
@@ -805,18 +807,26 @@ func BenchmarkUDP(b *testing.B) {
 			return
 		}
 		defer conn.Close()
+		var own []time.Duration
 		buf := make([]byte, 2048)
 		for pb.Next() {
+			began := time.Now()
 			if _, err := conn.Write(wire); err != nil {
 				b.Error(err)
 			}
 			if n, err := conn.Read(buf); err != nil || n < 80 {
 				b.Error(n, err)
 			}
+			own = append(own, time.Since(began))
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, own...)
 	})
 	cancel()
 	<-ended
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
 }
 
 // BenchmarkIndex fills an index with 5,000 services, each with three endpoints.
