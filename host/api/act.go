@@ -82,12 +82,9 @@ func (k *call) bind(r *registry.Request, want schema.GroupVersionKind) error {
 
 // any answers with an object that isn't of the route's kind.
 func (k *call) any(code int, obj runtime.Object, gvk schema.GroupVersionKind) error {
-	f, err := wire.Negotiate(k.r.Header.Get("Accept"), wire.Offer{Protobuf: true, Shapes: true})
+	f, err := wire.Negotiate(k.r.Header.Get("Accept"), wire.Offer{Protobuf: true})
 	if err != nil {
 		return err
-	}
-	if f.As != wire.Whole {
-		f = wire.Format{Media: f.Media}
 	}
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	data, err := wire.Any(f, obj)

@@ -26,6 +26,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // httpClient trusts the server.
@@ -439,6 +441,28 @@ func TestALargeModuleIsToldAnotherWay(t *testing.T) {
 		code, said := send(t, httpClient(t, s), "POST", s.URL+path, "application/json", "", large)
 		if code != http.StatusRequestEntityTooLarge || strings.Contains(said, "`berth policy push`") != want {
 			t.Errorf("POST %s of a large body = %d %s", path, code, said)
+		}
+	}
+}
+
+// reviewer knows no answer: a request for one that nobody can have does not come
+// so far.
+type reviewer struct{}
+
+func (reviewer) Review(_ context.Context, _ user.Info, _ string, obj runtime.Object) (runtime.Object, error) {
+	return obj, nil
+}
+
+func TestAReviewIsNoTable(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) { p.API.Reviewer = reviewer{} }))
+	const body = `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`
+	for accept, want := range map[string]int{
+		"application/json;as=Table;v=v1;g=meta.k8s.io":                  http.StatusNotAcceptable,
+		"application/json;as=Table;v=v1;g=meta.k8s.io,application/json": http.StatusCreated,
+	} {
+		if code, answer := send(t, httpClient(t, s), "POST", s.URL+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "application/json", accept, body); code != want {
+			t.Errorf("a review wanted as %s = %d %s, want %d", accept, code, clip(answer), want)
 		}
 	}
 }

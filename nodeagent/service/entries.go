@@ -89,8 +89,9 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 			out.Hairpin = append(out.Hairpin, e.addr.Addr())
 		}
 	}
-	target := target{
-		any: any, affinity: affinity(svc), group: strings.Join([]string{svc.Namespace, svc.Name, p.Name, string(orTCP(p.Protocol))}, "/"),
+	target := target{any: any, affinity: affinity(svc)}
+	if target.affinity > 0 {
+		target.group = strings.Join([]string{svc.Namespace, svc.Name, p.Name, string(orTCP(p.Protocol))}, "/")
 	}
 	inside := target.to(cluster)
 	if how.internalLocal {
@@ -213,19 +214,29 @@ func sourceRanges(svc *v1.Service, ip netip.Addr, balancers []netip.Addr, node N
 	return out
 }
 
-// health counts the ready endpoints here, of all ports and families.
+// health counts the ready endpoints here, of all ports: those of the service's
+// first family, as the others are the same pods.
 func (out *Elements) health(svc *v1.Service, slicesOf []*discoveryv1.EndpointSlice, node Node) {
 	if svc.Spec.Type != v1.ServiceTypeLoadBalancer || svc.Spec.ExternalTrafficPolicy != v1.ServiceExternalTrafficPolicyLocal ||
 		svc.Spec.HealthCheckNodePort < 1 || svc.Spec.HealthCheckNodePort > 65535 {
 		return
 	}
+	ips := ClusterIPs(svc)
+	if len(ips) == 0 {
+		return
+	}
 	out.HealthPort = uint16(svc.Spec.HealthCheckNodePort)
-	here := map[string]bool{}
+	here := map[netip.Addr]bool{}
 	for _, s := range slicesOf {
-		for i := range s.Endpoints {
-			e := &s.Endpoints[i]
-			if len(e.Addresses) > 0 && e.NodeName != nil && *e.NodeName == node.Name && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
-				here[e.Addresses[0]] = true
+		for i := range s.Ports {
+			if s.Ports[i].Port == nil {
+				continue
+			}
+			for j := range s.Endpoints {
+				e, ok := endpointOf(&s.Endpoints[j], 0, ips[0].Is4(), node)
+				if ok && e.local && e.ready {
+					here[e.addr.Addr()] = true
+				}
 			}
 		}
 	}

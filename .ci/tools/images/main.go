@@ -1,7 +1,7 @@
 // Command images writes archives of the images that Kubernetes' end-to-end suite
 // asks for, made of programs of this machine: no registry is needed.
 //
-//	images -agnhost FILE -porter DIRECTORY -busybox FILE -out DIRECTORY
+//	images -agnhost FILE -porter DIRECTORY -busybox FILE -programs NAME,… -out DIRECTORY
 package main
 
 import (
@@ -10,10 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -43,15 +46,16 @@ func main() {
 	agnhost := flag.String("agnhost", "", "static build of k8s.io/kubernetes/test/images/agnhost")
 	porter := flag.String("porter", "", "directory porter of agnhost's sources, with a certificate that some specs fetch")
 	busybox := flag.String("busybox", "", "static busybox")
+	programs := flag.String("programs", "", "programs of this machine that agnhost's image has, too, with their libraries")
 	out := flag.String("out", "", "directory for the archives")
 	flag.Parse()
-	if err := run(*agnhost, *porter, *busybox, *out); err != nil {
+	if err := run(*agnhost, *porter, *busybox, strings.FieldsFunc(*programs, func(r rune) bool { return r == ',' }), *out); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}
 }
 
-func run(agnhost, porter, busybox, out string) error {
+func run(agnhost, porter, busybox string, programs []string, out string) error {
 	host, err := os.ReadFile(agnhost)
 	if err != nil {
 		return err
@@ -74,6 +78,15 @@ func run(agnhost, porter, busybox, out string) error {
 		}
 		tool = append(tool, file{path: name, content: content, mode: 0o644})
 	}
+	linked, err := withLibraries(programs)
+	if err != nil {
+		return err
+	}
+	// Theirs take the place of busybox' commands of the same name.
+	tool = slices.DeleteFunc(tool, func(f file) bool {
+		return f.to == "/bin/busybox" && slices.Contains(programs, filepath.Base(f.path))
+	})
+	tool = append(tool, linked...)
 	pause := v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}
 	for _, i := range []image{
 		{"e2e-test-images/agnhost:2.63.0", tool, pause},
@@ -111,6 +124,36 @@ func shell(busybox string) ([]file, error) {
 		if c != "busybox" {
 			files = append(files, file{path: "bin/" + c, to: "/bin/busybox"})
 		}
+	}
+	return files, nil
+}
+
+// library is a line of ldd: a name and where it lies, or where it lies alone.
+var library = regexp.MustCompile(`(?m)^\s+(?:\S+ => )?(/\S+) \(0x`)
+
+// withLibraries are programs of this machine, and what they are linked to.
+func withLibraries(names []string) (files []file, err error) {
+	paths := map[string]string{} // in the image, to where it lies here
+	for _, name := range names {
+		at, err := exec.LookPath(name)
+		if err != nil {
+			return nil, err
+		}
+		paths["usr/bin/"+name] = at
+		needs, err := exec.Command("ldd", at).Output()
+		if err != nil {
+			return nil, fmt.Errorf("ldd %s: %w", at, err)
+		}
+		for _, m := range library.FindAllStringSubmatch(string(needs), -1) {
+			paths[strings.TrimPrefix(m[1], "/")] = m[1]
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		content, err := os.ReadFile(paths[path])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{path: path, content: content, mode: 0o755})
 	}
 	return files, nil
 }

@@ -79,7 +79,7 @@ func (w *world) remove(resource, ns, name string, policy metav1.DeletionPropagat
 // eventually waits for a state of the world.
 func (w *world) eventually(what string, holds func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.Fatalf("not in time: %s", what)
 		}
@@ -213,4 +213,32 @@ func TestANamespaceTellsWhatHoldsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
+}
+
+// Owners that own one another would each wait for the next one for ever.
+func TestACircleOfOwnersGoesInTheForeground(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][]string{{"a", "b", "c"}, {"self"}} {
+		w := start(t)
+		made := map[string]store.Object{}
+		for _, name := range names {
+			made[name] = w.configMap(name)
+		}
+		for i, name := range names {
+			owner := made[names[(i+1)%len(names)]]
+			if _, err := w.reg.Modify(w.Context(), registry.On("configmaps", "ns", name), func(old store.Object) (store.Object, error) {
+				next := old.DeepCopyObject().(store.Object)
+				next.SetOwnerReferences([]metav1.OwnerReference{{
+					APIVersion: "v1", Kind: "ConfigMap", Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+				}})
+				return next, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.remove("configmaps", "ns", names[0], metav1.DeletePropagationForeground)
+		for _, name := range names {
+			w.eventually(name+" goes", w.gone("configmaps", "ns", name))
+		}
+	}
 }

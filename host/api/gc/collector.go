@@ -113,6 +113,17 @@ func (c *Collector) enqueue(k *kind.Kind, obj store.Object) {
 	c.queue.Add(k.Key(obj.GetNamespace(), obj.GetName()))
 }
 
+// waiting notes the owners that may be waiting for an object.
+func (c *Collector) waiting(obj store.Object) {
+	for _, ref := range obj.GetOwnerReferences() {
+		if owner, ok := c.find(ref, obj.GetNamespace()); ok && owner.GetDeletionTimestamp() != nil {
+			if k, ok := kind.Of(owner); ok {
+				c.queue.Add(k.Key(owner.GetNamespace(), owner.GetName()))
+			}
+		}
+	}
+}
+
 // bereave notes those that hung on an object which is gone, and those who
 // waited for it to go.
 func (c *Collector) bereave(obj store.Object) {
@@ -121,13 +132,7 @@ func (c *Collector) bereave(obj store.Object) {
 			c.queue.Add(k.Key(d.GetNamespace(), d.GetName()))
 		}
 	}
-	for _, ref := range obj.GetOwnerReferences() {
-		if owner, ok := c.find(ref, obj.GetNamespace()); ok && owner.GetDeletionTimestamp() != nil {
-			if k, ok := kind.Of(owner); ok {
-				c.queue.Add(k.Key(owner.GetNamespace(), owner.GetName()))
-			}
-		}
-	}
+	c.waiting(obj)
 	if ns := obj.GetNamespace(); ns != "" {
 		if n, ok := c.store.Get(namespaceKind.Key("", ns)); ok && n.GetDeletionTimestamp() != nil {
 			c.queue.Add(namespaceKind.Key("", ns))

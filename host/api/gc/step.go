@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // step does what is to be done about an object now.
@@ -35,6 +36,8 @@ func (c *Collector) step(ctx context.Context, key store.Key) error {
 		return ignoreGone(c.disown(ctx, r, v.Gone))
 	case Release:
 		return ignoreGone(c.release(ctx, r))
+	case Unblock:
+		return ignoreGone(c.unblock(ctx, r, obj))
 	case Orphan:
 		return c.orphan(ctx, obj, dependents)
 	case Spread:
@@ -70,6 +73,21 @@ func (c *Collector) disown(ctx context.Context, r *registry.Request, gone []type
 		}))
 		return next, nil
 	})
+	return err
+}
+
+// unblock has no owner wait for an object any more.
+func (c *Collector) unblock(ctx context.Context, r *registry.Request, obj store.Object) error {
+	_, err := c.registry.Modify(ctx, r, func(old store.Object) (store.Object, error) {
+		next := old.DeepCopyObject().(store.Object)
+		refs := next.GetOwnerReferences()
+		for i := range refs {
+			refs[i].BlockOwnerDeletion = ptr.To(false)
+		}
+		next.SetOwnerReferences(refs)
+		return next, nil
+	})
+	c.waiting(obj)
 	return err
 }
 
@@ -123,7 +141,7 @@ func (c *Collector) owner(ref metav1.OwnerReference, namespace string) Owner {
 	switch {
 	case !ok:
 		return Absent
-	case obj.GetDeletionTimestamp() != nil && has(obj, metav1.FinalizerDeleteDependents):
+	case waits(obj):
 		return Waiting
 	}
 	return Solid

@@ -22,6 +22,9 @@ const (
 	Disown
 	// Release: the object is free of what its finalizer waited for.
 	Release
+	// Unblock: the object is of a circle of owners, each of which would wait for
+	// the next; its own stop waiting for it.
+	Unblock
 	// Orphan: its dependents are to lose their references to it.
 	Orphan
 	// Spread: its dependents are to be deleted before it.
@@ -62,8 +65,8 @@ func Judge(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents
 			return Verdict{Action: Release}
 		}
 		return Verdict{Action: Orphan}
-	case deleted && has(obj, metav1.FinalizerDeleteDependents):
-		if !slices.ContainsFunc(dependents, func(d store.Object) bool { return blocks(d, obj.GetUID()) }) {
+	case waits(obj):
+		if !slices.ContainsFunc(dependents, func(d store.Object) bool { return d.GetUID() != obj.GetUID() && blocks(d, obj.GetUID()) }) {
 			return Verdict{Action: Release}
 		}
 		return Verdict{Action: Spread}
@@ -96,6 +99,8 @@ func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, depen
 		return Verdict{}
 	case solid:
 		return Verdict{Action: Disown, Gone: gone}
+	case waiting && slices.ContainsFunc(dependents, waits) && slices.ContainsFunc(gone, func(owner types.UID) bool { return blocks(obj, owner) }):
+		return Verdict{Action: Unblock}
 	case waiting && len(dependents) > 0:
 		// Whoever waits for this one waits for what hangs on it, too.
 		return Verdict{Action: Remove, Policy: metav1.DeletePropagationForeground}
@@ -109,6 +114,11 @@ func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, depen
 
 func has(obj store.Object, finalizer string) bool {
 	return slices.Contains(obj.GetFinalizers(), finalizer)
+}
+
+// waits tells whether an object is deleted in the foreground.
+func waits(obj store.Object) bool {
+	return obj.GetDeletionTimestamp() != nil && has(obj, metav1.FinalizerDeleteDependents)
 }
 
 // blocks tells whether a dependent says that its owner's deletion waits for it.
