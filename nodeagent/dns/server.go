@@ -60,6 +60,7 @@ type Server struct {
 	flights flights
 	counts  counts
 
+	answers   []netip.Addr
 	packets   []*net.UDPConn
 	listeners []*net.TCPListener
 	ctx       context.Context // of Run, for what waits
@@ -67,23 +68,36 @@ type Server struct {
 	wait      sync.WaitGroup
 }
 
-// Listen takes the addresses; Run makes the server answer. Errors say what is
-// in the way.
+// Listen takes the addresses that can be had; Run makes the server answer. It
+// fails, with what is in the way, where none can.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := newServer(cfg)
 	if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, a := range s.cfg.Addresses {
-		if err := Claim(a); err != nil {
-			return nil, errors.Join(err, s.Close())
+		err := Claim(a)
+		if err == nil {
+			err = s.listen(ctx, netip.AddrPortFrom(a, s.cfg.Port))
 		}
-		if err := s.listen(ctx, netip.AddrPortFrom(a, s.cfg.Port)); err != nil {
-			return nil, errors.Join(err, s.Close())
+		if err != nil {
+			errs = append(errs, err)
+			continue
 		}
+		s.answers = append(s.answers, a)
+	}
+	if len(s.answers) == 0 {
+		return nil, errors.Join(append(errs, s.Close())...)
+	}
+	for _, err := range errs {
+		s.log.Warn("an address of the cluster's DNS does not answer on this machine", "err", err)
 	}
 	return s, nil
 }
+
+// Addresses are those at which the server answers.
+func (s *Server) Addresses() []netip.Addr { return s.answers }
 
 func newServer(cfg Config) (*Server, error) {
 	if cfg.Port == 0 {
@@ -120,13 +134,13 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("answer DNS at %s: %w", at, err)
 	}
-	s.packets = append(s.packets, p.(*net.UDPConn))
 	// Both have one port, also where it is any.
 	at = netip.AddrPortFrom(at.Addr(), p.LocalAddr().(*net.UDPAddr).AddrPort().Port())
 	l, err := free.Listen(ctx, "tcp", at.String())
 	if err != nil {
-		return fmt.Errorf("answer DNS at %s: %w", at, err)
+		return errors.Join(fmt.Errorf("answer DNS at %s: %w", at, err), p.Close())
 	}
+	s.packets = append(s.packets, p.(*net.UDPConn))
 	s.listeners = append(s.listeners, l.(*net.TCPListener))
 	return nil
 }

@@ -619,6 +619,17 @@ func TestListenTakesTheAddress(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	taken, err := net.ListenPacket("udp", "[fd96::a]:53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Listen(t.Context(), cfg) // one address is better than none
+	if err != nil || !slices.Equal(s.Addresses(), []netip.Addr{at}) {
+		t.Errorf("with one address taken: %v, %v", s, err)
+	}
+	if err := errors.Join(s.Close(), taken.Close()); err != nil {
+		t.Error(err)
+	}
 	for range 2 {
 		if err := Disclaim(cfg.Addresses...); err != nil {
 			t.Error(err)
