@@ -67,6 +67,7 @@ func run(agnhost, porter, busybox string, programs []string, out string) error {
 	path := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}
 	web := append([]file{
 		{path: "usr/share/nginx/html/index.html", content: []byte("<h1>Welcome to nginx!</h1>\n"), mode: 0o644},
+		{path: "usr/share/nginx/html/data.json", content: []byte(`{"image": "nautilus.jpg"}`), mode: 0o644},
 		{path: "usr/local/apache2/htdocs/index.html", content: []byte("<h1>It works!</h1>\n"), mode: 0o644},
 	}, shell...)
 	server := v1.Config{Entrypoint: []string{"/bin/busybox", "httpd", "-f", "-p", "80", "-h", "/usr/share/nginx/html"}, Env: path}
@@ -83,14 +84,15 @@ func run(agnhost, porter, busybox string, programs []string, out string) error {
 		return err
 	}
 	// Theirs take the place of busybox' commands of the same name.
-	tool = slices.DeleteFunc(tool, func(f file) bool {
-		return f.to == "/bin/busybox" && slices.Contains(programs, filepath.Base(f.path))
-	})
-	tool = append(tool, linked...)
+	taken := func(f file) bool { return f.to == "/bin/busybox" && slices.Contains(programs, filepath.Base(f.path)) }
+	tool = append(slices.DeleteFunc(tool, taken), linked...)
 	pause := v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}
+	names := append(slices.DeleteFunc(slices.Clone(shell), taken), linked...)
 	for _, i := range []image{
 		{"e2e-test-images/agnhost:2.63.0", tool, pause},
 		{"e2e-test-images/agnhost:2.55", tool, pause},
+		{"e2e-test-images/glibc-dns-testing:2.0.0", names, v1.Config{Cmd: []string{"sh"}, Env: path}},
+		{"e2e-test-images/nautilus:1.8", web, server},
 		{"pause:3.10.2", []file{{path: "agnhost", content: host, mode: 0o755}}, v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
 		{"e2e-test-images/busybox:1.37.0-1", shell, v1.Config{Cmd: []string{"sh"}, Env: path}},
 		{"e2e-test-images/busybox:1.36.1-1", shell, v1.Config{Cmd: []string{"sh"}, Env: path}},
