@@ -32,7 +32,7 @@ func (a *Agent) answerNames() error {
 		a.log.Error("no cluster DNS on this machine: its pods are given the machine's resolvers; free the address, or name other servers by --cluster-dns", "err", err)
 		return nil
 	}
-	a.names = server
+	a.names, a.cfg.AnswerAt = server, server.Addresses()
 	a.cfg.DNS.Servers = nil
 	for _, at := range a.cfg.AnswerAt {
 		a.cfg.DNS.Servers = append(a.cfg.DNS.Servers, at.String())

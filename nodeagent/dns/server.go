@@ -60,6 +60,7 @@ type Server struct {
 	flights flights
 	counts  counts
 
+	answers   []netip.Addr
 	packets   []*net.UDPConn
 	listeners []*net.TCPListener
 	ctx       context.Context // of Run, for what waits
@@ -67,23 +68,36 @@ type Server struct {
 	wait      sync.WaitGroup
 }
 
-// Listen takes the addresses; Run makes the server answer. Errors say what is
-// in the way.
+// Listen takes the addresses that can be had; Run makes the server answer. It
+// fails, with what is in the way, where none can.
 func Listen(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := newServer(cfg)
 	if err != nil {
 		return nil, err
 	}
+	var errs []error
 	for _, a := range s.cfg.Addresses {
-		if err := Claim(a); err != nil {
-			return nil, errors.Join(err, s.Close())
+		err := Claim(a)
+		if err == nil {
+			err = s.listen(ctx, netip.AddrPortFrom(a, s.cfg.Port))
 		}
-		if err := s.listen(ctx, netip.AddrPortFrom(a, s.cfg.Port)); err != nil {
-			return nil, errors.Join(err, s.Close())
+		if err != nil {
+			errs = append(errs, err)
+			continue
 		}
+		s.answers = append(s.answers, a)
+	}
+	if len(s.answers) == 0 {
+		return nil, errors.Join(append(errs, s.Close())...)
+	}
+	for _, err := range errs {
+		s.log.Warn("an address of the cluster's DNS does not answer on this machine", "err", err)
 	}
 	return s, nil
 }
+
+// Addresses are those at which the server answers.
+func (s *Server) Addresses() []netip.Addr { return s.answers }
 
 func newServer(cfg Config) (*Server, error) {
 	if cfg.Port == 0 {
@@ -120,13 +134,13 @@ func (s *Server) listen(ctx context.Context, at netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("answer DNS at %s: %w", at, err)
 	}
-	s.packets = append(s.packets, p.(*net.UDPConn))
 	// Both have one port, also where it is any.
 	at = netip.AddrPortFrom(at.Addr(), p.LocalAddr().(*net.UDPAddr).AddrPort().Port())
 	l, err := free.Listen(ctx, "tcp", at.String())
 	if err != nil {
-		return fmt.Errorf("answer DNS at %s: %w", at, err)
+		return errors.Join(fmt.Errorf("answer DNS at %s: %w", at, err), p.Close())
 	}
+	s.packets = append(s.packets, p.(*net.UDPConn))
 	s.listeners = append(s.listeners, l.(*net.TCPListener))
 	return nil
 }
@@ -175,7 +189,8 @@ func (s *Server) servePackets(ctx context.Context, conn *net.UDPConn) error {
 			return fmt.Errorf("answer DNS: %w", err)
 		}
 		if err != nil {
-			continue // an answer that could not be delivered comes back so
+			s.pause(ctx, err)
+			continue
 		}
 		client := from.Addr().Unmap()
 		reply, done := s.atOnce(out, &q, in[:n], false)
@@ -196,6 +211,16 @@ func (s *Server) servePackets(ctx context.Context, conn *net.UDPConn) error {
 	}
 }
 
+// pause keeps a machine that is short of something, such as descriptors, from
+// being asked for it without end.
+func (s *Server) pause(ctx context.Context, err error) {
+	s.log.Warn("answer DNS", "err", err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
 func (s *Server) send(conn *net.UDPConn, to netip.AddrPort, reply []byte) {
 	if len(reply) == 0 {
 		return
@@ -212,8 +237,12 @@ func (s *Server) serveConns(ctx context.Context, l *net.TCPListener) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("answer DNS: %w", err)
+		}
+		if err != nil {
+			s.pause(ctx, err)
+			continue
 		}
 		select {
 		case free <- struct{}{}:

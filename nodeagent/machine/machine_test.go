@@ -58,9 +58,10 @@ type node struct {
 	machine     *machine.Machine
 	root, state string
 	stop        func()
+	names       []netip.Addr // where the agent answers DNS
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t *testing.T, names ...netip.Addr) *node {
 	t.Helper()
 	var missing string
 	if os.Geteuid() != 0 {
@@ -83,7 +84,7 @@ func newNode(t *testing.T) *node {
 	if err := os.Chmod(state, 0o711); err != nil { // as stateOf's is made
 		t.Fatal(err)
 	}
-	n := &node{t: t, api: apitest.New(nil), root: t.TempDir(), state: state}
+	n := &node{t: t, api: apitest.New(nil), root: t.TempDir(), state: state, names: names}
 	t.Cleanup(n.cleanUp)
 	n.start()
 	img, err := testimage.Busybox()
@@ -117,7 +118,7 @@ func (n *node) start() {
 	}
 	cfg := nodeagent.Config{
 		Client: n.api, NodeName: "n1", RootDir: filepath.Join(n.root, "agent"), Log: log, Address: "127.0.0.1",
-		Pressure: nodeagent.Pressure{Hard: nodeagent.NoThresholds(), ImagesHigh: 100},
+		Pressure: nodeagent.Pressure{Hard: nodeagent.NoThresholds(), ImagesHigh: 100}, AnswerAt: n.names,
 	}
 	if err := os.MkdirAll(cfg.RootDir, 0o755); err != nil {
 		n.t.Fatal(err)

@@ -213,9 +213,11 @@ func TestResolvConf(t *testing.T) {
 	host := ParseResolvConf("# c\nnameserver 8.8.8.8\nsearch corp\noptions rotate\nnonsense\n")
 	cluster := ClusterDNS{Servers: []string{"10.0.0.10"}, Domain: "cluster.local"}
 	for spec, want := range map[string]string{
-		"{dnsPolicy: ClusterFirst}":                    "search ns.svc.cluster.local svc.cluster.local cluster.local corp\nnameserver 10.0.0.10\noptions ndots:5\n",
-		"{dnsPolicy: Default}":                         "search corp\nnameserver 8.8.8.8\noptions rotate\n",
-		"{dnsPolicy: ClusterFirst, hostNetwork: true}": "search corp\nnameserver 8.8.8.8\noptions rotate\n",
+		"{dnsPolicy: ClusterFirst}":                               "search ns.svc.cluster.local svc.cluster.local cluster.local corp\nnameserver 10.0.0.10\noptions ndots:5\n",
+		"{dnsPolicy: Default}":                                    "search corp\nnameserver 8.8.8.8\noptions rotate\n",
+		"{dnsPolicy: ClusterFirstWithHostNet, hostNetwork: true}": "search ns.svc.cluster.local svc.cluster.local cluster.local corp\nnameserver 10.0.0.10\noptions ndots:5\n",
+		"{dnsPolicy: Default, hostNetwork: true}":                 "search corp\nnameserver 8.8.8.8\noptions rotate\n",
+		"{dnsPolicy: ClusterFirst, hostNetwork: true}":            "search corp\nnameserver 8.8.8.8\noptions rotate\n",
 		"{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1], searches: [x], options: [{name: ndots, value: \"2\"}]}}":                    "search x\nnameserver 1.1.1.1\noptions ndots:2\n",
 		"{dnsPolicy: ClusterFirst, dnsConfig: {nameservers: [10.0.0.10, 1.1.1.1], options: [{name: ndots, value: \"1\"}, {name: edns0}]}}": "search ns.svc.cluster.local svc.cluster.local cluster.local corp\nnameserver 10.0.0.10\nnameserver 1.1.1.1\noptions ndots:1 edns0\n",
 	} {
@@ -233,6 +235,22 @@ func TestResolvConf(t *testing.T) {
 	}
 	if got := ResolvConf(p, host, ClusterDNS{Domain: "cluster.local"}).Servers; len(got) != 1 || got[0] != "8.8.8.8" {
 		t.Errorf("without cluster DNS: %v, want the machine's", got)
+	}
+}
+
+func TestSearchesCluster(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]bool{
+		"{dnsPolicy: ClusterFirst}": true,
+		"{dnsPolicy: ClusterFirst, dnsConfig: {nameservers: [1.1.1.1], options: [{name: edns0}]}}": true,
+		"{dnsPolicy: ClusterFirst, dnsConfig: {searches: [x]}}":                                    false,
+		"{dnsPolicy: ClusterFirst, dnsConfig: {options: [{name: ndots, value: \"1\"}]}}":           false,
+		"{dnsPolicy: Default}": false,
+		"{dnsPolicy: None, dnsConfig: {nameservers: [10.0.0.10]}}": false,
+	} {
+		if got := SearchesCluster(parse(t, "spec: "+spec)); got != want {
+			t.Errorf("SearchesCluster(%s) = %v, want %v", spec, got, want)
+		}
 	}
 }
 

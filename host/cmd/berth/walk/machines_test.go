@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -36,22 +37,31 @@ func TestMachines(t *testing.T) {
 	for _, tool := range []string{"containerd", "containerd-shim-runc-v2", "runc", "ctr"} {
 		program(t, tool)
 	}
-	mustRun(t, "ip", "link", "add", lan, "type", "bridge")
-	mustRun(t, "ip", "addr", "add", "10.99.0.1/24", "dev", lan)
-	mustRun(t, "ip", "link", "set", lan, "up")
+	for bridge, address := range map[string]string{lan: "10.99.0.1/24", beyond: "10.99.1.1/24"} {
+		mustRun(t, "ip", "link", "add", bridge, "type", "bridge")
+		mustRun(t, "ip", "addr", "add", address, "dev", bridge)
+		mustRun(t, "ip", "link", "set", bridge, "up")
+	}
+	mustRun(t, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1") // the host's machine is the router between them
 	c := newCluster(t, "host", "--listen", "10.99.0.1:6443", "--node-monitor-grace-period", "4s")
-	n1, n2 := c.newMachine(t, "n1", "10.99.0.2"), c.newMachine(t, "n2", "10.99.0.3")
+	n1, n2, n3 := c.newMachine(t, "n1", lan, "10.99.0.2"), c.newMachine(t, "n2", lan, "10.99.0.3"), c.newMachine(t, "n3", beyond, "10.99.1.2")
 	token, image := strings.TrimSpace(c.must(t, binary, "token", "create")), webImage(t)
 	n1.join(t, "--token", token, "--import-image", image)
 	n2.join(t, "--token", token, "--import-image", image)
+	n3.join(t, "--token", token, "--import-image", image)
 	c.run(t, "pods on two machines reach each other", func(t *testing.T) { c.testAcross(t, n1, n2) })
+	c.run(t, "pods reach one behind a router, by its name", func(t *testing.T) { c.testBehindARouter(t, n1, n3) })
 	c.run(t, "the pods of a dead agent move, and it takes the old ones down when it is back", func(t *testing.T) {
 		c.testDeadAgent(t, n1, n2)
 	})
 }
 
-// lan is the network between the machines, the host at its first address.
-const lan = "machines"
+// lan is the network between the machines, beyond another one; the host is at the
+// first address of each.
+const (
+	lan    = "machines"
+	beyond = "beyond"
+)
 
 // machine is a node of its own: namespaces that a process holds, in which an
 // agent runs. Its containers outlive the agent.
@@ -63,7 +73,7 @@ type machine struct {
 	exited            chan struct{}
 }
 
-func (c *cluster) newMachine(t *testing.T, name, address string) *machine {
+func (c *cluster) newMachine(t *testing.T, name, bridge, address string) *machine {
 	t.Helper()
 	m := &machine{name: name, dir: t.TempDir(), server: c.rest.Host}
 	m.holder = exec.Command("sleep", "infinity")
@@ -80,10 +90,11 @@ func (c *cluster) newMachine(t *testing.T, name, address string) *machine {
 	})
 	pid := strconv.Itoa(m.holder.Process.Pid)
 	mustRun(t, "ip", "link", "add", "to-"+name, "type", "veth", "peer", "name", "eth0", "netns", pid)
-	mustRun(t, "ip", "link", "set", "to-"+name, "master", lan, "up")
+	mustRun(t, "ip", "link", "set", "to-"+name, "master", bridge, "up")
+	gateway := address[:strings.LastIndex(address, ".")] + ".1"
 	for _, line := range []string{
 		"mount -t tmpfs run /run", "hostname " + name, "ip link set lo up",
-		"ip addr add " + address + "/24 dev eth0", "ip link set eth0 up", "ip route add default via 10.99.0.1",
+		"ip addr add " + address + "/24 dev eth0", "ip link set eth0 up", "ip route add default via " + gateway,
 	} {
 		m.must(t, strings.Fields(line)...)
 	}
@@ -182,37 +193,41 @@ func (m *machine) state(t *testing.T) string {
 	return strings.TrimSpace(m.must(t, "sh", "-c", "echo /run/berth/*"))
 }
 
+// from does something inside a pod's network on this machine.
+func (m *machine) from(t *testing.T, pod *v1.Pod, do func() error) {
+	t.Helper()
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/root%s/net/netns/%s-*", m.holder.Process.Pid, m.state(t), pod.UID))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("network namespaces of pod %s on %s: %q %v, want one", pod.Name, m.name, paths, err)
+	}
+	done := make(chan error)
+	go func() { done <- within(paths[0], do) }()
+	if err := <-done; err != nil {
+		t.Fatalf("from pod %s on %s: %v", pod.Name, m.name, err)
+	}
+}
+
 // asks sends a GET from inside a pod's network on this machine.
 func (m *machine) asks(t *testing.T, from *v1.Pod, to netip.Addr) string {
 	t.Helper()
-	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/root%s/net/netns/%s-*", m.holder.Process.Pid, m.state(t), from.UID))
-	if err != nil || len(paths) != 1 {
-		t.Fatalf("network namespaces of pod %s on %s: %q %v, want one", from.Name, m.name, paths, err)
-	}
 	var body []byte
-	done := make(chan error)
-	go func() {
-		done <- within(paths[0], func() error {
-			conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 8080).String(), 10*time.Second)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			if _, err := fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
-				return err
-			}
-			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			body, err = io.ReadAll(resp.Body)
+	m.from(t, from, func() error {
+		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 8080).String(), 10*time.Second)
+		if err != nil {
 			return err
-		})
-	}()
-	if err := <-done; err != nil {
-		t.Fatalf("from pod %s on %s to %s: %v", from.Name, m.name, to, err)
-	}
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err = io.ReadAll(resp.Body)
+		return err
+	})
 	return string(body)
 }
 
@@ -242,6 +257,61 @@ func webOn(t *testing.T, name, node string) *v1.Pod {
 func addressOf(p *v1.Pod) netip.Addr {
 	a, _ := netip.ParseAddr(p.Status.PodIP)
 	return a
+}
+
+// resolves asks the cluster's DNS for addresses, from inside a pod's network.
+func (m *machine) resolves(t *testing.T, from *v1.Pod, name string) (all []netip.Addr) {
+	t.Helper()
+	m.from(t, from, func() error {
+		answer, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "10.96.0.10:53")
+		if err != nil {
+			return err
+		}
+		for _, r := range answer.Answer {
+			if a, ok := r.(*dns.A); ok {
+				ip, _ := netip.AddrFromSlice(a.A)
+				all = append(all, ip.Unmap())
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// testBehindARouter: n3 is on another network, whose router knows no pods.
+func (c *cluster) testBehindARouter(t *testing.T, n1, n3 *machine) {
+	near, far := webOn(t, "near", "n1"), webOn(t, "far", "n3")
+	far.Labels = map[string]string{"far": "yes"}
+	c.submit(t, near)
+	c.submit(t, far)
+	service := &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "far"},
+		Spec:       v1.ServiceSpec{ClusterIP: v1.ClusterIPNone, Selector: far.Labels, Ports: []v1.ServicePort{{Name: "http", Port: 8080}}},
+	}
+	if _, err := c.client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	near, far = c.awaitPod(t, "near", "is ready", isReady), c.awaitPod(t, "far", "is ready", isReady)
+	const name = "far.default.svc.cluster.local."
+	var found []netip.Addr
+	eventually(t, name+" resolves", func() bool {
+		found = n1.resolves(t, near, name)
+		return len(found) > 0
+	})
+	if len(found) != 1 || found[0] != addressOf(far) {
+		t.Fatalf("%s is %v, want %s", name, found, addressOf(far))
+	}
+	if got, want := n1.asks(t, near, found[0]), "hello from pod far on node n3\n"; got != want {
+		t.Errorf("the pod on n1 hears %q from that on n3, want %q", got, want)
+	}
+	if got, want := n3.asks(t, far, addressOf(near)), "hello from pod near on node n1\n"; got != want {
+		t.Errorf("the pod on n3 hears %q from that on n1, want %q", got, want)
+	}
+	if logs := c.must(t, c.kubectl, "logs", "far"); !strings.Contains(logs, "from "+near.Status.PodIP) {
+		t.Errorf("logs of far lack the request from %s: %q", near.Status.PodIP, logs)
+	}
+	c.must(t, c.kubectl, "delete", "pod/near", "pod/far", "service/far")
+	c.must(t, c.kubectl, "cordon", "n3")
 }
 
 func (c *cluster) testAcross(t *testing.T, n1, n2 *machine) {
