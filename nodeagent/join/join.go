@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	switch {
 	case err == nil && time.Now().Before(h.until):
 		id.held.Store(h)
-		return id, nil
+		return id, id.readdress(ctx)
 	case err != nil && !errors.Is(err, errNone):
 		cfg.Log.Warn("the certificates on disk can not be used; joining anew", "err", err)
 	}
@@ -104,6 +105,25 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	id.held.Store(h)
 	cfg.Log.Info("joined", "node", cfg.NodeName, "server", cfg.Server)
 	return id, nil
+}
+
+// readdress gets new certificates where the host reaches this machine by other
+// addresses than when it joined.
+func (id *Identity) readdress(ctx context.Context) error {
+	has := id.held.Load().serving.Leaf.IPAddresses
+	for _, a := range id.cfg.Addresses {
+		if slices.ContainsFunc(has, a.Equal) {
+			continue
+		}
+		h, err := id.ask(ctx, id.tlsConfig(), "", nil)
+		if err != nil {
+			return fmt.Errorf("join %s: certificates for %s: %w", id.cfg.Server, a, err)
+		}
+		id.held.Store(h)
+		id.cfg.Log.Info("certificates are renewed, as this machine has another address", "address", a)
+		return nil
+	}
+	return nil
 }
 
 // REST gives a client configuration that always uses the newest certificate.

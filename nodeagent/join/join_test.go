@@ -173,6 +173,29 @@ func TestAMachineJoinsOnceAndKeepsItsIdentity(t *testing.T) {
 	}
 }
 
+func TestAMachineWithAnotherAddressGetsCertificatesForIt(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	cfg := h.config(t)
+	if _, err := Join(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Token, cfg.Addresses = "", []net.IP{net.ParseIP("192.0.2.8")}
+	for range 2 {
+		id, err := Join(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serving, err := id.Certificate()
+		if err != nil || len(serving.Leaf.IPAddresses) != 1 || !serving.Leaf.IPAddresses[0].Equal(cfg.Addresses[0]) {
+			t.Errorf("serving certificate for %v, %v", serving.Leaf.IPAddresses, err)
+		}
+	}
+	if h.times() != 2 {
+		t.Errorf("asked %d times, want once for each address", h.times())
+	}
+}
+
 func TestJoinIsRefused(t *testing.T) {
 	t.Parallel()
 	h, other := newHost(t), newHost(t)

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/build"
@@ -25,6 +26,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/dns"
 	"github.com/berth-dev/berth/nodeagent/join"
 	"github.com/berth-dev/berth/nodeagent/machine"
+	"github.com/berth-dev/berth/nodeagent/network/cni"
 )
 
 // agentFlags are what `up` and `agent` share of a node agent.
@@ -46,7 +48,7 @@ type agentFlags struct {
 func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "node-name", hostname(), "name of this machine's node")
-	flags.StringVar(&f.address, "node-address", "", "address of this machine; by default the one by which it reaches the API")
+	flags.StringVar(&f.address, "node-address", "", "address of this machine; by default the one by which it reaches the API, or that of the pods' bridge where that is the loopback")
 	flags.IntVar(&f.port, "node-port", 10250, "port on which the agent serves logs, exec and port-forward to the host")
 	flags.StringVar(&f.containerd, "containerd-address", "", "socket of a containerd that runs already; by default Berth starts its own")
 	flags.StringVar(&f.bridge, "bridge", "", "name of the bridge that pods are connected to; berth0 by default")
@@ -138,7 +140,35 @@ func (f *agentFlags) runBeside(ctx context.Context, cfg host.Config, s host.Serv
 		return err
 	}
 	f.root, f.clusterCIDR, f.reach = filepath.Join(cfg.DataDir, "agent"), cfg.PodCIDR, s.Reach
+	if err := f.onLoopback(ctx, s); err != nil {
+		return err
+	}
 	return f.run(ctx, s.URL, token, cfg.Log, ready)
+}
+
+// onLoopback gives a machine whose API listens at the loopback the address of its
+// pods' bridge, unless it has been named one: pods have a loopback of their own.
+func (f *agentFlags) onLoopback(ctx context.Context, s host.Serving) error {
+	if f.address != "" {
+		return nil
+	}
+	if address, err := f.find(s.URL); err != nil || !address.IsLoopback() {
+		return err
+	}
+	admin, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		return err
+	}
+	own, err := podRange(ctx, client, f.node.blank(f.name))
+	if err != nil {
+		return err
+	}
+	f.address = cni.Gateway(own).String()
+	return nil
 }
 
 // run joins, opens the machine and runs its pods until ctx ends.
@@ -163,7 +193,7 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		return err
 	}
 	if f.reach != nil {
-		if err := f.reach(own.Masked().Addr().Next()); err != nil { // the bridge's address
+		if err := f.reach(cni.Gateway(own)); err != nil { // the bridge's address
 			return err
 		}
 	}

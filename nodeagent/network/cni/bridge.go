@@ -62,9 +62,35 @@ func (n *Network) checkAddress(iface string, p netip.Prefix) error {
 		return fmt.Errorf("bridge %s has the range %s, not %v, and pods on it: another agent on this machine uses it, so name another bridge, or it is left over (ip link del %s)",
 			iface, p.Masked(), n.cfg.PodRanges, iface)
 	}
-	// Left from a former range of this node: the plugin makes it anew.
+	// Left from a former range of this node: it is made anew.
 	return removeLink(iface)
 }
+
+// makeBridge makes the bridge as the plugin would with the first pod: the machine
+// has its address from then on, by which pods reach what runs on the machine.
+func (n *Network) makeBridge() error {
+	err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: n.cfg.Bridge, MTU: n.cfg.MTU, TxQLen: -1}})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make bridge %s: %w", n.cfg.Bridge, err)
+	}
+	link, err := netlink.LinkByName(n.cfg.Bridge)
+	if err != nil {
+		return fmt.Errorf("make bridge %s: %w", n.cfg.Bridge, err)
+	}
+	for _, r := range n.cfg.PodRanges {
+		gateway := &net.IPNet{IP: Gateway(r).AsSlice(), Mask: net.CIDRMask(r.Bits(), r.Addr().BitLen())}
+		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: gateway}); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("give bridge %s the address %s: %w", n.cfg.Bridge, gateway, err)
+		}
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("switch on bridge %s: %w", n.cfg.Bridge, err)
+	}
+	return nil
+}
+
+// Gateway is the machine's own address in a node's range: its first.
+func Gateway(r netip.Prefix) netip.Addr { return r.Masked().Addr().Next() }
 
 // used tells whether something is connected to a bridge.
 func used(bridge string) (bool, error) {

@@ -69,6 +69,9 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err := n.checkBridge(); err != nil {
 		return nil, err
 	}
+	if err := n.makeBridge(); err != nil {
+		return nil, err
+	}
 	if err := n.switchOnForwarding(); err != nil {
 		return nil, err
 	}
