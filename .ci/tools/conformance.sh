@@ -29,7 +29,7 @@ suite() {
     CGO_ENABLED=0 go -C "$DIR" build -trimpath -ldflags "$STRIP" -o "$TOOLS/bin/agnhost" k8s.io/kubernetes/test/images/agnhost
 }
 images() {
-  CGO_ENABLED=0 go run ./.ci/tools/images -agnhost "$TOOLS/bin/agnhost" -busybox "$(command -v busybox)" -programs curl,dig,getent \
+  CGO_ENABLED=0 go run ./.ci/tools/images -agnhost "$TOOLS/bin/agnhost" -busybox "$(command -v busybox)" -programs curl,dig,getent,nc \
     -porter "$(go -C "$DIR" list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter" -out "$OUT"
 }
 
@@ -39,7 +39,7 @@ if ! stamped e2e.test "$hash" || ! whole agnhost; then
   timed "building Kubernetes' suite (once; a quarter of an hour)" suite
   stamp e2e.test "$hash"
 fi
-packages "the images of Kubernetes' suite" busybox-static curl bind9-dnsutils
+packages "the images of Kubernetes' suite" busybox-static curl bind9-dnsutils netcat-openbsd
 timed "building its images" images
 .ci/tools/wasm.sh
 .ci/tools/build.sh

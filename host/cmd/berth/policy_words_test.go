@@ -89,7 +89,7 @@ func scrape(t *testing.T, kubeconfig, policy string) (values map[string]float64,
 	}
 	values, counters = map[string]float64{}, map[string]float64{}
 	for name, f := range families {
-		if !strings.HasPrefix(name, "berth_policy_") || name == "berth_policy_quarantined" || name == "berth_policy_call_duration_seconds" {
+		if !strings.HasPrefix(name, "berth_policy_") || name == "berth_policy_quarantined" || name == "berth_policy_call_duration_seconds" || name == "berth_policy_guest_memory_bytes" {
 			continue
 		}
 		if f.GetType() != dto.MetricType_COUNTER || f.GetHelp() == "" || !strings.HasSuffix(name, "_total") {
