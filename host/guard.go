@@ -23,7 +23,7 @@ func (h *Host) admission() *admission.Chain {
 func (h *Host) guard(c *api.Config) (end func(), err error) {
 	c.Authenticator, c.Authorizer, c.Reviewer = h.auth, h.auth.Access, h.auth
 	c.Fairness = flowcontrol.New(flowcontrol.Defaults(processors), h.MaxStreams)
-	discovery := api.Route{Handler: h.auth.Accounts.Discovery("https://" + h.Listen)}
+	discovery := api.Route{Handler: h.auth.Accounts.Discovery()}
 	c.Routes = map[string]api.Route{
 		"POST " + bootstrap.Path:                  {Handler: h.auth.Join, Public: true},
 		"GET /metrics":                            {Handler: h.metrics()},

@@ -269,7 +269,7 @@ func TestForgedTokens(t *testing.T) {
 func TestDiscoveryChecksTokens(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	handler := b.issuer.Discovery("https://berth.example:6443")
+	handler := b.issuer.Discovery()
 	get := func(path string) []byte {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -282,7 +282,7 @@ func TestDiscoveryChecksTokens(t *testing.T) {
 	if err := json.Unmarshal(get(ConfigurationPath), &config); err != nil {
 		t.Fatal(err)
 	}
-	if config["issuer"] != DefaultIssuer || config["jwks_uri"] != "https://berth.example:6443/openid/v1/jwks" {
+	if config["issuer"] != DefaultIssuer || config["jwks_uri"] != DefaultIssuer+"/openid/v1/jwks" {
 		t.Errorf("configuration = %v", config)
 	}
 	var keys jose.JSONWebKeySet

@@ -3,6 +3,7 @@ package serviceaccount
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"gopkg.in/go-jose/go-jose.v2"
 )
@@ -13,12 +14,12 @@ const (
 	KeysPath          = "/openid/v1/jwks"
 )
 
-// Configuration is the issuer's discovery document; server is the URL under
-// which the keys are served, without a path.
-func (i *Issuer) Configuration(server string) ([]byte, error) {
+// Configuration is the issuer's discovery document. The keys are where the issuer
+// is: who reaches the one reaches the other.
+func (i *Issuer) Configuration() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"issuer":                                i.name,
-		"jwks_uri":                              server + KeysPath,
+		"jwks_uri":                              strings.TrimSuffix(i.name, "/") + KeysPath,
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},
 		"id_token_signing_alg_values_supported": []string{string(jose.ES256)},
@@ -33,10 +34,10 @@ func (i *Issuer) Keys() ([]byte, error) {
 }
 
 // Discovery serves both documents at their paths.
-func (i *Issuer) Discovery(server string) http.Handler {
+func (i *Issuer) Discovery() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+ConfigurationPath, func(w http.ResponseWriter, _ *http.Request) {
-		data, err := i.Configuration(server)
+		data, err := i.Configuration()
 		answer(w, "application/json", data, err)
 	})
 	mux.HandleFunc("GET "+KeysPath, func(w http.ResponseWriter, _ *http.Request) {
