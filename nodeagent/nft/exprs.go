@@ -137,12 +137,12 @@ func (r rule) mark() rule {
 
 func (r rule) masquerade() rule { return append(r, &expr.Masq{FullyRandom: true}) }
 
-// addressIs: the kernel's routes say an address is of this machine, or not.
+// local: the kernel's routes say that an address is of this machine, or not.
 func (r rule) local(op expr.CmpOp, source bool) rule {
 	return append(r, &expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: source, FlagDADDR: !source}).cmp(op, native(unix.RTN_LOCAL)...)
 }
 
-// interface_: the packet comes or goes by one.
+// device: the packet comes in or goes out by one.
 func (r rule) device(key expr.MetaKey, name string) rule {
 	return append(r, &expr.Meta{Key: key, Register: 1}).cmp(expr.CmpOpEq, padded(name)...)
 }
