@@ -79,12 +79,16 @@ func run(agnhost, porter, busybox string, programs []string, out string) error {
 		}
 		tool = append(tool, file{path: name, content: content, mode: 0o644})
 	}
-	linked, err := withLibraries(programs)
+	linked, err := withLibraries(append(programs, "dash"))
 	if err != nil {
 		return err
 	}
-	// Theirs take the place of busybox' commands of the same name.
-	taken := func(f file) bool { return f.to == "/bin/busybox" && slices.Contains(programs, filepath.Base(f.path)) }
+	// Theirs take the place of busybox' commands of the same name, and dash that of
+	// its shell, which would run its own commands first.
+	taken := func(f file) bool {
+		return f.to == "/bin/busybox" && (f.path == "bin/sh" || slices.Contains(programs, filepath.Base(f.path)))
+	}
+	linked = append(linked, file{path: "bin/sh", to: "/usr/bin/dash"})
 	tool = append(slices.DeleteFunc(tool, taken), linked...)
 	pause := v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}
 	names := append(slices.DeleteFunc(slices.Clone(shell), taken), linked...)
