@@ -165,8 +165,10 @@ func (s *Streams) proxyNode(w http.ResponseWriter, r *http.Request, t Target) er
 	return nil
 }
 
+// proxyPath is the path at what is proxied. A client that names none, not even a
+// slash, is told to: what it reads then may lead on from there.
 func proxyPath(path string) string {
-	if !strings.HasPrefix(path, "/") {
+	if path != "" && !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
 	return path

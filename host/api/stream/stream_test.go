@@ -330,6 +330,24 @@ func TestAnswersWithoutUpgrade(t *testing.T) {
 	}
 }
 
+func TestAProxyWithoutAPathLeadsToItsRoot(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	still := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/nodes/n1/proxy?a=b", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := still.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if to := answer.Header.Get("Location"); answer.StatusCode != http.StatusMovedPermanently || !strings.HasSuffix(to, "/nodes/n1/proxy/?a=b") {
+		t.Errorf("GET proxy = %d, leads to %q", answer.StatusCode, to)
+	}
+}
+
 func TestAFollowedLogComesAsItIsWritten(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
