@@ -602,7 +602,7 @@ func TestAnswersToOthersAreNotHeard(t *testing.T) {
 }
 
 func TestListenTakesTheAddress(t *testing.T) {
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && os.Getenv("CI") == "" {
 		t.Skip("addresses are root's to give")
 	}
 	at := netip.MustParseAddr("10.96.0.10")

@@ -231,8 +231,8 @@ func (g *grant) hold(ip netip.Addr) (*store.Op, bool) {
 	return &store.Op{Kind: store.Update, Key: k, Object: next, Expect: registry.Revision(have)}, true
 }
 
-// ManagedBy is the label and its value by which addresses that services were
-// given are told from those that somebody reserved.
+// managedBy is the label's value by which addresses that services were given are
+// told from those that somebody reserved.
 const managedBy = "ipallocator.k8s.io"
 
 // AddressKey is where it is written who has an address.
