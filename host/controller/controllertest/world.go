@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -403,13 +404,32 @@ func Ended(code int32) func(*v1.Pod) {
 // SetPod changes a pod's status as its node would.
 func (w *World) SetPod(name string, change func(*v1.Pod)) {
 	w.T.Helper()
+	if err := w.setPod(name, change); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+func (w *World) setPod(name string, change func(*v1.Pod)) error {
 	_, err := w.Store.Update(w.T.Context(), store.Key{Resource: "pods", Namespace: "default", Name: name}, func(o store.Object) (store.Object, error) {
 		next := o.DeepCopyObject().(*v1.Pod)
 		change(next)
 		return next, nil
 	})
-	if err != nil {
-		w.T.Fatal(err)
+	return err
+}
+
+// SetPods changes the status of the pods that are chosen, or with nil of all, as
+// their nodes would. Controllers work meanwhile: pods that are gone when their
+// turn comes are passed over.
+func (w *World) SetPods(chosen func(*v1.Pod) bool, change func(*v1.Pod)) {
+	w.T.Helper()
+	for _, p := range List[*v1.Pod](w, "pods") {
+		if chosen != nil && !chosen(p) {
+			continue
+		}
+		if err := w.setPod(p.Name, change); err != nil && !errors.Is(err, store.ErrNotFound) {
+			w.T.Fatal(err)
+		}
 	}
 }
 

@@ -225,9 +225,7 @@ func TestRollingUpdate(t *testing.T) {
 			t.Errorf("%d pods are new while one does not get ready, want 1", got)
 		}
 		w.Start(controllertest.Ready)
-		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
-			w.SetPod(p.Name, controllertest.Ready)
-		}
+		w.SetPods(nil, controllertest.Ready)
 		w.Wait(time.Minute)
 		want(t, "at last", placed(w), "n0 i:2, n1 i:2, n2 i:2")
 		if s := get(w).Status; s.UpdatedNumberScheduled != 3 || s.NumberUnavailable != 0 {
@@ -247,9 +245,7 @@ func TestSurge(t *testing.T) {
 			t.Errorf("while the first does not get ready: %s, want it beside 3 others", got)
 		}
 		w.Start(controllertest.Ready)
-		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
-			w.SetPod(p.Name, controllertest.Ready)
-		}
+		w.SetPods(nil, controllertest.Ready)
 		w.Wait(time.Minute)
 		want(t, "at last", placed(w), "n0 i:2, n1 i:2, n2 i:2")
 	})
@@ -390,8 +386,10 @@ func TestANameThatARevisionHasIsNotTakenTwice(t *testing.T) {
 		other := second.DeepCopy()
 		other.UID, other.ResourceVersion, other.Data, other.Revision = "", "", first.Data, 7
 		w.Create("controllerrevisions.apps", other)
-		w.Delete("controllerrevisions.apps", first.Name, nil)
 		w.Wait(time.Minute)
+		if left := revisions(); len(left) != 1 || left[0].Name != second.Name {
+			t.Fatalf("of two revisions with the same data %d are left, want the newer", len(left))
+		}
 		change(w, image("i:2"))
 		w.Wait(time.Minute)
 		want(t, "at last", placed(w), "n0 i:2")

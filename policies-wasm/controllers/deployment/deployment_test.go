@@ -121,10 +121,8 @@ func TestARollOutKeepsToItsBounds(t *testing.T) {
 		same(t, "sets that are stuck", []string{"1 web:1 8", "2 web:2 5"}, sets(w))
 		w.Wait(11 * time.Minute)
 		same(t, "conditions", []string{"Available True MinimumReplicasAvailable", "Progressing False ProgressDeadlineExceeded"}, conditions(get(w)))
-		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
-			w.SetPod(p.Name, controllertest.Ready)
-		}
 		w.Start(controllertest.Ready)
+		w.SetPods(nil, controllertest.Ready)
 		w.Wait(time.Minute)
 		same(t, "sets after all", []string{"1 web:1 0", "2 web:2 10"}, sets(w))
 		same(t, "conditions after all", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(get(w)))
@@ -226,9 +224,7 @@ func TestADeploymentGoesBackByItself(t *testing.T) {
 			t.Errorf("events %s", events)
 		}
 		// Nothing is left to go back to: what it went back to fails, too.
-		for _, p := range controllertest.List[*v1.Pod](w, "pods") {
-			w.SetPod(p.Name, controllertest.Running)
-		}
+		w.SetPods(nil, controllertest.Running)
 		w.Delete("pods", controllertest.List[*v1.Pod](w, "pods")[0].Name, nil)
 		w.Wait(30 * time.Minute)
 		same(t, "template at last", before, get(w).Spec.Template)

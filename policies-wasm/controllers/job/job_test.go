@@ -113,9 +113,7 @@ func TestAJobRunsToCompletion(t *testing.T) {
 		w.want("counts", w.counts(), "2/2/0 0+0")
 		w.want("pods that are tracked", w.tracked(), 2)
 		w.Start(controllertest.Ended(0))
-		for _, p := range w.pods() {
-			w.SetPod(p.Name, controllertest.Ended(0))
-		}
+		w.SetPods(nil, controllertest.Ended(0))
 		w.Wait(time.Second)
 		w.want("counts", w.counts(), "0/0/0 4+0")
 		w.want("pods that are tracked", w.tracked(), 0)
@@ -148,11 +146,7 @@ func TestFailuresAreReplacedLaterAndLater(t *testing.T) {
 // end ends pods that run, with an exit code.
 func (w world) end(code int32, which func(*v1.Pod) bool) {
 	w.T.Helper()
-	for _, p := range w.pods() {
-		if p.Status.Phase == v1.PodRunning && (which == nil || which(p)) {
-			w.SetPod(p.Name, controllertest.Ended(code))
-		}
-	}
+	w.SetPods(func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning && (which == nil || which(p)) }, controllertest.Ended(code))
 	w.Wait(time.Second)
 }
 
@@ -503,9 +497,7 @@ func TestAJobEndsWhenItsPodsAreGone(t *testing.T) {
 		w.want("conditions", w.conditions(), "FailureTarget=True/DeadlineExceeded")
 		w.want("counts", w.counts(), "0/0/2 0+2")
 		w.want("pods that are tracked", w.tracked(), 0)
-		for _, p := range w.pods() {
-			w.SetPod(p.Name, controllertest.Ended(143))
-		}
+		w.SetPods(nil, controllertest.Ended(143))
 		w.Wait(time.Second)
 		w.want("conditions", w.conditions(), "FailureTarget=True/DeadlineExceeded Failed=True/DeadlineExceeded")
 		w.want("counts", w.counts(), "0/0/0 0+2")
