@@ -17,9 +17,13 @@ type Object struct {
 	Generation, Created, Deleted           int64
 	Labels, Annotations                    map[string]string
 	// Owner is the UID of the owner that controls it.
-	Owner string
+	Owner           string
+	Finalizers      []string
+	ResourceVersion string
 	// Fields are JSON by path, such as "spec.replicas": "3".
 	Fields map[string]string
+	// Pod is given where the kind asks for the fact "pod".
+	Pod *sdk.PodFacts
 }
 
 // ControllerCase is one parent and what should become of it.
@@ -28,6 +32,8 @@ type ControllerCase struct {
 	Now               int64
 	Parent            Object
 	Children, Related []Object
+	// Refused is what the host refused of the answer before.
+	Refused string
 	// Creates is how many children are to be made.
 	Creates int64
 	// Objects are those to be made, as JSON and in their order; they are looked
@@ -122,11 +128,18 @@ func deletions(list []abi.Deletion) (uids []string) {
 func encodeReconcile(c *ControllerCase) []byte {
 	e := newEncoder()
 	parent, children, related := e.controlled(&c.Parent), e.controlledAll(c.Children), e.controlledAll(c.Related)
+	refused := offset(0)
+	if c.Refused != "" {
+		refused = e.CreateString(c.Refused)
+	}
 	fb.ReconcileInputStart(e.Builder)
 	fb.ReconcileInputAddNow(e.Builder, c.Now)
 	fb.ReconcileInputAddParent(e.Builder, parent)
 	fb.ReconcileInputAddChildren(e.Builder, children)
 	fb.ReconcileInputAddRelated(e.Builder, related)
+	if refused != 0 {
+		fb.ReconcileInputAddRefused(e.Builder, refused)
+	}
 	e.Finish(fb.ReconcileInputEnd(e.Builder))
 	return e.FinishedBytes()
 }
@@ -140,16 +153,17 @@ func (e *encoder) controlledAll(list []Object) offset {
 }
 
 func (e *encoder) controlled(o *Object) offset {
-	b, version, kind := e.Builder, e.CreateString(o.APIVersion), e.CreateString(o.Kind)
+	b, apiVersion, kind := e.Builder, e.CreateString(o.APIVersion), e.CreateString(o.Kind)
 	namespace, name, uid := e.CreateString(o.Namespace), e.CreateString(o.Name), e.CreateString(o.UID)
 	labels, annotations, fields := e.kvs(o.Labels), e.kvs(o.Annotations), e.fields(o.Fields)
 	owner := Controller{UID: o.Owner}
 	if o.Owner != "" {
 		owner.Kind = "Parent"
 	}
-	owners := e.owners(&owner)
+	owners, finalizers, version := e.owners(&owner), e.names(o.Finalizers), e.CreateString(o.ResourceVersion)
+	pod := e.podFacts(o.Pod)
 	fb.ControlObjectStart(b)
-	fb.ControlObjectAddApiVersion(b, version)
+	fb.ControlObjectAddApiVersion(b, apiVersion)
 	fb.ControlObjectAddKind(b, kind)
 	fb.ControlObjectAddNamespace(b, namespace)
 	fb.ControlObjectAddName(b, name)
@@ -161,7 +175,30 @@ func (e *encoder) controlled(o *Object) offset {
 	fb.ControlObjectAddAnnotations(b, annotations)
 	fb.ControlObjectAddOwners(b, owners)
 	fb.ControlObjectAddFields(b, fields)
+	fb.ControlObjectAddFinalizers(b, finalizers)
+	fb.ControlObjectAddResourceVersion(b, version)
+	if pod != 0 {
+		fb.ControlObjectAddPod(b, pod)
+	}
 	return fb.ControlObjectEnd(b)
+}
+
+func (e *encoder) podFacts(p *sdk.PodFacts) offset {
+	if p == nil {
+		return 0
+	}
+	b, phase, node := e.Builder, e.CreateString(p.Phase), e.CreateString(p.NodeName)
+	hostname, subdomain, ips := e.CreateString(p.Hostname), e.CreateString(p.Subdomain), e.names(p.IPs)
+	fb.PodFactsStart(b)
+	fb.PodFactsAddPhase(b, phase)
+	fb.PodFactsAddReady(b, p.Ready)
+	fb.PodFactsAddReadySince(b, p.ReadySince)
+	fb.PodFactsAddNodeName(b, node)
+	fb.PodFactsAddRestarts(b, int32(p.Restarts))
+	fb.PodFactsAddIps(b, ips)
+	fb.PodFactsAddHostname(b, hostname)
+	fb.PodFactsAddSubdomain(b, subdomain)
+	return fb.PodFactsEnd(b)
 }
 
 func (e *encoder) fields(m map[string]string) offset {
