@@ -35,6 +35,7 @@ type World struct {
 	refused map[string]string // what creations of a kind are refused with
 	events  []string
 	steps   []step // what the world itself does later
+	inputs  [][]byte
 }
 
 // PodStatus is how a pod is.
@@ -94,6 +95,12 @@ func Play(t *testing.T, policy, config string, test func(w *World)) {
 	test(w)
 	w.settle()
 	if err := w.tape.write(); err != nil {
+		t.Fatal(err)
+	}
+	all := func() (*Asked, error) {
+		return &Asked{Policy: policy, Open: open, Export: abi.FuncReconcile, Inputs: w.inputs, Each: 1}, nil
+	}
+	if err := w.tape.keepAsked(all); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -70,6 +70,7 @@ func (w *World) asks(o *object) bool {
 func (w *World) ask(g *gathered) {
 	w.T.Helper()
 	o, input := g.parent, g.encode(w.now, true)
+	w.inputs = append(w.inputs, input)
 	w.tape.asks(o.kind + " " + o.title() + " after " + w.now.Sub(Beginning).String())
 	out, err := w.in.Reconcile(input)
 	if err != nil {
