@@ -15,6 +15,8 @@ type event struct {
 	Test       string
 	Output     string
 	Elapsed    float64 // seconds
+	// FailedBuild is set where a package failed because it does not build.
+	FailedBuild string
 }
 
 // decode reads events until r ends. Lines that are no event, such as what a

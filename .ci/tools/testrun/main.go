@@ -5,12 +5,19 @@
 //
 // With CI set in the environment a skipped test fails the run: a machine that
 // lacks a tool has tested nothing.
+//
+// Where few packages failed, they are run once more, alone. A test that passes
+// then is named as flaky, with the output of its failure above, and does not fail
+// the run: it wants mending, not a change that has nothing to do with it held up.
+// A data race is not asked twice.
 package main
 
 import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,17 +29,43 @@ func main() {
 }
 
 func run(args []string) error {
+	r := newReport(os.Stdout, time.Now)
+	failed, err := goTest(args, r)
+	if err != nil {
+		return err
+	}
+	if again := r.again(); len(again) > 0 {
+		r.print("running again, alone: " + strings.Join(again, " ") + "\n")
+		second := newReport(os.Stdout, time.Now)
+		stillFailed, err := goTest(onceMore(args, again), second)
+		if err != nil {
+			return err
+		}
+		if stillFailed == nil && second.failed == 0 {
+			r.flaked(second)
+			failed = nil
+		}
+	}
+	return r.close(failed, os.Getenv("CI") != "")
+}
+
+// onceMore are the arguments with other packages.
+func onceMore(args, packages []string) []string {
+	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "./") })
+	return slices.Concat([]string{"-count=1"}, args, packages)
+}
+
+// goTest runs tests and reports them; failed is how go test ended.
+func goTest(args []string, r *report) (failed, err error) {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start go test: %w", err)
+		return nil, fmt.Errorf("start go test: %w", err)
 	}
-
-	r := newReport(os.Stdout, time.Now)
 	events, readErr := decode(out)
 	tick := time.NewTicker(30 * time.Second)
 	defer tick.Stop()
@@ -46,9 +79,6 @@ func run(args []string) error {
 			r.waiting()
 		}
 	}
-	waitErr := cmd.Wait()
-	if err := <-readErr; err != nil {
-		return err
-	}
-	return r.close(waitErr, os.Getenv("CI") != "")
+	failed = cmd.Wait()
+	return failed, <-readErr
 }

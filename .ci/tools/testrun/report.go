@@ -24,6 +24,9 @@ type report struct {
 	packages, passed, failed, skipped int
 	skips                             []string
 	broken                            []string // packages that failed
+	wrong                             []string // tests that failed, with their packages
+	flaky                             []string // those that passed when they were run again
+	unmendable                        bool     // something failed that is not run again
 }
 
 type key struct{ pkg, test string }
@@ -59,7 +62,30 @@ func (r *report) event(e event) {
 	}
 }
 
+// few is how many packages may fail and be run again: where more fail, it is not
+// by chance.
+const few = 3
+
+// again are the packages that are worth a second run.
+func (r *report) again() []string {
+	if r.unmendable || len(r.broken) > few {
+		return nil
+	}
+	return r.broken
+}
+
+// flaked takes what failed for flaky: all of it passed in the second run.
+func (r *report) flaked(second *report) {
+	for _, pkg := range r.broken {
+		r.passed += second.count[pkg] - r.count[pkg]
+	}
+	r.skips = append(r.skips, second.skips...)
+	r.skipped += second.skipped
+	r.flaky, r.failed, r.broken = r.wrong, 0, nil
+}
+
 func (r *report) output(e event) {
+	r.unmendable = r.unmendable || strings.Contains(e.Output, "WARNING: DATA RACE")
 	if e.Package == "" {
 		r.print(e.Output)
 		return
@@ -82,6 +108,7 @@ func (r *report) testEnded(e event) {
 		r.failing[e.Package]++
 		if top {
 			r.failed++
+			r.wrong = append(r.wrong, e.Package+" "+e.Test)
 		}
 		r.print(fmt.Sprintf("\n--- FAIL in %s\n%s", e.Package, out))
 	case e.Action == "skip":
@@ -117,6 +144,8 @@ func (r *report) packageEnded(e event) {
 		r.print(r.left(e.Package))
 		if r.failing[e.Package] == 0 { // it does not build, or it crashed
 			r.failed++
+			r.wrong = append(r.wrong, e.Package)
+			r.unmendable = r.unmendable || e.FailedBuild != ""
 		}
 		r.print(fmt.Sprintf("FAIL %-60s %6.1fs\n", e.Package, e.Elapsed))
 	default:
@@ -184,6 +213,9 @@ func (r *report) close(testErr error, strict bool) error {
 	for _, p := range r.broken {
 		r.print("failed:  " + p + "\n")
 	}
+	for _, f := range r.flaky {
+		r.print("flaky:   " + f + " failed above, and passed when it was run again: mend it\n")
+	}
 	var err error
 	switch {
 	case testErr != nil || r.failed > 0:
@@ -196,7 +228,11 @@ func (r *report) close(testErr error, strict bool) error {
 	case strict && r.skipped > 0:
 		err = fmt.Errorf("%d tests were skipped: in CI each test must run", r.skipped)
 	}
-	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped))
+	summary := fmt.Sprintf("%d passed, %d failed, %d skipped", r.passed, r.failed, r.skipped)
+	if len(r.flaky) > 0 {
+		summary += fmt.Sprintf(", %d flaky", len(r.flaky))
+	}
+	r.print(summary + "\n")
 	return err
 }
 

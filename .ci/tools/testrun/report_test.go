@@ -82,6 +82,68 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// What failed and passes when it is run again is named, and counted as passed.
+func TestWhatPassesTheSecondTimeIsFlaky(t *testing.T) {
+	t.Parallel()
+	const failed = `{"Action":"pass","Package":"a","Test":"TestX"}
+{"Action":"fail","Package":"a","Test":"TestY"}
+{"Action":"fail","Package":"a","Elapsed":1}
+`
+	const passed = `{"Action":"pass","Package":"a","Test":"TestX"}
+{"Action":"pass","Package":"a","Test":"TestY"}
+{"Action":"pass","Package":"a","Elapsed":1}
+`
+	var out strings.Builder
+	first, second := newReport(&out, time.Now), newReport(&out, time.Now)
+	for r, lines := range map[*report]string{first: failed, second: passed} {
+		events, _ := decode(strings.NewReader(lines))
+		for e := range events {
+			r.event(e)
+		}
+	}
+	if again := first.again(); len(again) != 1 || again[0] != "a" {
+		t.Fatalf("%q are run again, want a", again)
+	}
+	first.flaked(second)
+	err := first.close(nil, true)
+	if want := "flaky:   a TestY failed above"; err != nil || !strings.Contains(out.String(), want) || !strings.HasSuffix(out.String(), "2 passed, 0 failed, 0 skipped, 1 flaky\n") {
+		t.Errorf("it printed %q and ended with %v, want %q and one flaky", out.String(), err, want)
+	}
+}
+
+func TestWhatIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	many := ""
+	for _, pkg := range []string{"a", "b", "c", "d"} {
+		many += `{"Action":"fail","Package":"` + pkg + `","Test":"TestX"}
+{"Action":"fail","Package":"` + pkg + `","Elapsed":1}
+`
+	}
+	for name, lines := range map[string]string{
+		"a race": `{"Action":"output","Package":"a","Test":"TestX","Output":"WARNING: DATA RACE\n"}
+{"Action":"fail","Package":"a","Test":"TestX"}
+{"Action":"fail","Package":"a","Elapsed":1}
+`,
+		"what does not build": `{"Action":"fail","Package":"a","Elapsed":0,"FailedBuild":"a"}
+`,
+		"many packages": many,
+	} {
+		var out strings.Builder
+		r := newReport(&out, time.Now)
+		events, _ := decode(strings.NewReader(lines))
+		for e := range events {
+			r.event(e)
+		}
+		if again := r.again(); again != nil {
+			t.Errorf("%s: %q are run again", name, again)
+		}
+	}
+	args := []string{"-timeout", "15m", "-race", "./a", "./..."}
+	if got := strings.Join(onceMore(args, []string{"x/b"}), " "); got != "-count=1 -timeout 15m -race x/b" {
+		t.Errorf("run again with %q", got)
+	}
+}
+
 func TestWaitingNamesTheOldestTest(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
