@@ -162,7 +162,11 @@ func (s *Server) Close() error {
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	s.ctx = ctx
-	defer context.AfterFunc(ctx, func() { s.Close() })()
+	closed := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		defer close(closed)
+		s.Close()
+	})
 	for _, p := range s.packets {
 		for range min(4, runtime.GOMAXPROCS(0)) {
 			group.Go(func() error { return s.servePackets(ctx, p) })
@@ -171,7 +175,8 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, l := range s.listeners {
 		group.Go(func() error { return s.serveConns(ctx, l) })
 	}
-	err := group.Wait()
+	err := group.Wait() // ctx has ended
+	<-closed            // its ports are free again
 	s.wait.Wait()
 	return err
 }
