@@ -193,10 +193,11 @@ func TestServicesAreFollowed(t *testing.T) {
 		case out.Counter != nil:
 			told[name] = fmt.Sprint(out.Counter.GetValue())
 		default:
-			told[name] = fmt.Sprint(out.Summary.GetSampleCount(), " below a minute: ", out.Summary.GetSampleSum() < 60)
+			// A busy machine may take longer than the wait between comparisons.
+			told[name] = fmt.Sprint("4 or more: ", out.Summary.GetSampleCount() >= 4, ", below a minute: ", out.Summary.GetSampleSum() < 60)
 		}
 	}
-	wanted := map[string]string{"berth_services": "0", "berth_service_change_seconds": "4 below a minute: true", "berth_service_failures_total": "1"}
+	wanted := map[string]string{"berth_services": "0", "berth_service_change_seconds": "4 or more: true, below a minute: true", "berth_service_failures_total": "1"}
 	if diff := cmp.Diff(wanted, told); diff != "" {
 		t.Errorf("metrics differ (-want +got):\n%s", diff)
 	}
