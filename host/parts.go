@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/auth/authz"
@@ -23,11 +21,8 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
 	"github.com/berth-dev/berth/host/event"
-	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
-	"github.com/berth-dev/berth/host/policy/sandbox"
-	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -88,78 +83,6 @@ func (h *Host) runGates(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// driving is a driver at work for a guest.
-type driving struct {
-	guest  *sandbox.Controller
-	driver *controller.Driver
-	end    func()
-}
-
-// controllerKey is what a driver is kept by: the same program may act as several
-// accounts.
-type controllerKey struct {
-	program [32]byte
-	account v1alpha1.ServiceAccountReference
-}
-
-// runControllers keeps one driver for each live controller: of those that are
-// the same, of one. What drove another opening of it, which will be closed, is
-// begun anew.
-func (h *Host) runControllers(ctx context.Context) error {
-	running := map[controllerKey]driving{}
-	swapped := h.loader.Swapped()
-	var drivers sync.WaitGroup
-	defer drivers.Wait()
-	for {
-		wanted := map[controllerKey]bool{}
-		for _, guest := range h.loader.Current().Controllers() {
-			id := controllerKey{guest.Identity(), guest.ServiceAccount()}
-			if wanted[id] {
-				continue
-			}
-			wanted[id] = true
-			if was, ok := running[id]; ok && was.guest == guest {
-				continue
-			} else if ok {
-				was.end()
-				delete(running, id)
-			}
-			driver, err := h.driver(guest)
-			if err != nil {
-				h.Log.Warn("controller does not run", "policy", guest.Name(), "err", err)
-				continue // its Policy's status tells
-			}
-			own, cancel := context.WithCancel(ctx)
-			ended := make(chan struct{})
-			running[id] = driving{guest, driver, func() { cancel(); <-ended }}
-			drivers.Go(func() {
-				defer close(ended)
-				if err := driver.Run(own); err != nil {
-					h.Log.Error("controller ended", "policy", guest.Name(), "err", err)
-				}
-			})
-		}
-		for id, one := range running {
-			if !wanted[id] {
-				one.end()
-				delete(running, id)
-			}
-		}
-		drive := make([]explain.Driven, 0, len(running))
-		for _, one := range running {
-			account := one.guest.ServiceAccount()
-			drive = append(drive, explain.Driven{Policy: one.guest.Name(), ServiceAccount: account.Namespace + "/" + account.Name, Driver: one.driver})
-		}
-		slices.SortFunc(drive, func(a, b explain.Driven) int { return strings.Compare(a.Policy, b.Policy) })
-		h.driven.Store(&drive)
-		select {
-		case <-swapped:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 // components are the names under which Kubernetes' controllers tell of what they
 // do, where they are not that of the kind.
 var components = map[string]string{
@@ -175,22 +98,6 @@ func componentOf(policy string) string {
 		return name
 	}
 	return strings.ToLower(policy) + "-controller"
-}
-
-// drivers are the controllers that run.
-func (h *Host) drivers() []explain.Driven {
-	if all := h.driven.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
-	as := actingAs(guest)
-	return controller.New(controller.Config{
-		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
-		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(componentOf(guest.Name())),
-	})
 }
 
 // podUsage is what the newest two reports of a pod's node say of it.

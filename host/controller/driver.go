@@ -102,6 +102,7 @@ type Config struct {
 	Log   *slog.Logger
 	// Workers is how many parents are written for at a time; 4 by default.
 	Workers int
+	Trial   Trial
 }
 
 // Driver runs one guest.

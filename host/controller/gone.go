@@ -106,6 +106,10 @@ func (d *Driver) findGone() error {
 // askOfGone asks about the children of parents that are gone.
 func (d *Driver) askOfGone(ctx context.Context, name types.NamespacedName) error {
 	for _, o := range d.ghosts.of(name) {
+		if !d.Trial.takes(o.GetUID()) || d.Trial.Shadow {
+			d.ghosts.forget(o)
+			continue
+		}
 		if err := d.mayRead(ctx, o); err != nil {
 			return err
 		}

@@ -32,6 +32,9 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	if !ok {
 		return last, 0, errGone
 	}
+	if !d.Trial.takes(o.GetUID()) {
+		return last, 0, nil
+	}
 	if err := d.mayRead(ctx, o); err != nil {
 		return last, 0, err
 	}
@@ -45,6 +48,13 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 		return last, 0, err
 	}
 	last.Why, last.status = out.Why, out.Status
+	if d.Trial.Shadow {
+		again, err = d.shadowed(ctx, g, out)
+		return last, again, err
+	}
+	if err := d.compare(ctx, g, out); err != nil {
+		return last, 0, err
+	}
 	done, err := d.apply(ctx, g, out)
 	if err != nil {
 		return last, 0, err

@@ -195,3 +195,19 @@ func (s *Set) Controllers() []*sandbox.Controller {
 	}
 	return all
 }
+
+// ControllerTrials returns the controllers on trial, in the order of their
+// names: canaries, and those whose mode is Shadow.
+func (s *Set) ControllerTrials() (all []trial.Controllers) {
+	for _, name := range s.ordered() {
+		l := s.policies[name]
+		switch {
+		case l.version == nil || l.controller == nil:
+		case l.mode() == v1alpha1.Shadow:
+			all = append(all, trial.Controllers{Trial: l.shadow, Tried: l.controller})
+		case l.mode() == v1alpha1.Enforce && l.canary != nil && l.canary.controller != nil:
+			all = append(all, trial.Controllers{Trial: l.canary.Trial, Live: l.controller, Tried: l.canary.controller})
+		}
+	}
+	return all
+}

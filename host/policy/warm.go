@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/rollout"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 // keepWarm tells former programs what has changed, so that going back to them
@@ -50,12 +50,12 @@ func (l *Loader) reportTrials(ctx context.Context) {
 // idle says why a live controller does not run, empty where it does and for what
 // is no controller. Of controllers that are the same, the first by name runs.
 func (l *Loader) idle(set *Set, name string) string {
-	one := set.enforced(name, abi.KindController)
-	if one == nil || l.Drives == nil {
+	one := set.policies[name]
+	if one == nil || one.version == nil || one.controller == nil || one.mode() == v1alpha1.Off || l.Drives == nil {
 		return ""
 	}
 	for _, former := range set.Controllers() {
-		if former.Name() == name {
+		if former.Name() == name || one.mode() == v1alpha1.Shadow {
 			break
 		}
 		if former.Identity() == one.controller.Identity() && former.ServiceAccount() == one.controller.ServiceAccount() {

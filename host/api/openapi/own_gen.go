@@ -44,7 +44,7 @@ func schema_berth_host_policy_v1alpha1_Canary(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Canary is a second module on trial, for predicates and priorities. It is withdrawn by itself when it fails in any way, and when it refuses too much.",
+				Description: "Canary is a second module on trial, for predicates, priorities and controllers: these decide about a share of the parents. It is withdrawn by itself when it fails in any way, and when it refuses too much.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"module": {
@@ -138,26 +138,30 @@ func schema_berth_host_policy_v1alpha1_Difference(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Difference is one pod and one node that two versions see differently.",
+				Description: "Difference is one pod and one node that two versions see differently, or one parent that two controllers do.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"pod": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Type:   []string{"string"},
+							Format: "",
 						},
 					},
 					"node": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Type:   []string{"string"},
+							Format: "",
+						},
+					},
+					"parent": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"string"},
+							Format: "",
 						},
 					},
 					"live": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Live is the verdict or score of what is live, Trial that of the canary or shadow.",
+							Description: "Live is the verdict or score of what is live, Trial that of the canary or shadow; of controllers what one wants done and the other does not.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -171,7 +175,7 @@ func schema_berth_host_policy_v1alpha1_Difference(ref common.ReferenceCallback) 
 						},
 					},
 				},
-				Required: []string{"pod", "node", "live", "trial"},
+				Required: []string{"live", "trial"},
 			},
 		},
 	}
@@ -181,7 +185,7 @@ func schema_berth_host_policy_v1alpha1_Differences(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Differences count where a shadow or canary answers otherwise than what is live: a canary than the policy's module, for the pods that it decides; a shadow than all policies of the profile together, for all pods.",
+				Description: "Differences count where a shadow or canary answers otherwise than what is live: a canary than the policy's module, for the pods that it decides; a shadow than all policies of the profile together, for all pods. Of controllers answers are compared: of a canary with those of the policy's module about the parents that it decides, of a shadow with those of the live controllers of the same kind of parents.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"pods": {
@@ -190,6 +194,19 @@ func schema_berth_host_policy_v1alpha1_Differences(ref common.ReferenceCallback)
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
+						},
+					},
+					"answers": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Answers of a controller were compared; Otherwise are those of them that want something else done.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"otherwise": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"integer"},
+							Format: "int64",
 						},
 					},
 					"refused": {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -84,7 +85,14 @@ func at(when *metav1.Time) string {
 func trialSoFar(p *v1alpha1.Policy) string {
 	d := p.Status.Differences
 	if d == nil {
-		return fmt.Sprintf("decides %d %% of the pods, none yet", p.Spec.Canary.Share)
+		of := "pods"
+		if p.Status.Kind == abi.KindController {
+			of = "parents"
+		}
+		return fmt.Sprintf("decides %d %% of the %s, none yet", p.Spec.Canary.Share, of)
+	}
+	if d.Answers > 0 {
+		return fmt.Sprintf("decides about %d %% of the parents: of %s %d want something else done", p.Spec.Canary.Share, plural(int(d.Answers), "answer"), d.Otherwise)
 	}
 	said := fmt.Sprintf("decides %d %% of the pods, %d so far: refuses nodes to %d, admits %d nodes more, prefers another node for %d",
 		p.Spec.Canary.Share, d.Pods, d.RefusedPods, d.Admitted, d.Scored)
@@ -103,13 +111,21 @@ func newPolicyDiff() *cobra.Command {
 				return nil, nil, fmt.Errorf("the canary of policy %s was rolled back before it was compared with anything: %s: %s", p.Name, c.Reason, c.Message)
 			}
 			if d == nil {
-				return nil, nil, fmt.Errorf("policy %s has been compared with nothing yet: only a canary or a shadow is, and once it has seen a pod", p.Name)
+				return nil, nil, fmt.Errorf("policy %s has been compared with nothing yet: only a canary or a shadow is, and once it has been asked", p.Name)
 			}
 			return d, func() *table { return diffTable(d) }, nil
 		})
 }
 
 func diffTable(d *v1alpha1.Differences) *table {
+	if d.Answers > 0 {
+		t := &table{head: []string{"PARENT", "LIVE", "TRIAL"}}
+		for _, e := range d.Examples {
+			t.add(e.Parent, e.Live, e.Trial)
+		}
+		t.foot = fmt.Sprintf("\n%s compared: %d want something else done", plural(int(d.Answers), "answer"), d.Otherwise)
+		return t
+	}
 	t := &table{head: []string{"POD", "NODE", "LIVE", "TRIAL"}}
 	for _, e := range d.Examples {
 		t.add(e.Pod, e.Node, e.Live, e.Trial)

@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"fmt"
-
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -29,8 +27,11 @@ func (t *transition) canary() {
 			t.rollBack(t.in.Fault.Reason, t.in.Fault.Message)
 		}
 	case t.ended(trial) && !(c.Phase == Waiting && t.in.CanaryVersion != c.ModuleVersion):
-	case t.Main.Live.Kind != abi.KindPredicate && t.Main.Live.Kind != abi.KindPriority:
-		t.rollBack(v1alpha1.ReasonRefused, fmt.Sprintf("a %s decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it", t.Main.Live.Kind))
+	case t.Main.Live.Kind == abi.KindGate:
+		t.rollBack(v1alpha1.ReasonRefused, "a gate decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it")
+		t.do(ForgetTrial{})
+	case t.Main.Live.Kind == abi.KindController && spec.MaxRefusals != nil:
+		t.rollBack(v1alpha1.ReasonRefused, "a controller refuses no nodes: leave spec.canary.maxRefusals out")
 		t.do(ForgetTrial{})
 	default:
 		t.do(Load{For: ForCanary, Policy: t.Policy, Module: spec.Module, Kind: t.Main.Live.Kind, Name: t.Policy.Name + " canary " + trial})

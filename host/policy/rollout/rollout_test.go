@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -21,7 +23,7 @@ import (
 // Each script is the life of one Policy. What its commands are:
 //
 //	module NAME loads|pending|missing|needs|refuses [text=WHY] [version=V] [kind=KIND]
-//	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N] [limits=N] [uid=U]
+//	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [uid=U]
 //	pass, restart, fault REASON TEXT, quarantine TEXT, recover, memory, shown
 //
 // All but module make a pass; its actions come first, then how the Policy stands,
@@ -134,6 +136,9 @@ func (w *world) write(args map[string]string) {
 			if value != "" {
 				n, _ := strconv.ParseInt(args["share"], 10, 32)
 				p.Spec.Canary = &v1alpha1.Canary{Module: moduleName(value), Share: int32(n)}
+				if most := args["refusals"]; most != "" {
+					p.Spec.Canary.MaxRefusals = ptr.To(intstr.Parse(most))
+				}
 			}
 		}
 	}

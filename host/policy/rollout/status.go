@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -62,8 +63,10 @@ func told(s *State, was *v1alpha1.PolicyStatus, f *Facts) (phase, message string
 		return v1alpha1.PhaseQuarantined, was.Message
 	case f.Quarantined:
 		return v1alpha1.PhaseQuarantined, f.Failure
-	case f.Idle != "" && s.Policy.ModeOf() == v1alpha1.Enforce:
+	case f.Idle != "":
 		return v1alpha1.PhaseNotRunning, f.Idle
+	case s.Policy.ModeOf() == v1alpha1.Shadow && s.Main.Live.Kind == abi.KindGate:
+		return v1alpha1.PhaseNotRunning, "a gate in mode Shadow is asked nothing: there is nothing to compare it with; set mode to Enforce or Off"
 	}
 	return v1alpha1.PhaseLive, ""
 }

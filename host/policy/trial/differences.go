@@ -22,7 +22,7 @@ const (
 type Differences struct {
 	mu      sync.Mutex
 	sum     v1alpha1.Differences
-	sorts   [3]int // examples by sort
+	sorts   [4]int // examples by sort
 	changed bool   // since Get was asked
 }
 
@@ -31,6 +31,7 @@ const (
 	refusedSort = iota
 	admittedSort
 	scoredSort
+	answeredSort
 )
 
 // Resume goes on from what was counted before a restart.
@@ -47,7 +48,7 @@ func (d *Differences) Get() *v1alpha1.Differences {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = false
-	if d.sum.Pods == 0 {
+	if d.sum.Pods == 0 && d.sum.Answers == 0 {
 		return nil
 	}
 	return d.sum.DeepCopy()

@@ -4,6 +4,8 @@
 //	what                     share   source                  who runs it
 //	shadow                   0       live: each cycle's end  Trial.Compare
 //	canary                   1…100   live: each cycle's end  Route, Trial.Compare
+//	shadow of a controller   0       live: each answer       Differences.Answered
+//	canary of a controller   1…100   live: each answer       Takes, Answered
 //	dry run, plan, rehearsal 0       recorded, or supposed   Variation, explain
 //	replay, diff             0       recorded                Provenance, explain
 //

@@ -2,7 +2,6 @@ package trial
 
 import (
 	"context"
-	"hash/fnv"
 	"slices"
 
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -34,12 +33,7 @@ func (r *Rung) over() bool {
 // place is a pod's place in 0…99, the same each time that it is tried.
 func place(pod *snapshot.Pod) int32 { return int32(spread(pod) % 100) }
 
-// spread is a number of the pod's own, the same each time that it is tried.
-func spread(pod *snapshot.Pod) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(pod.UID()))
-	return h.Sum32()
-}
+func spread(pod *snapshot.Pod) uint32 { return number(pod.UID()) }
 
 // Route sends a share of the pods to the profiles with the canaries in them, by
 // the rungs of each profile, the smallest share first.

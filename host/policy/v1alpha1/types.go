@@ -127,7 +127,8 @@ type PolicyLimits struct {
 	CallMilliseconds int32 `json:"callMilliseconds,omitempty"`
 }
 
-// Canary is a second module on trial, for predicates and priorities. It is
+// Canary is a second module on trial, for predicates, priorities and
+// controllers: these decide about a share of the parents. It is
 // withdrawn by itself when it fails in any way, and when it refuses too much.
 type Canary struct {
 	Module string `json:"module"`
@@ -203,10 +204,17 @@ type CanaryStatus struct {
 
 // Differences count where a shadow or canary answers otherwise than what is
 // live: a canary than the policy's module, for the pods that it decides; a
-// shadow than all policies of the profile together, for all pods.
+// shadow than all policies of the profile together, for all pods. Of
+// controllers answers are compared: of a canary with those of the policy's
+// module about the parents that it decides, of a shadow with those of the live
+// controllers of the same kind of parents.
 type Differences struct {
 	// Pods were compared.
 	Pods int64 `json:"pods"`
+	// Answers of a controller were compared; Otherwise are those of them that
+	// want something else done.
+	Answers   int64 `json:"answers,omitempty"`
+	Otherwise int64 `json:"otherwise,omitempty"`
 	// Refused nodes, of those that the other admits; RefusedPods are the pods
 	// that they were refused to.
 	Refused     int64 `json:"refused"`
@@ -232,12 +240,14 @@ type ScoreDelta struct {
 	Most  int64 `json:"most"`
 }
 
-// Difference is one pod and one node that two versions see differently.
+// Difference is one pod and one node that two versions see differently, or one
+// parent that two controllers do.
 type Difference struct {
-	Pod  string `json:"pod"`
-	Node string `json:"node"`
+	Pod    string `json:"pod,omitempty"`
+	Node   string `json:"node,omitempty"`
+	Parent string `json:"parent,omitempty"`
 	// Live is the verdict or score of what is live, Trial that of the canary
-	// or shadow.
+	// or shadow; of controllers what one wants done and the other does not.
 	Live  string `json:"live"`
 	Trial string `json:"trial"`
 }
