@@ -27,15 +27,23 @@ func (t *transition) canary() {
 			t.rollBack(t.in.Fault.Reason, t.in.Fault.Message)
 		}
 	case t.ended(trial) && !(c.Phase == Waiting && t.in.CanaryVersion != c.ModuleVersion):
-	case t.Main.Live.Kind == abi.KindGate:
-		t.rollBack(v1alpha1.ReasonRefused, "a gate decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it")
-		t.do(ForgetTrial{})
-	case t.Main.Live.Kind == abi.KindController && spec.MaxRefusals != nil:
-		t.rollBack(v1alpha1.ReasonRefused, "a controller refuses no nodes: leave spec.canary.maxRefusals out")
+	case t.untriable(spec) != "":
+		t.rollBack(v1alpha1.ReasonRefused, t.untriable(spec))
 		t.do(ForgetTrial{})
 	default:
 		t.do(Load{For: ForCanary, Policy: t.Policy, Module: spec.Module, Kind: t.Main.Live.Kind, Name: t.Policy.Name + " canary " + trial})
 	}
+}
+
+// untriable says why the policy can have no such canary.
+func (t *transition) untriable(spec *v1alpha1.Canary) string {
+	switch kind := t.Main.Live.Kind; {
+	case kind == abi.KindGate:
+		return "a gate decides nothing by pod, so it can have no canary: put the module in as a Policy of its own, or push it"
+	case kind == abi.KindController && spec.MaxRefusals != nil:
+		return "a controller refuses no nodes: leave spec.canary.maxRefusals out"
+	}
+	return ""
 }
 
 // withdrawCanary ends a canary that is not wanted. That it was rolled back is
