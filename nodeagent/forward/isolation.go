@@ -58,3 +58,19 @@ type Filter struct {
 
 // Empty tells whether nothing is different.
 func (f Filter) Empty() bool { return len(f.Pods)+len(f.Sets) == 0 }
+
+// From is whom it takes connections from; nil is everybody.
+func (i *Isolation) From() *Allowed {
+	if i == nil {
+		return nil
+	}
+	return i.Ingress
+}
+
+// To is whom it begins connections to; nil is everybody.
+func (i *Isolation) To() *Allowed {
+	if i == nil {
+		return nil
+	}
+	return i.Egress
+}
