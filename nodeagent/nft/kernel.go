@@ -143,19 +143,22 @@ func (k *Kernel) Pin(owner string, fronts map[forward.Front]*forward.Entry) erro
 func (k *Kernel) Unpin(owner string) error { return k.Pin(owner, nil) }
 
 // Repair compares what the kernel has with what it should, and mends it; and it
-// looks whether the machine's firewall keeps pods' packets back. Before the first
-// complete Apply it does nothing.
+// looks whether the machine's firewall keeps pods' packets back. Of services it
+// mends nothing before the first complete Apply, of policies nothing before the
+// first complete Filter.
 func (k *Kernel) Repair() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, err := k.generation()
-	if err != nil || before == k.known || !k.complete {
+	if err != nil || before == k.known || !k.complete && !k.filtered {
 		return err
 	}
 	k.known = before
 	errs := []error{k.lookAtFirewall()}
 	for _, t := range k.tables {
-		errs = append(errs, t.repair())
+		if k.complete {
+			errs = append(errs, t.repair())
+		}
 	}
 	for _, t := range k.filters {
 		if k.filtered {

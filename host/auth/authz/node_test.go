@@ -120,6 +120,8 @@ func TestANodeIsConfined(t *testing.T) {
 		"create events dev/":                                   true,
 		"create clusterrolebindings.rbac.authorization.k8s.io": false,
 		"get /metrics":                                         false,
+		"get /berth/v1/peers":                                  true,
+		"get /berth/v1/backup":                                 false,
 	}
 	for text, want := range tests {
 		check(t, a, n1, text, want)
