@@ -91,6 +91,7 @@ func (i *Isolation) readPeers(ctx context.Context, told *string) error {
 		return fmt.Errorf("ask for the cluster's pods: %w", err)
 	}
 	defer stream.Close()
+	defer context.AfterFunc(ctx, func() { stream.Close() })()
 	lines, seen := json.NewDecoder(stream), map[string]bool{}
 	for {
 		watchdog.Reset(silence)
