@@ -164,7 +164,7 @@ func (b *bed) addPod(t testing.TB, i int) {
 	}
 	defer fd.Close()
 	b.run(t, fmt.Sprintf("ip link add name v%d type veth peer name eth0 netns /proc/%d/fd/%d", i, os.Getpid(), fd.Fd()),
-		fmt.Sprintf("ip link set v%d master berth0 up", i), fmt.Sprintf("ip link set v%d type bridge_slave hairpin on isolated on", i))
+		fmt.Sprintf("ip link set v%d master berth0 up", i), fmt.Sprintf("ip link set v%d type bridge_slave hairpin on", i))
 	p.run(t, "ip link set eth0 up", fmt.Sprintf("ip addr add %s/32 dev eth0", address(i)), fmt.Sprintf("ip -6 addr add %s/128 dev eth0 nodad", address6(i)),
 		"ip route add 10.99.1.1 dev eth0", "ip route add default via 10.99.1.1", "ip -6 route add fd00:99::1 dev eth0", "ip -6 route add default via fd00:99::1")
 	b.pods, b.heard = append(b.pods, p), append(b.heard, make(chan string, 1000))
