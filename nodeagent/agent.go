@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -34,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
 	"github.com/berth-dev/berth/nodeagent/dns"
 	"github.com/berth-dev/berth/nodeagent/image"
+	"github.com/berth-dev/berth/nodeagent/isolation"
 	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/node"
 	"github.com/berth-dev/berth/nodeagent/objects"
@@ -98,6 +100,10 @@ type Config struct {
 	DNS podspec.ClusterDNS
 	// Forward makes services answer on this machine; nil leaves that to others.
 	Forward proxy.Kernel
+	// Isolate makes network policies hold on this machine; nil leaves that to others.
+	Isolate isolation.Kernel
+	// Peers streams the cluster's pods, for policies; unless set, the host is asked.
+	Peers func(ctx context.Context) (io.ReadCloser, error)
 	// AnswerAt are addresses at which the agent itself answers DNS for the pods;
 	// they take the place of DNS.Servers if they can be had.
 	AnswerAt []netip.Addr
@@ -123,8 +129,9 @@ type Agent struct {
 	port    int32
 
 	catalog  *catalog.Catalog
-	proxy    *proxy.Proxy // nil where others make services answer
-	names    *dns.Server  // nil: others answer
+	proxy    *proxy.Proxy         // nil where others make services answer
+	isolated *isolation.Isolation // nil where others make policies hold
+	names    *dns.Server          // nil: others answer
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -297,6 +304,7 @@ func (a *Agent) build() error {
 		}
 		a.proxy = proxy.New(cfg)
 	}
+	a.isolate()
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
@@ -314,6 +322,7 @@ func (a *Agent) build() error {
 		a.log.Error("some pods' records are lost; the pods are found again by their labels", "err", err)
 	}
 	a.pool.Adopt(records)
+	a.adoptIsolated()
 	return nil
 }
 
@@ -373,6 +382,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.proxy != nil {
 		loop(a.proxy.Run)
+	}
+	if a.isolated != nil {
+		loop(a.isolated.Run)
 	}
 	if a.names != nil {
 		loop(a.names.Run)

@@ -42,7 +42,7 @@ func (a *Agent) follow(ctx context.Context) error {
 		UpdateFunc: func(old, obj any) {
 			p, was := obj.(*v1.Pod), old.(*v1.Pod)
 			if was.UID != p.UID {
-				a.pool.Delete(string(was.UID))
+				a.delete(string(was.UID))
 			}
 			a.set(p)
 		},
@@ -51,7 +51,7 @@ func (a *Agent) follow(ctx context.Context) error {
 				obj = tomb.Obj
 			}
 			if p, ok := obj.(*v1.Pod); ok {
-				a.pool.Delete(string(p.UID))
+				a.delete(string(p.UID))
 			}
 		},
 	}); err != nil {
@@ -94,6 +94,9 @@ func (a *Agent) set(p *v1.Pod) {
 	if p.Spec.NodeName != a.cfg.NodeName {
 		return // a server that does not know the field selector
 	}
+	if a.isolated != nil {
+		a.isolated.Set(p)
+	}
 	a.pool.Set(p, func(active []*v1.Pod) *pod.Verdict {
 		self := a.self.Load()
 		if self == nil {
@@ -105,6 +108,14 @@ func (a *Agent) set(p *v1.Pod) {
 		features := admit.Features{OS: goruntime.GOOS, AppArmor: a.version.AppArmor}
 		return admit.Admit(a.withOwn(self), features, active, p)
 	})
+}
+
+// delete tells that the API has a pod no more.
+func (a *Agent) delete(uid string) {
+	if a.isolated != nil {
+		a.isolated.Delete(uid)
+	}
+	a.pool.Delete(uid)
 }
 
 // withOwn is the Node with what this machine really has, and the extended

@@ -99,5 +99,8 @@ func (a *Agent) metrics() []prometheus.Collector {
 	if a.proxy != nil {
 		out = append(out, a.proxy)
 	}
+	if a.isolated != nil {
+		out = append(out, a.isolated)
+	}
 	return out
 }

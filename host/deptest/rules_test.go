@@ -105,12 +105,17 @@ var rules = []rule{
 	},
 	{
 		folder: "nodeagent/forward", may: nothing, only: nothing,
-		because: "it is the words between who knows Services and who knows the kernel",
+		because: "it is the words between who knows Services and policies, and who knows the kernel",
 	},
 	{
 		folder: "nodeagent/service", may: []string{"nodeagent/forward"},
 		never:   []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "k8s.io/client-go"},
 		because: "what becomes of a connection is worked out from plain objects, and is tested without a kernel",
+	},
+	{
+		folder: "nodeagent/policy", may: []string{"nodeagent/forward"},
+		never:   []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "k8s.io/client-go"},
+		because: "what policies allow is worked out from plain objects, and is held against the API's words without a kernel",
 	},
 	{
 		folder: "nodeagent/nft", may: []string{"nodeagent/forward"},
@@ -122,7 +127,7 @@ var rules = []rule{
 		because: "services and slices are put into it: who follows them, and whose pods ask, is the agent's business",
 	},
 	{
-		folder: "nodeagent", but: []string{"nodeagent/forward", "nodeagent/service", "nodeagent/nft"}, may: nothing,
+		folder: "nodeagent", but: []string{"nodeagent/forward", "nodeagent/service", "nodeagent/policy", "nodeagent/nft"}, may: nothing,
 		never:   []string{"host", "github.com/tetratelabs/wazero", "github.com/dgraph-io/badger/v4"},
 		because: "it runs on machines of its own and reaches the host by HTTP only",
 	},

@@ -117,7 +117,7 @@ func nameOf(root string) (string, error) {
 func (m *Machine) Equip(cfg *nodeagent.Config) {
 	cfg.Runtime, cfg.Network, cfg.Images = m.Runtime, m.Network, m.Images
 	if k := m.Network.Forward(); k != nil {
-		cfg.Forward = k
+		cfg.Forward, cfg.Isolate = k, k
 	}
 	cfg.Cgroups, cfg.CgroupRoot, cfg.Mounter = m.Cgroups, m.CgroupRoot, volume.Kernel{}
 }

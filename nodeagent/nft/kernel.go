@@ -33,8 +33,10 @@ type Kernel struct {
 
 	mu     sync.Mutex
 	tables []*table
-	// complete: all that is wanted is known.
-	complete bool
+	// filters are the tables of network policies.
+	filters []*filter
+	// complete: all that is wanted is known; filtered: of policies, too.
+	complete, filtered bool
 	// known is the generation of rules in which all was as it should be; 0 if that
 	// is not known.
 	known uint32
@@ -73,6 +75,9 @@ func Open(cfg Config) (*Kernel, error) {
 			return nil, errors.Join(fmt.Errorf("lay rules for services: %w", err), k.Close())
 		}
 	}
+	if err := k.openFilters(); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
 	if err := k.lookAtFirewall(); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
@@ -98,6 +103,9 @@ func (k *Kernel) Remove() error {
 	defer k.mu.Unlock()
 	var errs []error
 	for _, t := range k.tables {
+		errs = append(errs, t.remove())
+	}
+	for _, t := range k.filters {
 		errs = append(errs, t.remove())
 	}
 	return errors.Join(errs...)
@@ -135,19 +143,27 @@ func (k *Kernel) Pin(owner string, fronts map[forward.Front]*forward.Entry) erro
 func (k *Kernel) Unpin(owner string) error { return k.Pin(owner, nil) }
 
 // Repair compares what the kernel has with what it should, and mends it; and it
-// looks whether the machine's firewall keeps pods' packets back. Before the first
-// complete Apply it does nothing.
+// looks whether the machine's firewall keeps pods' packets back. Of services it
+// mends nothing before the first complete Apply, of policies nothing before the
+// first complete Filter.
 func (k *Kernel) Repair() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, err := k.generation()
-	if err != nil || before == k.known || !k.complete {
+	if err != nil || before == k.known || !k.complete && !k.filtered {
 		return err
 	}
 	k.known = before
 	errs := []error{k.lookAtFirewall()}
 	for _, t := range k.tables {
-		errs = append(errs, t.repair())
+		if k.complete {
+			errs = append(errs, t.repair())
+		}
+	}
+	for _, t := range k.filters {
+		if k.filtered {
+			errs = append(errs, t.repair())
+		}
 	}
 	if errs = append(errs, k.confirm()); errors.Join(errs...) != nil {
 		k.known = 0

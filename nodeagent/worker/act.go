@@ -92,8 +92,8 @@ func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
 	return func(r *pod.Record, now time.Time) { r.DidSetUp() }
 }
 
-// networkID names the attachment of one sandbox.
-func networkID(uid string, attempt uint32) string { return fmt.Sprintf("%s-%d", uid, attempt) }
+// NetworkID names the attachment of one sandbox.
+func NetworkID(uid string, attempt uint32) string { return fmt.Sprintf("%s-%d", uid, attempt) }
 
 func (w *worker) startSandbox(ctx context.Context, r *pod.Record) outcome {
 	id, ips, err := w.sandbox(ctx, r)
@@ -160,7 +160,7 @@ func (w *worker) ids(p *v1.Pod) (userns.Range, error) {
 
 func (w *worker) attachment(r *pod.Record) network.Pod {
 	p := r.Pod
-	out := network.Pod{ID: networkID(w.uid, r.Sandbox.Attempt), Namespace: p.Namespace, Name: p.Name, UID: w.uid}
+	out := network.Pod{ID: NetworkID(w.uid, r.Sandbox.Attempt), Namespace: p.Namespace, Name: p.Name, UID: w.uid}
 	for _, c := range r.Specs() {
 		if c.Kind == pod.Ephemeral {
 			continue
@@ -242,7 +242,7 @@ func (w *worker) removeSandboxes(ctx context.Context, r *pod.Record) error {
 	if r.Pod.Spec.HostNetwork {
 		return nil
 	}
-	return w.Network.Del(ctx, networkID(w.uid, r.Sandbox.Attempt))
+	return w.Network.Del(ctx, NetworkID(w.uid, r.Sandbox.Attempt))
 }
 
 func (w *worker) tearDown(ctx context.Context, r *pod.Record) outcome {

@@ -1,6 +1,6 @@
 // Package berthapi answers what Berth's own commands ask beside the Kubernetes
 // API: explain, plan, rehearsals, replays, figures and logs of policies, backups,
-// tokens, and the upload of modules. It reads what the host's parts tell, and
+// tokens, the upload of modules, and what nodes must know of others' pods. It reads what the host's parts tell, and
 // decides nothing. Its paths are authorized as Kubernetes authorizes
 // non-resource URLs.
 package berthapi
@@ -24,6 +24,8 @@ type Store interface {
 	Get(store.Key) (store.Object, bool)
 	Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error)
 	Indexed(resource, index, value string) []store.Object
+	List(resource, namespace string, o store.ListOptions) (store.List, error)
+	Watch(resource, namespace string, from int64) (*store.Watch, error)
 	Blob(ctx context.Context, digest string) ([]byte, error)
 	Blobs(ctx context.Context) ([]string, error)
 	Backup(ctx context.Context, w io.Writer) (int64, error)

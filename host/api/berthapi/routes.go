@@ -33,6 +33,7 @@ func (a *API) Routes() map[string]api.Route {
 		"GET " + FiguresPath + "/:name/module":    {Handler: http.HandlerFunc(a.module)},
 		"GET " + DecisionsPath + "/:number/again": {Handler: http.HandlerFunc(a.replay)},
 		"GET " + ExplainPath:                      {Handler: http.HandlerFunc(a.explainParent)},
+		"GET " + PeersPath:                        {Handler: http.HandlerFunc(a.peers)},
 		"GET " + BackupPath:                       {Handler: http.HandlerFunc(a.backup)},
 		"POST " + TokensPath:                      {Handler: http.HandlerFunc(a.makeToken)},
 		"POST " + PlanPath:                        {Handler: http.HandlerFunc(a.plan)},

@@ -29,6 +29,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/networking/ingress"
 	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
 	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
+	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
 	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
@@ -113,6 +114,7 @@ func networkingKinds() []Kind {
 		{Name: "Ingress", Resource: "ingresses", Served: v1, Namespaced: true, Short: []string{"ing"}, Strategy: ingress.Strategy,
 			Subresources: []Subresource{statusPart(ingress.StatusStrategy)}},
 		{Name: "IPAddress", Resource: "ipaddresses", Served: v1, Short: []string{"ip"}, Strategy: ipaddress.Strategy},
+		{Name: "NetworkPolicy", Resource: "networkpolicies", Served: v1, Namespaced: true, Short: []string{"netpol"}, Strategy: networkpolicy.Strategy},
 		{Name: "ServiceCIDR", Resource: "servicecidrs", Served: v1, Strategy: servicecidr.Strategy,
 			Subresources: []Subresource{statusPart(servicecidr.StatusStrategy)}},
 	}

@@ -58,6 +58,9 @@ func generalNodeRules() []rbacv1.PolicyRule {
 	return append(bootstrappolicy.NodeRules(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "endpoints", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "list", "watch"}},
+		// Of others' pods no more than labels, addresses and ports.
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/berth/v1/peers"}, Verbs: []string{"get"}},
 	)
 }
 

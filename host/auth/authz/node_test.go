@@ -113,10 +113,15 @@ func TestANodeIsConfined(t *testing.T) {
 		"update csinodes.storage.k8s.io /n2":                   false,
 		"list services":                                        true,
 		"watch endpointslices.discovery.k8s.io":                true,
+		"watch networkpolicies.networking.k8s.io":              true,
+		"update networkpolicies.networking.k8s.io dev/x":       false,
+		"list namespaces":                                      true,
 		"update services dev/x":                                false,
 		"create events dev/":                                   true,
 		"create clusterrolebindings.rbac.authorization.k8s.io": false,
 		"get /metrics":                                         false,
+		"get /berth/v1/peers":                                  true,
+		"get /berth/v1/backup":                                 false,
 	}
 	for text, want := range tests {
 		check(t, a, n1, text, want)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -33,6 +34,8 @@ type Network struct {
 	lo, eth *libcni.NetworkConfigList
 	busy    keyed.Locks // by id: one Add or Del at a time
 	rules   *nft.Kernel // nil where the kernel has none
+	// filtered: bridges' frames were last seen to pass the rules for IP.
+	filtered atomic.Bool
 }
 
 // Open checks that this machine can connect pods and lays its rules.
@@ -72,11 +75,14 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err := n.makeBridge(); err != nil {
 		return nil, err
 	}
+	if err := n.keepApart(); err != nil {
+		return nil, err
+	}
 	if err := n.switchOnForwarding(); err != nil {
 		return nil, err
 	}
 	if n.rules, err = nft.Open(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
-		cfg.Log.Warn("services and host ports do not answer on this machine, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
+		cfg.Log.Warn("services and host ports do not answer on this machine, network policies do not hold, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
 		return n, nil
 	}
 	return n, n.openPorts()
@@ -138,6 +144,9 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	}
 	a, err = attachment(path, res)
 	if err != nil {
+		return network.Attachment{}, err
+	}
+	if err := n.keepApart(); err != nil {
 		return network.Attachment{}, err
 	}
 	return a, n.openPort(pod.ID, pod.Ports, a.IPs)
@@ -381,5 +390,8 @@ func (n *Network) Ready(context.Context) error {
 	if _, err := tool.FindPlugins(plugins, n.cfg.Bin...); err != nil {
 		return err
 	}
-	return n.checkBridge()
+	if err := n.checkBridge(); err != nil {
+		return err
+	}
+	return n.stayApart()
 }

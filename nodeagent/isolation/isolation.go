@@ -1,0 +1,338 @@
+package isolation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/nodeagent/forward"
+	"github.com/berth-dev/berth/nodeagent/policy"
+)
+
+const (
+	// settle is how long a change waits for others, unless a pod waits for it.
+	settle = 10 * time.Millisecond
+	// retry is how soon after the kernel refused something it is asked again.
+	retry = time.Second
+)
+
+// Kernel carries out. nft.Kernel does.
+type Kernel interface {
+	// Filter makes a change; with complete, all else goes.
+	Filter(f forward.Filter, complete bool) error
+	// Repair mends what differs from what was applied.
+	Repair() error
+	// Denied counts the packets that were refused.
+	Denied() (ingress, egress uint64, err error)
+}
+
+// Config is what an Isolation needs.
+type Config struct {
+	Client kubernetes.Interface
+	// Peers opens the stream of the cluster's pods; nil: there are none but this
+	// machine's.
+	Peers  func(ctx context.Context) (io.ReadCloser, error)
+	Kernel Kernel
+	Node   string
+	Log    *slog.Logger
+}
+
+// Isolation is one node's.
+type Isolation struct {
+	cfg    Config
+	wake   chan struct{}
+	counts counts
+
+	mu      sync.Mutex
+	changes []func(*state)
+	since   time.Time // the first of them came
+	hurry   bool      // somebody waits
+	done    bool      // nobody works any more
+	waiting []chan<- error
+}
+
+// errOver: the agent ends.
+var errOver = errors.New("the node agent ends")
+
+// New gives one. Nothing changes before Run.
+func New(cfg Config) *Isolation {
+	return &Isolation{cfg: cfg, wake: make(chan struct{}, 1)}
+}
+
+// change has the loop do something.
+func (i *Isolation) change(f func(*state)) {
+	i.mu.Lock()
+	i.add(f)
+	i.mu.Unlock()
+	i.poke()
+}
+
+// add needs the mutex.
+func (i *Isolation) add(f func(*state)) {
+	if len(i.changes) == 0 {
+		i.since = time.Now()
+	}
+	i.changes = append(i.changes, f)
+}
+
+func (i *Isolation) poke() {
+	select {
+	case i.wake <- struct{}{}:
+	default:
+	}
+}
+
+// await has the loop do something, and waits until the kernel has it.
+func (i *Isolation) await(ctx context.Context, f func(*state)) error {
+	done := make(chan error, 1)
+	i.mu.Lock()
+	if i.done {
+		i.mu.Unlock()
+		return errOver
+	}
+	i.add(f)
+	i.waiting, i.hurry = append(i.waiting, done), true
+	i.mu.Unlock()
+	i.poke()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the rules of network policies: %w", ctx.Err())
+	}
+}
+
+// Run works until ctx ends. What it made stays in the kernel.
+func (i *Isolation) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return i.followPeers(ctx) })
+	group.Go(func() error { return i.follow(ctx) })
+	group.Go(func() error { return i.work(ctx) })
+	err := group.Wait()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.done = true
+	for _, w := range i.waiting {
+		w <- errOver
+	}
+	i.waiting = nil
+	return err
+}
+
+// follow keeps the book's policies and namespaces those of the cluster.
+func (i *Isolation) follow(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactoryWithOptions(i.cfg.Client, 0, informers.WithTransform(trim))
+	policies, namespaces := factory.Networking().V1().NetworkPolicies().Informer(), factory.Core().V1().Namespaces().Informer()
+	put := func(obj any) {
+		switch o := obj.(type) {
+		case *networkingv1.NetworkPolicy:
+			i.change(func(s *state) { s.book.PutPolicy(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, o) })
+		case *v1.Namespace:
+			i.change(func(s *state) { s.book.PutNamespace(o.Name, o.Labels, true) })
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: put,
+		UpdateFunc: func(old, now any) {
+			was, ok := old.(*networkingv1.NetworkPolicy)
+			if is, same := now.(*networkingv1.NetworkPolicy); ok && same && was.UID == is.UID && was.Generation == is.Generation && is.Generation != 0 {
+				return
+			}
+			put(now)
+		},
+		DeleteFunc: func(obj any) {
+			if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = tomb.Obj
+			}
+			switch o := obj.(type) {
+			case *networkingv1.NetworkPolicy:
+				i.change(func(s *state) { s.book.PutPolicy(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, nil) })
+			case *v1.Namespace:
+				i.change(func(s *state) { s.book.PutNamespace(o.Name, nil, false) })
+			}
+		},
+	}
+	for _, informer := range []cache.SharedIndexInformer{policies, namespaces} {
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = informer.RemoveEventHandler(registration) }() // it fails where there is none
+		factory.Start(ctx.Done())
+		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			return ctx.Err()
+		}
+	}
+	defer factory.Shutdown()
+	i.change(func(s *state) { s.synced = true })
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// trim drops what policies do not go by.
+func trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *v1.Namespace:
+		o.ManagedFields, o.Annotations, o.Spec, o.Status = nil, nil, v1.NamespaceSpec{}, v1.NamespaceStatus{}
+	case *networkingv1.NetworkPolicy:
+		o.ManagedFields, o.Annotations = nil, nil
+	}
+	return obj, nil
+}
+
+// work carries out what came, until ctx ends.
+func (i *Isolation) work(ctx context.Context) error {
+	s := &state{Isolation: i, book: policy.NewBook(), peers: map[string]bool{}, own: map[string]*own{}, attached: map[string]attachment{}, complete: true}
+	defer func() { s.answer(errOver) }()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			if err := i.cfg.Kernel.Repair(); err != nil {
+				i.counts.failures.Add(1)
+				timer.Reset(retry)
+			}
+			continue
+		case <-i.wake:
+		}
+		if err := i.pause(ctx); err != nil {
+			return err
+		}
+		if !s.update() {
+			timer.Reset(retry)
+		}
+	}
+}
+
+// pause lets a change wait for others, unless somebody waits for it.
+func (i *Isolation) pause(ctx context.Context) error {
+	over := time.NewTimer(settle)
+	defer over.Stop()
+	for !i.hurried() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over.C:
+			return nil
+		case <-i.wake:
+		}
+	}
+	return nil
+}
+
+func (i *Isolation) hurried() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.hurry
+}
+
+// state belongs to work's goroutine.
+type state struct {
+	*Isolation
+	book *policy.Book
+	// synced: all policies and namespaces are known; peersSynced: all pods.
+	synced, peersSynced bool
+	peers               map[string]bool
+	own                 map[string]*own
+	attached            map[string]attachment
+	complete            bool // the next change is all there is
+	pending             []chan<- error
+}
+
+// own is a pod of this machine.
+type own struct {
+	pod  *v1.Pod
+	ever bool // connected by this process
+	gone bool // the API has it no more
+}
+
+type attachment struct {
+	uid string
+	ips []netip.Addr
+}
+
+// update carries out what came; false: it must be tried again. Nothing is sent
+// before all is known: rules of a former process hold till then.
+func (s *state) update() bool {
+	s.mu.Lock()
+	changes, since := s.changes, s.since
+	s.pending = append(s.pending, s.waiting...)
+	s.changes, s.waiting, s.hurry = nil, nil, false
+	s.mu.Unlock()
+	for _, f := range changes {
+		f(s)
+	}
+	if !s.synced || !s.peersSynced {
+		return true
+	}
+	err := s.apply(since)
+	s.answer(err)
+	return err == nil
+}
+
+// answer tells those who wait.
+func (s *state) answer(err error) {
+	for _, w := range s.pending {
+		w <- err
+	}
+	s.pending = nil
+}
+
+func (s *state) apply(since time.Time) error {
+	change := s.book.Change()
+	isolated, sets := s.book.Len()
+	s.counts.isolated.Store(uint64(isolated))
+	s.counts.sets.Store(uint64(sets))
+	if change.Empty() && !s.complete {
+		return nil
+	}
+	err := s.cfg.Kernel.Filter(change, s.complete)
+	s.complete = false // the kernel knows what is wanted, also where it could not do it
+	if err != nil {
+		s.cfg.Log.Error("the rules of network policies cannot be changed; they are tried again", "err", err)
+		s.counts.failures.Add(1)
+		return fmt.Errorf("isolate by network policies: %w", err)
+	}
+	s.counts.took(time.Since(since))
+	return nil
+}
+
+// peer writes what another pod of the cluster is; nil is that it is gone.
+func (s *state) peer(uid string, p *policy.Pod) {
+	if s.own[uid] != nil {
+		delete(s.peers, uid)
+		return
+	}
+	if p == nil {
+		delete(s.peers, uid)
+	} else {
+		s.peers[uid] = true
+	}
+	s.book.Put(uid, p, false)
+}
+
+// keepPeers drops those that are not in all.
+func (s *state) keepPeers(all map[string]bool) {
+	s.peersSynced = true
+	for uid := range s.peers {
+		if !all[uid] {
+			s.peer(uid, nil)
+		}
+	}
+}
