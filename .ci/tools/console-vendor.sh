@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Writes host/console/web/vendor anew: what the console's pages are drawn with,
+# from npm's registry, held against the integrity that stands here. The files are
+# committed, so that a fresh clone builds without npm and without another registry
+# than Go's.
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+# htm's standalone module is htm, preact and its hooks in one file that imports nothing.
+URL=https://registry.npmjs.org/htm/-/htm-3.1.1.tgz
+INTEGRITY=sha512-983Vyg8NwUE7JkZ6NmOqpCZ+sh1bKv2iYTlUkzlWmA5JD2acKoxd4KVxbMmxX/85mtfdnDmTFoNKcg5DGAvxNQ==
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+curl -fsSL --retry 3 -o "$dir/htm.tgz" "$URL"
+got=sha512-$(openssl dgst -sha512 -binary "$dir/htm.tgz" | base64 -w0)
+[ "$got" = "$INTEGRITY" ] || fail "$URL is $got, and $INTEGRITY was wanted"
+tar -C "$dir" -xzf "$dir/htm.tgz" package/preact/standalone.module.js package/LICENSE
+mkdir -p host/console/web/vendor
+cp "$dir/package/preact/standalone.module.js" host/console/web/vendor/preact.js
+cp "$dir/package/LICENSE" host/console/web/vendor/LICENSE
+say "host/console/web/vendor is written"
