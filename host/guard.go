@@ -2,6 +2,9 @@ package host
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
 	"maps"
 
 	"github.com/berth-dev/berth/host/api"
@@ -11,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/host/auth/bootstrap"
 	"github.com/berth-dev/berth/host/auth/serviceaccount"
 	"github.com/berth-dev/berth/host/auth/view"
+	"github.com/berth-dev/berth/host/console"
 )
 
 // admission completes and refuses what is written, by Kubernetes' plugins.
@@ -21,7 +25,11 @@ func (h *Host) admission() *admission.Chain {
 // guard puts into the API's configuration who may ask, what and how much, and
 // the audit log if one is wanted. end ends the log after its last line.
 func (h *Host) guard(c *api.Config) (end func(), err error) {
-	c.Authenticator, c.Authorizer, c.Reviewer = h.auth, h.auth.Access, h.auth
+	pages, err := h.console()
+	if err != nil {
+		return nil, err
+	}
+	c.Authenticator, c.Authorizer, c.Reviewer = pages.Authenticator(h.auth), h.auth.Access, h.auth
 	c.Fairness = flowcontrol.New(flowcontrol.Defaults(processors), h.MaxStreams)
 	discovery := api.Route{Handler: h.auth.Accounts.Discovery()}
 	c.Routes = map[string]api.Route{
@@ -31,6 +39,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 		"GET " + serviceaccount.KeysPath:          discovery,
 	}
 	maps.Copy(c.Routes, h.berth.Routes())
+	maps.Copy(c.Routes, pages.Routes())
 	c.Audit = h.histograms.answered
 	if h.AuditLog == "" {
 		return func() {}, nil
@@ -55,4 +64,22 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 		cancel()
 		<-done
 	}, nil
+}
+
+// console makes the console. Its sessions are known again by a key that lies beside
+// the authority's, so that they outlive the host.
+func (h *Host) console() (*console.Console, error) {
+	key, err := h.auth.Authority.SigningKey("console")
+	if err != nil {
+		return nil, err
+	}
+	secret, err := key.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("key of the console's sessions: %w", err)
+	}
+	sessions, err := hkdf.Key(sha256.New, secret, nil, "berth console sessions", sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("key of the console's sessions: %w", err)
+	}
+	return console.New(console.Config{Scheduler: h.scheduler, May: h.auth.Access, Key: sessions, Now: h.Now}), nil
 }

@@ -61,7 +61,7 @@ func defaults() []policy {
 		}
 		all = append(all, policy{view.ClusterRoles, &role})
 	}
-	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()) {
+	for _, binding := range slices.Concat(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings(), policyBindings()) {
 		all = append(all, policy{view.ClusterRoleBindings, &binding})
 	}
 	for _, roles := range bootstrappolicy.NamespaceRoles() {

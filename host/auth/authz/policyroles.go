@@ -3,6 +3,7 @@ package authz
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Ready-made ClusterRoles for those who work on policies, bound to nobody. Each
@@ -20,6 +21,10 @@ const (
 	RoleAuthor   = "berth:policy-author"
 	RoleOperator = "berth:policy-operator"
 )
+
+// RoleConsole lets its subjects, by default everybody who is known, sign in at the
+// console, where they see what they may see anyway.
+const RoleConsole = "berth:console"
 
 const policyGroup = "policy.berth.dev"
 
@@ -41,7 +46,8 @@ func policyRoles() []rbacv1.ClusterRole {
 		{Verbs: []string{"create", "update", "patch", "delete"}, APIGroups: []string{policyGroup}, Resources: []string{"profiles"}},
 		{Verbs: []string{"get"}, NonResourceURLs: []string{"/berth/v1/backup", "/metrics"}},
 	}, author...)
-	return []rbacv1.ClusterRole{policyRole(RoleReviewer, reviewer), policyRole(RoleAuthor, author), policyRole(RoleOperator, operator)}
+	console := []rbacv1.PolicyRule{{Verbs: []string{"get", "post"}, NonResourceURLs: []string{"/console/v1/*"}}}
+	return []rbacv1.ClusterRole{policyRole(RoleConsole, console), policyRole(RoleReviewer, reviewer), policyRole(RoleAuthor, author), policyRole(RoleOperator, operator)}
 }
 
 func policyRole(name string, rules []rbacv1.PolicyRule) rbacv1.ClusterRole {
@@ -53,4 +59,14 @@ func policyRole(name string, rules []rbacv1.PolicyRule) rbacv1.ClusterRole {
 		},
 		Rules: rules,
 	}
+}
+
+// policyBindings bind those that are for everybody.
+func policyBindings() []rbacv1.ClusterRoleBinding {
+	everybody := rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: user.AllAuthenticated}
+	return []rbacv1.ClusterRoleBinding{{
+		ObjectMeta: policyRole(RoleConsole, nil).ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: RoleConsole},
+		Subjects:   []rbacv1.Subject{everybody},
+	}}
 }

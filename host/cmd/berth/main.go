@@ -104,7 +104,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newUp(), newHost(), newAgent(), newToken(),
 		newPolicy(), newExplain(), newPlan(), newReplay(), newBackup(), newRestore(),
-		newImage(), newVersion(), newMan(),
+		newConsole(), newImage(), newVersion(), newMan(),
 	)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"container/heap"
+	"iter"
+	"maps"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -318,3 +320,6 @@ func (q *Queue) Find(is func(*v1.Pod) bool) *Entry {
 	}
 	return nil
 }
+
+// All are the entries, in no order.
+func (q *Queue) All() iter.Seq[*Entry] { return maps.Values(q.entries) }

@@ -1,0 +1,272 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience is how long anything may take on a machine that is busy.
+const patience = 90 * time.Second
+
+// browser is a tab, and what it complained about.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.IgnoreCertErrors,
+		chromedp.WindowSize(1500, 950), chromedp.WSURLReadTimeout(patience))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{t: t, ctx: ctx}
+	err := chromedp.Listen(ctx, func(event any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *log.EventEntryAdded:
+			// A host that is away, or refuses, is no fault of the pages.
+			if e.Entry.Source != log.EntrySourceNetwork {
+				b.complaints = append(b.complaints, fmt.Sprintf("%s: %s", e.Entry.Source, e.Entry.Text))
+			}
+		case *runtime.EventExceptionThrown:
+			b.complaints = append(b.complaints, fmt.Sprintf("%+v", e.ExceptionDetails))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(b, "listen", log.Enable, cdp.Empty{})
+	return b
+}
+
+// call sends the browser a command.
+func call[P, R any](b *browser, what string, command cdp.Command[P, R], params P) R {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	answer, err := chromedp.Call(ctx, command, params)
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	return answer
+}
+
+// do does one thing.
+func (b *browser) do(what string, action chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, action); err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// script runs one in the page.
+func (b *browser) script(what, script string) {
+	b.t.Helper()
+	b.do(what, chromedp.Evaluate[chromedp.Void](script))
+}
+
+// sees waits until a condition of the page holds. It is asked for from here: what
+// chromedp offers for that is a script that the pages' own rules forbid.
+func (b *browser) sees(what, condition string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	for {
+		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
+		if holds {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
+			b.t.Fatalf("%s is not seen: %v; the browser complained of %q; the page says:\n%.3000s", what, err, b.complained(), text)
+		}
+	}
+}
+
+// reads waits until the page has a text.
+func (b *browser) reads(text string) {
+	b.t.Helper()
+	b.sees(text, fmt.Sprintf(`document.body.innerText.includes(%q)`, text))
+}
+
+// click waits for the link or button that has a text, and clicks it.
+func (b *browser) click(text string) {
+	b.t.Helper()
+	b.sees("to click: "+text, fmt.Sprintf(`(() => {
+		const it = [...document.querySelectorAll("a, button")].find((e) => e.innerText.includes(%q));
+		it?.click();
+		return !!it;
+	})()`, text))
+}
+
+// open opens a view by its address.
+func (b *browser) open(view string) {
+	b.t.Helper()
+	b.script("open "+view, fmt.Sprintf(`location.hash = "#/%s"`, view))
+}
+
+// shoot keeps a picture of the view, light and dark, where they are asked for.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("SHOTS")
+	if dir == "" {
+		return
+	}
+	for _, theme := range []string{"dark", "light"} {
+		call(b, theme, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+		})
+		b.do("wait for the next frames", chromedp.Sleep(700*time.Millisecond))
+		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+"-"+theme+".png"), picture, 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *browser) complained() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.complaints, "\n")
+}
+
+// workload is pods of some apps, and those that wait: for more than any node has, and
+// for a gate.
+func workload() string {
+	var b strings.Builder
+	pod := func(app, name, cpu, more string) {
+		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %s}}, spec: {%s containers: [{name: c, image: example.test/%s:1, resources: {requests: {cpu: %q, memory: 1Gi}}}]}}\n", name, app, more, app, cpu)
+	}
+	for i := range 120 {
+		app := []string{"web", "api", "cache"}[i%3]
+		pod(app, fmt.Sprintf("%s-%d", app, i), []string{"500m", "2", "4"}[i%3], "")
+	}
+	pod("batch", "hungry", "64", "")
+	pod("batch", "gated", "1", `schedulingGates: [{name: example.test/approval}],`)
+	pod("batch", "picky", "1", `nodeSelector: {disk: fast},`)
+	return b.String()
+}
+
+func TestConsole(t *testing.T) {
+	c := newCluster(t)
+	for zone := range 3 {
+		args := []string{"label", "node", fmt.Sprintf("topology.kubernetes.io/zone=zone-%c", 'a'+zone)}
+		for i := zone; i < nodes; i += 3 {
+			args = append(args, fmt.Sprintf("sim-%d", i))
+		}
+		c.run("", "kubectl", args...)
+	}
+	c.run(workload(), "kubectl", "apply", "-f", "-")
+	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
+	c.run("", "kubectl", "wait", "--for=condition=PodScheduled", "pod/web-117", "--timeout=90s")
+
+	b := newBrowser(t)
+	address := c.run("", os.Getenv("BERTH"), "console", "--write")
+	b.do("open the console", chromedp.Navigate(address))
+	b.reads("system:masters")
+	b.reads("500 nodes")
+	b.sees("that the code has left the address", `!location.href.includes("code=")`)
+	b.shoot("topology")
+
+	// Why is it pending, in three clicks: the view, the reason, the pod.
+	b.click("Pending")
+	b.click("Insufficient cpu")
+	b.reads("request less cpu")
+	b.shoot("pending")
+	b.click("default/hungry")
+	b.reads("What would place it")
+	b.shoot("decision-pending")
+
+	// A pod that was placed, and other weights.
+	b.open("decision/default/web-0")
+	b.reads("It is on sim-")
+	b.sees("a slider", `document.querySelector("input[type=range]") !== null`)
+	b.script("move a weight", `{ const s = document.querySelector("input[type=range]"); s.value = 0; s.dispatchEvent(new Event("input", {bubbles: true})); }`)
+	b.reads("Nothing is written.")
+	b.shoot("decision")
+
+	b.do("press o", chromedp.KeyEvent("o"))
+	b.reads("None is yours yet")
+	b.click("PodFitsResources")
+	b.reads("decides now")
+	b.shoot("policies")
+	b.do("press r", chromedp.KeyEvent("r"))
+	b.reads("Decides for pods with the schedulerName")
+	b.shoot("profiles")
+
+	// A host that restarts: the tab says so, stays signed in, and goes on.
+	b.do("press t", chromedp.KeyEvent("t"))
+	b.reads("500 nodes")
+	c.stop()
+	b.reads("Not connected")
+	c.start()
+	b.sees("the host again", `!document.body.innerText.includes("Not connected") && document.body.innerText.includes("500 nodes")`)
+	c.run("", "kubectl", "run", "landed", "--image=example.test/new:1", "--labels=app=newcomer")
+	b.reads("newcomer")
+
+	if said := b.complained(); said != "" {
+		t.Errorf("the browser complained:\n%s", said)
+	}
+}
+
+// What is shown is never markup, whoever wrote it.
+func TestHostileTexts(t *testing.T) {
+	c := newCluster(t)
+	b := newBrowser(t)
+	// Each string that the host answers is another's attempt to be a script.
+	const hostile = `<img src=x onerror="window.struck=1"><script>window.struck=1</script>'\"javascript:window.struck=1`
+	stub := fmt.Sprintf(`{
+		const real = fetch;
+		const spoil = (v, k) => typeof v === "string" && !["since", "phase"].includes(k) ? v + %q : Array.isArray(v) ? v.map((x) => spoil(x, k))
+			: v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, spoil(x, k)])) : v;
+		window.fetch = async (path, ...rest) => {
+			const answer = await real(path, ...rest);
+			if (!answer.ok || !/explain|policies|profiles|stream/.test(path)) return answer;
+			if (!/stream/.test(path)) return new Response(JSON.stringify(spoil(await answer.json())));
+			const lines = answer.body.pipeThrough(new TextDecoderStream()).pipeThrough(new TransformStream({
+				transform(text, to) { this.rest = (this.rest || "") + text; const parts = this.rest.split("\n"); this.rest = parts.pop();
+					for (const line of parts) to.enqueue(JSON.stringify(spoil(JSON.parse(line))) + "\n"); },
+			}));
+			return new Response(lines.pipeThrough(new TextEncoderStream()));
+		};
+	}`, hostile)
+	call(b, "spoil what comes", page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: stub})
+	c.run(workload(), "kubectl", "apply", "-f", "-")
+	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
+	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
+	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/web-0", "policies", "policies/PodFitsResources", "profiles"} {
+		b.open(view)
+		b.reads("<img src=x")
+		b.sees("no markup of others", `!window.struck && !document.querySelector("main img, main script, [onerror], [href^='javascript']")`)
+	}
+	if said := b.complained(); said != "" {
+		t.Errorf("the browser complained:\n%s", said)
+	}
+}

@@ -1,0 +1,107 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+const nodes = 500
+
+// cluster is a host with simulated nodes, by the real binary.
+type cluster struct {
+	t       *testing.T
+	dir     string
+	address string
+	process *exec.Cmd
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	if os.Getenv("BERTH") == "" {
+		t.Fatal("BERTH names no binary: run `./task console`")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: t.TempDir(), address: free.Addr().String()}
+	free.Close()
+	c.start()
+	t.Cleanup(c.stop)
+	return c
+}
+
+// start runs the host until it says that it is ready.
+func (c *cluster) start() {
+	c.t.Helper()
+	out := &watched{want: "ready in", found: make(chan struct{})}
+	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(nodes),
+		"--data-dir", c.dir, "--listen", c.address)
+	c.process.Stdout, c.process.Stderr = out, out
+	if err := c.process.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.process.Wait() }()
+	select {
+	case <-out.found:
+	case err := <-ended:
+		c.t.Fatalf("the host ended: %v\n%s", err, out)
+	}
+	c.process.Cancel = func() error { <-ended; return nil } // what stop waits by
+}
+
+func (c *cluster) stop() {
+	if c.process == nil {
+		return
+	}
+	_ = c.process.Process.Signal(syscall.SIGTERM)
+	_ = c.process.Cancel()
+	c.process = nil
+}
+
+// run runs a program on the cluster, with what it reads, and returns what it says.
+func (c *cluster) run(input, program string, args ...string) string {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(c.dir, "kubeconfig"))
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// watched keeps what is written, and tells when it holds some text.
+type watched struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	want  string
+	found chan struct{}
+	once  sync.Once
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if bytes.Contains(w.text.Bytes(), []byte(w.want)) {
+		w.once.Do(func() { close(w.found) })
+	}
+	return len(p), nil
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}

@@ -1,0 +1,124 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/schedule"
+)
+
+// Paths of the console, authorized as paths. Root is where its pages lie.
+const (
+	Root        = "/console/"
+	CodesPath   = Root + "v1/codes"
+	sessionPath = Root + "v1/session"
+	streamPath  = Root + "v1/stream"
+)
+
+// Scheduler is what the views are made from.
+type Scheduler interface {
+	Glance(context.Context) (schedule.Glance, error)
+}
+
+// Config is what a console is made of. All of it is required.
+type Config struct {
+	Scheduler Scheduler
+	// May tells what users may do.
+	May authorizer.Authorizer
+	// Key is the secret by which sessions are known again, also by the next run
+	// of the host.
+	Key []byte
+	Now func() time.Time
+}
+
+// Console answers.
+type Console struct {
+	Config
+	codes   codes
+	glances glances
+}
+
+// New makes a console.
+func New(c Config) *Console {
+	return &Console{Config: c, codes: codes{now: c.Now, open: map[string]code{}}, glances: newGlances(c.Scheduler, c.Now)}
+}
+
+// Routes are the pages, and what they ask of the console itself. Who has no
+// session yet may see the pages, which hold no secret, and sign in.
+func (c *Console) Routes() map[string]api.Route {
+	pages := api.Route{Handler: http.HandlerFunc(page), Public: true}
+	return map[string]api.Route{
+		"GET /console":          {Handler: http.RedirectHandler(Root, http.StatusMovedPermanently), Public: true},
+		"GET " + Root:           pages,
+		"GET " + Root + "*":     pages,
+		"POST " + CodesPath:     {Handler: http.HandlerFunc(c.makeCode)},
+		"POST " + sessionPath:   {Handler: http.HandlerFunc(c.signIn), Public: true},
+		"DELETE " + sessionPath: {Handler: http.HandlerFunc(c.signOut), Public: true},
+		"GET " + sessionPath:    {Handler: http.HandlerFunc(c.whoAmI)},
+		"GET " + streamPath:     {Handler: http.HandlerFunc(c.stream)},
+	}
+}
+
+// whoAmI tells who is signed in and which views there are for him.
+func (c *Console) whoAmI(w http.ResponseWriter, r *http.Request) {
+	who, _ := request.UserFrom(r.Context())
+	session, _ := c.session(r)
+	rights := rights{r.Context(), who, c.May}
+	open := map[string]bool{}
+	for name, needs := range views {
+		open[name] = rights.all(needs)
+	}
+	answer(w, map[string]any{
+		"user": who.GetName(), "groups": who.GetGroups(), "until": session.Until, "views": open,
+		"write": session.Write && rights.may(question{verb: "patch", group: "policy.berth.dev", resource: "policies"}),
+	})
+}
+
+func answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(value) // whoever left does not want it
+}
+
+// question is one that an access review answers.
+type question struct{ verb, group, resource, subresource, path, namespace string }
+
+// views are the views, each with the reviews that open it.
+var views = map[string][]question{
+	"topology": {{verb: "list", resource: "nodes"}},
+	"pending":  {},
+	"decision": {},
+	"policies": {{verb: "list", group: "policy.berth.dev", resource: "policies"}, {verb: "get", path: "/berth/v1/policies"}},
+	"profiles": {{verb: "list", group: "policy.berth.dev", resource: "profiles"}},
+}
+
+// rights are what a user may do at this moment.
+type rights struct {
+	ctx  context.Context
+	who  user.Info
+	auth authorizer.Authorizer
+}
+
+func (r rights) may(q question) bool {
+	decision, _, err := r.auth.Authorize(r.ctx, authorizer.AttributesRecord{
+		User: r.who, Verb: q.verb, APIGroup: q.group, APIVersion: "*", Resource: q.resource, Subresource: q.subresource,
+		Namespace: q.namespace, ResourceRequest: q.path == "", Path: q.path,
+	})
+	return err == nil && decision == authorizer.DecisionAllow
+}
+
+func (r rights) all(questions []question) bool {
+	for _, q := range questions {
+		if !r.may(q) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,171 @@
+package console
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+const (
+	// maxChanged is how many nodes a frame tells anew, but the first: with more,
+	// the rest comes with the next ones. It keeps a tab below 64 KiB/s.
+	maxChanged = 250
+	// maxApps is how many apps have a colour; what comes later is "other".
+	maxApps = 1000
+)
+
+// topology is the nodes with what is on them.
+type topology struct {
+	label string
+	// sent is the row that was told last, by slot.
+	sent []*snapshot.Row
+	of   visible
+	apps map[string]int
+	// from is the slot with which the next frame begins.
+	from int
+}
+
+// topologyFrame is in columns: what stands at the same place is of one node.
+type topologyFrame struct {
+	// Reset says that all that was told before is void.
+	Reset bool `json:"reset,omitempty"`
+	// Apps are further ones, which Use.Apps counts on from the former.
+	Apps  []string    `json:"apps,omitempty"`
+	Nodes nodeColumns `json:"nodes"`
+	Use   useColumns  `json:"use"`
+	Gone  []int32     `json:"gone,omitempty"`
+}
+
+// nodeColumns are of nodes that are new or were written.
+type nodeColumns struct {
+	Slot  []int32  `json:"slot,omitempty"`
+	Name  []string `json:"name,omitempty"`
+	Group []string `json:"group,omitempty"`
+	// State is ready, cordoned or not ready.
+	State []string `json:"state,omitempty"`
+	// CPU is in thousandths, Memory in MiB.
+	CPU    []int64 `json:"cpu,omitempty"`
+	Memory []int64 `json:"memory,omitempty"`
+	Pods   []int64 `json:"pods,omitempty"`
+}
+
+// useColumns are of nodes whose pods have changed.
+type useColumns struct {
+	Slot   []int32 `json:"slot,omitempty"`
+	CPU    []int64 `json:"cpu,omitempty"`
+	Memory []int64 `json:"memory,omitempty"`
+	// Apps are pairs: an app, and how many pods it has there.
+	Apps [][]int `json:"apps,omitempty"`
+}
+
+func (t *topology) frame(g schedule.Glance, of visible) any {
+	f := &topologyFrame{Reset: t.sent == nil || !of.same(t.of)}
+	budget := maxChanged
+	if f.Reset {
+		t.sent, t.apps, t.from, budget = nil, map[string]int{}, 0, len(g.Rows)
+	}
+	t.of = of
+	for slot := len(g.Rows); slot < len(t.sent); slot++ { // nobody is there any more
+		if t.sent[slot] != nil {
+			f.Gone = append(f.Gone, int32(slot))
+		}
+	}
+	t.sent = slices.Grow(t.sent, max(0, len(g.Rows)-len(t.sent)))[:len(g.Rows)]
+	for n := range g.Rows {
+		slot := (t.from + n) % len(g.Rows)
+		row, was := g.Rows[slot], t.sent[slot]
+		if row == was {
+			continue
+		}
+		if budget == 0 {
+			t.from = slot
+			break
+		}
+		budget--
+		t.tell(f, int32(slot), row, was)
+		t.sent[slot] = row
+	}
+	if !f.Reset && len(f.Use.Slot) == 0 && len(f.Gone) == 0 {
+		return nil
+	}
+	return f
+}
+
+func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) {
+	if row == nil {
+		f.Gone = append(f.Gone, slot)
+		return
+	}
+	if was == nil || was.Node != row.Node {
+		n := &f.Nodes
+		n.Slot, n.Name = append(n.Slot, slot), append(n.Name, row.Node.Name)
+		n.Group, n.State = append(n.Group, row.Node.Labels[t.label]), append(n.State, stateOf(row.Node))
+		n.CPU, n.Memory = append(n.CPU, row.Allocatable.MilliCPU), append(n.Memory, row.Allocatable.Memory>>20)
+		n.Pods = append(n.Pods, row.Allocatable.Pods)
+	}
+	u := &f.Use
+	cpu, memory, apps := t.use(f, row)
+	u.Slot, u.CPU, u.Memory, u.Apps = append(u.Slot, slot), append(u.CPU, cpu), append(u.Memory, memory>>20), append(u.Apps, apps)
+}
+
+// use sums what the user may see of a node's pods.
+func (t *topology) use(f *topologyFrame, row *snapshot.Row) (cpu, memory int64, apps []int) {
+	count := map[int]int{}
+	for _, pod := range row.Pods {
+		if !t.of.pods(pod.Object.Namespace) {
+			continue
+		}
+		cpu, memory = cpu+pod.Requests.MilliCPU, memory+pod.Requests.Memory
+		count[t.app(f, appOf(pod.Object))]++
+	}
+	for _, app := range slices.Sorted(maps.Keys(count)) {
+		apps = append(apps, app, count[app])
+	}
+	return cpu, memory, apps
+}
+
+// app is the number of an app, which is told with the first frame that uses it.
+func (t *topology) app(f *topologyFrame, name string) int {
+	if n, ok := t.apps[name]; ok {
+		return n
+	}
+	if len(t.apps) >= maxApps {
+		return len(t.apps) // beyond all that have a name
+	}
+	n := len(t.apps)
+	t.apps[name] = n
+	f.Apps = append(f.Apps, name)
+	return n
+}
+
+// appOf is what a pod is coloured by: the label that Kubernetes recommends, the
+// older one, its owner, its namespace.
+func appOf(pod *v1.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		name := owner.Name
+		if hash := pod.Labels["pod-template-hash"]; hash != "" {
+			name = strings.TrimSuffix(name, "-"+hash)
+		}
+		return cmp.Or(pod.Labels["app.kubernetes.io/name"], pod.Labels["app"], name)
+	}
+	return cmp.Or(pod.Labels["app.kubernetes.io/name"], pod.Labels["app"], pod.Namespace)
+}
+
+func stateOf(node *v1.Node) string {
+	if node.Spec.Unschedulable {
+		return "cordoned"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1.NodeReady && c.Status == v1.ConditionTrue {
+			return "ready"
+		}
+	}
+	return "not ready"
+}

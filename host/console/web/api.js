@@ -1,0 +1,80 @@
+// How the pages talk to the host: as the signed-in user, by the API that
+// everybody has, and by the console's streams.
+
+// The host answers a session's cookie only beside this header, which no page of
+// another origin can send.
+const headers = { "Berth-Console": "1" };
+
+// A Refused is an answer that is no success, with its HTTP status; 0 means that
+// the host was not reached.
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function ask(path, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers: { ...headers, ...options.headers } });
+  } catch (err) {
+    if (err.name === "AbortError") throw err;
+    throw new Refused(0, "the host does not answer");
+  }
+  if (!response.ok) throw new Refused(response.status, worded(await response.text()));
+  return response;
+}
+
+// worded finds the sentence in an answer that may be a Kubernetes Status.
+function worded(text) {
+  try {
+    return JSON.parse(text).message || text;
+  } catch {
+    return text.trim();
+  }
+}
+
+export const get = async (path, signal) => (await ask(path, { signal })).json();
+
+export const patch = (path, change) =>
+  ask(path, { method: "PATCH", body: JSON.stringify(change), headers: { "Content-Type": "application/merge-patch+json" } });
+
+export const signIn = (code) => ask("/console/v1/session", { method: "POST", body: JSON.stringify({ code }) });
+export const signOut = () => ask("/console/v1/session", { method: "DELETE" });
+
+// stream calls frame with each frame of a view, and state with "live", or with the
+// Refused that ended it. It begins again until stop, which it returns, is called; a
+// view's first frame after that says that it begins anew.
+export function stream(view, query, frame, state) {
+  const ending = new AbortController();
+  const run = async () => {
+    while (!ending.signal.aborted) {
+      try {
+        const response = await ask(`/console/v1/stream?${new URLSearchParams({ view, ...query })}`, { signal: ending.signal });
+        state("live");
+        for await (const line of lines(response.body)) frame(JSON.parse(line));
+        throw new Refused(0, "the host ended the stream");
+      } catch (err) {
+        if (ending.signal.aborted) return;
+        state(err instanceof Refused ? err : new Refused(0, "the connection was lost"));
+        if (err.status === 401) return; // the session is over: nothing will change that
+        await new Promise((done) => setTimeout(done, 1000));
+      }
+    }
+  };
+  run();
+  return () => ending.abort();
+}
+
+async function* lines(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n");
+    rest = parts.pop();
+    yield* parts;
+  }
+}

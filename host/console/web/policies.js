@@ -1,0 +1,112 @@
+// The policies and what each does: yours first.
+
+import { html, useRef, useState } from "./vendor/preact.js";
+import { patch } from "./api.js";
+import { Commands, Line, Notice, Trouble, Waiting, ago, count, link, replace, shell, useAnswer } from "./parts.js";
+
+const api = "/apis/policy.berth.dev/v1alpha1/policies";
+const every = 2000;
+const fuelPerRow = 40000; // what a policy may spend on one node
+
+export function Policies({ path, query, session }) {
+  const { value: list, error } = useAnswer(api, every);
+  const { value: figures, error: noFigures } = useAnswer("/berth/v1/policies", every);
+  const lines = useLines(figures);
+  if (!list) return error ? html`<${Trouble} error=${error} />` : html`<${Waiting}>Asking for the policies<//>`;
+  const filter = query.filter || "";
+  const all = list.items.filter((p) => p.metadata.name.toLowerCase().includes(filter.toLowerCase())).sort(yoursFirst);
+  const by = new Map((figures || []).map((f) => [f.name, f]));
+  const chosen = path[0] && list.items.find((p) => p.metadata.name === path[0]);
+  const yours = list.items.filter((p) => !builtin(p)).length;
+  return html`
+    <h1>Policies</h1>
+    ${(error || noFigures) && html`<p class="stale" role="status">${(error || noFigures).status ? (error || noFigures).message : "Not connected: this is how it was."}</p>`}
+    <form class="controls" onSubmit=${(e) => e.preventDefault()}><label>Filter <input id="filter" type="search" value=${filter} onInput=${(e) => replace(link(["policies", ...path], { filter: e.target.value }))} /></label>
+      <span>${yours ? count(yours, "policy", "policies") + " of yours, " : "None is yours yet: all are "}${yours ? `${list.items.length - yours} built in` : `the ${list.items.length} built in`}.</span></form>
+    ${path[0] && (chosen ? html`<${Policy} key=${path[0]} policy=${chosen} figures=${by.get(path[0])} session=${session} />` : html`<${Notice} title="Not there">No policy is called ${path[0]}.<//>`)}
+    <div class="wide"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, of ${fuelPerRow.toLocaleString("en")}</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
+      ${all.map((p) => html`<${Row} key=${p.metadata.name} policy=${p} figures=${by.get(p.metadata.name)} lines=${lines.get(p.metadata.name)} chosen=${p === chosen} />`)}
+    </tbody></table></div>
+    <${Commands} lines=${["berth policy list"]} />`;
+}
+
+const builtin = (p) => Boolean(p.metadata.labels?.["policy.berth.dev/builtin"]);
+const yoursFirst = (a, b) => builtin(a) - builtin(b) || (a.metadata.name < b.metadata.name ? -1 : 1);
+
+// useLines keeps what was called between two answers, of each policy the last minute or two.
+function useLines(figures) {
+  const box = useRef({ lines: new Map(), had: new Map(), seen: null });
+  const { lines, had, seen } = box.current;
+  if (figures && figures !== seen) {
+    box.current.seen = figures;
+    for (const f of figures) {
+      const line = lines.get(f.name) || [];
+      if (had.has(f.name)) line.push(Math.max(0, f.calls - had.get(f.name)));
+      lines.set(f.name, line.slice(-60));
+      had.set(f.name, f.calls);
+    }
+  }
+  return lines;
+}
+
+function Row({ policy, figures: f, lines, chosen }) {
+  const name = policy.metadata.name;
+  const canary = policy.status?.canary;
+  return html`<tr class=${chosen ? "chosen" : ""}>
+    <td><a href=${link(["policies", name])}>${name}</a>${!builtin(policy) && html` <small class="mark">yours</small>`}</td>
+    <td>${policy.status?.kind}</td>
+    <td><${Phase} text=${policy.status?.phase || "Waiting"} />${policy.spec.mode && policy.spec.mode !== "Enforce" && html` <small class="mark">${policy.spec.mode}</small>`}${canary && html` <small class="mark">canary ${canary.phase}</small>`}</td>
+    <td>${f && html`<${Line} values=${lines || []} label="calls lately" /> ${f.calls.toLocaleString("en")}`}</td>
+    <td class="n">${f && f.rows > 0 && `${((100 * f.refusals) / f.rows).toFixed(1)} %`}</td>
+    <td class="n">${f && f.rows > 0 && html`<meter min="0" max="1" value=${f.fuel / f.rows / fuelPerRow} aria-label="fuel a row"></meter> ${Math.round(f.fuel / f.rows).toLocaleString("en")}`}</td>
+    <td class="n">${f && (f.failures ? html`<span class="no">${f.failures}</span>` : "0")}</td>
+    <td class="n">${f && f.memory > 0 && `${(f.memory / 1048576).toFixed(1)} MiB`}</td></tr>`;
+}
+
+const Phase = ({ text }) => html`<span class=${"phase " + (text === "Live" ? "good" : text === "Off" ? "" : "no")}>${text}</span>`;
+
+function Policy({ policy, figures, session }) {
+  const { spec, status = {} } = policy;
+  const [said, setSaid] = useState("");
+  const name = policy.metadata.name;
+  const change = async (change, what) => {
+    if (!confirm(`${what}?`)) return;
+    setSaid("Writing …");
+    try {
+      await patch(`${api}/${encodeURIComponent(name)}`, { spec: change });
+      setSaid(`${what}: written. It is live once its phase says so.`);
+    } catch (err) {
+      setSaid(err.message);
+    }
+  };
+  return html`<section class="card"><h2>${name} <a class="close" href=${link(["policies"])} aria-label="Close">×</a></h2>
+    ${status.message && html`<p class="no">${status.message}</p>`}
+    ${figures?.lastFailure && html`<p><b>Last failure:</b></p><pre>${figures.lastFailure}</pre>`}
+    ${status.canary && html`<${Canary} spec=${spec} status=${status} write=${session.write} change=${change} />`}
+    ${status.differences && html`<${Differences} of=${status.differences} />`}
+    <h3>History</h3>
+    <ol class="history">
+      ${status.current && html`<${Revision} of=${status.current} now=${true} />`}
+      ${(status.history || []).map((r, i) => html`<${Revision} key=${i} of=${r}
+        back=${session.write && (() => change({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null }, `Make ${short(r.module)} live again`))} />`)}
+    </ol>
+    <p role="status">${said}</p>
+    ${!session.write && html`<p><small>This session only reads: <code>berth console --write</code> makes one that may change what you may change.</small></p>`}
+    <${Commands} lines=${[`berth policy inspect ${shell(name)}`, `berth policy logs ${shell(name)}`, `berth policy history ${shell(name)}`, ...(spec.canary ? [`berth policy promote ${shell(name)}`] : []), `berth policy rollback ${shell(name)}`]} />
+  </section>`;
+}
+
+function Canary({ spec, status: { canary }, write, change }) {
+  const promote = () => change({ module: spec.canary.module, canary: null }, `Let ${short(spec.canary.module)} decide all pods`);
+  const withdraw = () => change({ canary: null }, `Withdraw ${short(canary.module)}`);
+  return html`<p><b>Canary</b> ${short(canary.module)}: ${canary.phase}${spec.canary && `, decides ${spec.canary.share} % of the pods`}, since ${ago(canary.since)}. ${canary.reason} ${canary.message}</p>
+    ${write && spec.canary && html`<p>${canary.phase === "Running" && html`<button type="button" onClick=${promote}>Promote</button> `}<button type="button" onClick=${withdraw}>Roll back</button></p>`}`;
+}
+
+const Differences = ({ of: d }) => html`<p>Of ${count(d.pods, "pod")} that were compared, it refused nodes to ${d.refusedPods} and would have chosen another node for ${d.scored}; it refused ${count(d.refused, "node")} that the other admits, and admitted ${d.admitted} that the other refuses.</p>`;
+
+const short = (module) => module.replace(/^sha256[:-]/, "").slice(0, 12);
+
+const Revision = ({ of: r, now, back }) => html`<li class=${now ? "now" : ""}><time datetime=${r.since}>${new Date(r.since).toLocaleString()}</time>
+  <span><code>${short(r.module)}</code> ${r.reason}${now ? ", decides now" : r.left && `, left: ${r.left}`}${r.message && `: ${r.message}`}</span>
+  ${back && html`<button type="button" onClick=${back}>Make live again</button>`}</li>`;
