@@ -18,8 +18,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long anything may take on a machine that is busy.
-const patience = 90 * time.Second
+// timeout is how long anything may take on a machine that is busy.
+const timeout = 90 * time.Second
 
 // browser is a tab, and what it complained about.
 type browser struct {
@@ -33,7 +33,7 @@ type browser struct {
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.IgnoreCertErrors,
-		chromedp.WindowSize(1500, 950), chromedp.WSURLReadTimeout(patience))
+		chromedp.WindowSize(1500, 950), chromedp.WSURLReadTimeout(timeout))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -62,7 +62,7 @@ func newBrowser(t *testing.T) *browser {
 // call sends the browser a command.
 func call[P, R any](b *browser, what string, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, timeout)
 	defer cancel()
 	answer, err := chromedp.Call(ctx, command, params)
 	if err != nil {
@@ -74,7 +74,7 @@ func call[P, R any](b *browser, what string, command cdp.Command[P, R], params P
 // do does one thing.
 func (b *browser) do(what string, action chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, timeout)
 	defer cancel()
 	if err := chromedp.Do(ctx, action); err != nil {
 		b.t.Fatalf("%s: %v", what, err)
@@ -91,7 +91,7 @@ func (b *browser) script(what, script string) {
 // chromedp offers for that is a script that the pages' own rules forbid.
 func (b *browser) sees(what, condition string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, timeout)
 	defer cancel()
 	for {
 		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
