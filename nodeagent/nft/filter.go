@@ -247,7 +247,7 @@ func memberPlace(set forward.Set, m forward.Member) place {
 	if m.Port == 0 {
 		return place{peersSet + string(set), string(m.Addr.AsSlice())}
 	}
-	return place{namedSet + string(set), frontKey(forward.Front{Addr: m.Addr, Port: m.Port, Protocol: m.Protocol})}
+	return place{namedSet + string(set), frontKey(forward.Front(m))}
 }
 
 func (t *filter) put(at place, value string, there bool) {

@@ -18,10 +18,10 @@ func TestAWeekOfOfficeHours(t *testing.T) {
 		w.Create(web)
 		w.WantField("Deployment", "web", "spec.replicas", "2")
 		for _, at := range []struct {
-			hours time.Duration // since midnight in UTC
-			want  string
-		}{{7, "2"}, {8, "10"}, {15, "10"}, {16, "2"}, {32, "10"}, {40, "2"}, {3*24 - 12, "2"}, {4*24 + 9, "10"}} {
-			w.Wait(at.hours*time.Hour - w.Now().Sub(policytest.Beginning))
+			day, hour int // in UTC
+			want      string
+		}{{0, 7, "2"}, {0, 8, "10"}, {0, 15, "10"}, {0, 16, "2"}, {1, 8, "10"}, {1, 16, "2"}, {2, 12, "2"}, {4, 9, "10"}} {
+			w.Wait(policytest.Beginning.AddDate(0, 0, at.day).Add(time.Duration(at.hour) * time.Hour).Sub(w.Now()))
 			w.WantField("Deployment", "web", "spec.replicas", at.want)
 		}
 		if got := w.Events(); len(got) != 6 || got[1] != "Deployment/web Normal OfficeHours: Scaled to 10" {
