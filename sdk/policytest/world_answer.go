@@ -17,6 +17,30 @@ const refusalPause = 10 * time.Second
 // refuses: kinds and verbs that the manifest does not declare, and objects that
 // the controller was not given.
 func (w *World) store(g *gathered, a *abi.ReconcileResult) error {
+	if err := w.storeNamed(g, a); err != nil {
+		return err
+	}
+	if err := w.createAll(g, a.Create); err != nil {
+		return err
+	}
+	if len(a.Status) > 0 && w.has(g.parent) {
+		if err := w.status(g.parent, a.Status); err != nil {
+			return err
+		}
+	}
+	for _, e := range a.Events {
+		about := g.parent
+		if one, err := g.find(e.About); err == nil {
+			about = one.object
+		}
+		w.event(about, e.Type, e.Reason, e.Message)
+	}
+	g.q.keep(w.now, a)
+	return nil
+}
+
+// storeNamed does what is about objects that are there.
+func (w *World) storeNamed(g *gathered, a *abi.ReconcileResult) error {
 	for _, uid := range a.Adopt {
 		if err := w.own(g, uid, true); err != nil {
 			return err
@@ -37,32 +61,21 @@ func (w *World) store(g *gathered, a *abi.ReconcileResult) error {
 			return err
 		}
 	}
-	if err := w.createAll(g, a.Create); err != nil {
-		return err
-	}
-	if len(a.Status) > 0 && w.has(g.parent) {
-		if err := w.status(g.parent, a.Status); err != nil {
-			return err
-		}
-	}
-	for _, e := range a.Events {
-		about := g.parent
-		if one, err := g.find(e.About); err == nil {
-			about = one.object
-		}
-		w.event(about, e.Type, e.Reason, e.Message)
-	}
-	g.q.why = a.Why
+	return nil
+}
+
+// keep remembers what the next question is told, and when it is asked.
+func (q *question) keep(now time.Time, a *abi.ReconcileResult) {
+	q.why = a.Why
 	if len(a.Memory) > 0 {
-		g.q.memory = a.Memory
+		q.memory = a.Memory
 	}
 	if a.RequeueAfterNanos > 0 {
-		g.q.again = w.now.Add(time.Duration(a.RequeueAfterNanos))
+		q.again = now.Add(time.Duration(a.RequeueAfterNanos))
 	}
-	if again := w.now.Add(refusalPause); g.q.refused != "" && (g.q.again.IsZero() || again.Before(g.q.again)) {
-		g.q.again = again
+	if again := now.Add(refusalPause); q.refused != "" && (q.again.IsZero() || again.Before(q.again)) {
+		q.again = again
 	}
-	return nil
 }
 
 // find is an object that the controller was given.
