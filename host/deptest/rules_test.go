@@ -123,6 +123,11 @@ var rules = []rule{
 		because: "what policies allow is worked out from plain objects, and is held against the API's words without a kernel",
 	},
 	{
+		folder: "nodeagent/reach", may: []string{"nodeagent/forward", "nodeagent/policy", "nodeagent/service"},
+		never:   []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "k8s.io/client-go"},
+		because: "it says what happens, by what makes it happen",
+	},
+	{
 		folder: "nodeagent/nft", may: []string{"nodeagent/forward"},
 		never:   []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 		because: "it knows elements, and no Services",
@@ -132,7 +137,7 @@ var rules = []rule{
 		because: "services and slices are put into it: who follows them, and whose pods ask, is the agent's business",
 	},
 	{
-		folder: "nodeagent", but: []string{"nodeagent/forward", "nodeagent/service", "nodeagent/policy", "nodeagent/nft"}, may: nothing,
+		folder: "nodeagent", but: []string{"nodeagent/forward", "nodeagent/service", "nodeagent/policy", "nodeagent/reach", "nodeagent/nft"}, may: nothing,
 		never:   []string{"host", "github.com/tetratelabs/wazero", "github.com/dgraph-io/badger/v4"},
 		because: "it runs on machines of its own and reaches the host by HTTP only",
 	},

@@ -14,14 +14,15 @@ import (
 	"github.com/berth-dev/berth/host/explain"
 )
 
-const explainExample = "  berth explain pod web\n  berth explain pod/web --why-not n2\n  berth explain pod web -o wide    # with what is left out else\n  berth explain deployment web"
+const explainExample = "  berth explain pod web\n  berth explain pod/web --why-not n2\n  berth explain pod web -o wide    # with what is left out else\n  berth explain deployment web\n  berth explain service web --node n2\n  berth explain pod web --to db:5432"
 
 func newExplain() *cobra.Command {
 	of := new(explainFlags)
 	cmd := &cobra.Command{
 		Use: "explain KIND/NAME", Short: "Say why a pod is where it is, or what a Deployment and the like wait for", Example: explainExample,
-		Long: "Say why a pod is where it is, or why it waits: each node by each policy. Of any other kind, what\n" +
-			"its controllers said last, and what keeps its children and pods.",
+		Long: "Say why a pod is where it is, or why it waits: each node by each policy. Of a Service, what a\n" +
+			"node does with packets to it; with --to, what becomes of a pod's connection. Of any other kind,\n" +
+			"what its controllers said last, and what keeps its children and pods.",
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 			name, isPod := strings.CutPrefix(begun, "pod/")
 			if !isPod {
@@ -51,6 +52,8 @@ func newExplain() *cobra.Command {
 			return unknownSubcommand(cmd, args)
 		case slices.Contains(podWords, resource):
 			return of.run(cmd, name)
+		case slices.Contains(serviceWords, resource):
+			return of.service(cmd, name)
 		}
 		return of.parent(cmd, resource, name)
 	}
@@ -81,6 +84,7 @@ func newExplainPod() *cobra.Command {
 // explainFlags are those of both ways to write it: pod NAME and pod/NAME.
 type explainFlags struct {
 	namespace, whyNot string
+	to, node          string
 	limit             int
 	format            *output
 }
@@ -90,6 +94,8 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addNamespaceFlag(cmd, &f.namespace, "the pod's namespace")
 	flags.StringVar(&f.whyNot, "why-not", "", "show this node alone")
+	flags.StringVar(&f.to, "to", "", "say what becomes of a connection of the pod's to this service, pod or address, such as db:5432, db.other:53/UDP or pod/NAME:80")
+	flags.StringVar(&f.node, "node", "", "of a service: as this node forwards it; by default the first that is ready")
 	flags.IntVar(&f.limit, "limit", 20, "show at most this many nodes; 0 for all")
 	_ = cmd.RegisterFlagCompletionFunc("why-not", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return objectNames(cmd, "/api/v1/nodes", begun), cobra.ShellCompDirectiveNoFileComp
@@ -103,6 +109,9 @@ var podWords = []string{"pod", "pods", "po"}
 func (f *explainFlags) parent(cmd *cobra.Command, resource, name string) error {
 	if f.whyNot != "" {
 		return fmt.Errorf("--why-not is of pods: a %s goes to no node", resource)
+	}
+	if f.to != "" {
+		return fmt.Errorf("--to is of pods: a %s begins no connections", resource)
 	}
 	c, err := clientFor(cmd)
 	if err != nil {
@@ -123,6 +132,9 @@ func (f *explainFlags) parent(cmd *cobra.Command, resource, name string) error {
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, pod string) error {
+	if f.to != "" {
+		return f.reach(cmd, pod)
+	}
 	name, err := nameOf(pod, podWords...)
 	if err != nil {
 		return err
