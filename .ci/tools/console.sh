@@ -24,7 +24,7 @@ vendor() {
   tar -C "$dir" -xzf "$dir/htm.tgz" package/preact/standalone.module.js package/LICENSE
   mkdir -p host/console/web/vendor
   cp "$dir/package/preact/standalone.module.js" host/console/web/vendor/preact.js
-  cp "$dir/package/LICENSE" host/console/web/vendor/LICENSE
+  cp "$dir/package/LICENSE" host/console/web/vendor/LICENSE.txt
   rm -r "$dir"
   say "host/console/web/vendor is written"
 }

@@ -47,7 +47,7 @@ type Console struct {
 
 // New makes a console.
 func New(c Config) *Console {
-	return &Console{Config: c, codes: codes{now: c.Now, open: map[string]code{}}, glances: newGlances(c.Scheduler, c.Now)}
+	return &Console{Config: c, codes: codes{now: c.Now, open: map[string]pendingCode{}}, glances: newGlances(c.Scheduler, c.Now)}
 }
 
 // Routes are the pages, and what they ask of the console itself. Who has no

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -21,6 +20,12 @@ type asset struct {
 	etag      string
 }
 
+// mediaTypes stand here, for what the machine's own table says may be anything.
+var mediaTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+}
+
 // assets are the pages by their path below Root.
 var assets = readAssets()
 
@@ -32,7 +37,7 @@ func readAssets() map[string]asset {
 		}
 		data, err := web.ReadFile(name)
 		sum := sha256.Sum256(data)
-		all[strings.TrimPrefix(name, "web/")] = asset{data, mime.TypeByExtension(path.Ext(name)), `"` + hex.EncodeToString(sum[:8]) + `"`}
+		all[strings.TrimPrefix(name, "web/")] = asset{data, mediaTypes[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`}
 		return err
 	})
 	if err != nil {

@@ -123,10 +123,10 @@ func (s session) opens(r *http.Request) bool {
 type codes struct {
 	now  func() time.Time
 	mu   sync.Mutex
-	open map[string]code
+	open map[string]pendingCode
 }
 
-type code struct {
+type pendingCode struct {
 	session session
 	until   time.Time
 }
@@ -143,7 +143,7 @@ func (c *codes) put(s session) (name string, ok bool) {
 		return "", false
 	}
 	name = rand.Text()
-	c.open[name] = code{s, c.now().Add(codeLife)}
+	c.open[name] = pendingCode{s, c.now().Add(codeLife)}
 	return name, true
 }
 

@@ -31,7 +31,7 @@ function App() {
   useEffect(() => {
     const moved = () => setAt(where());
     addEventListener("hashchange", moved);
-    enter().then(setSession);
+    enter().then((who) => { setAt(where()); setSession(who); });
     return () => removeEventListener("hashchange", moved);
   }, []);
   useEffect(() => {

@@ -57,7 +57,7 @@ function Report({ namespace, name, query }) {
 function sentence(report) {
   const able = `${report.feasible} of ${count(report.nodes, "node")} can take it`;
   if (report.node) return html`It is on <b>${report.node}</b> (${report.state}): ${able}${report.decision?.tied > 1 ? `, ${report.decision.tied} are equally good` : ""}.`;
-  return html`It has no node (${report.state}): ${report.message || able}.`;
+  return html`It has no node (${report.state}): ${(report.message || able).replace(/\.$/, "")}.`;
 }
 
 // decide adds the normalised scores up by other weights. Nothing is written, and no

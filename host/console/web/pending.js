@@ -60,20 +60,30 @@ export function advise(report) {
   return { predicate: best.name, text: `${change(best.name, reasons)} Only ${best.name} keeps it from ${count(best.alone, "node")} of ${report.nodes}: ${reasons.join("; ")}.` };
 }
 
+// policiesIn are a row's refusals but for the host's own, the last column, which
+// counts the room again that a policy has refused for.
+function policiesIn(report, row) {
+  const host = report.predicates.at(-1).name;
+  const all = row.refusals || [];
+  const others = all.filter((r) => r.predicate !== host);
+  return others.length ? others : all;
+}
+
 // reasonsOf are what a policy says where it alone refuses, the most frequent first.
 function reasonsOf(report, predicate) {
   const said = new Map();
   for (const row of report.rows || []) {
-    const all = row.refusals || [];
-    if (all.length === 1 && all[0].predicate === predicate) said.set(all[0].reason, (said.get(all[0].reason) || 0) + 1);
+    const [first, second] = policiesIn(report, row);
+    if (first?.predicate === predicate && !second) said.set(first.reason, (said.get(first.reason) || 0) + 1);
   }
   return [...said].sort((a, b) => b[1] - a[1]).slice(0, 3).map(([reason]) => reason);
 }
 
 // nearest names the node where the fewest policies refuse.
 function nearest(report) {
-  const row = (report.rows || []).reduce((a, b) => ((b.refusals || []).length < (a.refusals || []).length ? b : a));
-  return `The nearest is ${row.node}, where ${row.refusals.map((r) => `${r.predicate} says: ${r.reason}`).join("; ")}.`;
+  if (!report.rows?.length) return "";
+  const row = report.rows.reduce((a, b) => (policiesIn(report, b).length < policiesIn(report, a).length ? b : a));
+  return `The nearest is ${row.node}, where ${policiesIn(report, row).map((r) => `${r.predicate} says: ${r.reason}`).join("; ")}.`;
 }
 
 // change words what Kubernetes' own reasons ask for; any other policy's reason has

@@ -83,7 +83,8 @@ export function Topology({ query }) {
     <${Commands} lines=${[`kubectl get nodes --label-columns=${shell(label)}`, ...(chosen ? [`kubectl describe node ${shell(chosen.name)}`] : [])]} />`;
 }
 
-const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+// compare has node-2 before node-10.
+const { compare } = new Intl.Collator("en", { numeric: true });
 const appName = (apps, i) => apps[i] ?? "other";
 
 function Node({ node, apps, close }) {
@@ -158,11 +159,11 @@ function Grid({ nodes, cluster, fill, chosen, choose }) {
     choose(nodes[to].name);
   };
   return html`<div class="grid"><canvas ref=${canvas} tabindex="0" role="img" onClick=${(e) => at(e) && choose(at(e).node.name)} onKeyDown=${key}
-    onMouseMove=${(e) => { canvas.current.title = at(e) ? told1(at(e).node) : ""; }}
+    onMouseMove=${(e) => { canvas.current.title = at(e) ? summary(at(e).node) : ""; }}
     aria-label="Nodes by group, as the table beside it tells them. Arrow keys choose one."></canvas></div>`;
 }
 
-const told1 = (n) => `${n.name}: cpu ${percent(n.usedCPU, n.cpu)} %, memory ${percent(n.usedMemory, n.memory)} %, ${n.pods} pods${n.state === "ready" ? "" : ", " + n.state}`;
+const summary = (n) => `${n.name}: cpu ${percent(n.usedCPU, n.cpu)} %, memory ${percent(n.usedMemory, n.memory)} %, ${n.pods} pods${n.state === "ready" ? "" : ", " + n.state}`;
 const inside = (b, x, y) => x >= b.x && x < b.x + b.size && y >= b.y && y < b.y + b.size;
 
 // layout gives each node a box, as large as lets all stand on about one screen.

@@ -1,0 +1,323 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/berth-dev/berth/host/schedule"
+)
+
+// allows lets through what it says of each question.
+type allows func(authorizer.Attributes) bool
+
+func (a allows) Authorize(_ context.Context, q authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a(q) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func everything(authorizer.Attributes) bool { return true }
+
+// still is a scheduler in which nothing happens.
+type still schedule.Glance
+
+func (s still) Glance(context.Context) (schedule.Glance, error) { return schedule.Glance(s), nil }
+
+var began = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a console with a clock that a test moves.
+func at(now *time.Time) *Console {
+	return New(Config{Scheduler: still{}, May: allows(everything), Key: []byte("secret"), Now: func() time.Time { return *now }})
+}
+
+// asks is a request of the pages.
+func asks(method, path, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set(Header, "1")
+	return r
+}
+
+// code has a user with a certificate make one.
+func code(t *testing.T, c *Console, query string, ends time.Time) string {
+	t.Helper()
+	r := asks(http.MethodPost, CodesPath+query, "")
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotAfter: ends}}}
+	r = r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ada", Groups: []string{"devs"}}))
+	w := httptest.NewRecorder()
+	c.makeCode(w, r)
+	var answer struct{ Path string }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("makeCode answers %d %s", w.Code, w.Body)
+	}
+	return strings.TrimPrefix(answer.Path, Root+"#code=")
+}
+
+// signedIn is the cookie that a code is exchanged for, nil if it is not.
+func signedIn(t *testing.T, c *Console, code string) *http.Cookie {
+	t.Helper()
+	w := httptest.NewRecorder()
+	c.signIn(w, asks(http.MethodPost, sessionPath, `{"code":"`+code+`"}`))
+	if cookies := w.Result().Cookies(); len(cookies) == 1 {
+		return cookies[0]
+	}
+	return nil
+}
+
+func TestACodeIsForOneUseWithinAMinute(t *testing.T) {
+	t.Parallel()
+	now := began
+	c := at(&now)
+	once := code(t, c, "", now.Add(time.Hour))
+	cookie := signedIn(t, c, once)
+	if cookie == nil || !cookie.HttpOnly || !cookie.Secure || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Domain != "" {
+		t.Errorf("signing in gives %v, want a cookie that scripts, other origins and plain HTTP do not get", cookie)
+	}
+	if signedIn(t, c, once) != nil {
+		t.Error("a code is good for a second session")
+	}
+	late := code(t, c, "", now.Add(time.Hour))
+	now = now.Add(codeLife)
+	if signedIn(t, c, late) != nil {
+		t.Error("a code is good after its minute")
+	}
+	if signedIn(t, c, "") != nil || signedIn(t, c, "AAAA") != nil {
+		t.Error("a code that was never given is good")
+	}
+}
+
+func TestNoCodeWithoutACertificate(t *testing.T) {
+	t.Parallel()
+	now := began
+	w := httptest.NewRecorder()
+	at(&now).makeCode(w, asks(http.MethodPost, CodesPath, ""))
+	if w.Code != http.StatusForbidden {
+		t.Errorf("makeCode without a certificate = %d, want 403", w.Code)
+	}
+}
+
+func TestCodesThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
+	now := began
+	c := codes{now: func() time.Time { return now }, open: map[string]pendingCode{}}
+	for range maxCodes {
+		if _, ok := c.put(session{}); !ok {
+			t.Fatal("a code is refused before there are too many")
+		}
+	}
+	if _, ok := c.put(session{}); ok {
+		t.Error("one code more than may wait is given")
+	}
+	now = now.Add(codeLife)
+	if _, ok := c.put(session{}); !ok || len(c.open) != 1 {
+		t.Errorf("%d codes wait after the old ones' end, want the new one alone", len(c.open))
+	}
+}
+
+func TestWhoASessionIs(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		change func(r *http.Request, now *time.Time)
+		want   string // empty: nobody
+	}{
+		{"the user that made the code", func(*http.Request, *time.Time) {}, "ada"},
+		{"nobody without the pages' header", func(r *http.Request, _ *time.Time) { r.Header.Del(Header) }, ""},
+		{"nobody from another site", func(r *http.Request, _ *time.Time) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, ""},
+		{"nobody from a sibling host", func(r *http.Request, _ *time.Time) { r.Header.Set("Sec-Fetch-Site", "same-site") }, ""},
+		{"nobody in eight hours", func(_ *http.Request, now *time.Time) { *now = now.Add(sessionLife) }, ""},
+		{"nobody with a cookie that was changed", func(r *http.Request, _ *time.Time) {
+			c, _ := r.Cookie(cookieName)
+			text, proof, _ := strings.Cut(c.Value, ".")
+			data, _ := encoding.DecodeString(text)
+			r.Header.Set("Cookie", cookieName+"="+encoding.EncodeToString(bytes.Replace(data, []byte("devs"), []byte("root"), 1))+"."+proof)
+		}, ""},
+		{"nobody with half a cookie", func(r *http.Request, _ *time.Time) {
+			c, _ := r.Cookie(cookieName)
+			text, _, _ := strings.Cut(c.Value, ".")
+			r.Header.Set("Cookie", cookieName+"="+text)
+		}, ""},
+		{"whom the certificate names, where there is one", func(r *http.Request, _ *time.Time) {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			now := began
+			c := at(&now)
+			r := asks(http.MethodGet, sessionPath, "")
+			r.AddCookie(signedIn(t, c, code(t, c, "", now.AddDate(1, 0, 0))))
+			tt.change(r, &now)
+			if got := who(c, r); got != tt.want {
+				t.Errorf("the request is of %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// who is taken for the sender of a request, empty where the console leaves that to
+// others.
+func who(c *Console, r *http.Request) string {
+	others := authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return nil, false, errors.New("nobody")
+	})
+	response, ok, err := c.Authenticator(others).AuthenticateRequest(r)
+	if err != nil || !ok {
+		return ""
+	}
+	return response.User.GetName()
+}
+
+func TestASessionEndsWithTheCertificateAndOutlivesTheHost(t *testing.T) {
+	t.Parallel()
+	now := began
+	c := at(&now)
+	cookie := signedIn(t, c, code(t, c, "", now.Add(time.Hour)))
+	r := asks(http.MethodGet, sessionPath, "")
+	r.AddCookie(cookie)
+	next := at(&now) // another run, with the same key
+	if got := who(next, r); got != "ada" {
+		t.Errorf("after a restart the session is of %q, want ada", got)
+	}
+	next.Key = []byte("another")
+	if got := who(next, r); got != "" {
+		t.Errorf("another host takes the session for that of %q", got)
+	}
+	now = now.Add(time.Hour)
+	if got := who(c, r); got != "" {
+		t.Errorf("after the certificate's end the session is of %q", got)
+	}
+}
+
+func TestASessionOpensWhatThePagesAsk(t *testing.T) {
+	t.Parallel()
+	const policy = "/apis/policy.berth.dev/v1alpha1/policies/mine"
+	for _, tt := range []struct {
+		method, path  string
+		reads, writes bool // by a session that only reads, and by one that may write
+	}{
+		{"GET", streamPath, true, true},
+		{"GET", policy, true, true},
+		{"GET", "/berth/v1/policies", true, true},
+		{"GET", "/api/v1/namespaces/a/pods/b/explain", true, true},
+		{"PATCH", policy, false, true},
+		{"DELETE", policy, false, false},
+		{"POST", "/apis/policy.berth.dev/v1alpha1/policies", false, false},
+		{"PATCH", "/apis/policy.berth.dev/v1alpha1/profiles/default", false, false},
+		{"POST", CodesPath, false, false}, // or a session would prolong itself
+		{"GET", "/berth/v1/policies/mine/module", false, false},
+		{"GET", "/berth/v1/backup", false, false},
+		{"GET", "/api/v1/secrets", false, false},
+		{"GET", "/api/v1/namespaces/a/pods/b/proxy/explain", false, false},
+		{"GET", "/api/v1/namespaces/a/services/pods/b/explain", false, false},
+		{"GET", "/api/v1/namespaces/a%2Fpods/b/pods/c/explain", false, false},
+	} {
+		for _, write := range []bool{false, true} {
+			want := tt.reads && !write || tt.writes && write
+			r := httptest.NewRequest(tt.method, tt.path, nil)
+			if got := (session{Write: write}).opens(r); got != want {
+				t.Errorf("%s %s by a session with write=%v: opens = %v, want %v", tt.method, tt.path, write, got, want)
+			}
+		}
+	}
+}
+
+func TestPagesLoadNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, file := range assets {
+		w := httptest.NewRecorder()
+		page(w, httptest.NewRequest(http.MethodGet, Root+name, nil))
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") == "" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d, headers %v", name, w.Code, w.Header())
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: the policy of its content is %q", name, csp)
+		}
+		if strings.HasPrefix(name, "vendor/") {
+			continue
+		}
+		for _, found := range regexp.MustCompile(`(https?:)?//[a-z][\w.-]+\.[a-z]+|<script>|<style| on\w+="|innerHTML|dangerouslySet`).FindAllString(string(file.data), -1) {
+			if found != "http://www.w3.org" { // a name, not an address
+				t.Errorf("%s has %q", name, found)
+			}
+		}
+		again := httptest.NewRequest(http.MethodGet, Root+name, nil)
+		again.Header.Set("If-None-Match", w.Header().Get("ETag"))
+		w = httptest.NewRecorder()
+		if page(w, again); w.Code != http.StatusNotModified {
+			t.Errorf("%s, asked for again: %d, want 304", name, w.Code)
+		}
+	}
+	w := httptest.NewRecorder()
+	if page(w, httptest.NewRequest(http.MethodGet, Root+"../secret", nil)); w.Code != http.StatusNotFound {
+		t.Errorf("a page that is not there: %d, want 404", w.Code)
+	}
+}
+
+// TestPagesAreSmall holds the sum of what a browser would load, compressed.
+func TestPagesAreSmall(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	for name, file := range assets {
+		if name == "vendor/LICENSE.txt" {
+			continue
+		}
+		z, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		_, _ = z.Write(file.data)
+		_ = z.Close()
+	}
+	if packed.Len() > 120<<10 {
+		t.Errorf("the pages have %d bytes, at most %d are wanted", packed.Len(), 120<<10)
+	}
+}
+
+// TestVendoredIsWhatWasPinned fails where somebody changes what npm's integrity was
+// checked for: .ci/tools/console.sh vendor writes it anew.
+func TestVendoredIsWhatWasPinned(t *testing.T) {
+	t.Parallel()
+	const want = "72284e8e9079c87817145df1110f74e8a2aa040b2fc384922e18dfcb46fc1fd7"
+	if sum := sha256.Sum256(assets["vendor/preact.js"].data); hex.EncodeToString(sum[:]) != want {
+		t.Errorf("vendor/preact.js is %x, want %s", sum, want)
+	}
+}
+
+func FuzzSession(f *testing.F) {
+	now := began
+	c := at(&now)
+	good, err := c.seal(session{Name: "ada", Until: began.Add(time.Hour)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add("e30.AAAA")
+	f.Fuzz(func(t *testing.T, value string) {
+		r := httptest.NewRequest(http.MethodGet, sessionPath, nil)
+		r.Header.Set("Cookie", cookieName+"="+value)
+		s, ok := c.session(r)
+		if !ok {
+			return
+		}
+		// Whatever is let in was sealed here.
+		if again, err := c.seal(s); err != nil || s.Name != "ada" || again != good {
+			t.Errorf("%q is taken for a session of %q", value, s.Name)
+		}
+	})
+}

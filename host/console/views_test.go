@@ -1,0 +1,261 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// world is a cluster at which views look.
+type world struct{ *snapshot.Cluster }
+
+func newWorld(nodes int) world {
+	w := world{snapshot.New(0)}
+	for i := range nodes {
+		w.node(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%2))
+	}
+	return w
+}
+
+func (w world) node(name, zone string) {
+	room := v1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("110")}
+	w.UpsertNode(&v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone}},
+		Status:     v1.NodeStatus{Allocatable: room, Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}},
+	})
+}
+
+func (w world) place(namespace, app, node string) {
+	w.Place(snapshot.NewPod(podOf(namespace, app)), node)
+}
+
+func podOf(namespace, app string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, UID: types.UID(namespace + "/" + app), Labels: map[string]string{"app": app}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")},
+		}}}},
+	}
+}
+
+func (w world) glance() schedule.Glance {
+	g := schedule.Glance{Seq: w.Seq()}
+	for slot := range w.Slots() {
+		g.Rows = append(g.Rows, w.Row(slot))
+	}
+	return g
+}
+
+// only is a user who may list pods in one namespace, "*" for all.
+func only(namespace string) visible {
+	return newVisible(rights{nil, nil, allows(func(q authorizer.Attributes) bool { return namespace == "*" || q.GetNamespace() == namespace })})
+}
+
+func told(t *testing.T, v view, g schedule.Glance, of visible) *topologyFrame {
+	t.Helper()
+	switch frame := v.frame(g, of).(type) {
+	case nil:
+		return nil
+	case *topologyFrame:
+		return frame
+	default:
+		t.Fatalf("a frame is a %T", frame)
+		return nil
+	}
+}
+
+func TestTopologyTellsWhatHasChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(2)
+	w.place("a", "web", "n0")
+	shown := &topology{label: "zone"}
+	want := &topologyFrame{
+		Reset: true, Apps: []string{"web"},
+		Nodes: nodeColumns{
+			Slot: []int32{0, 1}, Name: []string{"n0", "n1"}, Group: []string{"zone-0", "zone-1"}, State: []string{"ready", "ready"},
+			CPU: []int64{8000, 8000}, Memory: []int64{16384, 16384}, Pods: []int64{110, 110},
+		},
+		Use: useColumns{Slot: []int32{0, 1}, CPU: []int64{2000, 0}, Memory: []int64{1024, 0}, Apps: [][]int{{0, 1}, nil}},
+	}
+	if diff := cmp.Diff(want, told(t, shown, w.glance(), only("*"))); diff != "" {
+		t.Errorf("the first frame (-want +got):\n%s", diff)
+	}
+	if got := told(t, shown, w.glance(), only("*")); got != nil {
+		t.Errorf("when nothing has changed the frame is %+v, want none", got)
+	}
+	w.place("a", "api", "n1")
+	want = &topologyFrame{Apps: []string{"api"}, Use: useColumns{Slot: []int32{1}, CPU: []int64{2000}, Memory: []int64{1024}, Apps: [][]int{{1, 1}}}}
+	if diff := cmp.Diff(want, told(t, shown, w.glance(), only("*"))); diff != "" {
+		t.Errorf("after a pod has landed (-want +got):\n%s", diff)
+	}
+	w.RemoveNode("n0")
+	if got := told(t, shown, w.glance(), only("*")); got == nil || !slices.Equal(got.Gone, []int32{0}) {
+		t.Errorf("after a node has gone the frame is %+v, want slot 0 gone", got)
+	}
+}
+
+func TestAFrameIsBoundedAndNothingIsLost(t *testing.T) {
+	t.Parallel()
+	const nodes = 2*maxChanged + 50
+	w := newWorld(nodes)
+	shown := &topology{label: "zone"}
+	if got := told(t, shown, w.glance(), only("*")); len(got.Use.Slot) != nodes {
+		t.Fatalf("the first frame tells %d nodes, want all %d", len(got.Use.Slot), nodes)
+	}
+	for i := range nodes {
+		w.place("a", fmt.Sprint("app-", i), fmt.Sprintf("n%d", i))
+	}
+	seen := map[int32]bool{}
+	for _, most := range []int{maxChanged, maxChanged, 50} {
+		got := told(t, shown, w.glance(), only("*"))
+		if len(got.Use.Slot) != most {
+			t.Errorf("a frame tells %d nodes, want %d", len(got.Use.Slot), most)
+		}
+		for _, slot := range got.Use.Slot {
+			seen[slot] = true
+		}
+	}
+	if len(seen) != nodes {
+		t.Errorf("%d nodes were told, want all %d", len(seen), nodes)
+	}
+}
+
+func TestWhatMayNotBeListedIsAbsent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1)
+	w.place("a", "mine", "n0")
+	w.place("b", "theirs", "n0")
+	g := w.glance()
+	g.Pending = []schedule.Pending{
+		{Pod: podOf("a", "my-waiting"), Message: "no room", Since: began},
+		{Pod: podOf("b", "their-waiting"), Message: "no room", Since: began},
+		{Pod: podOf("b", "their-secret"), Message: "a reason of theirs", Since: began},
+	}
+	frame := told(t, &topology{label: "zone"}, g, only("a"))
+	if diff := cmp.Diff(useColumns{Slot: []int32{0}, CPU: []int64{2000}, Memory: []int64{1024}, Apps: [][]int{{0, 1}}}, frame.Use); diff != "" {
+		t.Errorf("the use that a user of namespace a sees (-want +got):\n%s", diff)
+	}
+	waiting := pending{}.frame(g, only("a")).(*pendingFrame)
+	if waiting.Pods != 1 || len(waiting.Groups) != 1 || waiting.Groups[0].Count != 1 {
+		t.Errorf("the pods that a user of namespace a sees waiting are %+v, want his one", waiting)
+	}
+	for _, of := range []any{frame, waiting} {
+		if data, _ := json.Marshal(of); strings.Contains(string(data), "their") {
+			t.Errorf("a user of namespace a is told %s", data)
+		}
+	}
+	if waiting := (pending{}).frame(g, only("c")).(*pendingFrame); waiting.Pods != 0 || len(waiting.Groups) != 0 {
+		t.Errorf("who may list nothing sees %+v", waiting)
+	}
+}
+
+func TestRightsThatChangeBeginTheViewAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1)
+	w.place("a", "mine", "n0")
+	w.place("b", "theirs", "n0")
+	shown := &topology{label: "zone"}
+	for i, tt := range []struct {
+		namespace string
+		cpu       int64
+	}{{"a", 2000}, {"*", 4000}, {"b", 2000}, {"none", 0}} {
+		got := told(t, shown, w.glance(), only(tt.namespace))
+		if got == nil || !got.Reset || got.Use.CPU[0] != tt.cpu || len(got.Apps) != int(tt.cpu/2000) {
+			t.Errorf("frame %d, for a user of %q: %+v, want all anew with %d of CPU", i, tt.namespace, got, tt.cpu)
+		}
+	}
+}
+
+func TestWhatPodsWaitFor(t *testing.T) {
+	t.Parallel()
+	gated := podOf("a", "gated")
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}, {Name: "y"}}
+	stray := podOf("a", "stray")
+	stray.Spec.SchedulerName = "nobody"
+	for _, tt := range []struct {
+		pod   schedule.Pending
+		want  string
+		tried bool
+	}{
+		{schedule.Pending{Pod: gated, State: "gated"}, "its scheduling gates are not removed: x, y", false},
+		{schedule.Pending{Pod: stray, State: "unclaimed"}, `no profile claims the schedulerName "nobody"`, false},
+		{schedule.Pending{Pod: podOf("a", "new"), State: "active"}, "it is about to be tried", false},
+		{schedule.Pending{Pod: podOf("a", "old"), State: "waiting", Message: "0/3 nodes"}, "0/3 nodes", true},
+	} {
+		if got, tried := waitsFor(&tt.pod); got != tt.want || tried != tt.tried {
+			t.Errorf("waitsFor(%s) = %q, %v, want %q, %v", tt.pod.Pod.Name, got, tried, tt.want, tt.tried)
+		}
+	}
+}
+
+func TestPendingGroupsAreOrderedAndBounded(t *testing.T) {
+	t.Parallel()
+	var g schedule.Glance
+	for i := range maxGroups + 5 {
+		g.Pending = append(g.Pending, schedule.Pending{Pod: podOf("a", fmt.Sprint("one-", i)), Message: fmt.Sprint("reason ", i), Since: began})
+	}
+	for i := range maxNamed + 5 {
+		g.Pending = append(g.Pending, schedule.Pending{Pod: podOf("a", fmt.Sprint("many-", i)), Message: "frequent", Since: began.Add(-1)})
+	}
+	f := pending{}.frame(g, only("*")).(*pendingFrame)
+	if first := f.Groups[0]; first.Reason != "frequent" || first.Count != maxNamed+5 || len(first.Pods) != maxNamed {
+		t.Errorf("the first group is %q with %d pods, %d of them named", first.Reason, first.Count, len(first.Pods))
+	}
+	if len(f.Groups) != maxGroups || f.Left != 6 {
+		t.Errorf("%d groups are told and %d left, want %d and 6", len(f.Groups), f.Left, maxGroups)
+	}
+}
+
+// A name that is markup stays a text: JSON holds no < of others.
+func TestHostileTextsAreQuoted(t *testing.T) {
+	t.Parallel()
+	const hostile = "</script><script>alert(1)</script>\u2028"
+	g := schedule.Glance{Pending: []schedule.Pending{{Pod: podOf(hostile, hostile), Message: hostile, Since: began}}}
+	data, err := json.Marshal(pending{}.frame(g, only("*")))
+	if err != nil || strings.ContainsAny(string(data), "<>\u2028") {
+		t.Errorf("the frame is %s, %v", data, err)
+	}
+	var back pendingFrame
+	if err := json.Unmarshal(data, &back); err != nil || back.Groups[0].Reason != hostile || back.Groups[0].Pods[0].Name != hostile {
+		t.Errorf("the frame is read as %+v, %v", back, err)
+	}
+}
+
+func TestAStreamIsForWhoMaySeeTheView(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		query string
+		may   allows
+		want  int
+		says  string
+	}{
+		{"?view=topology", func(authorizer.Attributes) bool { return false }, http.StatusForbidden, "ada may not see this: it needs to list nodes"},
+		{"?view=nothing", everything, http.StatusBadRequest, "topology and pending are"},
+	} {
+		now := began
+		c := at(&now)
+		c.May = tt.may
+		r := httptest.NewRequest(http.MethodGet, streamPath+tt.query, nil)
+		w := httptest.NewRecorder()
+		c.stream(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ada"})))
+		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.says) {
+			t.Errorf("GET %s = %d %s, want %d %s", tt.query, w.Code, w.Body, tt.want, tt.says)
+		}
+	}
+}
