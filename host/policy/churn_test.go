@@ -73,3 +73,35 @@ func churned(round, i int) *v1.Pod {
 		}}
 	})
 }
+
+// Ten thousand placed pods of as many labels are what a cluster of a thousand
+// nodes gives reason for: no policy fails for them, whatever it has to tidy up.
+func TestPoliciesBearPodsThatAllDiffer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const nodes, pods = 1000, 10_000
+	for i := range nodes {
+		r.cluster.UpsertNode(clustertest.Node(fmt.Sprint("n", i), "64", "256Gi", 1000, func(n *v1.Node) {
+			n.Labels = map[string]string{v1.LabelHostname: n.Name, v1.LabelTopologyZone: fmt.Sprint("z", i%3)}
+		}))
+	}
+	for i := range pods {
+		pod := clustertest.Pod(fmt.Sprint("pod-", i), "10m", "1Mi", func(p *v1.Pod) {
+			p.Namespace, p.Labels = "default", map[string]string{"app": fmt.Sprint("app-", i), "pod-template-hash": fmt.Sprintf("%010d", i)}
+		})
+		if i%50 == 0 {
+			r.decide(t, pod)
+		} else {
+			r.cluster.Place(snapshot.NewPod(pod), fmt.Sprint("n", i%nodes))
+		}
+		if i%500 == 0 {
+			for r.Rest(t.Context()) {
+			}
+		}
+	}
+	for _, f := range r.Figures() {
+		if f.Failures > 0 {
+			t.Errorf("%s has failed: %s", f.Name, f.LastFailure)
+		}
+	}
+}

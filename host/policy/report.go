@@ -66,7 +66,7 @@ func (r reporter) report(ctx context.Context, set *Set, one *live) bool {
 	}
 	after := &o.(*v1alpha1.Policy).Status
 	r.tellUser(o, &before, after)
-	if one.controller != nil && after.Phase == v1alpha1.PhaseNotRunning && after.Message != before.Message {
+	if one.version != nil && one.controller != nil && after.Phase == v1alpha1.PhaseNotRunning && after.Message != before.Message {
 		one.controller.Note(slog.LevelError, "it does not run: "+after.Message)
 	}
 	return true

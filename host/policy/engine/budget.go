@@ -128,6 +128,10 @@ func Reconciled(objects int) int { return max(objects, leastReconciled) }
 // whole objects, in a heap that grows by doubling.
 func SlotsOf(objects int) int { return 3 * objects }
 
+// SlotsOfPods is how many nodes' rows take as much of a guest's memory as so many
+// placed pods of which each has labels of its own.
+func SlotsOfPods(pods int) int { return pods / 2 }
+
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
 func IdleBudget(memory uint64, slots int) Fuel {
 	return warranted(MaxBudget+collecting(memory, slots), memory, slots)

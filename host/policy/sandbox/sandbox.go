@@ -32,7 +32,7 @@ type Sandbox struct {
 	sent    uint64 // sequence of the last batch that the guest was given
 	ids     []framework.ReasonID
 	about   subject
-	slots   int // of the log when it was last followed, or the most objects that it was asked about
+	slots   int // that it was told of when the log was last followed, or the most objects that it was asked about
 	calls   int // since the guest last tidied up
 	wear    wear
 	meter
@@ -69,7 +69,7 @@ var errQuarantined = errors.New("the policy is quarantined, since it kept failin
 
 // Follow brings the guest up to the log's newest delta.
 func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
-	s.slots, s.about = int(log.Slots()), subject{rows: log}
+	s.slots, s.about = s.told(log), subject{rows: log}
 	s.notice()
 	if s.instance != nil && s.outgrown() {
 		s.Close()
@@ -88,6 +88,15 @@ func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
 		s.Close()
 	}
 	return s.rebuild(ctx, log)
+}
+
+// told is how much the guest is told of a cluster, in nodes: budgets are by that.
+func (s *Sandbox) told(log snapshot.Log) int {
+	slots := int(log.Slots())
+	if s.info.Reads&abi.Pods != 0 {
+		slots += engine.SlotsOfPods(log.Pods())
+	}
+	return slots
 }
 
 // ready opens an instance unless there is one.

@@ -41,7 +41,7 @@ func Walk(r *rand.Rand, c *snapshot.Cluster, step int) {
 
 // Summary tells a state in words, as far as decisions can depend on it.
 func Summary(l snapshot.Log) []string {
-	var all []string
+	all := []string{fmt.Sprint(l.Pods(), " pods")}
 	l.Base(func(d snapshot.Delta) bool { all = append(all, Told(d)); return true })
 	return all
 }

@@ -11,8 +11,8 @@ import (
 // and the log of how it came to be. It belongs to one goroutine; the rows,
 // pods and deltas that it hands out are never changed.
 type Cluster struct {
+	table
 	history history
-	rows    []*Row
 	slots   map[string]int32
 	free    []int32
 	placed  map[types.UID]place
@@ -49,17 +49,6 @@ func (c *Cluster) Seq() uint64 { return c.history.seq }
 
 // Since implements Log.
 func (c *Cluster) Since(seq uint64) (Deltas, bool) { return c.history.since(seq) }
-
-// Row implements Log.
-func (c *Cluster) Row(slot int32) *Row {
-	if slot < 0 || int(slot) >= len(c.rows) {
-		return nil
-	}
-	return c.rows[slot]
-}
-
-// Slots implements Log.
-func (c *Cluster) Slots() int32 { return int32(len(c.rows)) }
 
 // Nodes is how many nodes there are.
 func (c *Cluster) Nodes() int { return len(c.slots) }
@@ -121,7 +110,7 @@ func (c *Cluster) takeSlot() int32 {
 
 // put makes row the present one at its slot. The one before is held by deltas.
 func (c *Cluster) put(row *Row, groups abi.Groups) {
-	c.rows[row.Slot] = row
+	c.set(row.Slot, row)
 	c.history.tell(Delta{Kind: RowUpsert, Slot: row.Slot, Groups: groups, Row: row}, rowBytes)
 }
 
@@ -148,7 +137,7 @@ func (c *Cluster) RemoveNode(name string) bool {
 		c.strays[name] = append([]*Pod(nil), row.Pods...)
 	}
 	delete(c.slots, name)
-	c.rows[slot] = nil
+	c.set(slot, nil)
 	c.free = append(c.free, slot)
 	return true
 }

@@ -23,20 +23,20 @@ func (p *Past) PutNode(slot int32, node *v1.Node) {
 		*row = *old
 	}
 	row.Node, row.Allocatable = node, resourcesOf(node.Status.Allocatable, MaxAllocatable)
-	p.view.rows[slot] = row
+	p.view.set(slot, row)
 }
 
 // DropNode tells that the node at a slot is gone.
 func (p *Past) DropNode(slot int32) {
 	if p.view.Row(slot) != nil {
-		p.view.rows[slot] = nil
+		p.view.set(slot, nil)
 	}
 }
 
 // Place counts a pod on a slot.
 func (p *Past) Place(slot int32, pod *v1.Pod) {
 	if row := p.view.Row(slot); row != nil {
-		p.view.rows[slot] = row.With(NewPod(pod))
+		p.view.set(slot, row.With(NewPod(pod)))
 	}
 }
 
@@ -48,7 +48,7 @@ func (p *Past) Remove(slot int32, uid types.UID) {
 	}
 	for _, pod := range row.Pods {
 		if pod.UID() == uid {
-			p.view.rows[slot] = row.Without(pod)
+			p.view.set(slot, row.Without(pod))
 			return
 		}
 	}

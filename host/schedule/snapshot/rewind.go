@@ -23,7 +23,7 @@ func (v *View) rewind(log chunkqueue.Part[change], to uint64) {
 		v.undo(c, rows)
 	}
 	for slot, f := range rows {
-		v.rows[slot] = f.row(slot, v.rows[slot])
+		v.set(slot, f.row(slot, v.rows[slot]))
 	}
 	v.seq = to
 }

@@ -22,7 +22,7 @@ func TestGoesBackInTime(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	c := snapshot.New(0)
-	past := map[uint64][]string{0: nil}
+	past := map[uint64][]string{0: policytest.Summary(c)}
 	for step := range 400 {
 		policytest.Walk(r, c, step)
 		past[c.Seq()] = policytest.Summary(c)
@@ -124,6 +124,9 @@ func TestDeltasRebuildTheState(t *testing.T) {
 			take(*d)
 		}
 		seq = c.Seq()
+		if c.Pods() != len(pods) {
+			t.Fatalf("step %d: %d pods are placed, the deltas say %d", step, c.Pods(), len(pods))
+		}
 		for slot := range c.Slots() {
 			if c.Row(slot) != rows[slot] {
 				t.Fatalf("step %d: slot %d is not what the deltas say", step, slot)

@@ -88,7 +88,7 @@ func (t *Tape) redo(step []change) {
 		t.rows = append(t.rows, nil)
 	}
 	row, pods, groups := t.redoRow(step)
-	t.rows[slot] = row
+	t.set(slot, row)
 	if row != nil {
 		t.tell(Delta{Kind: RowUpsert, Slot: slot, Groups: groups, Row: row})
 	}

@@ -122,4 +122,6 @@ type Log interface {
 	Row(slot int32) *Row
 	// Slots is one more than the highest slot in use.
 	Slots() int32
+	// Pods is how many pods are placed on the rows.
+	Pods() int
 }

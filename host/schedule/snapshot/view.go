@@ -14,7 +14,7 @@ import (
 // View is the cluster as it was at one position of the log. It is never
 // changed and may be read by anyone.
 type View struct {
-	rows    []*Row
+	table
 	objects map[string]map[types.NamespacedName]object
 	seq     uint64
 	// recent is what came lately; nil where that is not known.
@@ -43,7 +43,7 @@ type Moment struct {
 
 // Moment takes down the present.
 func (c *Cluster) Moment() *Moment {
-	v := &View{rows: slices.Clone(c.rows), objects: map[string]map[types.NamespacedName]object{}, seq: c.history.seq}
+	v := &View{table: c.table.clone(), objects: map[string]map[types.NamespacedName]object{}, seq: c.history.seq}
 	for resource, all := range c.objects {
 		v.objects[resource] = maps.Clone(all)
 	}
@@ -89,17 +89,6 @@ func (v *View) Since(seq uint64) (Deltas, bool) {
 	}
 	return v.recent.since(seq)
 }
-
-// Row implements Log.
-func (v *View) Row(slot int32) *Row {
-	if slot < 0 || int(slot) >= len(v.rows) {
-		return nil
-	}
-	return v.rows[slot]
-}
-
-// Slots implements Log.
-func (v *View) Slots() int32 { return int32(len(v.rows)) }
 
 // Base implements Log.
 func (v *View) Base(yield func(Delta) bool) { base(v.rows, v.objects, v.seq, yield) }
@@ -160,7 +149,7 @@ func (c *Cluster) Clone() *Cluster {
 		n.rows[i] = &own
 	}
 	n.free, n.priorities = slices.Clone(c.free), maps.Clone(c.priorities)
-	n.slots, n.placed, n.nominated = maps.Clone(c.slots), maps.Clone(c.placed), maps.Clone(c.nominated)
+	n.pods, n.slots, n.placed, n.nominated = c.pods, maps.Clone(c.slots), maps.Clone(c.placed), maps.Clone(c.nominated)
 	for node, pods := range c.strays {
 		n.strays[node] = slices.Clone(pods)
 	}
