@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -68,6 +69,14 @@ func ParseShape(text string) (Shape, error) {
 		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
 		if !ok || name == "" {
 			return s, fmt.Errorf("node shape %q: want NAME=QUANTITY, such as cpu=16,memory=64Gi,pods=110", part)
+		}
+		if name == "zones" {
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 1 {
+				return s, fmt.Errorf("node shape %q: want a number of zones", part)
+			}
+			s.Zones = n
+			continue
 		}
 		q, err := resource.ParseQuantity(value)
 		if err != nil || q.Sign() < 0 {

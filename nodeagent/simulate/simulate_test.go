@@ -238,9 +238,17 @@ func refuseUnversioned(action clienttesting.Action) (bool, runtime.Object, error
 
 func TestNodeShapesThatAreNone(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "cpu", "=4", "cpu=x", "cpu=-1", "cpu=4,,"} {
+	for _, text := range []string{"zones=0", "zones=many", "", "cpu", "=4", "cpu=x", "cpu=-1", "cpu=4,,"} {
 		if _, err := ParseShape(text); err == nil {
 			t.Errorf("ParseShape(%q) succeeds", text)
 		}
+	}
+}
+
+func TestAShapeSpreadsNodesOverZones(t *testing.T) {
+	t.Parallel()
+	shape, err := ParseShape("cpu=4, zones=3")
+	if err != nil || shape.Zones != 3 || len(shape.Capacity) != 1 {
+		t.Errorf("ParseShape = %+v, %v, want 4 CPUs in 3 zones", shape, err)
 	}
 }

@@ -43,7 +43,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &watched{want: "ready in", found: make(chan struct{})}
-	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(nodes),
+	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(nodes), "--simulate-node", "zones=3",
 		"--data-dir", c.dir, "--listen", c.address)
 	c.process.Stdout, c.process.Stderr = out, out
 	if err := c.process.Start(); err != nil {

@@ -45,7 +45,7 @@ func newUp() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kind, "agent", "containerd", "node agent of this machine: containerd or none")
 	flags.IntVar(&f.simulate, "simulate", 0, "register this many simulated nodes, whose pods are reported Running without containers")
-	flags.StringVar(&f.simulateNode, "simulate-node", "cpu=16,memory=64Gi,pods=110", "shape of a simulated node")
+	flags.StringVar(&f.simulateNode, "simulate-node", "cpu=16,memory=64Gi,pods=110", "shape of a simulated node; with zones=3 they are spread over three")
 	return cmd
 }
 

@@ -92,6 +92,7 @@ function theme() {
     ? document.documentElement.dataset.theme === "dark"
     : matchMedia("(prefers-color-scheme: dark)").matches;
   keep(dark ? "light" : "dark");
+  dispatchEvent(new Event("theme"));
 }
 
 function keep(theme) {

@@ -128,6 +128,19 @@ function Totals({ nodes, cluster, fill, choose }) {
   </section>`;
 }
 
+// useTheme has who uses it drawn again when light turns to dark.
+function useTheme() {
+  const [theme, setTheme] = useState(0);
+  useEffect(() => {
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const turned = () => setTheme((n) => n + 1);
+    system.addEventListener("change", turned);
+    addEventListener("theme", turned);
+    return () => { system.removeEventListener("change", turned); removeEventListener("theme", turned); };
+  }, []);
+  return theme;
+}
+
 // Grid draws the nodes as boxes. What it shows stands beside it as a table, too.
 function Grid({ nodes, cluster, fill, chosen, choose }) {
   const canvas = useRef();
@@ -144,7 +157,7 @@ function Grid({ nodes, cluster, fill, chosen, choose }) {
     const draw = () => { if (paint(canvas.current, plan, { apps: cluster.apps, fill, chosen })) next = requestAnimationFrame(draw); };
     draw();
     return () => cancelAnimationFrame(next);
-  }, [plan, fill, chosen, matchMedia("(prefers-color-scheme: dark)").matches, document.documentElement.dataset.theme]);
+  }, [plan, fill, chosen, useTheme()]);
 
   const at = (event) => {
     const box = canvas.current.getBoundingClientRect();
