@@ -93,13 +93,16 @@ func objectNames(cmd *cobra.Command, path, begun string) (names []string) {
 }
 
 // podNames are those of the namespace that the command is about.
-func podNames(cmd *cobra.Command, begun string) []string {
+func podNames(cmd *cobra.Command, begun string) []string { return namesIn(cmd, "pods", begun) }
+
+// namesIn are those of a resource in the namespace that the command is about.
+func namesIn(cmd *cobra.Command, resource, begun string) []string {
 	c, err := clientFor(cmd)
 	if err != nil {
 		return nil
 	}
 	namespace, _ := cmd.Flags().GetString("namespace")
-	return objectNames(cmd, "/api/v1/namespaces/"+url.PathEscape(c.in(namespace))+"/pods", begun)
+	return objectNames(cmd, "/api/v1/namespaces/"+url.PathEscape(c.in(namespace))+"/"+resource, begun)
 }
 
 // addNamespaceFlag gives cmd the flag -n.

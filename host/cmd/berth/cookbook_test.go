@@ -122,7 +122,11 @@ func readPolicy(t *testing.T, file string) *v1alpha1.Policy {
 func opens(t *testing.T, wasm []byte, p *v1alpha1.Policy) {
 	t.Helper()
 	i := openGuest(t.Context(), t, wasm)
-	config, err := json.Marshal(abi.OpenConfig{Policy: p.Spec.Entry, Config: p.Spec.Config.Raw})
+	settings := abi.OpenConfig{Policy: p.Spec.Entry}
+	if p.Spec.Config != nil {
+		settings.Config = p.Spec.Config.Raw
+	}
+	config, err := json.Marshal(settings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func newExplain() *cobra.Command {
 		}
 		return of.parent(cmd, resource, name)
 	}
-	cmd.AddCommand(newExplainPod())
+	cmd.AddCommand(newExplainPod(), newExplainService())
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 	addNamespaceFlag(cmd, &f.namespace, "the pod's namespace")
 	flags.StringVar(&f.whyNot, "why-not", "", "show this node alone")
 	flags.StringVar(&f.to, "to", "", "say what becomes of a connection of the pod's to this service, pod or address, such as db:5432, db.other:53/UDP or pod/NAME:80")
-	flags.StringVar(&f.node, "node", "", "of a service: as this node forwards it; by default the first that is ready")
+	f.addNodeFlag(cmd)
 	flags.IntVar(&f.limit, "limit", 20, "show at most this many nodes; 0 for all")
 	_ = cmd.RegisterFlagCompletionFunc("why-not", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return objectNames(cmd, "/api/v1/nodes", begun), cobra.ShellCompDirectiveNoFileComp

@@ -23,6 +23,31 @@ import (
 // serviceWords are the names of services' kind.
 var serviceWords = []string{"service", "services", "svc"}
 
+func newExplainService() *cobra.Command {
+	of := explainFlags{}
+	cmd := &cobra.Command{
+		Use: "service NAME", Aliases: []string{"services", "svc"},
+		Short:   "Show what a node does with packets to a service: rules, backends, and why others get none",
+		Example: "  berth explain service web\n  berth explain service web --node n2",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return of.service(cmd, args[0]) },
+	}
+	of.format = addOutputFlag(cmd)
+	addNamespaceFlag(cmd, &of.namespace, "the service's namespace")
+	of.addNodeFlag(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return namesIn(cmd, "services", begun), cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+func (f *explainFlags) addNodeFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.node, "node", "", "of a service: as this node forwards it; by default the first that is ready")
+}
+
 // service explains what a node does with packets to a service.
 func (f *explainFlags) service(cmd *cobra.Command, name string) error {
 	c, err := clientFor(cmd)

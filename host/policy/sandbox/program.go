@@ -13,6 +13,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // Program is a policy that can be opened as many sandboxes as are wanted: a
@@ -88,6 +89,15 @@ func (p *Program) Cacheable() bool { return p.info.Cacheable() }
 
 // Health is how it has been doing.
 func (p *Program) Health() *Health { return p.health }
+
+// told is how much a guest is told of a cluster, in nodes: budgets are by that.
+func (p *Program) told(log snapshot.Log) int {
+	slots := int(log.Slots())
+	if p.info.Reads&abi.Pods != 0 {
+		slots += engine.SlotsOfPods(log.Pods())
+	}
+	return slots
+}
 
 // Silence has what its guests say from now on kept from everybody.
 func (p *Program) Silence() { p.guestLog = new(GuestLog) }

@@ -90,15 +90,6 @@ func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
 	return s.rebuild(ctx, log)
 }
 
-// told is how much the guest is told of a cluster, in nodes: budgets are by that.
-func (s *Sandbox) told(log snapshot.Log) int {
-	slots := int(log.Slots())
-	if s.info.Reads&abi.Pods != 0 {
-		slots += engine.SlotsOfPods(log.Pods())
-	}
-	return slots
-}
-
 // ready opens an instance unless there is one.
 func (s *Sandbox) ready(ctx context.Context) error {
 	if !s.health.allow(time.Now()) {
