@@ -255,6 +255,7 @@ func TestHostileTexts(t *testing.T) {
 	c.run(workload(), "kubectl", "apply", "-f", "-")
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
 	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
+	b.reads("berth-admin") // the code has been read from the address
 	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "policies", "policies/PodFitsResources", "profiles"} {
 		b.open(view)
 		b.reads("<img src=x")
