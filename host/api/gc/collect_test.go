@@ -26,26 +26,38 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
+	w := newWorld(t)
+	w.collect()
+	return w
+}
+
+// newWorld is one whose collector does not run yet.
+func newWorld(t *testing.T) *world {
+	t.Helper()
 	st, err := store.Open(t.Context(), store.NewMemory(), kind.Codec{}, store.Options{Indexes: registry.Indexes()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg := registry.New(registry.Config{Store: st})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- gc.New(reg, nil).Run(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v", err)
-		}
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	w := &world{t, reg}
+	w := &world{t, registry.New(registry.Config{Store: st})}
 	w.create("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 	return w
+}
+
+func (w *world) collect() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- gc.New(w.reg, nil).Run(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("Run = %v", err)
+		}
+	})
 }
 
 func (w *world) create(resource, ns string, obj store.Object) store.Object {
@@ -218,8 +230,12 @@ func TestANamespaceTellsWhatHoldsIt(t *testing.T) {
 // Owners that own one another would each wait for the next one for ever.
 func TestACircleOfOwnersGoesInTheForeground(t *testing.T) {
 	t.Parallel()
-	for _, names := range [][]string{{"a", "b", "c"}, {"self"}} {
-		w := start(t)
+	for _, c := range []struct{ names, removed []string }{
+		{[]string{"a", "b", "c"}, []string{"a"}},
+		{[]string{"a", "b", "c"}, []string{"a", "b", "c"}},
+		{[]string{"self"}, []string{"self"}},
+	} {
+		w, names := newWorld(t), c.names
 		made := map[string]store.Object{}
 		for _, name := range names {
 			made[name] = w.configMap(name)
@@ -236,7 +252,10 @@ func TestACircleOfOwnersGoesInTheForeground(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.remove("configmaps", "ns", names[0], metav1.DeletePropagationForeground)
+		for _, name := range c.removed {
+			w.remove("configmaps", "ns", name, metav1.DeletePropagationForeground)
+		}
+		w.collect()
 		for _, name := range names {
 			w.eventually(name+" goes", w.gone("configmaps", "ns", name))
 		}

@@ -27,7 +27,7 @@ func (c *Collector) step(ctx context.Context, key store.Key) error {
 		}
 	}
 	dependents := c.dependents(obj)
-	v := Judge(obj, func(ref metav1.OwnerReference) Owner { return c.owner(ref, obj.GetNamespace()) }, dependents)
+	v := Judge(obj, func(ref metav1.OwnerReference) Owner { return c.owner(ref, obj) }, dependents)
 	r := registry.On(key.Resource, key.Namespace, key.Name)
 	switch v.Action {
 	case Remove:
@@ -132,19 +132,39 @@ func requestFor(obj store.Object) (*registry.Request, bool) {
 	return registry.On(k.StoreName(), obj.GetNamespace(), obj.GetName()), true
 }
 
-// owner tells how it stands with an owner.
-func (c *Collector) owner(ref metav1.OwnerReference, namespace string) Owner {
+// owner tells how it stands with an owner of obj.
+func (c *Collector) owner(ref metav1.OwnerReference, obj store.Object) Owner {
 	if _, ok := ownerKind(ref); !ok {
 		return Foreign
 	}
-	obj, ok := c.find(ref, namespace)
+	owner, ok := c.find(ref, obj.GetNamespace())
 	switch {
 	case !ok:
 		return Absent
-	case waits(obj):
-		return Waiting
+	case !waits(owner):
+		return Solid
+	case waits(obj) && blocks(obj, owner.GetUID()) && c.holdsUp(owner, obj, map[types.UID]bool{}):
+		return Circular
 	}
-	return Solid
+	return Waiting
+}
+
+// holdsUp says whether a waiting object is what obj waits for, or is among what
+// that waits for in its turn. seen are those that were asked already.
+func (c *Collector) holdsUp(one, obj store.Object, seen map[types.UID]bool) bool {
+	if one.GetUID() == obj.GetUID() {
+		return true
+	}
+	seen[one.GetUID()] = true
+	for _, ref := range one.GetOwnerReferences() {
+		if seen[ref.UID] || !blocks(one, ref.UID) {
+			continue
+		}
+		if owner, ok := c.find(ref, one.GetNamespace()); ok && waits(owner) && c.holdsUp(owner, obj, seen) {
+			return true
+		}
+	}
+	return false
 }
 
 func ownerKind(ref metav1.OwnerReference) (*kind.Kind, bool) {

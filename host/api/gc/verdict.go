@@ -22,8 +22,8 @@ const (
 	Disown
 	// Release: the object is free of what its finalizer waited for.
 	Release
-	// Unblock: the object is of a circle of owners, each of which would wait for
-	// the next; its own stop waiting for it.
+	// Unblock: the object is of a circle of owners, each of which waits for the
+	// next; its own stop waiting for it.
 	Unblock
 	// Orphan: its dependents are to lose their references to it.
 	Orphan
@@ -51,6 +51,8 @@ const (
 	Solid
 	// Waiting: it is deleted in the foreground and waits for its dependents.
 	Waiting
+	// Circular: it is Waiting, and its own deletion keeps the object's waiting.
+	Circular
 	// Foreign: it is of a kind that this API does not serve, so nobody here can
 	// tell; it counts as solid.
 	Foreign
@@ -68,6 +70,9 @@ func Judge(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents
 	case waits(obj):
 		if !slices.ContainsFunc(dependents, func(d store.Object) bool { return d.GetUID() != obj.GetUID() && blocks(d, obj.GetUID()) }) {
 			return Verdict{Action: Release}
+		}
+		if slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return owner(ref) == Circular }) {
+			return Verdict{Action: Unblock}
 		}
 		return Verdict{Action: Spread}
 	case deleted:
@@ -87,7 +92,7 @@ func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, depen
 		switch owner(ref) {
 		case Solid, Foreign:
 			solid = true
-		case Waiting:
+		case Waiting, Circular:
 			waiting = true
 			gone = append(gone, ref.UID)
 		default:
@@ -99,8 +104,6 @@ func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, depen
 		return Verdict{}
 	case solid:
 		return Verdict{Action: Disown, Gone: gone}
-	case waiting && slices.ContainsFunc(dependents, waits) && slices.ContainsFunc(gone, func(owner types.UID) bool { return blocks(obj, owner) }):
-		return Verdict{Action: Unblock}
 	case waiting && len(dependents) > 0:
 		// Whoever waits for this one waits for what hangs on it, too.
 		return Verdict{Action: Remove, Policy: metav1.DeletePropagationForeground}

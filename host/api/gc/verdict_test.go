@@ -2,7 +2,6 @@ package gc
 
 import (
 	"testing"
-	"time"
 
 	"github.com/berth-dev/berth/host/store"
 
@@ -31,23 +30,9 @@ func dependent(block bool) store.Object {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "self", BlockOwnerDeletion: ptr.To(block)}}}}
 }
 
-// waiting is a dependent that is deleted in the foreground itself.
-func waiting() store.Object {
-	d := dependent(true)
-	d.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
-	d.SetFinalizers([]string{metav1.FinalizerDeleteDependents})
-	return d
-}
-
-func blocking(owner types.UID) store.Object {
-	o := object(false, "", owner)
-	o.SetOwnerReferences([]metav1.OwnerReference{{UID: owner, BlockOwnerDeletion: ptr.To(true)}})
-	return o
-}
-
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	owners := map[types.UID]Owner{"solid": Solid, "gone": Absent, "waiting": Waiting, "foreign": Foreign}
+	owners := map[types.UID]Owner{"solid": Solid, "gone": Absent, "waiting": Waiting, "foreign": Foreign, "circular": Circular}
 	background := Verdict{Action: Remove, Policy: metav1.DeletePropagationBackground}
 	foreground := Verdict{Action: Remove, Policy: metav1.DeletePropagationForeground}
 	for name, c := range map[string]struct {
@@ -62,8 +47,8 @@ func TestJudge(t *testing.T) {
 		"one owner of two is gone: only the reference goes":      {object(false, "", "solid", "gone"), nil, Verdict{Action: Disown, Gone: []types.UID{"gone"}}},
 		"a waiting owner beside a solid one is let go":           {object(false, "", "solid", "waiting"), nil, Verdict{Action: Disown, Gone: []types.UID{"waiting"}}},
 		"an owner waits for an object with dependents":           {object(false, "", "waiting"), []store.Object{dependent(true)}, foreground},
-		"an object of a circle of owners is not waited for":      {blocking("waiting"), []store.Object{waiting()}, Verdict{Action: Unblock}},
-		"what nobody waits for any more goes with its circle":    {object(false, "", "waiting"), []store.Object{waiting()}, foreground},
+		"an object of a circle of owners is not waited for":      {object(true, metav1.FinalizerDeleteDependents, "circular"), []store.Object{dependent(true)}, Verdict{Action: Unblock}},
+		"what waits by itself alone is let wait":                 {object(true, metav1.FinalizerDeleteDependents, "waiting"), []store.Object{dependent(true)}, Verdict{Action: Spread}},
 		"an owner waits for an object without dependents":        {object(false, "", "waiting"), nil, background},
 		"a deleted object that nothing holds is left to itself":  {object(true, "", "gone"), nil, Verdict{}},
 		"a deleted object orphans its dependents":                {object(true, metav1.FinalizerOrphanDependents), []store.Object{dependent(false)}, Verdict{Action: Orphan}},
