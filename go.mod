@@ -171,6 +171,7 @@ require (
 require (
 	github.com/google/nftables v0.3.0
 	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
+	github.com/pelletier/go-toml/v2 v2.4.3
 )
 
 require (

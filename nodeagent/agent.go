@@ -64,6 +64,8 @@ type Config struct {
 	Runtime runtime.Runtime
 	Network network.Network
 	Images  image.Store
+	// Keyring has the machine's own credentials for registries; nil is none.
+	Keyring image.Keyring
 	Log     *slog.Logger
 
 	// PodCIDR is reported in the Node where the host gave none.
@@ -310,7 +312,7 @@ func (a *Agent) build() error {
 	a.status = status.New(a.client.CoreV1(), a.log)
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
-		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
+		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Keyring: a.cfg.Keyring, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
 		Prober: a.prober, Objects: a.objects, Status: a.status, Keep: a.keep, Recorder: recorder, Log: a.log,
 		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory,
 		PageSizes: slices.Sorted(maps.Keys(a.machine.Hugepages)), Allocatable: a.allocatable(),

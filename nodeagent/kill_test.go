@@ -186,8 +186,8 @@ func (k killedNetwork) Sweep(ctx context.Context, keep []string) error {
 	return k.d.gate("sweep", func() error { return k.Network.Sweep(ctx, keep) })
 }
 
-func (k killedImages) Pull(ctx context.Context, ref string, creds []image.Credential) (img image.Image, err error) {
-	err = k.d.gate("Pull", func() error { img, err = k.Store.Pull(ctx, ref, creds); return err })
+func (k killedImages) Pull(ctx context.Context, ref string, creds []image.Credential, progress func(image.Progress)) (img image.Image, err error) {
+	err = k.d.gate("Pull", func() error { img, err = k.Store.Pull(ctx, ref, creds, progress); return err })
 	return img, err
 }
 

@@ -1,12 +1,16 @@
 package nodeagent_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/image"
 )
 
@@ -65,3 +69,48 @@ func TestAPrivateImageIsNotForOthers(t *testing.T) {
 }
 
 func running(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning }
+
+// nodeKeyring has one credential of the machine's own.
+type nodeKeyring struct{}
+
+func (nodeKeyring) Credentials(context.Context, string) ([]image.Credential, error) {
+	return []image.Credential{{Username: "node", Node: true}}, nil
+}
+
+// What the machine's own credentials pull is for every pod; a pod's own are tried
+// first.
+func TestTheMachinesCredentialsAreForAllPods(t *testing.T) {
+	t.Parallel()
+	m := &machine{t: t, fakes: newFakes(t.TempDir(), nil), change: func(cfg *nodeagent.Config) { cfg.Keyring = nodeKeyring{} }}
+	var mu sync.Mutex
+	var tried []string
+	m.images.SetRemote(func(ref string, creds []image.Credential) (image.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ref == privateImage {
+			if len(creds) != 1 {
+				return image.Config{}, fmt.Errorf("credentials %v: %w", creds, image.ErrUnauthorized)
+			}
+			if tried = append(tried, creds[0].Username); creds[0].Username != "node" {
+				return image.Config{}, image.ErrUnauthorized
+			}
+		}
+		return image.Config{}, nil
+	})
+	m.start()
+	t.Cleanup(func() { m.stop() })
+	m.pullSecret("bob", "bob")
+	run := func(name string, policy v1.PullPolicy, secrets ...v1.LocalObjectReference) {
+		p := newPod(name, "sleep 600")
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].ImagePullPolicy, p.Spec.ImagePullSecrets = privateImage, policy, secrets
+		m.create(p)
+		m.await(name, "running", running)
+	}
+	run("first", v1.PullIfNotPresent, v1.LocalObjectReference{Name: "bob"})
+	run("second", v1.PullNever)
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"bob", "node"}; !slices.Equal(tried, want) {
+		t.Errorf("tried %q, want %q", tried, want)
+	}
+}

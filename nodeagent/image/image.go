@@ -27,8 +27,8 @@ type Store interface {
 	// or by ID.
 	Get(ctx context.Context, ref string) (Image, error)
 	// Pull fetches an image. The credentials are tried in order; with none it
-	// is asked anonymously.
-	Pull(ctx context.Context, ref string, creds []Credential) (Image, error)
+	// is asked anonymously. Progress, unless nil, is told about once a second.
+	Pull(ctx context.Context, ref string, creds []Credential, progress func(Progress)) (Image, error)
 	// List gives all images, in no order.
 	List(ctx context.Context) ([]Image, error)
 	// Remove removes an image by ID with all its names; absent is removed.
@@ -72,7 +72,20 @@ type Credential struct {
 	Username, Password string
 	IdentityToken      string
 	RegistryToken      string
+	// Node says that it is the machine's own: what it pulls is for all pods.
+	Node bool `json:"-"`
 }
+
+// Keyring has the machine's own credentials.
+type Keyring interface {
+	// Credentials are those that fit an image. Those that could be had are
+	// returned beside an error about the others.
+	Credentials(ctx context.Context, ref string) ([]Credential, error)
+}
+
+// Progress is how far a pull is: bytes that came of those that are to come. The
+// total grows as manifests are read.
+type Progress struct{ Done, Total int64 }
 
 // Usage of a filesystem in bytes.
 type Usage struct {

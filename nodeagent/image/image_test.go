@@ -87,11 +87,11 @@ func FuzzCredentials(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, key, auth, ref string) {
 		if len(data) == 0 {
-			data, _ = json.Marshal(map[string]any{"auths": map[string]dockerAuth{
+			data, _ = json.Marshal(map[string]any{"auths": map[string]Auth{
 				key: {Auth: base64.StdEncoding.EncodeToString([]byte(auth))}, "r.io/x": {Username: "x"}, "*.b": {Username: "b"}}})
 		}
 		got, err := Credentials(&v1.Secret{Data: map[string][]byte{v1.DockerConfigJsonKey: data}}, ref)
-		var secret struct{ Auths map[string]dockerAuth }
+		var secret struct{ Auths map[string]Auth }
 		if err != nil || json.Unmarshal(data, &secret) != nil {
 			return
 		}
@@ -134,7 +134,7 @@ func speaksOf(key string, image reference.Named) (names, sure bool) {
 }
 
 // plainly is an entry's credential, if it is whole.
-func plainly(t *testing.T, a dockerAuth) Credential {
+func plainly(t *testing.T, a Auth) Credential {
 	t.Helper()
 	c := Credential{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
 	if a.Auth == "" || a.Username != "" {

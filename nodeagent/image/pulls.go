@@ -74,7 +74,8 @@ func (p *Pulls) end(ref string) error {
 	return p.drop(p.intent(ref))
 }
 
-// Pulled notes that an image came by a credential; nil is none.
+// Pulled notes that an image came by a credential; nil is none. What came by one
+// of the machine's own is for everybody.
 func (p *Pulls) Pulled(id, ref string, by *Credential) error {
 	repository, err := repositoryOf(ref)
 	if err != nil {
@@ -91,7 +92,7 @@ func (p *Pulls) Pulled(id, ref string, by *Credential) error {
 		who = &access{}
 		all[repository] = who
 	}
-	if by == nil {
+	if by == nil || by.Node {
 		who.Anyone = true
 	} else if hash := by.hash(); !slices.Contains(who.Hashes, hash) {
 		who.Hashes = append(who.Hashes, hash)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path"
@@ -13,7 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-type dockerAuth struct {
+// Auth is an entry of docker's config.json.
+type Auth struct {
 	Username      string `json:"username"`
 	Password      string `json:"password"`
 	Auth          string `json:"auth"`
@@ -29,6 +31,16 @@ func Credentials(secret *v1.Secret, ref string) ([]Credential, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pull secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+	found, err := Fitting(auths, ref)
+	if err != nil {
+		err = fmt.Errorf("pull secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return found, err
+}
+
+// Fitting gives those credentials whose keys fit an image name, the longest match
+// first. Those before one that is broken are returned beside the error.
+func Fitting(auths map[string]Auth, ref string) ([]Credential, error) {
 	registry, repository, err := Registry(ref)
 	if err != nil {
 		return nil, err
@@ -46,32 +58,55 @@ func Credentials(secret *v1.Secret, ref string) ([]Credential, error) {
 	for _, k := range keys {
 		c, err := auths[k].credential()
 		if err != nil {
-			return out, fmt.Errorf("pull secret %s/%s: %s: %w", secret.Namespace, secret.Name, k, err)
+			return out, fmt.Errorf("%s: %w", k, err)
 		}
 		out = append(out, c)
 	}
 	return out, nil
 }
 
-func dockerAuths(secret *v1.Secret) (map[string]dockerAuth, error) {
+func dockerAuths(secret *v1.Secret) (map[string]Auth, error) {
 	if data, ok := secret.Data[v1.DockerConfigJsonKey]; ok {
-		var f struct {
-			Auths map[string]dockerAuth `json:"auths"`
-		}
-		if err := json.Unmarshal(data, &f); err != nil {
-			return nil, err
-		}
-		return f.Auths, nil
+		return auths(data)
 	}
 	if data, ok := secret.Data[v1.DockerConfigKey]; ok {
-		var auths map[string]dockerAuth
+		var auths map[string]Auth
 		err := json.Unmarshal(data, &auths)
 		return auths, err
 	}
 	return nil, fmt.Errorf("neither %s nor %s is there", v1.DockerConfigJsonKey, v1.DockerConfigKey)
 }
 
-func (a dockerAuth) credential() (Credential, error) {
+func auths(data []byte) (map[string]Auth, error) {
+	var f struct {
+		Auths map[string]Auth `json:"auths"`
+	}
+	err := json.Unmarshal(data, &f)
+	return f.Auths, err
+}
+
+// ParseConfig reads a config.json as docker writes it on a machine.
+func ParseConfig(data []byte) (map[string]Auth, error) {
+	var helpers struct {
+		Store   string            `json:"credsStore"`
+		Helpers map[string]string `json:"credHelpers"`
+	}
+	if err := json.Unmarshal(data, &helpers); err != nil {
+		return nil, err
+	}
+	if helpers.Store != "" || len(helpers.Helpers) > 0 {
+		return nil, errors.New("credsStore and credHelpers are docker's alone: use a credential provider")
+	}
+	return auths(data)
+}
+
+// Matches says whether any of the patterns fits a registry's repository. They are
+// written as the keys of config.json.
+func Matches(patterns []string, registry, repository string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return placeOf(p).fits(registry, repository) })
+}
+
+func (a Auth) credential() (Credential, error) {
 	c := Credential{Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken}
 	if a.Auth == "" || c.Username != "" {
 		return c, nil

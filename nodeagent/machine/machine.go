@@ -13,6 +13,9 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"time"
+
+	"github.com/containerd/log"
 
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
@@ -37,6 +40,9 @@ type Config struct {
 	PodRanges, ClusterRanges []netip.Prefix
 	// Bridge is the name of the pods' bridge; empty: berth0.
 	Bridge string
+	// HostsDir and Stalled are of registries: image/containerd has them.
+	HostsDir string
+	Stalled  time.Duration
 	// Bin is searched for programs before PATH.
 	Bin []string
 	Log *slog.Logger
@@ -56,7 +62,11 @@ type Machine struct {
 
 // Main serves, and exits, if this process was started to keep containers'
 // streams; otherwise it returns.
-func Main() { keeper.Main() }
+func Main() {
+	// containerd's client logs what it returns as errors, too, past Config.Log.
+	_ = log.SetLevel(log.FatalLevel) // fails for levels that there are not
+	keeper.Main()
+}
 
 // Open opens a machine. Errors are a line that says what is missing and what
 // to do.
@@ -92,7 +102,7 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m.Images = imagecontainerd.New(imagecontainerd.Config{
-		Client: m.Runtime.Client(), Snapshotter: m.Runtime.Snapshotter(), Root: cfg.Root, Log: cfg.Log,
+		Client: m.Runtime.Client(), Snapshotter: m.Runtime.Snapshotter(), Root: cfg.Root, HostsDir: cfg.HostsDir, Stalled: cfg.Stalled, Log: cfg.Log,
 	})
 	return m, nil
 }

@@ -22,6 +22,8 @@ type Deps struct {
 	Network network.Network
 	Images  image.Store
 	Pulls   *image.Pulls
+	// Keyring has the machine's own credentials for registries; nil is none.
+	Keyring image.Keyring
 	Volumes Volumes
 	Cgroups Cgroups
 	// IDs gives pods with a user namespace their ids.

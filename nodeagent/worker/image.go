@@ -96,17 +96,17 @@ func (w *worker) mayUse(ctx context.Context, r *pod.Record, img image.Image, wan
 
 // fetch pulls an image by the first of the credentials that its registry takes,
 // and remembers which that was.
-func (w *worker) fetch(ctx context.Context, ref string, creds []image.Credential) (img image.Image, err error) {
+func (w *worker) fetch(ctx context.Context, ref string, creds []image.Credential, progress func(image.Progress)) (img image.Image, err error) {
 	if err := w.Pulls.Begin(ref); err != nil {
 		return img, err
 	}
 	if len(creds) == 0 {
-		if img, err = w.Images.Pull(ctx, ref, nil); err == nil {
+		if img, err = w.Images.Pull(ctx, ref, nil, progress); err == nil {
 			return img, w.Pulls.Pulled(img.ID, ref, nil)
 		}
 	}
 	for i := range creds {
-		if img, err = w.Images.Pull(ctx, ref, creds[i:i+1]); err == nil {
+		if img, err = w.Images.Pull(ctx, ref, creds[i:i+1], progress); err == nil {
 			return img, w.Pulls.Pulled(img.ID, ref, &creds[i])
 		}
 		if !errors.Is(err, image.ErrUnauthorized) {
@@ -129,7 +129,7 @@ func (w *worker) pull(ctx context.Context, r *pod.Record, want wanted) (image.Im
 	}
 	want.tell(v1.EventTypeNormal, "Pulling", "Pulling image %q", want.ref)
 	began := time.Now()
-	img, err := w.fetch(ctx, want.ref, creds)
+	img, err := w.fetch(ctx, want.ref, creds, want.progress(began))
 	if err == nil {
 		want.tell(v1.EventTypeNormal, "Pulled", "Successfully pulled image %q in %s. Image size: %d bytes.",
 			want.ref, time.Since(began).Round(time.Millisecond), img.Size)
@@ -148,7 +148,37 @@ func (w *worker) pull(ctx context.Context, r *pod.Record, want wanted) (image.Im
 	return img, &setback{reason: "ErrImagePull", message: err.Error(), image: want.ref, pull: true, told: true}
 }
 
-// credentials finds those of the pod's pull secrets that fit an image.
+// firstProgress is after how long a pull is told of that goes on; after that it is
+// told of when it has taken twice as long.
+const firstProgress = 10 * time.Second
+
+// progress tells of a pull that began then, as long as it goes on.
+func (want wanted) progress(began time.Time) func(image.Progress) {
+	next := firstProgress
+	return func(p image.Progress) {
+		took := time.Since(began)
+		if took < next {
+			return
+		}
+		for next <= took {
+			next *= 2
+		}
+		want.tell(v1.EventTypeNormal, "Pulling", "Still pulling image %q after %s: %s of %s so far",
+			want.ref, took.Round(time.Second), size(p.Done), size(max(p.Done, p.Total)))
+	}
+}
+
+// size is a number of bytes as people read it.
+func size(n int64) string {
+	const mebi = 1 << 20
+	if n < mebi {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/mebi)
+}
+
+// credentials finds those that fit an image: of the pod's pull secrets, and then
+// the machine's own.
 func (w *worker) credentials(ctx context.Context, p *v1.Pod, ref string) ([]image.Credential, error) {
 	var (
 		out  []image.Credential
@@ -165,6 +195,10 @@ func (w *worker) credentials(ctx context.Context, p *v1.Pod, ref string) ([]imag
 			errs = append(errs, err)
 		}
 		out = append(out, found...)
+	}
+	if w.Keyring != nil {
+		found, err := w.Keyring.Credentials(ctx, ref)
+		errs, out = append(errs, err), append(out, found...)
 	}
 	return out, errors.Join(errs...)
 }

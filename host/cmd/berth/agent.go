@@ -41,6 +41,7 @@ type agentFlags struct {
 	imagesHigh, imagesLow                   int
 	pressure                                nodeagent.Pressure
 	node                                    nodeFlags
+	registry                                registryFlags
 	// reach has a host of the same process serve its API where pods reach it.
 	reach func(netip.Addr) error
 }
@@ -58,6 +59,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.IntVar(&f.imagesHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use from which on unused images are removed; 100 for never (kubelet: imageGCHighThresholdPercent)")
 	flags.IntVar(&f.imagesLow, "image-gc-low-threshold", 80, "percentage of the images' disk in use down to which unused images are removed (kubelet: imageGCLowThresholdPercent)")
 	f.node.add(cmd)
+	f.registry.add(cmd)
 	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
 }
 
@@ -84,7 +86,7 @@ func (f *agentFlags) parse() error {
 	if f.imagesLow < 0 || f.imagesLow >= f.imagesHigh {
 		return fmt.Errorf("--image-gc-low-threshold %d: want 0 to %d, less than --image-gc-high-threshold", f.imagesLow, f.imagesHigh-1)
 	}
-	if err := f.node.parse(); err != nil {
+	if err := errors.Join(f.node.parse(), f.registry.parse()); err != nil {
 		return err
 	}
 	f.pressure = nodeagent.Pressure{Hard: hard, ImagesHigh: f.imagesHigh, ImagesLow: f.imagesLow}
@@ -197,12 +199,17 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 			return err
 		}
 	}
+	keyring, err := f.registry.keyring(f.root, log)
+	if err != nil {
+		return err
+	}
 	m, err := f.open(ctx, own, log)
 	if err != nil {
 		return err
 	}
 	defer f.close(m, log)
 	cfg := f.config(m, identity, address, own, log)
+	cfg.Keyring = keyring
 	cfg.AnswerAt = f.node.answerAt(ctx, client, log)
 	if f.stopPods { // then nobody asks there any more
 		defer func() {
@@ -244,7 +251,7 @@ func (f *agentFlags) open(ctx context.Context, own netip.Prefix, log *slog.Logge
 	}
 	m, err := machine.Open(ctx, machine.Config{
 		Root: f.root, ContainerdAddress: f.containerd, PodRanges: []netip.Prefix{own}, ClusterRanges: []netip.Prefix{all},
-		Bridge: f.bridge, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
+		Bridge: f.bridge, HostsDir: f.registry.hostsDir, Stalled: f.registry.stalled, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -169,11 +169,12 @@ func push(t *testing.T, url, path string, img v1.Image) {
 	send(http.MethodPut, "/manifests/"+tag, http.Header{"Content-Type": {string(kind)}}, manifest)
 }
 
-func open(t *testing.T) *containerd.Store {
+func open(t *testing.T) *containerd.Store { return openWith(t, containerd.Config{}) }
+
+func openWith(t *testing.T, cfg containerd.Config) *containerd.Store {
 	t.Helper()
-	return containerd.New(containerd.Config{
-		Client: startContainerd(t), Snapshotter: "native", Root: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	cfg.Client, cfg.Snapshotter, cfg.Root, cfg.Log = startContainerd(t), "native", t.TempDir(), slog.New(slog.NewTextHandler(t.Output(), nil))
+	return containerd.New(cfg)
 }
 
 func TestConformance(t *testing.T) {
@@ -221,12 +222,12 @@ func TestATagThatMovesLeavesTheOldImage(t *testing.T) {
 	t.Parallel()
 	store := open(t)
 	host := startRegistry(t, map[string]v1.Image{"app:1": small(t, "old")})
-	old, err := store.Pull(t.Context(), host+"/app:1", nil)
+	old, err := store.Pull(t.Context(), host+"/app:1", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	push(t, "http://"+host, "app:1", small(t, "new"))
-	moved, err := store.Pull(t.Context(), host+"/app:1", nil)
+	moved, err := store.Pull(t.Context(), host+"/app:1", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +264,7 @@ func TestPullErrorsAreToldApart(t *testing.T) {
 	}
 	for _, tt := range tests {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, err := store.Pull(ctx, tt.ref, tt.creds)
+		_, err := store.Pull(ctx, tt.ref, tt.creds, nil)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), tt.want.Error()) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)

@@ -9,8 +9,10 @@ import (
 	"net/url"
 
 	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
+	"github.com/containerd/containerd/v2/core/remotes/docker/config"
 	remoteerrors "github.com/containerd/containerd/v2/core/remotes/errors"
 	"github.com/containerd/errdefs"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -19,7 +21,7 @@ import (
 )
 
 // Pull implements image.Store.
-func (s *Store) Pull(ctx context.Context, ref string, creds []image.Credential) (image.Image, error) {
+func (s *Store) Pull(ctx context.Context, ref string, creds []image.Credential, progress func(image.Progress)) (image.Image, error) {
 	ctx = s.with(ctx)
 	name, err := image.Normalize(ref)
 	if err != nil {
@@ -30,7 +32,7 @@ func (s *Store) Pull(ctx context.Context, ref string, creds []image.Credential) 
 	}
 	var last error
 	for _, cred := range creds {
-		img, err := s.pull(ctx, name, cred)
+		img, err := s.pull(ctx, name, cred, progress)
 		if err == nil {
 			return img, nil
 		}
@@ -42,41 +44,67 @@ func (s *Store) Pull(ctx context.Context, ref string, creds []image.Credential) 
 	return image.Image{}, last
 }
 
-func (s *Store) pull(ctx context.Context, name string, cred image.Credential) (image.Image, error) {
-	resolver := &noting{Resolver: newResolver(cred)}
-	_, err := s.cfg.Client.Pull(ctx, name,
+func (s *Store) pull(ctx context.Context, name string, cred image.Credential, progress func(image.Progress)) (image.Image, error) {
+	m := new(meter)
+	resolver := &noting{Resolver: s.newResolver(ctx, cred, m)}
+	// The watch and the pull end each other: one by its error, the other by its end.
+	pulling, cancel := context.WithCancelCause(ctx)
+	watched := make(chan error, 1)
+	go func() {
+		err := m.watch(pulling, s.cfg.Stalled, progress)
+		cancel(err)
+		watched <- err
+	}()
+	_, err := s.cfg.Client.Pull(pulling, name,
 		client.WithResolver(resolver),
 		client.WithPullUnpack,
 		client.WithPullSnapshotter(s.cfg.Snapshotter),
+		client.WithImageHandler(s.expect(m)),
 	)
-	if err != nil {
-		if ctx.Err() != nil {
-			return image.Image{}, ctx.Err()
-		}
-		return image.Image{}, fmt.Errorf("%w: %w", kind(err, resolver.resolved), err)
+	cancel(nil)
+	stalled := <-watched
+	switch {
+	case err == nil:
+		return s.adopt(ctx, name)
+	case ctx.Err() != nil:
+		return image.Image{}, ctx.Err()
+	case stalled != nil:
+		return image.Image{}, fmt.Errorf("%w: %w", image.ErrUnavailable, stalled)
 	}
-	return s.adopt(ctx, name)
+	return image.Image{}, fmt.Errorf("%w: %w", kind(err, resolver.resolved), err)
 }
 
-// newResolver finds a registry as docker does: by TLS, except on loopback.
-func newResolver(cred image.Credential) remotes.Resolver {
+// expect adds up what is to come: what the manifests name and is not here yet.
+func (s *Store) expect(m *meter) images.Handler {
+	return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if _, err := s.cfg.Client.ContentStore().Info(ctx, desc.Digest); errdefs.IsNotFound(err) {
+			m.total.Add(desc.Size)
+		}
+		return nil, nil
+	})
+}
+
+// newResolver finds a registry by what HostsDir says of it, and else as docker
+// does: by TLS, except on loopback.
+func (s *Store) newResolver(ctx context.Context, cred image.Credential, m *meter) remotes.Resolver {
 	header := http.Header{}
 	if cred.RegistryToken != "" {
 		header.Set("Authorization", "Bearer "+cred.RegistryToken)
 	}
-	authorizer := docker.NewDockerAuthorizer(docker.WithAuthHeader(header), docker.WithAuthCreds(func(string) (string, string, error) {
-		if cred.IdentityToken != "" {
-			return "", cred.IdentityToken, nil
-		}
-		return cred.Username, cred.Password, nil
-	}))
-	return docker.NewResolver(docker.ResolverOptions{
-		Headers: header,
-		Hosts: docker.ConfigureDefaultRegistries(
-			docker.WithAuthorizer(authorizer),
-			docker.WithPlainHTTP(docker.MatchLocalhost),
-		),
-	})
+	options := config.HostOptions{
+		Credentials: func(string) (string, string, error) {
+			if cred.IdentityToken != "" {
+				return "", cred.IdentityToken, nil
+			}
+			return cred.Username, cred.Password, nil
+		},
+		UpdateClient:   m.measure,
+		AuthorizerOpts: []docker.AuthorizerOpt{docker.WithAuthHeader(header)},
+	}
+	if s.cfg.HostsDir != "" {
+		options.HostDir = hostDir(s.cfg.HostsDir)
+	}
+	return docker.NewResolver(docker.ResolverOptions{Headers: header, Hosts: config.ConfigureHosts(ctx, options)})
 }
 
 // noting remembers whether the registry knew the name, since "not found" has

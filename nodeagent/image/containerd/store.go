@@ -29,7 +29,12 @@ type Config struct {
 	Snapshotter string
 	// Root is a folder on the disk that the images are on.
 	Root string
-	Log  *slog.Logger
+	// HostsDir says by HOST/hosts.toml how registries are reached, as containerd
+	// has it (/etc/containerd/certs.d); empty: by TLS, each by itself.
+	HostsDir string
+	// Stalled is after how long a pull ends to which nothing came; 5 min unless set.
+	Stalled time.Duration
+	Log     *slog.Logger
 }
 
 // Store is an image.Store.
@@ -49,6 +54,9 @@ type details struct {
 
 // New gives the store of a containerd.
 func New(cfg Config) *Store {
+	if cfg.Stalled == 0 {
+		cfg.Stalled = 5 * time.Minute
+	}
 	return &Store{cfg: cfg, known: map[digest.Digest]details{}}
 }
 

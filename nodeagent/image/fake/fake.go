@@ -64,7 +64,7 @@ func (s *Store) Get(ctx context.Context, ref string) (image.Image, error) {
 }
 
 // Pull implements image.Store.
-func (s *Store) Pull(ctx context.Context, ref string, creds []image.Credential) (image.Image, error) {
+func (s *Store) Pull(ctx context.Context, ref string, creds []image.Credential, _ func(image.Progress)) (image.Image, error) {
 	full, err := image.Normalize(ref)
 	if err != nil {
 		return image.Image{}, err

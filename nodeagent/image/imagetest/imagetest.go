@@ -48,7 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 }
 
 func testPull(t *testing.T, ctx context.Context, f Fixture) {
-	img, err := f.Store.Pull(ctx, f.Public, nil)
+	img, err := f.Store.Pull(ctx, f.Public, nil, nil)
 	if err != nil {
 		t.Fatalf("Pull: %v", err)
 	}
@@ -64,32 +64,32 @@ func testPull(t *testing.T, ctx context.Context, f Fixture) {
 
 func testCredential(t *testing.T, ctx context.Context, f Fixture) {
 	wrong := image.Credential{Username: "nobody", Password: "wrong"}
-	if _, err := f.Store.Pull(ctx, f.Private, []image.Credential{wrong, f.Credential}); err != nil {
+	if _, err := f.Store.Pull(ctx, f.Private, []image.Credential{wrong, f.Credential}, nil); err != nil {
 		t.Errorf("Pull: %v", err)
 	}
 }
 
 func testUnauthorized(t *testing.T, ctx context.Context, f Fixture) {
-	if _, err := f.Store.Pull(ctx, f.Private, nil); !errors.Is(err, image.ErrUnauthorized) {
+	if _, err := f.Store.Pull(ctx, f.Private, nil, nil); !errors.Is(err, image.ErrUnauthorized) {
 		t.Errorf("Pull: %v, want ErrUnauthorized", err)
 	}
 }
 
 func testMissing(t *testing.T, ctx context.Context, f Fixture) {
-	if _, err := f.Store.Pull(ctx, f.Missing, nil); !errors.Is(err, image.ErrNotFound) {
+	if _, err := f.Store.Pull(ctx, f.Missing, nil, nil); !errors.Is(err, image.ErrNotFound) {
 		t.Errorf("Pull: %v, want ErrNotFound", err)
 	}
 }
 
 func testRefused(t *testing.T, ctx context.Context, f Fixture) {
-	if _, err := f.Store.Pull(ctx, f.Refused, nil); !errors.Is(err, image.ErrUnavailable) {
+	if _, err := f.Store.Pull(ctx, f.Refused, nil, nil); !errors.Is(err, image.ErrUnavailable) {
 		t.Errorf("Pull: %v, want ErrUnavailable", err)
 	}
 }
 
 func testInvalid(t *testing.T, ctx context.Context, f Fixture) {
 	for _, ref := range []string{"", "UPPER:case", "a b", "x:y:z"} {
-		if _, err := f.Store.Pull(ctx, ref, nil); !errors.Is(err, image.ErrInvalidName) {
+		if _, err := f.Store.Pull(ctx, ref, nil, nil); !errors.Is(err, image.ErrInvalidName) {
 			t.Errorf("Pull(%q): %v, want ErrInvalidName", ref, err)
 		}
 	}
@@ -102,7 +102,7 @@ func testAbsent(t *testing.T, ctx context.Context, f Fixture) {
 }
 
 func testRemove(t *testing.T, ctx context.Context, f Fixture) {
-	img, err := f.Store.Pull(ctx, f.Public, nil)
+	img, err := f.Store.Pull(ctx, f.Public, nil, nil)
 	if err != nil {
 		t.Fatalf("Pull: %v", err)
 	}
