@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,21 +18,21 @@ func TestAPullIsWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := new(meter)
-		var last image.Progress
+		var last atomic.Pointer[image.Progress]
 		ended := make(chan error, 1)
 		go func() {
-			ended <- m.watch(t.Context(), time.Minute, func(p image.Progress) { last = p })
+			ended <- m.watch(t.Context(), time.Minute, func(p image.Progress) { last.Store(&p) })
 		}()
 		m.total.Store(100)
-		time.Sleep(time.Hour) // unpacking: nothing is asked of the registry
+		time.Sleep(time.Hour + time.Second/2) // unpacking: nothing is asked of the registry
 		m.open.Store(1)
 		for range 10 {
-			time.Sleep(59 * time.Second)
+			time.Sleep(58 * time.Second)
 			m.bytes.Add(7)
 		}
 		time.Sleep(2 * time.Second)
-		if want := (image.Progress{Done: 70, Total: 100}); last != want {
-			t.Errorf("it told %v, want %v", last, want)
+		if want := (image.Progress{Done: 70, Total: 100}); *last.Load() != want {
+			t.Errorf("it told %v, want %v", *last.Load(), want)
 		}
 		began := time.Now()
 		if err := <-ended; !errors.Is(err, errStalled) {
