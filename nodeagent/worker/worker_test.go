@@ -180,6 +180,8 @@ func (c *checkpoints) record(t *testing.T, uid string) *pod.Record {
 type statuses struct {
 	mu    sync.Mutex
 	final []string
+	// told, unless nil, is called when the API knows of a pod's end.
+	told func()
 }
 
 func (s *statuses) Set(*v1.Pod, v1.PodStatus) {}
@@ -189,7 +191,44 @@ func (s *statuses) Final(_ context.Context, p *v1.Pod, st v1.PodStatus) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.final = append(s.final, p.Name+" "+string(st.Phase))
+	if s.told != nil {
+		s.told()
+	}
 	return nil
+}
+
+// A pod whose end the API knows of is in nobody's way: the scheduler gives its
+// place away at once, and the next pod may be here before its worker has ended.
+func TestAPodThatEndedMakesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		defer b.end()
+		b.pool.Set(newPod("first"), nil)
+		b.after(time.Second)
+		var beside []string
+		admit := func(active []*v1.Pod) *pod.Verdict {
+			for _, p := range active {
+				beside = append(beside, p.Name)
+			}
+			return nil
+		}
+		b.status.told = func() { b.pool.Set(newPod("second"), admit) }
+		b.pool.Set(newPod("third"), admit)
+		if len(beside) != 1 {
+			t.Errorf("beside a pod that runs, %d hold resources, want 1", len(beside))
+		}
+		beside = nil
+		b.pool.Set(deleted(newPod("first"), 5), nil)
+		b.after(10 * time.Second)
+		b.status.told = nil
+		if len(beside) != 1 || beside[0] != "third" {
+			t.Errorf("when first had ended, these held resources: %v", beside)
+		}
+		if got := b.phase("second"); got != v1.PodRunning {
+			t.Errorf("the next pod is %s", got)
+		}
+	})
 }
 
 // nothing has no volumes, ids and objects.
