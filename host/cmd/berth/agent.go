@@ -124,6 +124,7 @@ func newAgent() *cobra.Command {
 		},
 	}
 	f.addLocal(cmd)
+	addConfigFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&server, "server", "", "URL of the host's API")
 	flags.StringVar(&token, "token", "", "token made by berth token create; needed the first time only. Other users of the machine see it: better is --token-file")

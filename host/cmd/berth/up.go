@@ -36,12 +36,13 @@ func newUp() *cobra.Command {
 		Short: "Run host and node agent on this machine",
 		Long: "Runs everything on this machine: API, store, scheduler, controllers and a node agent with its\n" +
 			"own containerd. Containers go on running when it stops, unless --stop-pods is given.",
-		Example: "  berth up\n  berth up --agent none --simulate 100",
+		Example: "  berth up\n  berth up --agent none --simulate 100\n  berth up --config /etc/berth/berth.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.hostFlags.add(cmd)
 	f.agent.addLocal(cmd)
+	addConfigFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.kind, "agent", "containerd", "node agent of this machine: containerd or none")
 	flags.IntVar(&f.simulate, "simulate", 0, "register this many simulated nodes, whose pods are reported Running without containers")
@@ -216,6 +217,7 @@ func newHost() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	addConfigFlag(cmd)
 	return cmd
 }
 
