@@ -142,7 +142,7 @@ func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
 		return v1.ContainerState{Terminated: terminated(s.termination(), h)}
 	case s.Wait != nil:
 		return waiting(s.Wait.Reason, s.Wait.Message)
-	case r.Over() && r.Initialized && c.Kind != Init:
+	case r.over() && r.Initialized && c.Kind != Init:
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 			Message: "The container could not be located when the pod was terminated"}}
 	case c.Kind == Init || c.Kind == Sidecar || len(r.Pod.Spec.InitContainers) > 0:
@@ -151,9 +151,8 @@ func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
 	return waiting("ContainerCreating", r.Failure)
 }
 
-// Over says that nothing of the pod runs or is held on the machine, and nothing
-// will.
-func (r *Record) Over() bool {
+// over: nothing of the pod runs, and nothing will.
+func (r *Record) over() bool {
 	return (r.Terminating() || r.Finished()) && !r.anyRunning() && !r.SetUp && !r.Touched && r.Sandbox.ID == ""
 }
 
@@ -171,6 +170,10 @@ func terminated(t *Termination, h Host) *v1.ContainerStateTerminated {
 	}
 	return out
 }
+
+// Active says that the pod holds resources: as the scheduler has it, until the API
+// is told of its end.
+func (r *Record) Active() bool { return !Terminal(r.phase()) }
 
 // phase follows the kubelet's rules: Pending until every container has run
 // once, Running while any may run again, else Succeeded or Failed.
@@ -204,13 +207,13 @@ func (r *Record) phase() v1.PodPhase {
 		}
 	}
 	switch {
-	case waiting > 0 && r.Over():
+	case waiting > 0 && r.over():
 		return v1.PodFailed
 	case waiting > 0:
 		return v1.PodPending
 	case running > 0 || r.anyRunning():
 		return v1.PodRunning
-	case r.Over() || r.Finished() || r.Terminating():
+	case r.over() || r.Finished() || r.Terminating():
 		if succeeded == stopped {
 			return v1.PodSucceeded
 		}
@@ -228,7 +231,7 @@ func (r *Record) initPhase() v1.PodPhase {
 			return v1.PodRunning
 		}
 	}
-	if r.Over() && r.Terminating() {
+	if r.over() && r.Terminating() {
 		return v1.PodFailed
 	}
 	return v1.PodPending

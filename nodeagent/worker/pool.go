@@ -160,7 +160,7 @@ func (p *Pool) active() []*v1.Pod {
 	var out []*v1.Pod
 	for _, w := range p.workers {
 		w.mu.Lock()
-		if w.rec.Rejected == nil && !w.rec.Finished() && !w.rec.Over() {
+		if w.rec.Active() {
 			out = append(out, w.rec.Holds())
 		}
 		w.mu.Unlock()

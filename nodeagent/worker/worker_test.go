@@ -180,12 +180,19 @@ func (c *checkpoints) record(t *testing.T, uid string) *pod.Record {
 type statuses struct {
 	mu    sync.Mutex
 	final []string
-	// told, unless nil, is called when the API knows of a pod's end.
+	// told, unless nil, is called whenever the API is told of a pod's end.
 	told func()
 }
 
-func (s *statuses) Set(*v1.Pod, v1.PodStatus) {}
-func (s *statuses) Forget(string)             {}
+func (s *statuses) Forget(string) {}
+
+func (s *statuses) Set(_ *v1.Pod, st v1.PodStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if pod.Terminal(st.Phase) && s.told != nil {
+		s.told()
+	}
+}
 
 func (s *statuses) Final(_ context.Context, p *v1.Pod, st v1.PodStatus) error {
 	s.mu.Lock()
@@ -213,7 +220,7 @@ func TestAPodThatEndedMakesRoom(t *testing.T) {
 			}
 			return nil
 		}
-		b.status.told = func() { b.pool.Set(newPod("second"), admit) }
+		b.status.told = sync.OnceFunc(func() { b.pool.Set(newPod("second"), admit) })
 		b.pool.Set(newPod("third"), admit)
 		if len(beside) != 1 {
 			t.Errorf("beside a pod that runs, %d hold resources, want 1", len(beside))
