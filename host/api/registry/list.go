@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/store"
@@ -45,7 +46,7 @@ func (reg *Registry) List(_ context.Context, r *Request, opts ListOptions) (*Lis
 	if r.Kind.Strategy == nil {
 		return nil, methodNotSupported(r, "list")
 	}
-	rev, after, err := reg.where(r, &opts)
+	rev, after, err := reg.where(&opts)
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +59,13 @@ func (reg *Registry) List(_ context.Context, r *Request, opts ListOptions) (*Lis
 		Revision: rev, After: after, Limit: int(opts.Limit), Match: opts.match(r.Kind),
 	})
 	if err != nil {
-		return nil, listError(r, err, opts.Continue != "", rev, reg.store.Revision())
+		return nil, listError(r, err, after, rev, reg.store.Revision())
 	}
 	list := &List{List: found}
 	if !found.More {
 		return list, nil
 	}
-	list.Continue = token{Revision: found.Revision, After: found.After}.String()
+	list.Continue = token{Revision: found.Revision, After: found.After, Until: time.Now().Add(tokenLife).Unix()}.String()
 	if opts.Empty() {
 		list.RemainingItems = &found.Remaining
 	}
@@ -72,7 +73,7 @@ func (reg *Registry) List(_ context.Context, r *Request, opts ListOptions) (*Lis
 }
 
 // where works out the revision to list at and the place to go on from.
-func (reg *Registry) where(r *Request, opts *ListOptions) (rev int64, after string, err error) {
+func (reg *Registry) where(opts *ListOptions) (rev int64, after string, err error) {
 	if opts.Limit < 0 {
 		return 0, "", apierrors.NewBadRequest("limit must not be negative")
 	}
@@ -83,6 +84,9 @@ func (reg *Registry) where(r *Request, opts *ListOptions) (rev int64, after stri
 		t, err := parseToken(opts.Continue)
 		if err != nil {
 			return 0, "", apierrors.NewBadRequest(fmt.Sprintf("continue key is not valid: %v", err))
+		}
+		if t.Until != 0 && time.Now().Unix() > t.Until {
+			return 0, "", tokenExpired(t.After)
 		}
 		return t.Revision, t.After, nil
 	}
@@ -152,10 +156,21 @@ func (reg *Registry) Shared(k *kind.Kind, obj store.Object, format string, encod
 	return reg.store.Shared(k.Key(obj.GetNamespace(), obj.GetName()), obj, format, encode)
 }
 
-func listError(r *Request, err error, continued bool, asked, have int64) error {
+// tokenExpired refuses a token whose list's state is no more, with one by which
+// the rest can be had as it is now.
+func tokenExpired(after string) error {
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"Start a new list without it, or go on with the one in this response: the rest is shown as it is now, with what changed since the first page")
+	err.ErrStatus.ListMeta.Continue = token{After: after}.String()
+	return err
+}
+
+// listError is the error of a list, which went on after a key unless that is empty.
+func listError(r *Request, err error, after string, asked, have int64) error {
+	continued := after != ""
 	switch {
 	case errors.Is(err, store.ErrCompacted) && continued:
-		return apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. You must start a new list without the continue parameter.")
+		return tokenExpired(after)
 	case errors.Is(err, store.ErrCompacted):
 		return apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", asked))
 	case errors.Is(err, store.ErrFuture) && continued:
@@ -166,10 +181,18 @@ func listError(r *Request, err error, continued bool, asked, have int64) error {
 	return r.status(err)
 }
 
+// tokenLife is how long a list can be gone on with as it was: as long as with
+// Kubernetes, whose store forgets after five minutes, so that nobody comes to
+// rely on more.
+const tokenLife = 5 * time.Minute
+
 // token is where a list goes on. It is opaque to clients.
 type token struct {
-	Revision int64  `json:"rv"`
+	// Revision that is shown; 0 is the newest.
+	Revision int64  `json:"rv,omitempty"`
 	After    string `json:"after"`
+	// Until when it holds, in Unix seconds; 0 is for ever.
+	Until int64 `json:"until,omitempty"`
 }
 
 func (t token) String() string {
@@ -192,7 +215,7 @@ func parseToken(s string) (token, error) {
 	if err := json.Unmarshal(data, &t); err != nil {
 		return token{}, errors.New("not a token of this server")
 	}
-	if t.Revision <= 0 || t.After == "" {
+	if t.Revision < 0 || t.After == "" {
 		return token{}, errors.New("incomplete")
 	}
 	return t, nil
