@@ -28,9 +28,13 @@ type class struct {
 	carried   []effect
 	asked     []effect
 	hash      uint64
+	next      int32 // of those with a like hash, noClass at the end
 	pods      int
 	free      bool
 }
+
+// noClass is the id of none.
+const noClass = -1
 
 // held is how many pods of a class a row has.
 type held struct {
@@ -52,9 +56,9 @@ func (x *Index) find(namespace sdk.Symbol, labels []sdk.Pair, terms []Term) int3
 	for i := range x.effects {
 		h = mix(h, uint32(x.effects[i].tally.hash)) ^ uint64(x.effects[i].weight)
 	}
-	for _, id := range x.byHash[h] {
+	for id := x.firstBy(h); id != noClass; id = x.classes[id].next {
 		c := &x.classes[id]
-		if c.namespace == namespace && slices.Equal(c.labels, labels) && slices.Equal(c.carried, x.effects) {
+		if c.hash == h && c.namespace == namespace && slices.Equal(c.labels, labels) && slices.Equal(c.carried, x.effects) {
 			return id
 		}
 	}
@@ -74,13 +78,13 @@ func (x *Index) carry(terms []Term) {
 
 func (x *Index) carriedTally(terms []sdk.PodTerm, key sdk.Symbol) *Tally {
 	h := hashTerms(key, terms)
-	for _, t := range x.carriedBy[h] {
-		if t.Topology.key == key && slices.EqualFunc(t.terms, terms, sameTerm) {
+	for t := x.carriedBy.first(h); t != nil; t = t.next {
+		if t.hash == h && t.Topology.key == key && slices.EqualFunc(t.terms, terms, sameTerm) {
 			return t
 		}
 	}
 	t := x.newTally(key, terms, h)
-	x.carriedBy[h] = append(x.carriedBy[h], t)
+	x.carriedBy.add(t, x.carried)
 	x.carried = append(x.carried, t)
 	x.version++
 	return t
@@ -102,9 +106,49 @@ func (x *Index) newClass(c class) int32 {
 	} else {
 		x.classes = append(x.classes, c)
 	}
-	x.byHash[c.hash] = append(x.byHash[c.hash], id)
+	x.link(id)
 	x.idle++
 	return id
+}
+
+// firstBy is the first class whose hash is like h.
+func (x *Index) firstBy(h uint64) int32 {
+	if len(x.byHash) == 0 {
+		return noClass
+	}
+	return x.byHash[h&uint64(len(x.byHash)-1)]
+}
+
+// link makes a class known by its hash.
+func (x *Index) link(id int32) {
+	if len(x.classes) > len(x.byHash) {
+		x.byHash = make([]int32, max(2*len(x.byHash), minHashes))
+		for i := range x.byHash {
+			x.byHash[i] = noClass
+		}
+		for other := range x.classes {
+			if c := &x.classes[other]; !c.free && int32(other) != id {
+				x.chain(int32(other))
+			}
+		}
+	}
+	x.chain(id)
+}
+
+func (x *Index) chain(id int32) {
+	c := &x.classes[id]
+	first := &x.byHash[c.hash&uint64(len(x.byHash)-1)]
+	c.next, *first = *first, id
+}
+
+// unlink takes a class out again.
+func (x *Index) unlink(id int32) {
+	c := &x.classes[id]
+	at := &x.byHash[c.hash&uint64(len(x.byHash)-1)]
+	for *at != id {
+		at = &x.classes[*at].next
+	}
+	*at = c.next
 }
 
 // tidy forgets classes without pods, and the terms that only they carried.
@@ -120,10 +164,7 @@ func (x *Index) tidy() {
 		for _, e := range c.carried {
 			e.tally.users--
 		}
-		x.byHash[c.hash] = without(x.byHash[c.hash], int32(id))
-		if len(x.byHash[c.hash]) == 0 {
-			delete(x.byHash, c.hash)
-		}
+		x.unlink(int32(id))
 		*c = class{free: true}
 		x.freeIDs = append(x.freeIDs, int32(id))
 	}
@@ -138,10 +179,7 @@ func (x *Index) dropCarried() {
 			kept = append(kept, t)
 			continue
 		}
-		x.carriedBy[t.hash] = without(x.carriedBy[t.hash], t)
-		if len(x.carriedBy[t.hash]) == 0 {
-			delete(x.carriedBy, t.hash)
-		}
+		x.carriedBy.remove(t)
 		x.drop(t)
 	}
 	clear(x.carried[len(kept):])

@@ -9,8 +9,11 @@ import (
 const (
 	// maxAsked is how many tallies of Matching are kept.
 	maxAsked = 64
-	// maxMemo is how many kinds of pods Carried remembers its answer for.
+	// maxMemo is how many kinds of pods Carried remembers its answer for; a power
+	// of two.
 	maxMemo = 1024
+	// minHashes is how long a table by hashes is at first; a power of two.
+	minHashes = 64
 )
 
 // Index holds who is where, and the tallies. A policy passes on what the SDK
@@ -25,21 +28,22 @@ type Index struct {
 	classes []class
 	// last is the class of the pod that was told last, -1 where it may be gone.
 	last    int32
-	byHash  map[uint64][]int32
+	// byHash has the first class of each chain of like hashes; a power of two long.
+	byHash  []int32
 	freeIDs []int32
 	idle    int // classes without pods
 
 	topologies []*Topology
 	asked      []*Tally
 	carried    []*Tally
-	carriedBy  map[uint64][]*Tally
+	carriedBy  tallies
 	clock      uint64
 
 	spaces map[sdk.Symbol][]sdk.Pair
 
 	// version changes whenever what Carried answers may change.
 	version uint64
-	memos   map[uint64]*memo
+	memos   []memo
 
 	effects []effect
 	single  [1]sdk.PodTerm
@@ -58,8 +62,7 @@ type memo struct {
 // New makes an index over rows.
 func New(rows *sdk.Rows) *Index {
 	return &Index{
-		rows: rows, last: -1, byHash: map[uint64][]int32{}, carriedBy: map[uint64][]*Tally{},
-		spaces: map[sdk.Symbol][]sdk.Pair{}, memos: map[uint64]*memo{},
+		rows: rows, last: -1, spaces: map[sdk.Symbol][]sdk.Pair{},
 	}
 }
 
@@ -253,16 +256,12 @@ func (x *Index) Carried(pod *sdk.Pod) []*Tally {
 
 func (x *Index) met(pod *sdk.Pod) []*Tally {
 	h := mix(hashPairs(seed, pod.Labels.Pairs), uint32(pod.Namespace))
-	m := x.memos[h]
-	if m != nil && m.version == x.version && m.namespace == pod.Namespace && slices.Equal(m.labels, pod.Labels.Pairs) {
-		return m.tallies
+	if x.memos == nil {
+		x.memos = make([]memo, maxMemo)
 	}
-	if m == nil {
-		if len(x.memos) >= maxMemo {
-			clear(x.memos)
-		}
-		m = &memo{}
-		x.memos[h] = m
+	m := &x.memos[h%maxMemo]
+	if m.version == x.version && m.namespace == pod.Namespace && slices.Equal(m.labels, pod.Labels.Pairs) {
+		return m.tallies
 	}
 	m.version, m.namespace = x.version, pod.Namespace
 	m.labels = append(m.labels[:0], pod.Labels.Pairs...)

@@ -12,6 +12,7 @@ type Tally struct {
 
 	terms []sdk.PodTerm
 	hash  uint64
+	next  *Tally // carried, with a like hash
 	used  uint64
 	users int // classes that carry the term
 	// spaces says that the labels of namespaces matter.

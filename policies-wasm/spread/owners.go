@@ -6,7 +6,7 @@ import (
 	"github.com/berth-dev/berth/sdk"
 )
 
-// maxMemo is how many kinds of pods have their selector remembered.
+// maxMemo is how many kinds of pods have their selector remembered; a power of two.
 const maxMemo = 1024
 
 // Owners knows which services select a pod, and which controller made it.
@@ -15,8 +15,8 @@ type Owners struct {
 	// services by namespace; controllers by resource, namespace and name.
 	services    map[sdk.Symbol][]*sdk.Object
 	controllers map[controller]sdk.Selector
-	version     uint64
-	memos       map[uint64]*memo
+	version     uint64 // from 1: that of an empty memo is 0
+	memos       []memo // by their hashes, and no map: see placed.tallies
 	// withControllers is false for those who look at services alone.
 	withControllers bool
 	kinds           [3]kind
@@ -45,7 +45,7 @@ type memo struct {
 func NewOwners(syms *sdk.Symbols, controllers bool) *Owners {
 	core, apps := syms.Intern("v1"), syms.Intern("apps/v1")
 	return &Owners{
-		syms: syms, withControllers: controllers, memos: map[uint64]*memo{},
+		syms: syms, withControllers: controllers, version: 1, memos: make([]memo, maxMemo),
 		services: map[sdk.Symbol][]*sdk.Object{}, controllers: map[controller]sdk.Selector{},
 		kinds: [3]kind{
 			{core, syms.Intern("ReplicationController"), sdk.ResourceReplicationControllers},
@@ -128,16 +128,7 @@ func (o *Owners) memo(pod *sdk.Pod, owner controller) *memo {
 	for _, p := range pod.Labels.Pairs {
 		h = (h*1099511628211^uint64(p.Key))*1099511628211 ^ uint64(p.Value)
 	}
-	m := o.memos[h]
-	if m != nil {
-		return m
-	}
-	if len(o.memos) >= maxMemo {
-		clear(o.memos)
-	}
-	m = &memo{version: o.version - 1}
-	o.memos[h] = m
-	return m
+	return &o.memos[h%maxMemo]
 }
 
 func (o *Owners) ownerOf(pod *sdk.Pod) controller {
