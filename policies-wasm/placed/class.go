@@ -33,6 +33,13 @@ type class struct {
 	free      bool
 }
 
+// pageSize is how many classes are kept in one piece: a table that grew by moving
+// would take its size three times while it moves.
+const pageSize = 256
+
+// class is that of an id.
+func (x *Index) class(id int32) *class { return &x.pages[id/pageSize][id%pageSize] }
+
 // noClass is the id of none.
 const noClass = -1
 
@@ -56,8 +63,8 @@ func (x *Index) find(namespace sdk.Symbol, labels []sdk.Pair, terms []Term) int3
 	for i := range x.effects {
 		h = mix(h, uint32(x.effects[i].tally.hash)) ^ uint64(x.effects[i].weight)
 	}
-	for id := x.firstBy(h); id != noClass; id = x.classes[id].next {
-		c := &x.classes[id]
+	for id := x.firstBy(h); id != noClass; id = x.class(id).next {
+		c := x.class(id)
 		if c.hash == h && c.namespace == namespace && slices.Equal(c.labels, labels) && slices.Equal(c.carried, x.effects) {
 			return id
 		}
@@ -99,12 +106,15 @@ func (x *Index) newClass(c class) int32 {
 			c.asked = append(c.asked, effect{t, 1})
 		}
 	}
-	id := int32(len(x.classes))
+	id := x.numClasses
 	if n := len(x.freeIDs); n > 0 {
 		id, x.freeIDs = x.freeIDs[n-1], x.freeIDs[:n-1]
-		x.classes[id] = c
+		*x.class(id) = c
 	} else {
-		x.classes = append(x.classes, c)
+		if x.numClasses++; id%pageSize == 0 {
+			x.pages = append(x.pages, new([pageSize]class))
+		}
+		*x.class(id) = c
 	}
 	x.link(id)
 	x.idle++
@@ -121,14 +131,14 @@ func (x *Index) firstBy(h uint64) int32 {
 
 // link makes a class known by its hash.
 func (x *Index) link(id int32) {
-	if len(x.classes) > len(x.byHash) {
+	if int(x.numClasses) > len(x.byHash) {
 		x.byHash = make([]int32, max(2*len(x.byHash), minHashes))
 		for i := range x.byHash {
 			x.byHash[i] = noClass
 		}
-		for other := range x.classes {
-			if c := &x.classes[other]; !c.free && int32(other) != id {
-				x.chain(int32(other))
+		for other := range x.numClasses {
+			if other != id && !x.class(other).free {
+				x.chain(other)
 			}
 		}
 	}
@@ -136,17 +146,17 @@ func (x *Index) link(id int32) {
 }
 
 func (x *Index) chain(id int32) {
-	c := &x.classes[id]
+	c := x.class(id)
 	first := &x.byHash[c.hash&uint64(len(x.byHash)-1)]
 	c.next, *first = *first, id
 }
 
 // unlink takes a class out again.
 func (x *Index) unlink(id int32) {
-	c := &x.classes[id]
+	c := x.class(id)
 	at := &x.byHash[c.hash&uint64(len(x.byHash)-1)]
 	for *at != id {
-		at = &x.classes[*at].next
+		at = &x.class(*at).next
 	}
 	*at = c.next
 }
@@ -156,17 +166,17 @@ func (x *Index) tidy() {
 	if x.idle <= maxIdle {
 		return
 	}
-	for id := range x.classes {
-		c := &x.classes[id]
+	for id := range x.numClasses {
+		c := x.class(id)
 		if c.pods > 0 || c.free {
 			continue
 		}
 		for _, e := range c.carried {
 			e.tally.users--
 		}
-		x.unlink(int32(id))
+		x.unlink(id)
 		*c = class{free: true}
-		x.freeIDs = append(x.freeIDs, int32(id))
+		x.freeIDs = append(x.freeIDs, id)
 	}
 	x.idle, x.last = 0, -1
 	x.dropCarried()

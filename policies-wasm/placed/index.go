@@ -25,9 +25,10 @@ type Index struct {
 	Live  int
 	slots [][]held
 
-	classes []class
+	pages      []*[pageSize]class
+	numClasses int32
 	// last is the class of the pod that was told last, -1 where it may be gone.
-	last    int32
+	last int32
 	// byHash has the first class of each chain of like hashes; a power of two long.
 	byHash  []int32
 	freeIDs []int32
@@ -95,7 +96,7 @@ func (x *Index) RowRemoved(slot int32) {
 
 func (x *Index) count(slot int32, sign int64) {
 	for _, h := range x.slots[slot] {
-		x.affect(&x.classes[h.class], slot, sign*h.n)
+		x.affect(x.class(h.class), slot, sign*h.n)
 	}
 }
 
@@ -112,7 +113,7 @@ func (x *Index) affect(c *class, slot int32, n int64) {
 func (x *Index) Place(slot int32, pod *sdk.Pod, terms []Term) {
 	x.ensure(slot)
 	id := x.classOf(pod, terms)
-	c := &x.classes[id]
+	c := x.class(id)
 	if c.pods++; c.pods == 1 {
 		x.idle--
 	}
@@ -137,7 +138,7 @@ func (x *Index) Remove(slot int32, pod *sdk.Pod, terms []Term) {
 	if at < 0 {
 		return
 	}
-	c := &x.classes[id]
+	c := x.class(id)
 	if list[at].n--; list[at].n == 0 {
 		list[at] = list[len(list)-1]
 		x.slots[slot] = list[:len(list)-1]
@@ -195,10 +196,10 @@ func (x *Index) Matching(key sdk.Symbol, terms []sdk.PodTerm) *Tally {
 
 // fill counts what is there already.
 func (x *Index) fill(t *Tally) {
-	x.matched = append(x.matched[:0], make([]bool, len(x.classes))...)
+	x.matched = append(x.matched[:0], make([]bool, x.numClasses)...)
 	any := false
-	for id := range x.classes {
-		c := &x.classes[id]
+	for id := range x.numClasses {
+		c := x.class(id)
 		if !c.free && x.Meets(t.terms, c.namespace, c.labels) {
 			c.asked = append(c.asked, effect{t, 1})
 			x.matched[id], any = true, any || c.pods > 0
@@ -231,8 +232,8 @@ func (x *Index) forgetOldest() {
 
 func (x *Index) forget(at int) {
 	t := x.asked[at]
-	for id := range x.classes {
-		c := &x.classes[id]
+	for id := range x.numClasses {
+		c := x.class(id)
 		c.asked = slices.DeleteFunc(c.asked, func(e effect) bool { return e.tally == t })
 	}
 	x.asked = slices.Delete(x.asked, at, at+1)
