@@ -40,7 +40,9 @@
 // PreFilter, with any part of the rows. The Pod that PreFilter got stays valid
 // until the next PreFilter. Loops over rows should read columns (Rows.Allocatable,
 // LabelColumn, TaintSet, …) and must not allocate: allocating code is ten times
-// slower in a guest than outside. fmt and encoding/json cost hundreds of
+// slower in a guest than outside. Keys of maps must not be hashes, or numbers as
+// random: TinyGo's collector takes them for pointers, so that garbage stays and
+// each collection goes after every one of them. fmt and encoding/json cost hundreds of
 // kilobytes: use Config and JSON.
 //
 // # Scope set: policies that depend on more than one row
