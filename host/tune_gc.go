@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,15 +88,30 @@ func memoryIn(root fs.FS) int64 {
 	if err != nil {
 		return memory
 	}
-	_, group, ok := strings.Cut(strings.TrimSpace(string(own)), "0::")
-	for dir := path.Join("sys/fs/cgroup", group); ok && strings.HasPrefix(dir, "sys/fs/cgroup"); dir = path.Dir(dir) {
-		text, err := fs.ReadFile(root, path.Join(dir, "memory.max"))
+	for line := range strings.Lines(string(own)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		switch {
+		case controllers == "":
+			memory = min(memory, limitIn(root, "sys/fs/cgroup", group, "memory.max"))
+		case slices.Contains(strings.Split(controllers, ","), "memory"): // the first version of cgroups
+			memory = min(memory, limitIn(root, "sys/fs/cgroup/memory", group, "memory.limit_in_bytes"))
+		}
+	}
+	return memory
+}
+
+// limitIn is the least that a cgroup or one above it may use, by such files.
+func limitIn(root fs.FS, tree, group, file string) int64 {
+	least := int64(math.MaxInt64)
+	for dir := path.Join(tree, group); strings.HasPrefix(dir, tree); dir = path.Dir(dir) {
+		text, err := fs.ReadFile(root, path.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the root has none
 		}
 		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 {
-			memory = min(memory, limit)
+			least = min(least, limit)
 		}
 	}
-	return memory
+	return least
 }

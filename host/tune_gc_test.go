@@ -27,9 +27,15 @@ func TestMemoryIsTheMachinesOrWhatACgroupLeavesOfIt(t *testing.T) {
 		"the cgroup's own limit": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "1073741824\n"}, 1 << 30},
 		"a limit further up":     {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "2147483648\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 2 << 30},
 		"more than there is":     {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "17179869184\n"}, 8 << 30},
-		"a group out of sight":   {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "0::/../../x\n"}, 8 << 30},
-		"not told":               {map[string]string{}, math.MaxInt64},
-		"told strangely":         {map[string]string{"proc/meminfo": "MemTotal: much\n"}, math.MaxInt64},
+		"the first version": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "9:cpu,cpuacct:/c\n8:cpuset,memory:/a/b\n1:name=systemd:/\n",
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "1073741824\n", "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712\n"}, 1 << 30},
+		"both versions": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "8:memory:/a\n0::/b\n",
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "3221225472\n"}, 3 << 30},
+		"no limit of the first version": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "8:memory:/\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 8 << 30},
+		"a group out of sight": {map[string]string{"proc/meminfo": machine, "proc/self/cgroup": "0::/../../x\n"}, 8 << 30},
+		"not told":             {map[string]string{}, math.MaxInt64},
+		"told strangely":       {map[string]string{"proc/meminfo": "MemTotal: much\n"}, math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
