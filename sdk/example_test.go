@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
@@ -59,7 +60,7 @@ func (wellGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
 func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: 1e9}
+			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: time.Second}
 		}
 	}
 	return sdk.Readiness{Status: sdk.True, Reason: "AllWell"}
