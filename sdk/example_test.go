@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/observe"
 )
 
 type gpuOnly struct{ label string }
@@ -69,7 +70,7 @@ func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 // A gate says what the host shall observe of each pod, and decides by that.
 func ExampleGate() {
 	sdk.Gate("WellGate", wellGate{}, []string{"example.test/Well"},
-		sdk.Observe(sdk.HTTPGet("health", "https", "/healthz?full=1", sdk.HTTPS(), sdk.Header("Host", "shop.example")), sdk.PodsReady("database", "app=db")))
+		sdk.Observe(observe.HTTPGet("health", "https", "/healthz?full=1", observe.HTTPS(), observe.Header("Host", "shop.example")), observe.PodsReady("database", "app=db")))
 	m, err := abi.ReadManifest(sdk.Manifest())
 	if err != nil {
 		fmt.Println(err)

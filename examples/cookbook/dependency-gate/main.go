@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/observe"
 )
 
 // ConditionType is what pods name in spec.readinessGates.
@@ -32,7 +33,7 @@ func (dependencyGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 
 func init() {
 	sdk.Gate("DependencyGate", dependencyGate{}, []string{ConditionType},
-		sdk.Observe(sdk.PodsReady("database", "app=db")),
+		sdk.Observe(observe.PodsReady("database", "app=db")),
 		sdk.Describe("Waits until the pods that a pod depends on are ready."))
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/observe"
 )
 
 // ConditionType is what pods name in spec.readinessGates.
@@ -29,7 +30,7 @@ func (httpGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 }
 
 func init() {
-	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Observe(sdk.HTTPGet("health", 8080, "/healthz")),
+	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Observe(observe.HTTPGet("health", 8080, "/healthz")),
 		sdk.Describe("Waits until the pod's HTTP endpoints answer."))
 }
 
