@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/berth-dev/berth/abi"
@@ -103,8 +104,8 @@ type ReconcileResult struct {
 	Delete         []Deletion
 	Adopt, Release []string
 	Events         []Event
-	// RequeueAfter is in how many nanoseconds to ask again; 0 waits for a change.
-	RequeueAfter int64
+	// RequeueAfter is when to ask again; 0 waits for a change.
+	RequeueAfter time.Duration
 	// Why says in sentences what the parent waits for.
 	Why []string
 	// Memory is JSON that the next question gives as the parent's fact
@@ -312,7 +313,7 @@ func (o *ReconcileResult) json() []byte {
 	uids(j, "release", o.Release)
 	o.events(j)
 	if o.RequeueAfter > 0 {
-		j.Key("requeueAfterNanos").Int(o.RequeueAfter)
+		j.Key("requeueAfterNanos").Int(int64(o.RequeueAfter))
 	}
 	uids(j, "why", o.Why)
 	if o.Memory != "" {

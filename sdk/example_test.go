@@ -3,9 +3,11 @@ package sdk_test
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/observe"
 )
 
 type gpuOnly struct{ label string }
@@ -59,7 +61,7 @@ func (wellGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
 func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: 1e9}
+			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: time.Second}
 		}
 	}
 	return sdk.Readiness{Status: sdk.True, Reason: "AllWell"}
@@ -68,7 +70,7 @@ func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 // A gate says what the host shall observe of each pod, and decides by that.
 func ExampleGate() {
 	sdk.Gate("WellGate", wellGate{}, []string{"example.test/Well"},
-		sdk.Observe(sdk.HTTPGet("health", "https", "/healthz?full=1", sdk.HTTPS(), sdk.Header("Host", "shop.example")), sdk.PodsReady("database", "app=db")))
+		sdk.Observe(observe.HTTPGet("health", "https", "/healthz?full=1", observe.HTTPS(), observe.Header("Host", "shop.example")), observe.PodsReady("database", "app=db")))
 	m, err := abi.ReadManifest(sdk.Manifest())
 	if err != nil {
 		fmt.Println(err)

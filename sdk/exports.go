@@ -3,6 +3,7 @@
 package sdk
 
 import (
+	"errors"
 	"runtime"
 	"unsafe"
 
@@ -36,6 +37,8 @@ func span(b []byte) uint64 {
 	answer = b
 	return uint64(uintptr(unsafe.Pointer(&b[0])))<<32 | uint64(len(b))
 }
+
+var errClosed = errors.New("no policy is open")
 
 var one [1]byte
 

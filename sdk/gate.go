@@ -1,6 +1,8 @@
 package sdk
 
 import (
+	"time"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
 )
@@ -42,8 +44,8 @@ type Readiness struct {
 	Status ConditionStatus
 	// Reason is one word in CamelCase, Message is for people.
 	Reason, Message string
-	// RequeueAfter is in how many nanoseconds to ask again; 0 waits for a change.
-	RequeueAfter int64
+	// RequeueAfter is when to ask again; 0 waits for a change.
+	RequeueAfter time.Duration
 }
 
 // GateChecker decides whether pods may become ready.
@@ -148,7 +150,7 @@ func (r Readiness) append(j *JSON) {
 	}
 	j.Open('{').Key("status").Text(status.String()).Member("reason", r.Reason).Member("message", r.Message)
 	if r.RequeueAfter > 0 {
-		j.Key("requeueAfterNanos").Int(r.RequeueAfter)
+		j.Key("requeueAfterNanos").Int(int64(r.RequeueAfter))
 	}
 	j.Close('}')
 }

@@ -141,7 +141,6 @@ var (
 	errShort   = errors.New("the input is too short")
 	errSlot    = errors.New("a slot is out of range")
 	errBehind  = errors.New("the pod's sequence is not that of the last batch")
-	errClosed  = errors.New("no policy is open")
 	errKind    = errors.New("the policy is not of the kind that this call is for")
 	errUnknown = errors.New("a delta of unknown kind")
 )

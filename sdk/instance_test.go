@@ -1,6 +1,9 @@
 package sdk
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 type limit struct{ most int64 }
 
@@ -10,7 +13,7 @@ func (l *limit) Configure(c Config) (err error) {
 }
 
 func (l *limit) Check(_ int64, pod *GatePod) Readiness {
-	return Readiness{Status: True, RequeueAfter: l.most}
+	return Readiness{Status: True, RequeueAfter: time.Duration(l.most)}
 }
 
 func (l *limit) Filter(*Pod, *Node) Verdict { return Admit }

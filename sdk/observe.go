@@ -1,84 +1,13 @@
 package sdk
 
-import (
-	"strconv"
-
-	"github.com/berth-dev/berth/abi"
-)
+import "github.com/berth-dev/berth/abi"
 
 // Observe says what a gate wants to know of each pod. A guest can reach
 // nothing: the host looks, and passes what it saw as the pod's Observations.
-// The setting "observe" of the policy, if there is one, takes its place.
+// The setting "observe" of the policy, if there is one, takes its place. Package
+// observe has what can be wanted.
 func Observe(wants ...abi.Observe) Option {
 	return func(p *Policy) { p.Observe = append(p.Observe, wants...) }
-}
-
-// PodPort is a port's number, or the name that one of the pod's containers
-// gives it.
-type PodPort interface{ int | int32 | string }
-
-func podPort[P PodPort](port P) abi.Port {
-	switch p := any(port).(type) {
-	case string:
-		return abi.Port(p)
-	case int:
-		return abi.Port(strconv.Itoa(p))
-	case int32:
-		return abi.Port(strconv.Itoa(int(p)))
-	}
-	return ""
-}
-
-// HTTPGet asks the pod's address by HTTP. OK is a status of 200 to 399, which
-// stands in Code.
-func HTTPGet[P PodPort](name string, port P, path string, more ...ObserveOption) abi.Observe {
-	return observed(abi.Observe{Name: name, Kind: abi.ObserveHTTP, Port: podPort(port), Path: path}, more)
-}
-
-// TCPConnect connects to a port of the pod's address. OK is a connection.
-func TCPConnect[P PodPort](name string, port P, more ...ObserveOption) abi.Observe {
-	return observed(abi.Observe{Name: name, Kind: abi.ObserveTCP, Port: podPort(port)}, more)
-}
-
-// ObserveOption says more about how the host looks.
-type ObserveOption func(*abi.Observe)
-
-// HTTPS has HTTPGet ask by TLS; the certificate is not checked, as in a probe.
-func HTTPS() ObserveOption { return func(o *abi.Observe) { o.Scheme = abi.SchemeHTTPS } }
-
-// Header has HTTPGet send a header; Host says which site of a server is meant.
-func Header(name, value string) ObserveOption {
-	return func(o *abi.Observe) { o.Headers = append(o.Headers, abi.HTTPHeader{Name: name, Value: value}) }
-}
-
-// TimeoutSeconds bounds an attempt: 1 if not said, 10 at most.
-func TimeoutSeconds(n int32) ObserveOption { return func(o *abi.Observe) { o.TimeoutSeconds = n } }
-
-func observed(o abi.Observe, more []ObserveOption) abi.Observe {
-	for _, set := range more {
-		set(&o)
-	}
-	return o
-}
-
-// PodsReady looks at the pods of a label selector such as "app=db" in the
-// pod's own namespace. OK says that there are some and all of them are ready;
-// Code is how many are.
-func PodsReady(name, selector string) abi.Observe {
-	return abi.Observe{Name: name, Kind: abi.ObservePods, Selector: selector}
-}
-
-// Objects looks at the objects of a resource, such as "services", by a label
-// selector in the pod's own namespace. OK says that there are some; Code is
-// how many.
-func Objects(name, resource, selector string) abi.Observe {
-	return abi.Observe{Name: name, Kind: abi.ObserveObjects, Resource: resource, Selector: selector}
-}
-
-// NodeCondition looks at a condition of the pod's node, such as "Ready". OK
-// says that it is True.
-func NodeCondition(name, condition string) abi.Observe {
-	return abi.Observe{Name: name, Kind: abi.ObserveNode, Condition: condition}
 }
 
 func observes(j *JSON, list []abi.Observe) {

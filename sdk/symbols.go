@@ -6,6 +6,7 @@ import "unsafe"
 // symbols, so a comparison is one of integers. NoSymbol stands for absence,
 // EmptySymbol for the empty string. A Filterer or Scorer that follows nothing
 // must not keep a symbol for the next pod: what it has of this one is forgotten.
+// Strings arrive interned, so a known pod decodes without allocating.
 type Symbol uint32
 
 const (

@@ -13,6 +13,11 @@ shells() {
   for f in task .ci/run .ci/tools/*.sh; do bash -n "$f" || return 1; done
 }
 
+# The files of the SDK and the contract that only guests are built from.
+guests() {
+  GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 "$TOOLS/bin/golangci-lint" run --tests=false ./sdk ./sdk/observe ./abi/...
+}
+
 complex() {
   "$TOOLS/bin/golangci-lint" run --issues-exit-code 0 --max-issues-per-linter 0 --max-same-issues 0 \
     --enable-only cyclop --output.text.path stdout --output.text.print-issued-lines=false --show-stats=false
@@ -25,5 +30,6 @@ timed "go vet ./..." go vet -race ./...
 timed "import rules" go test -count=1 ./host/deptest
 .ci/tools/golangci-lint.sh
 timed "golangci-lint" "$TOOLS/bin/golangci-lint" run
+timed "golangci-lint, as guests are built" guests
 # Told, not enforced: functions with many ways through.
 timed "functions of cyclomatic complexity above 15" complex

@@ -239,12 +239,8 @@ func (s *Scheduler) loop(ctx context.Context) error {
 	s.record(ctx)
 	for {
 		busy := s.drain(ctx)
-		for range stepsAtOnce {
-			if len(s.core.assumed) >= maxAssumed || !s.core.step(ctx) {
-				break
-			}
+		if s.decide(ctx) {
 			busy = true
-			s.stats.cycles.Add(1)
 		}
 		s.record(ctx)
 		s.flush()
@@ -277,6 +273,18 @@ func (s *Scheduler) loop(ctx context.Context) error {
 		}
 		worked, quiet = worked || asked, !woken
 	}
+}
+
+// decide takes some steps of the core, and says whether there was any to take.
+func (s *Scheduler) decide(ctx context.Context) (any bool) {
+	for range stepsAtOnce {
+		if len(s.core.assumed) >= maxAssumed || !s.core.step(ctx) {
+			break
+		}
+		any = true
+		s.stats.cycles.Add(1)
+	}
+	return any
 }
 
 // record tells of what was decided before any of it is written elsewhere.

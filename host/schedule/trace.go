@@ -210,16 +210,7 @@ func oddOf(trace *Trace, before *storedTrace, made *preemptionDetail, holds *int
 		return nil
 	}
 	o := &traceExtra{excluded: trace.Excluded, message: trace.Message, made: made}
-	for slot, pods := range trace.Nominated {
-		if o.nominated == nil {
-			o.nominated = make(map[int32][]*snapshot.Ref, len(trace.Nominated))
-		}
-		for _, p := range pods {
-			o.nominated[slot] = append(o.nominated[slot], p.Ref())
-			*holds += 16
-		}
-		*holds += 64
-	}
+	o.nominated = nominatedOf(trace, holds)
 	for _, why := range o.excluded {
 		*holds += 64 + len(why)
 	}
@@ -233,6 +224,22 @@ func oddOf(trace *Trace, before *storedTrace, made *preemptionDetail, holds *int
 	}
 	*holds += oddBytes
 	return o
+}
+
+// nominatedOf are the pods that were nominated to each slot, nil if there are none.
+func nominatedOf(trace *Trace, holds *int) map[int32][]*snapshot.Ref {
+	if len(trace.Nominated) == 0 {
+		return nil
+	}
+	nominated := make(map[int32][]*snapshot.Ref, len(trace.Nominated))
+	for slot, pods := range trace.Nominated {
+		for _, p := range pods {
+			nominated[slot] = append(nominated[slot], p.Ref())
+			*holds += 16
+		}
+		*holds += 64
+	}
+	return nominated
 }
 
 // madeOf is what there is to keep of how room was sought, and what that takes.

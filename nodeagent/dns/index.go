@@ -184,31 +184,41 @@ func (x *Index) publish(of key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.serial++
-	for _, name := range had.names {
-		if b.names[name] == nil {
-			delete(x.names, name)
-		}
-	}
-	for name, e := range b.names {
-		x.names[name] = e
-	}
-	for _, a := range had.addresses {
-		left := slices.DeleteFunc(slices.Clone(x.reverse[a]), func(p pointer) bool { return p.of == of })
-		if x.reverse[a] = left; len(left) == 0 {
-			delete(x.reverse, a)
-		}
-	}
-	for _, p := range b.pointers {
-		if have := x.reverse[p.address]; !slices.ContainsFunc(have, func(o pointer) bool { return bytes.Equal(o.name, p.name) }) {
-			x.reverse[p.address] = append(have, pointer{of, p.name})
-		}
-	}
+	x.replaceNames(had.names, b.names)
+	x.replacePointers(of, had.addresses, b.pointers)
 	switch {
 	case s != nil && !was:
 		x.namespaces[of.namespace]++
 	case s == nil && was:
 		if x.namespaces[of.namespace]--; x.namespaces[of.namespace] == 0 {
 			delete(x.namespaces, of.namespace)
+		}
+	}
+}
+
+// replaceNames is for who holds mu.
+func (x *Index) replaceNames(had []string, now map[string]*entry) {
+	for _, name := range had {
+		if now[name] == nil {
+			delete(x.names, name)
+		}
+	}
+	for name, e := range now {
+		x.names[name] = e
+	}
+}
+
+// replacePointers is for who holds mu.
+func (x *Index) replacePointers(of key, had []netip.Addr, now []addressed) {
+	for _, a := range had {
+		left := slices.DeleteFunc(slices.Clone(x.reverse[a]), func(p pointer) bool { return p.of == of })
+		if x.reverse[a] = left; len(left) == 0 {
+			delete(x.reverse, a)
+		}
+	}
+	for _, p := range now {
+		if have := x.reverse[p.address]; !slices.ContainsFunc(have, func(o pointer) bool { return bytes.Equal(o.name, p.name) }) {
+			x.reverse[p.address] = append(have, pointer{of, p.name})
 		}
 	}
 }

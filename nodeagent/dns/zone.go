@@ -51,53 +51,72 @@ func (z *zone) forward(buf []byte, q *query, rest []byte) ([]byte, outcome) {
 	z.mu.RLock()
 	defer z.mu.RUnlock()
 	apex := headerLen + len(rest)
-	e := z.names[string(rest)]
+	e := z.entry(rest)
 	if e == nil {
-		if pod, ok := podName(rest); ok {
-			e = pod
-		} else if z.between(rest) {
-			e = &entry{}
-		} else {
-			return z.negative(buf, q, dns.RcodeNameError, apex), absent
-		}
+		return z.negative(buf, q, dns.RcodeNameError, apex), absent
 	}
 	buf = q.begin(buf)
-	start := len(buf)
-	n, extras, flags := 0, 0, uint16(authoritative)
-	m := e.more
-	switch {
-	case m != nil && m.target != nil:
+	if m := e.more; m != nil && m.target != nil {
 		buf = append(record(buf, headerLen, dns.TypeCNAME, len(m.target)), m.target...)
-		reply := q.finish(buf, 0, flags, 1, 0, 0)
+		reply := q.finish(buf, 0, authoritative, 1, 0, 0)
 		if q.qtype == dns.TypeCNAME {
 			return reply, answered
 		}
 		return reply, alias
+	}
+	start := len(buf)
+	buf, n, extras, short := z.records(buf, q, e, rest)
+	if len(buf) == start && n == 0 && short&truncated == 0 {
+		return z.negative(buf, q, dns.RcodeSuccess, apex), answered
+	}
+	return q.finish(buf, 0, authoritative|short, n, 0, extras), answered
+}
+
+// records puts what an entry has of the type that is asked for; flags say whether
+// some did not fit.
+func (z *zone) records(buf []byte, q *query, e *entry, rest []byte) (_ []byte, n, extras int, flags uint16) {
+	m := e.more
+	switch {
 	case q.qtype == dns.TypeA:
 		buf, n, flags = q.addresses(buf, e.a, 4)
 	case q.qtype == dns.TypeAAAA:
 		buf, n, flags = q.addresses(buf, e.aaaa, 16)
 	case q.qtype == dns.TypeSRV && m != nil && m.srv != nil:
-		var end int
-		n, end = fit(m.srv, q.room())
-		if buf = append(buf, m.srv[:end]...); end < len(m.srv) {
-			flags |= truncated
-		} else {
-			extras, end = fit(m.extra, q.room()-end)
-			buf = append(buf, m.extra[:end]...)
-		}
+		return q.services(buf, m.srv, m.extra)
 	case q.qtype == dns.TypeTXT && m != nil && m.text != "":
-		buf = append(append(record(buf, headerLen, dns.TypeTXT, len(m.text)+1), byte(len(m.text))), m.text...)
-		n = 1
+		return append(append(record(buf, headerLen, dns.TypeTXT, len(m.text)+1), byte(len(m.text))), m.text...), 1, 0, 0
 	case q.qtype == dns.TypeSOA && len(rest) == 0:
-		buf, n = z.soa(buf, apex), 1
+		return z.soa(buf, headerLen+len(rest)), 1, 0, 0
 	case q.qtype == dns.TypeNS && len(rest) == 0:
-		buf, n = append(record(buf, headerLen, dns.TypeNS, len(z.server)), z.server...), 1
+		return append(record(buf, headerLen, dns.TypeNS, len(z.server)), z.server...), 1, 0, 0
 	}
-	if len(buf) == start && n == 0 && flags&truncated == 0 {
-		return z.negative(buf, q, dns.RcodeSuccess, apex), answered
+	return buf, n, 0, flags
+}
+
+// entry is what there is at a name, nil if there is none. It is for who holds mu.
+func (z *zone) entry(rest []byte) *entry {
+	if e := z.names[string(rest)]; e != nil {
+		return e
 	}
-	return q.finish(buf, 0, flags, n, 0, extras), answered
+	if pod, ok := podName(rest); ok {
+		return pod
+	}
+	if z.between(rest) {
+		return &entry{}
+	}
+	return nil
+}
+
+// services puts as many SRV records as fit, and beside all of them the addresses
+// of their targets that fit too.
+func (q *query) services(buf, srv, extra []byte) (_ []byte, n, extras int, flags uint16) {
+	n, end := fit(srv, q.room())
+	buf = append(buf, srv[:end]...)
+	if end < len(srv) {
+		return buf, n, 0, truncated
+	}
+	extras, end = fit(extra, q.room()-end)
+	return append(buf, extra[:end]...), n, extras, 0
 }
 
 // addresses puts as many as fit, each time in another order, so that clients who
@@ -129,7 +148,7 @@ func (q *query) addresses(buf, all []byte, length int) (_ []byte, n int, flags u
 			}
 		}
 	}
-	return buf, n, flags | authoritative
+	return buf, n, flags
 }
 
 // podName is the name of an address: a-b-c-d.namespace.pod.
@@ -213,46 +232,65 @@ func (z *zone) backward(buf []byte, q *query, a netip.Addr, apex int) ([]byte, o
 // the zone's name lies in the message.
 func reverseAddress(name []byte) (a netip.Addr, apex int, ok bool) {
 	if rest, is := cut(name, reverse4); is {
-		var raw [4]byte
-		for i := 3; i >= 0; i-- {
-			var l []byte
-			if l, rest = label(rest); len(l) == 0 || len(l) > 3 || len(l) > 1 && l[0] == '0' {
-				return a, 0, false
-			}
-			n := 0
-			for _, c := range l {
-				if c < '0' || c > '9' {
-					return a, 0, false
-				}
-				n = n*10 + int(c-'0')
-			}
-			if n > 255 {
-				return a, 0, false
-			}
-			raw[i] = byte(n)
-		}
-		return netip.AddrFrom4(raw), headerLen + len(name) - len(reverse4), len(rest) == 0
+		a, ok = reversed4(rest)
+		return a, headerLen + len(name) - len(reverse4), ok
 	}
-	rest, is := cut(name, reverse6)
-	if !is || len(rest) != 64 {
-		return a, 0, false
+	if rest, is := cut(name, reverse6); is {
+		a, ok = reversed6(rest)
+		return a, headerLen + len(rest), ok
+	}
+	return a, 0, false
+}
+
+// reversed4 reads four decimal labels, the last byte first.
+func reversed4(rest []byte) (a netip.Addr, ok bool) {
+	var raw [4]byte
+	for i := 3; i >= 0; i-- {
+		var l []byte
+		l, rest = label(rest)
+		if raw[i], ok = decimal(l); !ok {
+			return a, false
+		}
+	}
+	return netip.AddrFrom4(raw), len(rest) == 0
+}
+
+// decimal reads a byte without leading zeros.
+func decimal(l []byte) (byte, bool) {
+	if len(l) == 0 || len(l) > 3 || len(l) > 1 && l[0] == '0' {
+		return 0, false
+	}
+	n := 0
+	for _, c := range l {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return byte(n), n <= 255
+}
+
+// reversed6 reads 32 labels of one hexadecimal digit, the last first.
+func reversed6(rest []byte) (a netip.Addr, ok bool) {
+	if len(rest) != 64 {
+		return a, false
 	}
 	var raw [16]byte
 	for i := range 32 {
 		c := rest[2*i+1]
 		switch {
 		case rest[2*i] != 1:
-			return a, 0, false
+			return a, false
 		case '0' <= c && c <= '9':
 			c -= '0'
 		case 'a' <= c && c <= 'f':
 			c -= 'a' - 10
 		default:
-			return a, 0, false
+			return a, false
 		}
 		raw[15-i/2] |= c << (4 * (i % 2))
 	}
-	return netip.AddrFrom16(raw), headerLen + len(rest), true
+	return netip.AddrFrom16(raw), true
 }
 
 // negative says that there is no such name, or none of that type, and by the

@@ -12,34 +12,8 @@ import (
 // runtime ids of leftovers that belong to no run of the record: containers
 // that were made but never started, and sandboxes of earlier attempts.
 func (r *Record) Observe(l runtime.Listing, message func(Spec, runtime.Container) string, now time.Time) (leftContainers, leftSandboxes []string) {
-	for _, s := range l.Sandboxes {
-		switch {
-		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating() && r.reachable():
-			r.Sandbox = Sandbox{ID: s.ID, Attempt: s.Attempt, Ready: true, Dirty: true, IPs: r.knownIPs()}
-			r.SetUp, r.Touched = true, true
-		case r.Sandbox.ID == s.ID:
-		default:
-			leftSandboxes = append(leftSandboxes, s.ID)
-		}
-	}
-	r.Sandbox.Ready = r.Sandbox.ID != "" && runs(l, r.Sandbox.ID)
-	seen := map[string]bool{}
-	for _, c := range l.Containers {
-		spec, ok := r.Spec(c.Name)
-		if !ok {
-			leftContainers = append(leftContainers, c.ID)
-			continue
-		}
-		s := r.Containers[c.Name]
-		if s.ID != c.ID && !r.adopt(spec, s, c) {
-			leftContainers = append(leftContainers, c.ID)
-			continue
-		}
-		seen[c.Name] = true
-		if s.Phase == Running && (c.State == runtime.Exited || c.State == runtime.Unknown) {
-			s.exit(ending(c, message(spec, c), now))
-		}
-	}
+	leftSandboxes = r.observeSandboxes(l)
+	leftContainers, seen := r.observeContainers(l, message, now)
 	for name, s := range r.Containers {
 		if s.Phase == Running && !seen[name] {
 			s.exit(Termination{ExitCode: 137, Reason: "ContainerStatusUnknown", FinishedAt: now,
@@ -47,6 +21,45 @@ func (r *Record) Observe(l runtime.Listing, message func(Spec, runtime.Container
 		}
 	}
 	return leftContainers, leftSandboxes
+}
+
+// observeSandboxes takes over one that runs where the record has none.
+func (r *Record) observeSandboxes(l runtime.Listing) (left []string) {
+	for _, s := range l.Sandboxes {
+		switch {
+		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating() && r.reachable():
+			r.Sandbox = Sandbox{ID: s.ID, Attempt: s.Attempt, Ready: true, Dirty: true, IPs: r.knownIPs()}
+			r.SetUp, r.Touched = true, true
+		case r.Sandbox.ID == s.ID:
+		default:
+			left = append(left, s.ID)
+		}
+	}
+	r.Sandbox.Ready = r.Sandbox.ID != "" && runs(l, r.Sandbox.ID)
+	return left
+}
+
+// observeContainers brings in those that run or have exited; seen are the names of
+// those that the record has.
+func (r *Record) observeContainers(l runtime.Listing, message func(Spec, runtime.Container) string, now time.Time) (left []string, seen map[string]bool) {
+	seen = map[string]bool{}
+	for _, c := range l.Containers {
+		spec, ok := r.Spec(c.Name)
+		if !ok {
+			left = append(left, c.ID)
+			continue
+		}
+		s := r.Containers[c.Name]
+		if s.ID != c.ID && !r.adopt(spec, s, c) {
+			left = append(left, c.ID)
+			continue
+		}
+		seen[c.Name] = true
+		if s.Phase == Running && (c.State == runtime.Exited || c.State == runtime.Unknown) {
+			s.exit(ending(c, message(spec, c), now))
+		}
+	}
+	return left, seen
 }
 
 // reachable: a sandbox that is found can be taken over. One of whose addresses

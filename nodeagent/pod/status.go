@@ -187,39 +187,47 @@ func (r *Record) phase() v1.PodPhase {
 	if !r.Initialized {
 		return r.initPhase()
 	}
-	var running, waiting, stopped, succeeded int
+	n := r.count()
+	switch {
+	case n.waiting > 0 && r.over():
+		return v1.PodFailed
+	case n.waiting > 0:
+		return v1.PodPending
+	case n.running > 0 || r.anyRunning():
+		return v1.PodRunning
+	case r.over() || r.Finished() || r.Terminating():
+		if n.succeeded == n.stopped {
+			return v1.PodSucceeded
+		}
+		return v1.PodFailed
+	}
+	return v1.PodRunning
+}
+
+// counts are the regular containers of a pod by how they are; succeeded are some
+// of the stopped.
+type counts struct{ running, waiting, stopped, succeeded int }
+
+func (r *Record) count() (n counts) {
 	for c := range r.all() {
 		if c.Kind != Regular {
 			continue
 		}
 		switch s := r.Containers[c.Name]; {
 		case s.Phase == Running:
-			running++
+			n.running++
 		case s.Phase == Terminated && (s.Wait == nil || s.Wait.Reason == "CrashLoopBackOff" || s.Restarts > 0):
-			stopped++
+			n.stopped++
 			if s.ExitCode == 0 {
-				succeeded++
+				n.succeeded++
 			}
 		case s.Last != nil:
-			stopped++
+			n.stopped++
 		default:
-			waiting++
+			n.waiting++
 		}
 	}
-	switch {
-	case waiting > 0 && r.over():
-		return v1.PodFailed
-	case waiting > 0:
-		return v1.PodPending
-	case running > 0 || r.anyRunning():
-		return v1.PodRunning
-	case r.over() || r.Finished() || r.Terminating():
-		if succeeded == stopped {
-			return v1.PodSucceeded
-		}
-		return v1.PodFailed
-	}
-	return v1.PodRunning
+	return n
 }
 
 func (r *Record) initPhase() v1.PodPhase {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
@@ -43,8 +44,8 @@ type ControllerCase struct {
 	Delete, Adopt, Release []string
 	// Status is JSON; it is looked at where it is given.
 	Status string
-	// RequeueAfter is in how many nanoseconds; it is looked at where it is given.
-	RequeueAfter int64
+	// RequeueAfter is looked at where it is given.
+	RequeueAfter time.Duration
 }
 
 // ControllerTable is cases for a controller.
@@ -78,8 +79,8 @@ func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 		t.Errorf("Reconcile creates %d, want %d", creates, c.Creates)
 	}
 	c.objects(t, got.Create)
-	if c.RequeueAfter != 0 && got.RequeueAfterNanos != c.RequeueAfter {
-		t.Errorf("Reconcile asks again in %d ns, want %d", got.RequeueAfterNanos, c.RequeueAfter)
+	if after := time.Duration(got.RequeueAfterNanos); c.RequeueAfter != 0 && after != c.RequeueAfter {
+		t.Errorf("Reconcile asks again in %s, want %s", after, c.RequeueAfter)
 	}
 	for _, list := range []struct {
 		what      string

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
@@ -49,7 +50,7 @@ type GateCase struct {
 	Want string
 	// Reason and RequeueAfter are looked at where they are given.
 	Reason       string
-	RequeueAfter int64
+	RequeueAfter time.Duration
 }
 
 // GateTable is cases for a readiness gate.
@@ -82,8 +83,8 @@ func (c *GateCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
 	if c.Reason != "" && got.Reason != c.Reason {
 		t.Errorf("Check has the reason %s, want %s", got.Reason, c.Reason)
 	}
-	if c.RequeueAfter != 0 && got.RequeueAfterNanos != c.RequeueAfter {
-		t.Errorf("Check asks again in %d ns, want %d", got.RequeueAfterNanos, c.RequeueAfter)
+	if after := time.Duration(got.RequeueAfterNanos); c.RequeueAfter != 0 && after != c.RequeueAfter {
+		t.Errorf("Check asks again in %s, want %s", after, c.RequeueAfter)
 	}
 }
 

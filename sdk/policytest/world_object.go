@@ -97,15 +97,6 @@ func (w *World) find(kind, name string) *object {
 	return nil
 }
 
-func (w *World) byUID(uid string) *object {
-	for _, o := range w.objects {
-		if o.uid == uid {
-			return o
-		}
-	}
-	return nil
-}
-
 // merge applies a merge patch; a patch that changes nothing writes nothing.
 func (w *World) merge(o *object, patch json.RawMessage) error {
 	p, err := readBody(string(patch))

@@ -3,12 +3,15 @@
 // the host looks, and passes in what it saw.
 package main
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"time"
+
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/observe"
+)
 
 // ConditionType is what pods name in spec.readinessGates.
 const ConditionType = "example.test/DependenciesReady"
-
-const second = 1_000_000_000
 
 type dependencyGate struct{}
 
@@ -18,19 +21,19 @@ func (dependencyGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
 			return sdk.Readiness{
-				Status: sdk.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, RequeueAfter: second,
+				Status: sdk.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, RequeueAfter: time.Second,
 			}
 		}
 	}
 	if len(pod.Observations) == 0 {
 		return sdk.Readiness{Status: sdk.Unknown, Reason: "NothingObserved", Message: "the setting observe names no dependency"}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "DependenciesReady", RequeueAfter: 5 * second}
+	return sdk.Readiness{Status: sdk.True, Reason: "DependenciesReady", RequeueAfter: 5 * time.Second}
 }
 
 func init() {
 	sdk.Gate("DependencyGate", dependencyGate{}, []string{ConditionType},
-		sdk.Observe(sdk.PodsReady("database", "app=db")),
+		sdk.Observe(observe.PodsReady("database", "app=db")),
 		sdk.Describe("Waits until the pods that a pod depends on are ready."))
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/sdk/policytest"
 )
@@ -17,8 +18,8 @@ func TestDependencyGate(t *testing.T) {
 		Policy: "DependencyGate",
 		Cases: []policytest.GateCase{
 			{Name: "nothing is observed", Want: "Unknown", Reason: "NothingObserved"},
-			{Name: "all are ready", Pod: saw(db), Want: "True", RequeueAfter: 5e9},
-			{Name: "one is not", Pod: saw(db, queue), Want: "False", Reason: "DependencyNotReady", RequeueAfter: 1e9},
+			{Name: "all are ready", Pod: saw(db), Want: "True", RequeueAfter: 5 * time.Second},
+			{Name: "one is not", Pod: saw(db, queue), Want: "False", Reason: "DependencyNotReady", RequeueAfter: time.Second},
 		},
 	})
 	policytest.Refuses(t, "DependencyGate", `{"depends":"db"}`)

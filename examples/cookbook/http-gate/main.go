@@ -3,12 +3,15 @@
 // passes in what it saw.
 package main
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"time"
+
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/observe"
+)
 
 // ConditionType is what pods name in spec.readinessGates.
 const ConditionType = "example.test/HTTPReady"
-
-const second = 1_000_000_000
 
 type httpGate struct{}
 
@@ -20,14 +23,14 @@ func (httpGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
 	}
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, RequeueAfter: second}
+			return sdk.Readiness{Status: sdk.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, RequeueAfter: time.Second}
 		}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "Answering", RequeueAfter: 10 * second}
+	return sdk.Readiness{Status: sdk.True, Reason: "Answering", RequeueAfter: 10 * time.Second}
 }
 
 func init() {
-	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Observe(sdk.HTTPGet("health", 8080, "/healthz")),
+	sdk.Gate("HTTPGate", httpGate{}, []string{ConditionType}, sdk.Observe(observe.HTTPGet("health", 8080, "/healthz")),
 		sdk.Describe("Waits until the pod's HTTP endpoints answer."))
 }
 

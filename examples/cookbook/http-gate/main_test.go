@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/berth-dev/berth/sdk/policytest"
 )
@@ -17,7 +18,7 @@ func TestHTTPGate(t *testing.T) {
 		Cases: []policytest.GateCase{
 			{Name: "nothing is observed", Want: "Unknown", Reason: "NothingObserved"},
 			{Name: "all answer", Pod: saw(well, policytest.Observation{Name: "warm", OK: true, Code: 204}), Want: "True"},
-			{Name: "one does not", Pod: saw(well, policytest.Observation{Name: "warm", Code: 503, Detail: "503"}), Want: "False", RequeueAfter: 1e9},
+			{Name: "one does not", Pod: saw(well, policytest.Observation{Name: "warm", Code: 503, Detail: "503"}), Want: "False", RequeueAfter: time.Second},
 		},
 	})
 	policytest.Refuses(t, "HTTPGate", `{"endpoint":"/"}`)

@@ -7,6 +7,7 @@ package main
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/sdk"
 )
@@ -57,7 +58,7 @@ func (s *officeScale) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResul
 		out.Why = []string{"the annotation " + annotation + " is no number of replicas"}
 		return out, nil
 	}
-	out.RequeueAfter = change
+	out.RequeueAfter = time.Duration(change)
 	if have, ok := d.Field("spec.replicas").Number(); !ok || uint64(have) != replicas {
 		out.Patch = []sdk.Patch{{UID: d.UID, Subresource: "scale", Patch: `{"spec":{"replicas":` + text + `}}`}}
 		out.Events = []sdk.Event{{Type: "Normal", Reason: "OfficeHours", Message: "Scaled to " + text}}

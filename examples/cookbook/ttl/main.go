@@ -9,6 +9,7 @@ package main
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/sdk"
 )
@@ -33,7 +34,7 @@ func (ttl) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err erro
 	}
 	left := o.Created + int64(seconds)*second - r.Now
 	if left > 0 {
-		out.RequeueAfter = left
+		out.RequeueAfter = time.Duration(left)
 		return out, nil
 	}
 	out.Delete = []sdk.Deletion{{UID: o.UID, Success: "Deleted after its " + text + " seconds"}}

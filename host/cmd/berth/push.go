@@ -113,17 +113,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 }
 
 func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) error {
-	if err := f.check(cmd.Flags().Changed); err != nil {
-		return err
-	}
-	signatures, err := readSignatures(f.signatures)
+	signatures, err := f.read(cmd.Flags().Changed)
 	if err != nil {
-		return err
-	}
-	if _, err := f.readConfig(); err != nil {
-		return err
-	}
-	if err := f.readServiceAccount(); err != nil {
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
@@ -142,14 +133,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	began := time.Now()
-	shown := showProgress(cmd.ErrOrStderr(), len(wasm))
-	module, err := c.upload(shown.counted(ctx), wasm, signatures, f.dryRun)
-	shown.stop()
+	module, err := f.upload(cmd, c, wasm, signatures, was)
 	if err != nil {
 		return err
-	}
-	if !f.dryRun {
-		fmt.Fprintf(out, "uploaded, vetted and compiled as %s%s\n", module.Name, beside(was, module))
 	}
 	entry, err := f.pick(module, name)
 	if err != nil {
@@ -168,19 +154,53 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err := f.tryOut(cmd, c, name, wasm, module, entry, was); err != nil || f.dryRun {
 		return err
 	}
-	p, fresh, err := f.apply(ctx, c, was, name, module, entry)
+	p, err := f.store(ctx, out, c, was, name, module, entry)
 	if err != nil {
 		return err
+	}
+	return c.reportLive(cmd, p, began)
+}
+
+// read checks the flags, and the files that they name.
+func (f *pushFlags) read(set func(flag string) bool) (signatures []v1alpha1.Signature, err error) {
+	if err := f.check(set); err != nil {
+		return nil, err
+	}
+	if signatures, err = readSignatures(f.signatures); err != nil {
+		return nil, err
+	}
+	if _, err := f.readConfig(); err != nil {
+		return nil, err
+	}
+	return signatures, f.readServiceAccount()
+}
+
+// upload brings the module to the host, which vets and compiles it.
+func (f *pushFlags) upload(cmd *cobra.Command, c *client, wasm []byte, signatures []v1alpha1.Signature, was *v1alpha1.Policy) (*v1alpha1.Module, error) {
+	shown := showProgress(cmd.ErrOrStderr(), len(wasm))
+	module, err := c.upload(shown.counted(cmd.Context()), wasm, signatures, f.dryRun)
+	shown.stop()
+	if err == nil && !f.dryRun {
+		fmt.Fprintf(cmd.OutOrStdout(), "uploaded, vetted and compiled as %s%s\n", module.Name, beside(was, module))
+	}
+	return module, err
+}
+
+// store has the Policy run the module, and a new one take part in its profile.
+func (f *pushFlags) store(ctx context.Context, out io.Writer, c *client, was *v1alpha1.Policy, name string, module *v1alpha1.Module, entry v1alpha1.ModuleEntry) (*v1alpha1.Policy, error) {
+	p, fresh, err := f.apply(ctx, c, was, name, module, entry)
+	if err != nil {
+		return nil, err
 	}
 	if was != nil {
 		fmt.Fprintln(out, changes(&was.Spec, &p.Spec))
 	}
 	if fresh && f.profile != "" {
 		if err := c.join(ctx, f.profile, name, entry.Kind, f.weight); err != nil {
-			return fmt.Errorf("policy %s is there, but not in profile %s: %w", name, f.profile, err)
+			return nil, fmt.Errorf("policy %s is there, but not in profile %s: %w", name, f.profile, err)
 		}
 	}
-	return c.reportLive(cmd, p, began)
+	return p, nil
 }
 
 // beside says how a module stands to what is live under the policy's name.

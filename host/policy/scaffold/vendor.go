@@ -63,7 +63,7 @@ func (v versions) vendored() map[string][]byte {
 // list is modules.txt, which the go command compares with go.mod.
 func (v versions) list() string {
 	return fmt.Sprintf("# %s %s\n## explicit; go %s\n", module, sdkVersion, v.language) +
-		module + "/abi\n" + module + "/abi/fb\n" + module + "/sdk\n" + module + "/sdk/policytest\n" +
+		module + "/abi\n" + module + "/abi/fb\n" + module + "/sdk\n" + module + "/sdk/observe\n" + module + "/sdk/policytest\n" +
 		fmt.Sprintf("# %s %s\n## explicit\n%s/go\n", flat, v.flatbuffers, flat)
 }
 

@@ -39,19 +39,26 @@ func (w *Writer) matchOps(m volumes.Match) ([]store.Op, error) {
 	if !ok || volume.UID != m.Volume.UID || volume.DeletionTimestamp != nil {
 		return nil, errors.New("volume is gone")
 	}
-	if ref := volume.Spec.ClaimRef; ref != nil && (ref.Namespace != claim.Namespace || ref.Name != claim.Name || ref.UID != "" && ref.UID != claim.UID) {
+	ref := volume.Spec.ClaimRef
+	if ref != nil && !refersTo(ref, claim) {
 		return nil, fmt.Errorf("%w by claim %s/%s", errVolumeTaken, ref.Namespace, ref.Name)
 	}
 	if claim.Spec.VolumeName != "" && claim.Spec.VolumeName != volume.Name {
 		return nil, fmt.Errorf("claim has volume %s", claim.Spec.VolumeName)
 	}
-	if claim.Spec.VolumeName == volume.Name && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID {
+	if claim.Spec.VolumeName == volume.Name && ref != nil && ref.UID == claim.UID {
 		return nil, nil
 	}
 	return []store.Op{
 		{Kind: store.Update, Key: volumeKey, Object: boundVolume(volume, claim), Expect: revision(volume)},
 		{Kind: store.Update, Key: claimKey, Object: boundClaim(claim, volume), Expect: revision(claim)},
 	}, nil
+}
+
+// refersTo says whether a volume is kept for the claim: by its name alone, or by
+// its UID too.
+func refersTo(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
+	return ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
 
 func get[T store.Object](s *store.Store, key store.Key) (T, bool) {

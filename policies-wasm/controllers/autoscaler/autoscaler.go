@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
@@ -65,7 +66,7 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	}
 	spec := hash(r.Parent.JSON("spec"))
 	if wait := a.memory.at*micro + period - r.Now; wait > 0 && a.memory.spec == spec {
-		out.RequeueAfter = wait
+		out.RequeueAfter = time.Duration(wait)
 		return out, nil
 	}
 	a.memory.at, a.memory.spec = r.Now/micro, spec

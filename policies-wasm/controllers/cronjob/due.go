@@ -2,6 +2,7 @@ package cronjob
 
 import (
 	"errors"
+	"time"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 )
@@ -91,6 +92,6 @@ func (c *cronJob) askAgain() {
 	if next == never {
 		return
 	}
-	c.out.RequeueAfter = max(1, next*pods.Second+late-c.Now)
+	c.out.RequeueAfter = time.Duration(max(1, next*pods.Second+late-c.Now))
 	c.why("The next Job is due at " + pods.Time(next*pods.Second) + ".")
 }

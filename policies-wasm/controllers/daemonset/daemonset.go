@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
@@ -293,7 +294,7 @@ func (s *set) wait(what string) {
 
 // later asks again in so many nanoseconds, or sooner.
 func (s *set) later(nanos int64) {
-	if s.out.RequeueAfter == 0 || nanos < s.out.RequeueAfter {
-		s.out.RequeueAfter = nanos
+	if after := time.Duration(nanos); s.out.RequeueAfter == 0 || after < s.out.RequeueAfter {
+		s.out.RequeueAfter = after
 	}
 }

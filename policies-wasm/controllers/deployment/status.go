@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
@@ -200,7 +201,7 @@ func (d *deployment) askAgain(c counts) {
 		return
 	}
 	if left := pods.Nanos(is.updated) + (d.deadline+1)*pods.Second - d.Now; left > 0 {
-		d.out.RequeueAfter = left
+		d.out.RequeueAfter = time.Duration(left)
 	}
 	n := func(v int64) string { return strconv.FormatInt(v, 10) }
 	d.out.Why = []string{n(c.updated) + " of " + n(d.replicas) + " replicas are of the newest template, " + n(c.available) + " of " + n(c.replicas) + " are available; " + n(d.unavailable) + " may be missing"}

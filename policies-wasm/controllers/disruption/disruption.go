@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
@@ -53,7 +54,7 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	}
 	disrupted, until := b.disrupted()
 	if len(until) > 0 {
-		out.RequeueAfter = max(1, until[0]-r.Now)
+		out.RequeueAfter = time.Duration(max(1, until[0]-r.Now))
 	}
 	healthy := b.healthy(disrupted)
 	b.status(healthy, desired, expected, disrupted)

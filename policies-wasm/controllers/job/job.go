@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"time"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
@@ -223,8 +224,8 @@ func (j *job) countFailedIndexes() {
 
 // again asks to be asked in so many nanoseconds, or earlier.
 func (j *job) again(in int64) {
-	if in > 0 && (j.out.RequeueAfter == 0 || in < j.out.RequeueAfter) {
-		j.out.RequeueAfter = in
+	if after := time.Duration(in); after > 0 && (j.out.RequeueAfter == 0 || after < j.out.RequeueAfter) {
+		j.out.RequeueAfter = after
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
@@ -112,7 +113,7 @@ func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
 
 // status counts. A pod that is ready but not yet for long enough makes the
 // controller ask again when it will be.
-func (s *set) status(active []pods.Pod) (status string, again int64, why []string) {
+func (s *set) status(active []pods.Pod) (status string, after time.Duration, why []string) {
 	var labelled, ready, available int64
 	for i := range active {
 		p := &active[i]
@@ -125,8 +126,8 @@ func (s *set) status(active []pods.Pod) (status string, again int64, why []strin
 		ok, wait := p.Available(int64(s.minReady), s.Now)
 		if ok {
 			available++
-		} else if wait > 0 && (again == 0 || wait < again) {
-			again = wait
+		} else if wait > 0 && (after == 0 || time.Duration(wait) < after) {
+			after = time.Duration(wait)
 		}
 	}
 	j := &sdk.JSON{}
@@ -138,7 +139,7 @@ func (s *set) status(active []pods.Pod) (status string, again int64, why []strin
 		n := strconv.Itoa
 		why = []string{n(len(active)) + " of " + n(s.replicas) + " pods exist, " + n(int(ready)) + " are ready, " + n(int(available)) + " available"}
 	}
-	return string(j.Close('}').Bytes()), again, why
+	return string(j.Close('}').Bytes()), after, why
 }
 
 // conditions are those that the parent has, and ReplicaFailure while pods are

@@ -1,6 +1,8 @@
 package statefulset
 
 import (
+	"time"
+
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
 )
@@ -86,5 +88,5 @@ func (s *set) again(n counts) {
 			next = min(next, wait)
 		}
 	}
-	s.out.RequeueAfter = next
+	s.out.RequeueAfter = time.Duration(next)
 }

@@ -6,6 +6,7 @@ package minreadyseconds
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/berth-dev/berth/sdk"
 )
@@ -44,7 +45,7 @@ func (g *gate) Check(now int64, pod *sdk.GatePod) sdk.Readiness {
 	want := g.want(pod) * second
 	if since := now - c.Since; since < want {
 		return sdk.Readiness{
-			Status: sdk.False, Reason: "ReadyTooShort", RequeueAfter: want - since,
+			Status: sdk.False, Reason: "ReadyTooShort", RequeueAfter: time.Duration(want - since),
 			Message: "the pod's containers must be ready for " + strconv.FormatInt(want/second, 10) + " s",
 		}
 	}
