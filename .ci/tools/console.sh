@@ -3,7 +3,8 @@
 #
 #   console.sh test     clicks through it by Debian's chromium, on a host with 500
 #                       simulated nodes
-#   console.sh shots    makes pictures of each view, light and dark, in .build/console
+#   console.sh shots    makes pictures of each view, light, dark and on a narrow screen,
+#                       in .build/console, and writes those of the docs anew
 #   console.sh vendor   writes host/console/web/vendor anew: what the pages are drawn
 #                       with, from npm's registry, held against the integrity that
 #                       stands here. The files are committed, so that a fresh clone
@@ -39,7 +40,13 @@ browse() {
 
 case ${1:-} in
 test) browse ;;
-shots) mkdir -p .build/console && SHOTS=$ROOT/.build/console browse -run TestConsole && say "the pictures lie in .build/console" ;;
+shots)
+  mkdir -p .build/console
+  SHOTS=$ROOT/.build/console browse -run TestConsole
+  for view in topology decision; do cp ".build/console/$view-light.png" "docs/console-$view.png"; done
+  chmod 644 docs/console-*.png
+  say "the pictures lie in .build/console; those of the docs are written"
+  ;;
 vendor) vendor ;;
 *) fail "console.sh test, shots or vendor" ;;
 esac

@@ -140,14 +140,26 @@ func (b *browser) shoot(name string) {
 		call(b, theme, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 		})
-		b.do("wait for the next frames", chromedp.Sleep(700*time.Millisecond))
-		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+"-"+theme+".png"), picture, 0o600); err != nil {
-			b.t.Fatal(err)
-		}
+		b.capture(filepath.Join(dir, name+"-"+theme+".png"))
+	}
+	call(b, "a telephone", emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 400, Height: 800, DeviceScaleFactor: 1})
+	b.capture(filepath.Join(dir, name+"-narrow.png"))
+	call(b, "no telephone", emulation.ClearDeviceMetricsOverride, cdp.Empty{})
+}
+
+// capture keeps a picture of what is seen.
+func (b *browser) capture(file string) {
+	b.t.Helper()
+	b.do("wait for the next frames", chromedp.Sleep(700*time.Millisecond))
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		picture, err = small(picture)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, picture, 0o600); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -163,7 +175,7 @@ func workload() string {
 	var b strings.Builder
 	for i, app := range []string{"web", "api", "cache", "ingest"} {
 		fmt.Fprintf(&b, "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {replicas: %[2]d, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: c, image: example.test/%[1]s:1, resources: {requests: {cpu: %[3]dm, memory: %[4]dGi}}}]}}}}\n",
-			app, 300, 250*(i+1), 1+i)
+			app, 300, 1000*(i+1), 2*(1+i))
 	}
 	pod := func(name, cpu, more string) {
 		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: batch}}, spec: {%s containers: [{name: c, image: example.test/batch:1, resources: {requests: {cpu: %q}}}]}}\n", name, more, cpu)
@@ -171,12 +183,14 @@ func workload() string {
 	pod("placed", "1", "")
 	pod("hungry", "64", "")
 	pod("gated", "1", `schedulingGates: [{name: example.test/approval}],`)
-	pod("picky", "1", `nodeSelector: {disk: fast},`)
+	pod("nightly-report-generator-for-the-finance-department-eu-central", "1", `nodeSelector: {disk: fast},`)
 	return b.String()
 }
 
 func TestConsole(t *testing.T) {
 	c := newCluster(t)
+	c.run("", "kubectl", "cordon", "sim-7", "sim-40", "sim-41")
+	c.run("", "kubectl", "taint", "node", "sim-411", "sim-414", "sim-415", "dedicated=gpu:NoSchedule")
 	c.run(workload(), "kubectl", "apply", "-f", "-")
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled", "pod/placed", "--timeout=90s")
@@ -204,6 +218,8 @@ func TestConsole(t *testing.T) {
 	b.sees("a slider", `document.querySelector("input[type=range]") !== null`)
 	b.script("move a weight", `{ const s = document.querySelector("input[type=range]"); s.value = 0; s.dispatchEvent(new Event("input", {bubbles: true})); }`)
 	b.reads("Nothing is written.")
+	b.open("decision/default/placed?filter=sim-41")
+	b.reads("untolerated taint")
 	b.shoot("decision")
 
 	b.do("press o", chromedp.KeyEvent("o"))

@@ -26,7 +26,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("BERTH") == "" {
-		t.Fatal("BERTH names no binary: run `./task console`")
+		t.Fatal("BERTH names no binary: run `./task console-test`")
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

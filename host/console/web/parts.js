@@ -91,6 +91,9 @@ export function ago(time) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+// Camel is a name that may go on in a new line where a word of it begins.
+export const Camel = ({ name }) => name.split(/(?<=[a-z])(?=[A-Z])/).map((part, i) => html`${i > 0 && html`<wbr />`}${part}`);
+
 export const count = (n, one, many = one + "s") => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
 export const percent = (part, whole) => (whole ? Math.round((100 * part) / whole) : 0);

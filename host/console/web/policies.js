@@ -92,7 +92,7 @@ function Policy({ policy, figures, session }) {
     </ol>
     <p role="status">${said}</p>
     ${!session.write && html`<p><small>This session only reads: <code>berth console --write</code> makes one that may change what you may change.</small></p>`}
-    <${Commands} lines=${[`berth policy inspect ${shell(name)}`, `berth policy logs ${shell(name)}`, `berth policy history ${shell(name)}`, ...(spec.canary ? [`berth policy promote ${shell(name)}`] : []), `berth policy rollback ${shell(name)}`]} />
+    <${Commands} lines=${[`berth policy inspect ${shell(name)}`, `berth policy logs ${shell(name)}`, `berth policy history ${shell(name)}`, ...(spec.canary ? [`berth policy promote ${shell(name)}`] : []), ...(status.history?.length ? [`berth policy rollback ${shell(name)}`] : [])]} />
   </section>`;
 }
 

@@ -106,7 +106,7 @@ const pairs = (list) => list.reduce((all, v, i) => (i % 2 ? [...all, [list[i - 1
 function Swatch({ name }) {
   return html`<i class="swatch" style=${{ background: colour(name) }}></i>`;
 }
-const colour = (name) => `hsl(${hue(name)} 60% 52%)`;
+const colour = (name) => `oklch(0.67 0.16 ${hue(name)})`;
 
 // Totals is the picture as a table: its sums, its colours, its fullest nodes.
 function Totals({ nodes, cluster, fill, choose }) {
@@ -191,7 +191,7 @@ function layout(nodes, width) {
   for (; size >= 6; size -= size > 24 ? 4 : 1) {
     columns = Math.max(1, Math.floor(width / size));
     height = [...groups.values()].reduce((h, g) => h + heading + gap + Math.ceil(g.length / columns) * size, 0);
-    if (height <= 680) break;
+    if (height <= 640) break;
   }
   const plan = { boxes: [], headings: [], columns, width, height };
   let y = 0;
