@@ -119,7 +119,7 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) {
 func (t *topology) use(f *topologyFrame, row *snapshot.Row) (cpu, memory int64, apps []int) {
 	count := map[int]int{}
 	for _, pod := range row.Pods {
-		if !t.of.pods(pod.Object.Namespace) {
+		if !t.of.in(pod.Object.Namespace) {
 			continue
 		}
 		cpu, memory = cpu+pod.Requests.MilliCPU, memory+pod.Requests.Memory

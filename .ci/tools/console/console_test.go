@@ -170,9 +170,12 @@ func (b *browser) complained() string {
 }
 
 // workload is what runs, and pods that wait: for more than any node has, for a gate,
-// for a label.
+// for a label. Of its services one answers.
 func workload() string {
 	var b strings.Builder
+	for _, app := range []string{"web", "nobody"} {
+		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Service, metadata: {name: %[1]s}, spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}}\n", app)
+	}
 	for i, app := range []string{"web", "api", "cache", "ingest"} {
 		fmt.Fprintf(&b, "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {replicas: %[2]d, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: c, image: example.test/%[1]s:1, resources: {requests: {cpu: %[3]dm, memory: %[4]dGi}}}]}}}}\n",
 			app, 300, 1000*(i+1), 2*(1+i))
@@ -180,6 +183,7 @@ func workload() string {
 	pod := func(name, cpu, more string) {
 		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: batch}}, spec: {%s containers: [{name: c, image: example.test/batch:1, resources: {requests: {cpu: %q}}}]}}\n", name, more, cpu)
 	}
+	b.WriteString("---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: giant}, spec: {replicas: 2, selector: {matchLabels: {app: giant}}, template: {metadata: {labels: {app: giant}}, spec: {containers: [{name: c, image: example.test/giant:1, resources: {requests: {cpu: 64}}}]}}}}\n")
 	pod("placed", "1", "")
 	pod("hungry", "64", "")
 	pod("gated", "1", `schedulingGates: [{name: example.test/approval}],`)
@@ -222,6 +226,29 @@ func TestConsole(t *testing.T) {
 	b.reads("untolerated taint")
 	b.shoot("decision")
 
+	// How far workloads have come, who answers, and what was told.
+	b.do("press w", chromedp.KeyEvent("w"))
+	b.click("default/giant")
+	b.reads("0 of 2 are ready")
+	b.reads("0/500 nodes are available")
+	b.shoot("workloads")
+	b.do("press s", chromedp.KeyEvent("s"))
+	b.reads("nobody: it has no endpoints")
+	b.click("default/nobody")
+	b.reads("no pod of namespace default has its labels: app=nobody")
+	b.open("services/default/web")
+	b.reads("300 endpoints answer")
+	b.shoot("services")
+	b.do("press e", chromedp.KeyEvent("e"))
+	b.click("FailedScheduling")
+	b.click("Pod/default/hungry")
+	b.reads("default/hungry")
+	b.open("events?filter=Pod/default/hungry")
+	b.reads("1 Pod")
+	b.open("events?open=Warning/FailedScheduling/Pod")
+	b.reads("kubectl events --all-namespaces")
+	b.shoot("events")
+
 	b.do("press o", chromedp.KeyEvent("o"))
 	b.reads("None is yours yet")
 	b.click("PodFitsResources")
@@ -258,7 +285,7 @@ func TestHostileTexts(t *testing.T) {
 			: v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, spoil(x, k)])) : v;
 		window.fetch = async (path, ...rest) => {
 			const answer = await real(path, ...rest);
-			if (!answer.ok || !/explain|policies|profiles|stream/.test(path)) return answer;
+			if (!answer.ok || !/explain|policies|profiles|stream|service/.test(path)) return answer;
 			if (!/stream/.test(path)) return new Response(JSON.stringify(spoil(await answer.json())));
 			const lines = answer.body.pipeThrough(new TextDecoderStream()).pipeThrough(new TransformStream({
 				transform(text, to) { this.rest = (this.rest || "") + text; const parts = this.rest.split("\n"); this.rest = parts.pop();
@@ -272,7 +299,7 @@ func TestHostileTexts(t *testing.T) {
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
 	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
 	b.reads("berth-admin") // the code has been read from the address
-	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "policies", "policies/PodFitsResources", "profiles"} {
+	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "workloads", "services", "services/default/web", "events", "policies", "policies/PodFitsResources", "profiles"} {
 		b.open(view)
 		b.reads("<img src=x")
 		b.sees("no markup of others", `!window.struck && !document.querySelector("main img, main script, [onerror], [href^='javascript']")`)
