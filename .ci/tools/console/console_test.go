@@ -254,6 +254,7 @@ func TestConsole(t *testing.T) {
 	b.click("PodFitsResources")
 	b.reads("decides now")
 	b.shoot("policies")
+	b.pushed(c)
 	b.do("press r", chromedp.KeyEvent("r"))
 	b.reads("Decides for pods with the schedulerName")
 	b.shoot("profiles")
@@ -271,6 +272,55 @@ func TestConsole(t *testing.T) {
 	if said := b.complained(); said != "" {
 		t.Errorf("the browser complained:\n%s", said)
 	}
+}
+
+// pushed pushes a policy by clicks, tries another version of it as a canary, rolls that
+// back, tries it again, and promotes it.
+func (b *browser) pushed(c *cluster) {
+	b.t.Helper()
+	modules := map[string]string{"v1": c.module("node.Requested(\"pods\")"), "v2": c.module("110 - node.Requested(\"pods\")")}
+	push := func(version, share string) {
+		b.open("policies?push=module")
+		b.reads("Drop a .wasm here")
+		b.script("drop "+version, fmt.Sprintf(`{
+			const bytes = Uint8Array.from(atob(%q), (c) => c.charCodeAt(0));
+			const dropped = new DataTransfer();
+			dropped.items.add(new File([bytes], "fill.wasm"));
+			document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
+		}`, modules[version]))
+		b.reads("Uploaded, vetted and compiled")
+		b.sees("the form", `document.querySelector("section form input") !== null`)
+		if share != "0" {
+			b.script("a share of "+share, fmt.Sprintf(`{ const s = [...document.querySelectorAll("select")].at(-1); s.value = %q; s.dispatchEvent(new Event("change", { bubbles: true })); }`, share))
+		}
+		b.click("Rehearse")
+		b.reads("were made again")
+	}
+	push("v1", "0")
+	b.shoot("push")
+	b.click("Make it live")
+	b.click("See fill")
+	b.reads("1 policy of yours")
+	b.reads("decides now")
+
+	push("v2", "10")
+	b.click("Let it decide 10 %")
+	b.click("See fill")
+	b.reads("decides 10 % of the pods")
+	b.click("Roll back")
+	b.click("Yes, now")
+	b.sees("the canary gone", `!document.body.innerText.includes("decides 10 % of the pods")`)
+
+	push("v2", "50")
+	b.click("Let it decide 50 %")
+	b.click("See fill")
+	b.click("Promote")
+	b.click("Yes, now")
+	b.reads("Promoted, decides now")
+	b.click("Make live again")
+	b.click("Yes, now")
+	b.reads("RolledBack, decides now")
+	b.shoot("history")
 }
 
 // What is shown is never markup, whoever wrote it.

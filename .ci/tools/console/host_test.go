@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
@@ -79,6 +80,36 @@ func (c *cluster) run(input, program string, args ...string) string {
 		c.t.Fatalf("%s %v: %v\n%s", program, args, err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// module is one, in base64, of a priority whose score is an expression.
+func (c *cluster) module(score string) string {
+	c.t.Helper()
+	dir := filepath.Join(c.t.TempDir(), "fill")
+	c.run("", "sh", "-c", `cd "$(dirname "$1")" && "$BERTH" policy new fill --kind priority`, "sh", dir)
+	source := `package main
+
+import "github.com/berth-dev/berth/sdk"
+
+type fill struct{}
+
+func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return ` + score + ` }
+
+func init() {
+	sdk.Priority("Fill", fill{}, sdk.Reads(sdk.NodeUsage), sdk.Normalize(sdk.NormalizeMax))
+}
+
+func main() {}
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	c.run("", os.Getenv("BERTH"), "policy", "build", dir, "--strip", "-o", filepath.Join(dir, "fill.wasm"))
+	wasm, err := os.ReadFile(filepath.Join(dir, "fill.wasm"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(wasm)
 }
 
 // watched keeps what is written, and tells when it holds some text.
