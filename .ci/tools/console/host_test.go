@@ -20,11 +20,17 @@ const nodes = 500
 type cluster struct {
 	t       *testing.T
 	dir     string
+	nodes   int
 	address string
 	process *exec.Cmd
 }
 
 func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	return newClusterOf(t, nodes)
+}
+
+func newClusterOf(t *testing.T, nodes int) *cluster {
 	t.Helper()
 	if os.Getenv("BERTH") == "" {
 		t.Fatal("BERTH names no binary: run `./task console-test`")
@@ -33,7 +39,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), address: free.Addr().String()}
+	c := &cluster{t: t, dir: t.TempDir(), nodes: nodes, address: free.Addr().String()}
 	free.Close()
 	c.start()
 	t.Cleanup(c.stop)
@@ -44,7 +50,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &watched{want: "ready in", found: make(chan struct{})}
-	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(nodes), "--simulate-node", "zones=3",
+	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(c.nodes), "--simulate-node", "zones=3", "--node-monitor-grace-period", "1h",
 		"--data-dir", c.dir, "--listen", c.address)
 	c.process.Stdout, c.process.Stderr = out, out
 	if err := c.process.Start(); err != nil {
