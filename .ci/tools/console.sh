@@ -5,8 +5,8 @@
 #                       simulated nodes
 #   console.sh shots    makes pictures of each view, light, dark and on a narrow screen,
 #                       in .build/console, and writes those of the docs anew
-#   console.sh figures  prints what the topology costs a tab and the host, with 5,000
-#                       nodes and 50,000 pods
+#   console.sh figures  prints what the topology costs a tab, with 5,000 nodes and 50,000
+#                       pods
 #   console.sh vendor   writes host/console/web/vendor anew: what the pages are drawn
 #                       with, from npm's registry, held against the integrity that
 #                       stands here. The files are committed, so that a fresh clone
