@@ -143,6 +143,13 @@ func TestConsoleShowsEachUserHisOwn(t *testing.T) {
 		t.Errorf("a session asks for secrets: %d, want 401", code)
 	}
 
+	if got := admin.frame(url.Values{"view": {"services"}, "chosen": {"default/kubernetes"}}, "rows"); !strings.Contains(got, `"chosen":{`) {
+		t.Errorf("the administrator sees the services %s", got)
+	}
+	if code, got := admin.text("/console/v1/service?namespace=default&name=kubernetes"); code != http.StatusOK || !strings.Contains(got, `"fronts":[{`) {
+		t.Errorf("the report of the API's service = %d %s", code, got)
+	}
+
 	eve := open(t, serving, "eve")
 	if code, got := eve.text("/console/v1/session"); code != http.StatusOK || !strings.Contains(got, `"user":"eve"`) || !strings.Contains(got, `"topology":false`) || strings.Contains(got, `"policies":true`) {
 		t.Errorf("eve's session is %d %s", code, got)
@@ -150,7 +157,16 @@ func TestConsoleShowsEachUserHisOwn(t *testing.T) {
 	if got := eve.frame(url.Values{"view": {"pending"}}, "mine-large"); strings.Contains(got, "theirs") || !strings.Contains(got, `"pods":1`) {
 		t.Errorf("eve sees waiting %s", got)
 	}
+	for _, view := range []string{"workloads", "services"} {
+		if got := eve.frame(url.Values{"view": {view}}, "rows"); !strings.Contains(got, `"rows":[],"all":0`) {
+			t.Errorf("eve sees of %s %s", view, got)
+		}
+	}
+	if got := eve.frame(url.Values{"view": {"events"}}, "folds"); !strings.Contains(got, `"folds":[]`) {
+		t.Errorf("eve sees the events %s", got)
+	}
 	for _, path := range []string{
+		"/console/v1/service?namespace=default&name=kubernetes",
 		"/console/v1/stream?view=topology", "/berth/v1/policies", "/apis/policy.berth.dev/v1alpha1/policies",
 		"/api/v1/namespaces/theirs/pods/theirs-large/explain",
 	} {

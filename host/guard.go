@@ -81,5 +81,5 @@ func (h *Host) console() (*console.Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key of the console's sessions: %w", err)
 	}
-	return console.New(console.Config{Scheduler: h.scheduler, May: h.auth.Access, Key: sessions, Now: h.Now}), nil
+	return console.New(console.Config{Scheduler: h.scheduler, Objects: h.store, May: h.auth.Access, Key: sessions, Now: h.Now}), nil
 }

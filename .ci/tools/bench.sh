@@ -1,8 +1,13 @@
 #!/usr/bin/env bash
 # Prints the tables of host/cmd/bench, all or those named: `bench.sh -h` lists
-# them. ARGS are its own: -run NAME, -o json, -nodes N.
+# them. `bench.sh console` prints those of the console. ARGS are its own: -run NAME, -o json, -nodes N.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
+
+# The console's are taken by a browser.
+if [ "${1:-}" = console ]; then
+  exec .ci/tools/console.sh figures
+fi
 
 .ci/tools/tinygo.sh
 .ci/tools/wasm.sh

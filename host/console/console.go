@@ -3,7 +3,9 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -20,6 +22,7 @@ const (
 	CodesPath   = Root + "v1/codes"
 	sessionPath = Root + "v1/session"
 	streamPath  = Root + "v1/stream"
+	servicePath = Root + "v1/service"
 )
 
 // Scheduler is what the views are made from.
@@ -30,6 +33,7 @@ type Scheduler interface {
 // Config is what a console is made of. All of it is required.
 type Config struct {
 	Scheduler Scheduler
+	Objects   Objects
 	// May tells what users may do.
 	May authorizer.Authorizer
 	// Key is the secret by which sessions are known again, also by the next run
@@ -41,13 +45,21 @@ type Config struct {
 // Console answers.
 type Console struct {
 	Config
-	codes   codes
-	glances glances
+	codes     codes
+	glances   glances
+	workloads following[workloadRow]
+	services  following[servicePart]
+	events    following[eventRow]
 }
 
 // New makes a console.
 func New(c Config) *Console {
-	return &Console{Config: c, codes: codes{now: c.Now, open: map[string]pendingCode{}}, glances: newGlances(c.Scheduler, c.Now)}
+	return &Console{
+		Config: c, codes: codes{now: c.Now, open: map[string]pendingCode{}}, glances: newGlances(c.Scheduler, c.Now),
+		workloads: following[workloadRow]{objects: c.Objects, resources: slices.Sorted(maps.Keys(workloadKinds)), row: workloadOf},
+		services:  following[servicePart]{objects: c.Objects, resources: []string{servicesResource, slicesResource}, row: servicePartOf},
+		events:    following[eventRow]{objects: c.Objects, resources: []string{eventsResource}, row: eventOf},
+	}
 }
 
 // Routes are the pages, and what they ask of the console itself. Who has no
@@ -63,6 +75,7 @@ func (c *Console) Routes() map[string]api.Route {
 		"DELETE " + sessionPath: {Handler: http.HandlerFunc(c.signOut), Public: true},
 		"GET " + sessionPath:    {Handler: http.HandlerFunc(c.whoAmI)},
 		"GET " + streamPath:     {Handler: http.HandlerFunc(c.stream)},
+		"GET " + servicePath:    {Handler: http.HandlerFunc(c.service)},
 	}
 }
 
@@ -88,15 +101,18 @@ func answer(w http.ResponseWriter, value any) {
 }
 
 // question is one that an access review answers.
-type question struct{ verb, group, resource, subresource, path, namespace string }
+type question struct{ verb, group, resource, subresource, path, namespace, name string }
 
 // views are the views, each with the reviews that open it.
 var views = map[string][]question{
-	"topology": {{verb: "list", resource: "nodes"}},
-	"pending":  {},
-	"decision": {},
-	"policies": {{verb: "list", group: "policy.berth.dev", resource: "policies"}, {verb: "get", path: "/berth/v1/policies"}},
-	"profiles": {{verb: "list", group: "policy.berth.dev", resource: "profiles"}},
+	"topology":  {{verb: "list", resource: "nodes"}},
+	"pending":   {},
+	"decision":  {},
+	"workloads": {},
+	"services":  {},
+	"events":    {},
+	"policies":  {{verb: "list", group: "policy.berth.dev", resource: "policies"}, {verb: "get", path: "/berth/v1/policies"}},
+	"profiles":  {{verb: "list", group: "policy.berth.dev", resource: "profiles"}},
 }
 
 // rights are what a user may do at this moment.
@@ -109,7 +125,7 @@ type rights struct {
 func (r rights) may(q question) bool {
 	decision, _, err := r.auth.Authorize(r.ctx, authorizer.AttributesRecord{
 		User: r.who, Verb: q.verb, APIGroup: q.group, APIVersion: "*", Resource: q.resource, Subresource: q.subresource,
-		Namespace: q.namespace, ResourceRequest: q.path == "", Path: q.path,
+		Namespace: q.namespace, Name: q.name, ResourceRequest: q.path == "", Path: q.path,
 	})
 	return err == nil && decision == authorizer.DecisionAllow
 }

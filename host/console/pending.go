@@ -54,7 +54,7 @@ func (pending) frame(g schedule.Glance, of visible) any {
 	})
 	for i := range byAge {
 		p := &byAge[i]
-		if !of.pods(p.Pod.Namespace) {
+		if !of.in(p.Pod.Namespace) {
 			continue
 		}
 		f.Pods++

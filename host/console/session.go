@@ -109,7 +109,9 @@ func (s session) opens(r *http.Request) bool {
 	case r.URL.RawPath != "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
 		return false
 	case r.Method == http.MethodPatch:
-		return s.Write && strings.HasPrefix(path, policies+"policies/")
+		return s.Write && (isOneOf(policies+"policies/", path) || isOneOf(policies+"profiles/", path))
+	case r.Method == http.MethodPost:
+		return s.Write && (path == policies+"modules" || path == policies+"policies" || path == "/berth/v1/rehearsal")
 	case r.Method != http.MethodGet:
 		return false
 	case strings.HasPrefix(path, Root), strings.HasPrefix(path, policies), path == "/berth/v1/policies", path == "/berth/v1/explain":
@@ -117,6 +119,12 @@ func (s session) opens(r *http.Request) bool {
 	}
 	parts := strings.Split(path, "/") // "", api, v1, namespaces, NAMESPACE, pods, NAME, explain
 	return strings.HasPrefix(path, "/api/v1/namespaces/") && len(parts) == 8 && parts[5] == "pods" && parts[7] == "explain"
+}
+
+// isOneOf says whether a path is that of one object, and of no part of it.
+func isOneOf(folder, path string) bool {
+	name, ok := strings.CutPrefix(path, folder)
+	return ok && name != "" && !strings.Contains(name, "/")
 }
 
 // codes are those that wait to be made a session of, each once.

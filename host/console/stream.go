@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -17,27 +18,57 @@ import (
 const (
 	// interval is between two frames.
 	interval = 250 * time.Millisecond
+	// tableInterval is that of tables, which come whole when something has changed.
+	tableInterval = time.Second
 	// silence is after how long an empty frame says that the host is there.
 	silence = 10 * time.Second
 	// streamLife is how long a stream lasts: its successor must be let in again.
 	streamLife = time.Hour
 )
 
-// view is what one stream shows.
+// A looker makes the frames of one stream: what has changed since the last one, nil
+// for nothing.
+type looker interface {
+	frame(context.Context, rights) (any, error)
+}
+
+// view is what is made of a glance at the scheduler.
 type view interface {
-	// frame is what has changed since the last one, nil for nothing.
 	frame(g schedule.Glance, of visible) any
 }
 
-// newView makes the view that a stream's query names.
-func newView(query url.Values) (view, error) {
+// glancing is a looker at the scheduler.
+type glancing struct {
+	glances *glances
+	view    view
+}
+
+func (l glancing) frame(ctx context.Context, r rights) (any, error) {
+	g, err := l.glances.latest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.view.frame(g, newVisible(r)), nil
+}
+
+// looker makes the one that a stream's query names, and tells how long it waits
+// between two frames. leave has to be called at its end.
+func (c *Console) looker(query url.Values) (l looker, wait time.Duration, leave func(), err error) {
+	filter, chosen := query.Get("filter"), query.Get("chosen")
 	switch name := query.Get("view"); name {
 	case "topology":
-		return &topology{label: query.Get("label"), apps: map[string]int{}}, nil
+		return glancing{&c.glances, &topology{label: query.Get("label"), apps: map[string]int{}}}, interval, func() {}, nil
 	case "pending":
-		return new(pending), nil
+		return glancing{&c.glances, new(pending)}, interval, func() {}, nil
+	case "workloads":
+		all := func(rows []workloadRow) []workloadRow { return rows }
+		return &table[workloadRow, workloadRow]{of: &c.workloads, rows: all, before: byState, filter: filter, chosen: chosen}, tableInterval, c.workloads.look(), nil
+	case "services":
+		return &table[servicePart, serviceRow]{of: &c.services, rows: serviceSums, before: byAnswers, filter: filter, chosen: chosen}, tableInterval, c.services.look(), nil
+	case "events":
+		return &events{of: &c.events, filter: filter}, tableInterval, c.events.look(), nil
 	default:
-		return nil, fmt.Errorf("no view %q is streamed: topology and pending are", name)
+		return nil, 0, nil, fmt.Errorf("no view %q is streamed: topology, pending, workloads, services and events are", name)
 	}
 }
 
@@ -46,11 +77,12 @@ func newView(query url.Values) (view, error) {
 func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	who, _ := request.UserFrom(r.Context())
 	query := r.URL.Query()
-	shown, err := newView(query)
+	shown, wait, leave, err := c.looker(query)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), streamLife)
 	defer cancel()
 	rights, needs := rights{ctx, who, c.May}, views[query.Get("view")]
@@ -61,11 +93,11 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	out := frames{w: w, flush: http.NewResponseController(w).Flush, now: c.Now}
-	next := time.NewTicker(interval)
+	next := time.NewTicker(wait)
 	defer next.Stop()
 	for rights.all(needs) {
-		g, err := c.glances.latest(ctx)
-		if err != nil || out.send(shown.frame(g, newVisible(rights))) != nil {
+		frame, err := shown.frame(ctx, rights)
+		if err != nil || out.send(frame) != nil {
 			return
 		}
 		select {
@@ -139,24 +171,33 @@ func (l *glances) latest(ctx context.Context) (schedule.Glance, error) {
 	return g, nil
 }
 
-// visible tells of which namespaces a user may list the pods at this moment.
+// visible tells in which namespaces a user may list a resource at this moment.
 type visible struct {
 	rights rights
+	of     question
 	every  bool
 	known  map[string]bool
 }
 
-func newVisible(r rights) visible {
-	return visible{rights: r, every: r.may(question{verb: "list", resource: "pods"}), known: map[string]bool{}}
+// newVisible is that of pods.
+func newVisible(r rights) visible { return listable(r, "pods") }
+
+// listable is that of a resource as the store names it: pods, deployments.apps.
+func listable(r rights, resource string) visible {
+	name, group, _ := strings.Cut(resource, ".")
+	of := question{verb: "list", group: group, resource: name}
+	return visible{rights: r, of: of, every: r.may(of), known: map[string]bool{}}
 }
 
-func (v visible) pods(namespace string) bool {
+func (v visible) in(namespace string) bool {
 	if v.every {
 		return true
 	}
 	may, ok := v.known[namespace]
 	if !ok {
-		may = v.rights.may(question{verb: "list", resource: "pods", namespace: namespace})
+		q := v.of
+		q.namespace = namespace
+		may = v.rights.may(q)
 		v.known[namespace] = may
 	}
 	return may
@@ -168,7 +209,7 @@ func (v visible) same(before visible) bool {
 		return false
 	}
 	for namespace, may := range before.known {
-		if v.pods(namespace) != may {
+		if v.in(namespace) != may {
 			return false
 		}
 	}

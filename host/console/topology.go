@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 )
 
 const (
-	// maxChanged is how many nodes a frame tells anew, but the first: with more,
-	// the rest comes with the next ones. It keeps a tab below 64 KiB/s.
-	maxChanged = 250
+	// maxFrame is about how many bytes a frame has, but the first: what has changed
+	// beyond comes with the next ones. It keeps a tab below 64 KiB/s.
+	maxFrame = 14 << 10
 	// maxApps is how many apps have a colour; what comes later is "other".
 	maxApps = 1000
 )
@@ -67,9 +68,9 @@ type useColumns struct {
 
 func (t *topology) frame(g schedule.Glance, of visible) any {
 	f := &topologyFrame{Reset: t.sent == nil || !of.same(t.of)}
-	budget := maxChanged
+	budget := maxFrame
 	if f.Reset {
-		t.sent, t.apps, t.from, budget = nil, map[string]int{}, 0, len(g.Rows)
+		t.sent, t.apps, t.from, budget = nil, map[string]int{}, 0, math.MaxInt
 	}
 	t.of = of
 	for slot := len(g.Rows); slot < len(t.sent); slot++ { // nobody is there any more
@@ -84,12 +85,11 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 		if row == was {
 			continue
 		}
-		if budget == 0 {
+		if budget <= 0 {
 			t.from = slot
 			break
 		}
-		budget--
-		t.tell(f, int32(slot), row, was)
+		budget -= t.tell(f, int32(slot), row, was)
 		t.sent[slot] = row
 	}
 	if !f.Reset && len(f.Use.Slot) == 0 && len(f.Gone) == 0 {
@@ -98,10 +98,11 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 	return f
 }
 
-func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) {
+// tell adds a row to a frame, and returns about how many bytes that takes.
+func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) (bytes int) {
 	if row == nil {
 		f.Gone = append(f.Gone, slot)
-		return
+		return 6
 	}
 	if was == nil || was.Node != row.Node {
 		n := &f.Nodes
@@ -109,17 +110,22 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) {
 		n.Group, n.State = append(n.Group, row.Node.Labels[t.label]), append(n.State, stateOf(row.Node))
 		n.CPU, n.Memory = append(n.CPU, row.Allocatable.MilliCPU), append(n.Memory, row.Allocatable.Memory>>20)
 		n.Pods = append(n.Pods, row.Allocatable.Pods)
+		bytes += 45 + len(row.Node.Name) + len(row.Node.Labels[t.label])
 	}
-	u := &f.Use
+	u, known := &f.Use, len(f.Apps)
 	cpu, memory, apps := t.use(f, row)
 	u.Slot, u.CPU, u.Memory, u.Apps = append(u.Slot, slot), append(u.CPU, cpu), append(u.Memory, memory>>20), append(u.Apps, apps)
+	for _, name := range f.Apps[known:] {
+		bytes += len(name) + 3
+	}
+	return bytes + 24 + 4*len(apps)
 }
 
 // use sums what the user may see of a node's pods.
 func (t *topology) use(f *topologyFrame, row *snapshot.Row) (cpu, memory int64, apps []int) {
 	count := map[int]int{}
 	for _, pod := range row.Pods {
-		if !t.of.pods(pod.Object.Namespace) {
+		if !t.of.in(pod.Object.Namespace) {
 			continue
 		}
 		cpu, memory = cpu+pod.Requests.MilliCPU, memory+pod.Requests.Memory

@@ -67,7 +67,7 @@ func only(namespace string) visible {
 	return newVisible(rights{nil, nil, allows(func(q authorizer.Attributes) bool { return namespace == "*" || q.GetNamespace() == namespace })})
 }
 
-func told(t *testing.T, v view, g schedule.Glance, of visible) *topologyFrame {
+func toldNodes(t *testing.T, v view, g schedule.Glance, of visible) *topologyFrame {
 	t.Helper()
 	switch frame := v.frame(g, of).(type) {
 	case nil:
@@ -93,39 +93,44 @@ func TestTopologyTellsWhatHasChanged(t *testing.T) {
 		},
 		Use: useColumns{Slot: []int32{0, 1}, CPU: []int64{2000, 0}, Memory: []int64{1024, 0}, Apps: [][]int{{0, 1}, nil}},
 	}
-	if diff := cmp.Diff(want, told(t, shown, w.glance(), only("*"))); diff != "" {
+	if diff := cmp.Diff(want, toldNodes(t, shown, w.glance(), only("*"))); diff != "" {
 		t.Errorf("the first frame (-want +got):\n%s", diff)
 	}
-	if got := told(t, shown, w.glance(), only("*")); got != nil {
+	if got := toldNodes(t, shown, w.glance(), only("*")); got != nil {
 		t.Errorf("when nothing has changed the frame is %+v, want none", got)
 	}
 	w.place("a", "api", "n1")
 	want = &topologyFrame{Apps: []string{"api"}, Use: useColumns{Slot: []int32{1}, CPU: []int64{2000}, Memory: []int64{1024}, Apps: [][]int{{1, 1}}}}
-	if diff := cmp.Diff(want, told(t, shown, w.glance(), only("*"))); diff != "" {
+	if diff := cmp.Diff(want, toldNodes(t, shown, w.glance(), only("*"))); diff != "" {
 		t.Errorf("after a pod has landed (-want +got):\n%s", diff)
 	}
 	w.RemoveNode("n0")
-	if got := told(t, shown, w.glance(), only("*")); got == nil || !slices.Equal(got.Gone, []int32{0}) {
+	if got := toldNodes(t, shown, w.glance(), only("*")); got == nil || !slices.Equal(got.Gone, []int32{0}) {
 		t.Errorf("after a node has gone the frame is %+v, want slot 0 gone", got)
 	}
 }
 
 func TestAFrameIsBoundedAndNothingIsLost(t *testing.T) {
 	t.Parallel()
-	const nodes = 2*maxChanged + 50
+	const nodes = 1200
 	w := newWorld(nodes)
 	shown := &topology{label: "zone"}
-	if got := told(t, shown, w.glance(), only("*")); len(got.Use.Slot) != nodes {
+	if got := toldNodes(t, shown, w.glance(), only("*")); len(got.Use.Slot) != nodes {
 		t.Fatalf("the first frame tells %d nodes, want all %d", len(got.Use.Slot), nodes)
 	}
-	for i := range nodes {
-		w.place("a", fmt.Sprint("app-", i), fmt.Sprintf("n%d", i))
+	for i := range nodes { // each has pods of many apps, some of which are new
+		for k := range 12 {
+			w.place(fmt.Sprint("a", i), fmt.Sprint("app-", i%400+k), fmt.Sprintf("n%d", i))
+		}
 	}
 	seen := map[int32]bool{}
-	for _, most := range []int{maxChanged, maxChanged, 50} {
-		got := told(t, shown, w.glance(), only("*"))
-		if len(got.Use.Slot) != most {
-			t.Errorf("a frame tells %d nodes, want %d", len(got.Use.Slot), most)
+	for range 20 {
+		got := toldNodes(t, shown, w.glance(), only("*"))
+		if got == nil {
+			break
+		}
+		if data, err := json.Marshal(got); err != nil || len(data) > 16<<10 {
+			t.Errorf("a frame has %d bytes, %v; four a second may have 64 KiB", len(data), err)
 		}
 		for _, slot := range got.Use.Slot {
 			seen[slot] = true
@@ -147,7 +152,7 @@ func TestWhatMayNotBeListedIsAbsent(t *testing.T) {
 		{Pod: podOf("b", "their-waiting"), Message: "no room", Since: began},
 		{Pod: podOf("b", "their-secret"), Message: "a reason of theirs", Since: began},
 	}
-	frame := told(t, &topology{label: "zone"}, g, only("a"))
+	frame := toldNodes(t, &topology{label: "zone"}, g, only("a"))
 	if diff := cmp.Diff(useColumns{Slot: []int32{0}, CPU: []int64{2000}, Memory: []int64{1024}, Apps: [][]int{{0, 1}}}, frame.Use); diff != "" {
 		t.Errorf("the use that a user of namespace a sees (-want +got):\n%s", diff)
 	}
@@ -175,7 +180,7 @@ func TestRightsThatChangeBeginTheViewAnew(t *testing.T) {
 		namespace string
 		cpu       int64
 	}{{"a", 2000}, {"*", 4000}, {"b", 2000}, {"none", 0}} {
-		got := told(t, shown, w.glance(), only(tt.namespace))
+		got := toldNodes(t, shown, w.glance(), only(tt.namespace))
 		if got == nil || !got.Reset || got.Use.CPU[0] != tt.cpu || len(got.Apps) != int(tt.cpu/2000) {
 			t.Errorf("frame %d, for a user of %q: %+v, want all anew with %d of CPU", i, tt.namespace, got, tt.cpu)
 		}
@@ -246,7 +251,7 @@ func TestAStreamIsForWhoMaySeeTheView(t *testing.T) {
 		says  string
 	}{
 		{"?view=topology", func(authorizer.Attributes) bool { return false }, http.StatusForbidden, "ada may not see this: it needs to list nodes"},
-		{"?view=nothing", everything, http.StatusBadRequest, "topology and pending are"},
+		{"?view=nothing", everything, http.StatusBadRequest, "topology, pending, workloads, services and events are"},
 	} {
 		now := began
 		c := at(&now)

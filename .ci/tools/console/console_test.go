@@ -140,14 +140,26 @@ func (b *browser) shoot(name string) {
 		call(b, theme, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 		})
-		b.do("wait for the next frames", chromedp.Sleep(700*time.Millisecond))
-		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+"-"+theme+".png"), picture, 0o600); err != nil {
-			b.t.Fatal(err)
-		}
+		b.capture(filepath.Join(dir, name+"-"+theme+".png"))
+	}
+	call(b, "a telephone", emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 400, Height: 800, DeviceScaleFactor: 1})
+	b.capture(filepath.Join(dir, name+"-narrow.png"))
+	call(b, "no telephone", emulation.ClearDeviceMetricsOverride, cdp.Empty{})
+}
+
+// capture keeps a picture of what is seen.
+func (b *browser) capture(file string) {
+	b.t.Helper()
+	b.do("wait for the next frames", chromedp.Sleep(700*time.Millisecond))
+	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		picture, err = small(picture)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, picture, 0o600); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -158,25 +170,31 @@ func (b *browser) complained() string {
 }
 
 // workload is what runs, and pods that wait: for more than any node has, for a gate,
-// for a label.
+// for a label. Of its services one answers.
 func workload() string {
 	var b strings.Builder
+	for _, app := range []string{"web", "nobody"} {
+		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Service, metadata: {name: %[1]s}, spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: 8080}]}}\n", app)
+	}
 	for i, app := range []string{"web", "api", "cache", "ingest"} {
 		fmt.Fprintf(&b, "---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {replicas: %[2]d, selector: {matchLabels: {app: %[1]s}}, template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: c, image: example.test/%[1]s:1, resources: {requests: {cpu: %[3]dm, memory: %[4]dGi}}}]}}}}\n",
-			app, 300, 250*(i+1), 1+i)
+			app, 300, 1000*(i+1), 2*(1+i))
 	}
 	pod := func(name, cpu, more string) {
 		fmt.Fprintf(&b, "---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: batch}}, spec: {%s containers: [{name: c, image: example.test/batch:1, resources: {requests: {cpu: %q}}}]}}\n", name, more, cpu)
 	}
+	b.WriteString("---\n{apiVersion: apps/v1, kind: Deployment, metadata: {name: giant}, spec: {replicas: 2, selector: {matchLabels: {app: giant}}, template: {metadata: {labels: {app: giant}}, spec: {containers: [{name: c, image: example.test/giant:1, resources: {requests: {cpu: 64}}}]}}}}\n")
 	pod("placed", "1", "")
 	pod("hungry", "64", "")
 	pod("gated", "1", `schedulingGates: [{name: example.test/approval}],`)
-	pod("picky", "1", `nodeSelector: {disk: fast},`)
+	pod("nightly-report-generator-for-the-finance-department-eu-central", "1", `nodeSelector: {disk: fast},`)
 	return b.String()
 }
 
 func TestConsole(t *testing.T) {
 	c := newCluster(t)
+	c.run("", "kubectl", "cordon", "sim-7", "sim-40", "sim-41")
+	c.run("", "kubectl", "taint", "node", "sim-411", "sim-414", "sim-415", "dedicated=gpu:NoSchedule")
 	c.run(workload(), "kubectl", "apply", "-f", "-")
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled", "pod/placed", "--timeout=90s")
@@ -204,13 +222,39 @@ func TestConsole(t *testing.T) {
 	b.sees("a slider", `document.querySelector("input[type=range]") !== null`)
 	b.script("move a weight", `{ const s = document.querySelector("input[type=range]"); s.value = 0; s.dispatchEvent(new Event("input", {bubbles: true})); }`)
 	b.reads("Nothing is written.")
+	b.open("decision/default/placed?filter=sim-41")
+	b.reads("untolerated taint")
 	b.shoot("decision")
+
+	// How far workloads have come, who answers, and what was told.
+	b.do("press w", chromedp.KeyEvent("w"))
+	b.click("default/giant")
+	b.reads("0 of 2 are ready")
+	b.reads("0/500 nodes are available")
+	b.shoot("workloads")
+	b.do("press s", chromedp.KeyEvent("s"))
+	b.reads("nobody: it has no endpoints")
+	b.click("default/nobody")
+	b.reads("no pod of namespace default has its labels: app=nobody")
+	b.open("services/default/web")
+	b.reads("300 endpoints answer")
+	b.shoot("services")
+	b.do("press e", chromedp.KeyEvent("e"))
+	b.click("FailedScheduling")
+	b.click("Pod/default/hungry")
+	b.reads("default/hungry")
+	b.open("events?filter=Pod/default/hungry")
+	b.reads("1 Pod")
+	b.open("events?open=Warning/FailedScheduling/Pod")
+	b.reads("kubectl events --all-namespaces")
+	b.shoot("events")
 
 	b.do("press o", chromedp.KeyEvent("o"))
 	b.reads("None is yours yet")
 	b.click("PodFitsResources")
 	b.reads("decides now")
 	b.shoot("policies")
+	b.pushed(c)
 	b.do("press r", chromedp.KeyEvent("r"))
 	b.reads("Decides for pods with the schedulerName")
 	b.shoot("profiles")
@@ -230,6 +274,55 @@ func TestConsole(t *testing.T) {
 	}
 }
 
+// pushed pushes a policy by clicks, tries another version of it as a canary, rolls that
+// back, tries it again, and promotes it.
+func (b *browser) pushed(c *cluster) {
+	b.t.Helper()
+	modules := map[string]string{"v1": c.module("node.Requested(\"pods\")"), "v2": c.module("110 - node.Requested(\"pods\")")}
+	push := func(version, share string) {
+		b.open("policies?push=module")
+		b.reads("Drop a .wasm here")
+		b.script("drop "+version, fmt.Sprintf(`{
+			const bytes = Uint8Array.from(atob(%q), (c) => c.charCodeAt(0));
+			const dropped = new DataTransfer();
+			dropped.items.add(new File([bytes], "fill.wasm"));
+			document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
+		}`, modules[version]))
+		b.reads("Uploaded, vetted and compiled")
+		b.sees("the form", `document.querySelector("section form input") !== null`)
+		if share != "0" {
+			b.script("a share of "+share, fmt.Sprintf(`{ const s = [...document.querySelectorAll("select")].at(-1); s.value = %q; s.dispatchEvent(new Event("change", { bubbles: true })); }`, share))
+		}
+		b.click("Rehearse")
+		b.reads("were made again")
+	}
+	push("v1", "0")
+	b.shoot("push")
+	b.click("Make it live")
+	b.click("See fill")
+	b.reads("1 policy of yours")
+	b.reads("decides now")
+
+	push("v2", "10")
+	b.click("Let it decide 10 %")
+	b.click("See fill")
+	b.reads("decides 10 % of the pods")
+	b.click("Roll back")
+	b.click("Yes, now")
+	b.sees("the canary gone", `!document.body.innerText.includes("decides 10 % of the pods")`)
+
+	push("v2", "50")
+	b.click("Let it decide 50 %")
+	b.click("See fill")
+	b.click("Promote")
+	b.click("Yes, now")
+	b.reads("Promoted, decides now")
+	b.click("Make live again")
+	b.click("Yes, now")
+	b.reads("RolledBack, decides now")
+	b.shoot("history")
+}
+
 // What is shown is never markup, whoever wrote it.
 func TestHostileTexts(t *testing.T) {
 	c := newCluster(t)
@@ -242,7 +335,7 @@ func TestHostileTexts(t *testing.T) {
 			: v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, spoil(x, k)])) : v;
 		window.fetch = async (path, ...rest) => {
 			const answer = await real(path, ...rest);
-			if (!answer.ok || !/explain|policies|profiles|stream/.test(path)) return answer;
+			if (!answer.ok || !/explain|policies|profiles|stream|service/.test(path)) return answer;
 			if (!/stream/.test(path)) return new Response(JSON.stringify(spoil(await answer.json())));
 			const lines = answer.body.pipeThrough(new TextDecoderStream()).pipeThrough(new TransformStream({
 				transform(text, to) { this.rest = (this.rest || "") + text; const parts = this.rest.split("\n"); this.rest = parts.pop();
@@ -256,7 +349,7 @@ func TestHostileTexts(t *testing.T) {
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
 	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
 	b.reads("berth-admin") // the code has been read from the address
-	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "policies", "policies/PodFitsResources", "profiles"} {
+	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "workloads", "services", "services/default/web", "events", "policies", "policies/PodFitsResources", "profiles"} {
 		b.open(view)
 		b.reads("<img src=x")
 		b.sees("no markup of others", `!window.struck && !document.querySelector("main img, main script, [onerror], [href^='javascript']")`)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"os"
@@ -19,20 +20,26 @@ const nodes = 500
 type cluster struct {
 	t       *testing.T
 	dir     string
+	nodes   int
 	address string
 	process *exec.Cmd
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	return newClusterOf(t, nodes)
+}
+
+func newClusterOf(t *testing.T, nodes int) *cluster {
+	t.Helper()
 	if os.Getenv("BERTH") == "" {
-		t.Fatal("BERTH names no binary: run `./task console`")
+		t.Fatal("BERTH names no binary: run `./task console-test`")
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: t.TempDir(), address: free.Addr().String()}
+	c := &cluster{t: t, dir: t.TempDir(), nodes: nodes, address: free.Addr().String()}
 	free.Close()
 	c.start()
 	t.Cleanup(c.stop)
@@ -43,7 +50,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	out := &watched{want: "ready in", found: make(chan struct{})}
-	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(nodes), "--simulate-node", "zones=3",
+	c.process = exec.Command(os.Getenv("BERTH"), "up", "--agent", "none", "--simulate", fmt.Sprint(c.nodes), "--simulate-node", "zones=3", "--node-monitor-grace-period", "1h",
 		"--data-dir", c.dir, "--listen", c.address)
 	c.process.Stdout, c.process.Stderr = out, out
 	if err := c.process.Start(); err != nil {
@@ -79,6 +86,36 @@ func (c *cluster) run(input, program string, args ...string) string {
 		c.t.Fatalf("%s %v: %v\n%s", program, args, err, out)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// module is one, in base64, of a priority whose score is an expression.
+func (c *cluster) module(score string) string {
+	c.t.Helper()
+	dir := filepath.Join(c.t.TempDir(), "fill")
+	c.run("", "sh", "-c", `cd "$(dirname "$1")" && "$BERTH" policy new fill --kind priority`, "sh", dir)
+	source := `package main
+
+import "github.com/berth-dev/berth/sdk"
+
+type fill struct{}
+
+func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return ` + score + ` }
+
+func init() {
+	sdk.Priority("Fill", fill{}, sdk.Reads(sdk.NodeUsage), sdk.Normalize(sdk.NormalizeMax))
+}
+
+func main() {}
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	c.run("", os.Getenv("BERTH"), "policy", "build", dir, "--strip", "-o", filepath.Join(dir, "fill.wasm"))
+	wasm, err := os.ReadFile(filepath.Join(dir, "fill.wasm"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(wasm)
 }
 
 // watched keeps what is written, and tells when it holds some text.

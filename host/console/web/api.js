@@ -40,6 +40,8 @@ export const get = async (path, signal) => (await ask(path, { signal })).json();
 export const patch = (path, change) =>
   ask(path, { method: "PATCH", body: JSON.stringify(change), headers: { "Content-Type": "application/merge-patch+json" } });
 
+export const post = (path, body, type) => ask(path, { method: "POST", body, headers: { "Content-Type": type, Accept: "application/json" } });
+
 export const signIn = (code) => ask("/console/v1/session", { method: "POST", body: JSON.stringify({ code }) });
 export const signOut = () => ask("/console/v1/session", { method: "DELETE" });
 

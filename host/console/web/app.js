@@ -3,16 +3,22 @@
 import { html, render, useEffect, useState } from "./vendor/preact.js";
 import { get, signIn, signOut } from "./api.js";
 import { Decision } from "./decision.js";
+import { Events } from "./events.js";
 import { Notice, Trouble, Waiting, link } from "./parts.js";
 import { Pending } from "./pending.js";
 import { Policies } from "./policies.js";
 import { Profiles } from "./profiles.js";
+import { Services } from "./services.js";
 import { Topology } from "./topology.js";
+import { Workloads } from "./workloads.js";
 
 const views = [
   { name: "topology", key: "t", title: "Topology", view: Topology },
   { name: "pending", key: "p", title: "Pending", view: Pending },
   { name: "decision", key: "d", title: "Decision", view: Decision },
+  { name: "workloads", key: "w", title: "Workloads", view: Workloads },
+  { name: "services", key: "s", title: "Services", view: Services },
+  { name: "events", key: "e", title: "Events", view: Events },
   { name: "policies", key: "o", title: "Policies", view: Policies },
   { name: "profiles", key: "r", title: "Profiles", view: Profiles },
 ];

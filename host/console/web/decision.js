@@ -2,7 +2,7 @@
 
 import { html, useMemo, useState } from "./vendor/preact.js";
 import { advise, explainPath } from "./pending.js";
-import { Commands, Copied, Notice, Trouble, Waiting, count, link, replace, shell, useAnswer } from "./parts.js";
+import { Camel, Commands, Copied, Notice, Trouble, Waiting, count, link, replace, shell, useAnswer } from "./parts.js";
 
 const shown = 100; // rows of the table
 
@@ -77,8 +77,8 @@ function Matrix({ report, rows, weights, first }) {
   const priorities = report.priorities.map((p, i) => ({ ...p, i })).filter((p) => !p.skipped);
   if (!rows.length) return html`<${Notice} title="No node">None has this name.<//>`;
   return html`<div class="wide"><table class="matrix"><thead><tr><th>Node</th>
-      ${predicates.map((p) => html`<th key=${p.name}>${p.name}</th>`)}
-      ${priorities.map((p) => html`<th class="n" key=${p.name}>${p.name}<small> × ${weights[p.name] ?? p.weight}</small></th>`)}
+      ${predicates.map((p) => html`<th key=${p.name}><${Camel} name=${p.name} /></th>`)}
+      ${priorities.map((p) => html`<th class="n" key=${p.name}><${Camel} name=${p.name} /><small> × ${weights[p.name] ?? p.weight}</small></th>`)}
       <th class="n">Total</th></tr></thead><tbody>
     ${rows.slice(0, shown).map((row) => html`<tr key=${row.node} class=${row === first ? "chosen" : row.feasible ? "" : "refused"}>
       <th scope="row">${row.node}${row.chosen && html` <small>chosen</small>`}</th>

@@ -1,7 +1,7 @@
 // What several views are made of.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { get } from "./api.js";
+import { get, stream } from "./api.js";
 
 // link writes a view's address. All that a view shows is in its address.
 export function link(path, query = {}) {
@@ -36,6 +36,28 @@ export function useAnswer(path, every) {
   }, [path, every]);
   return answer;
 }
+
+// useFrames follows a view whose frames are whole, and keeps the last: {frame, state},
+// state being "live", or what ended the stream. The frame is fresh once it is of this
+// query.
+export function useFrames(view, query = {}) {
+  const [last, setLast] = useState({});
+  const [state, setState] = useState("");
+  const asked = JSON.stringify(query);
+  useEffect(() => stream(view, query, (frame) => Object.keys(frame).length && setLast({ frame, asked }), setState), [view, asked]);
+  return { frame: last.frame, fresh: last.asked === asked, state };
+}
+
+// Stale says that what is shown is not how it is.
+export const Stale = ({ state }) => state.message && html`<p class="stale" role="status">${state.status ? state.message : "Not connected: this is how it was."}</p>`;
+
+// Filter is a field whose text is in the address.
+export function Filter({ value, change, hint = "", label = "Filter" }) {
+  return html`<form class="controls" onSubmit=${(e) => e.preventDefault()}><label>${label} <input id="filter" type="search" placeholder=${hint} value=${value} onInput=${(e) => change(e.target.value)} /></label></form>`;
+}
+
+// Bar is a part of a whole, from 0 to 1, for those who see; the numbers stand beside it.
+export const Bar = ({ parts }) => html`<span class="bar" aria-hidden="true">${parts.map(([kind, part]) => html`<i class=${kind} style=${{ width: 100 * Math.min(1, Math.max(0, part || 0)) + "%" }}></i>`)}</span>`;
 
 // Notice stands where there is nothing to show, and says why and what to do.
 export function Notice({ title, children }) {
@@ -90,6 +112,9 @@ export function ago(time) {
   if (s < 172800) return `${Math.floor(s / 3600)} h`;
   return `${Math.floor(s / 86400)} d`;
 }
+
+// Camel is a name that may go on in a new line where a word of it begins.
+export const Camel = ({ name }) => name.split(/(?<=[a-z])(?=[A-Z])/).map((part, i) => html`${i > 0 && html`<wbr />`}${part}`);
 
 export const count = (n, one, many = one + "s") => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 

@@ -1,17 +1,14 @@
 // Pods without a node, by what they wait for, and what would place them.
 
-import { html, useEffect, useState } from "./vendor/preact.js";
-import { stream } from "./api.js";
-import { Commands, Notice, Trouble, Waiting, ago, count, link, shell, useAnswer } from "./parts.js";
+import { html } from "./vendor/preact.js";
+import { Commands, Notice, Stale, Trouble, Waiting, ago, count, link, shell, useAnswer, useFrames } from "./parts.js";
 
 export function Pending({ query }) {
-  const [frame, setFrame] = useState();
-  const [state, setState] = useState("");
-  useEffect(() => stream("pending", {}, (f) => f.groups && setFrame(f), setState), []);
+  const { frame, state } = useFrames("pending");
   if (!frame) return state.message ? html`<${Trouble} error=${state} />` : html`<${Waiting}>Looking at the queue<//>`;
   return html`
     <h1>Pending</h1>
-    ${state.message && html`<p class="stale" role="status">Not connected: this is how it was.</p>`}
+    <${Stale} state=${state} />
     ${frame.pods === 0
       ? html`<${Notice} title="No pod waits for a node">None of those that you may see.<//>`
       : html`<p>${count(frame.pods, "pod")} without a node, for ${count(frame.groups.length + (frame.left || 0), "reason")}.</p>

@@ -2,6 +2,7 @@
 
 import { html, useRef, useState } from "./vendor/preact.js";
 import { patch } from "./api.js";
+import { Push } from "./push.js";
 import { Commands, Line, Notice, Trouble, Waiting, ago, count, link, replace, shell, useAnswer } from "./parts.js";
 
 const api = "/apis/policy.berth.dev/v1alpha1/policies";
@@ -22,7 +23,9 @@ export function Policies({ path, query, session }) {
     <h1>Policies</h1>
     ${(error || noFigures) && html`<p class="stale" role="status">${(error || noFigures).status ? (error || noFigures).message : "Not connected: this is how it was."}</p>`}
     <form class="controls" onSubmit=${(e) => e.preventDefault()}><label>Filter <input id="filter" type="search" value=${filter} onInput=${(e) => replace(link(["policies", ...path], { filter: e.target.value }))} /></label>
-      <span>${yours ? count(yours, "policy", "policies") + " of yours, " : "None is yours yet: all are "}${yours ? `${list.items.length - yours} built in` : `the ${list.items.length} built in`}.</span></form>
+      <span>${yours ? count(yours, "policy", "policies") + " of yours, " : "None is yours yet: all are "}${yours ? `${list.items.length - yours} built in` : `the ${list.items.length} built in`}.</span>
+      ${session.write && !query.push && html`<a class="button" href=${link(["policies"], { push: "module" })}>Push a module</a>`}</form>
+    ${session.write && query.push && html`<${Push} policies=${list.items} />`}
     ${path[0] && (chosen ? html`<${Policy} key=${path[0]} policy=${chosen} figures=${by.get(path[0])} session=${session} />` : html`<${Notice} title="Not there">No policy is called ${path[0]}.<//>`)}
     <div class="wide"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, of ${fuelPerRow.toLocaleString("en")}</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
       ${all.map((p) => html`<${Row} key=${p.metadata.name} policy=${p} figures=${by.get(p.metadata.name)} lines=${lines.get(p.metadata.name)} chosen=${p === chosen} />`)}
@@ -70,7 +73,6 @@ function Policy({ policy, figures, session }) {
   const [said, setSaid] = useState("");
   const name = policy.metadata.name;
   const change = async (change, what) => {
-    if (!confirm(`${what}?`)) return;
     setSaid("Writing …");
     try {
       await patch(`${api}/${encodeURIComponent(name)}`, { spec: change });
@@ -85,14 +87,15 @@ function Policy({ policy, figures, session }) {
     ${status.canary && html`<${Canary} spec=${spec} status=${status} write=${session.write} change=${change} />`}
     ${status.differences && html`<${Differences} of=${status.differences} />`}
     <h3>History</h3>
+    <${Timeline} revisions=${[...(status.history || []).toReversed(), ...(status.current ? [status.current] : [])]} />
     <ol class="history">
       ${status.current && html`<${Revision} of=${status.current} now=${true} />`}
       ${(status.history || []).map((r, i) => html`<${Revision} key=${i} of=${r}
-        back=${session.write && (() => change({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null }, `Make ${short(r.module)} live again`))} />`)}
+        back=${session.write && !same(r, status.current) && (() => change({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null }, `Make ${short(r.module)} live again`))} />`)}
     </ol>
     <p role="status">${said}</p>
     ${!session.write && html`<p><small>This session only reads: <code>berth console --write</code> makes one that may change what you may change.</small></p>`}
-    <${Commands} lines=${[`berth policy inspect ${shell(name)}`, `berth policy logs ${shell(name)}`, `berth policy history ${shell(name)}`, ...(spec.canary ? [`berth policy promote ${shell(name)}`] : []), `berth policy rollback ${shell(name)}`]} />
+    <${Commands} lines=${[`berth policy inspect ${shell(name)}`, `berth policy logs ${shell(name)}`, `berth policy history ${shell(name)}`, ...(spec.canary ? [`berth policy promote ${shell(name)}`] : []), ...(status.history?.length ? [`berth policy rollback ${shell(name)}`] : [])]} />
   </section>`;
 }
 
@@ -100,13 +103,35 @@ function Canary({ spec, status: { canary }, write, change }) {
   const promote = () => change({ module: spec.canary.module, canary: null }, `Let ${short(spec.canary.module)} decide all pods`);
   const withdraw = () => change({ canary: null }, `Withdraw ${short(canary.module)}`);
   return html`<p><b>Canary</b> ${short(canary.module)}: ${canary.phase}${spec.canary && `, decides ${spec.canary.share} % of the pods`}, since ${ago(canary.since)}. ${canary.reason} ${canary.message}</p>
-    ${write && spec.canary && html`<p>${canary.phase === "Running" && html`<button type="button" onClick=${promote}>Promote</button> `}<button type="button" onClick=${withdraw}>Roll back</button></p>`}`;
+    ${write && spec.canary && html`<p>${canary.phase === "Running" && html`<${Sure} label="Promote" go=${promote} /> `}<${Sure} label="Roll back" go=${withdraw} /></p>`}`;
 }
 
 const Differences = ({ of: d }) => html`<p>Of ${count(d.pods, "pod")} that were compared, it refused nodes to ${d.refusedPods} and would have chosen another node for ${d.scored}; it refused ${count(d.refused, "node")} that the other admits, and admitted ${d.admitted} that the other refuses.</p>`;
 
+const same = (a, b) => b && a.module === b.module && a.entry === b.entry && JSON.stringify(a.config) === JSON.stringify(b.config);
 const short = (module) => module.replace(/^sha256[:-]/, "").slice(0, 12);
 
 const Revision = ({ of: r, now, back }) => html`<li class=${now ? "now" : ""}><time datetime=${r.since}>${new Date(r.since).toLocaleString()}</time>
   <span><code>${short(r.module)}</code> ${r.reason}${now ? ", decides now" : r.left && `, left: ${r.left}`}${r.message && `: ${r.message}`}</span>
-  ${back && html`<button type="button" onClick=${back}>Make live again</button>`}</li>`;
+  ${back && html`<${Sure} label=${r.reason === "Canary" ? "Make live" : "Make live again"} go=${back} />`}</li>`;
+
+// Sure is a button that asks once more.
+function Sure({ label, go }) {
+  const [asked, setAsked] = useState(false);
+  if (!asked) return html`<button type="button" onClick=${() => setAsked(true)}>${label}</button>`;
+  return html`<span class="sure">${label}? <button type="button" onClick=${() => { setAsked(false); go(); }}>Yes, now</button> <button type="button" onClick=${() => setAsked(false)}>No</button></span>`;
+}
+
+// Timeline is the revisions from the oldest to now, by when each came and left.
+function Timeline({ revisions }) {
+  if (revisions.length < 2) return null;
+  const now = Date.now();
+  const from = Math.min(...revisions.map((r) => new Date(r.since)));
+  const x = (time) => 8 + (584 * (new Date(time) - from)) / Math.max(1000, now - from);
+  const kind = (r) => (r.reason === "Canary" ? "trial" : r === revisions.at(-1) ? "now" : "");
+  const words = (r) => `${short(r.module)}, ${r.reason}, ${new Date(r.since).toLocaleString()}${r.left ? `, left: ${r.left}` : ""}`;
+  return html`<svg class="timeline" viewBox="0 0 600 36" role="img" aria-label="The revisions below, in time">
+    ${revisions.map((r, i) => html`<g key=${i} class=${kind(r)}><title>${words(r)}</title>
+      <line x1=${x(r.since)} x2=${x(r.until || now)} y1=${r.reason === "Canary" ? 6 : 14} y2=${r.reason === "Canary" ? 6 : 14} /><circle cx=${x(r.since)} cy=${r.reason === "Canary" ? 6 : 14} r="4" /></g>`)}
+    <text x="8" y="34">${new Date(from).toLocaleString()}</text><text x="592" y="34" text-anchor="end">now</text></svg>`;
+}

@@ -8,11 +8,12 @@ const zone = "topology.kubernetes.io/zone";
 const labels = [zone, "topology.kubernetes.io/region", "node.kubernetes.io/instance-type", "kubernetes.io/arch", "kubernetes.io/hostname"];
 
 // A cluster is what the stream has told so far.
-const empty = () => ({ apps: [], nodes: new Map(), version: 0 });
+// Its version changes with each frame, its shape where nodes come, go or are written.
+const empty = () => ({ apps: [], nodes: new Map(), version: 0, shape: 0 });
 
 // told takes a frame in: columns of nodes, of their use, and slots that are empty now.
 function told(cluster, frame) {
-  if (frame.reset) Object.assign(cluster, empty());
+  if (frame.reset) Object.assign(cluster, { ...empty(), version: cluster.version, shape: cluster.shape });
   cluster.apps.push(...(frame.apps || []));
   const n = frame.nodes || {};
   (n.slot || []).forEach((slot, i) => {
@@ -30,6 +31,7 @@ function told(cluster, frame) {
   });
   for (const slot of frame.gone || []) cluster.nodes.delete(slot);
   cluster.version++;
+  if (frame.reset || n.slot || frame.gone) cluster.shape++;
 }
 
 // fills say how full a node is, from 0 to 1.
@@ -55,7 +57,7 @@ export function Topology({ query }) {
   const nodes = useMemo(() => {
     const all = [...cluster.current.nodes.values()].filter((n) => n.name.includes(filter) || n.group.includes(filter));
     return all.sort((a, b) => compare(a.group, b.group) || compare(a.name, b.name));
-  }, [version, filter]);
+  }, [cluster.current.shape, filter]);
   const change = (more) => replace(link(["topology"], { ...query, ...more }));
 
   if (state.message && cluster.current.version === 0) return html`<${Trouble} error=${state} />`;
@@ -74,7 +76,7 @@ export function Topology({ query }) {
     ${cluster.current.nodes.size === 0
       ? html`<${Notice} title="No nodes yet">A machine joins by <code>berth agent</code>; <code>berth up --simulate 100</code> plays some.<//>`
       : html`<div class="beside">
-          <${Grid} nodes=${nodes} cluster=${cluster.current} fill=${fills[fill]} chosen=${query.node} choose=${(node) => change({ node })} />
+          <${Grid} nodes=${nodes} version=${version} cluster=${cluster.current} fill=${fills[fill]} chosen=${query.node} choose=${(node) => change({ node })} />
           <aside>
             ${chosen && html`<${Node} node=${chosen} apps=${cluster.current.apps} close=${() => change({ node: "" })} />`}
             <${Totals} nodes=${nodes} cluster=${cluster.current} fill=${fill} choose=${(node) => change({ node })} />
@@ -106,7 +108,7 @@ const pairs = (list) => list.reduce((all, v, i) => (i % 2 ? [...all, [list[i - 1
 function Swatch({ name }) {
   return html`<i class="swatch" style=${{ background: colour(name) }}></i>`;
 }
-const colour = (name) => `hsl(${hue(name)} 60% 52%)`;
+const colour = (name) => `oklch(0.67 0.16 ${hue(name)})`;
 
 // Totals is the picture as a table: its sums, its colours, its fullest nodes.
 function Totals({ nodes, cluster, fill, choose }) {
@@ -114,10 +116,10 @@ function Totals({ nodes, cluster, fill, choose }) {
   let pods = 0;
   for (const node of nodes) {
     pods += node.pods;
-    for (const [app, n] of pairs(node.apps)) apps.set(app, (apps.get(app) || 0) + n);
+    for (let k = 0; k < node.apps.length; k += 2) apps.set(node.apps[k], (apps.get(node.apps[k]) || 0) + node.apps[k + 1]);
   }
   const most = [...apps].sort((a, b) => b[1] - a[1]).slice(0, 12);
-  const fullest = [...nodes].sort((a, b) => fills[fill](b) - fills[fill](a)).slice(0, 12);
+  const fullest = top(nodes, 12, fills[fill]);
   return html`<section class="card"><h2>${count(nodes.length, "node")}, ${count(pods, "pod")}</h2>
     <ul class="legend">${most.map(([app, n]) => html`<li key=${app}><${Swatch} name=${appName(cluster.apps, app)} />${appName(cluster.apps, app)}<b>${n.toLocaleString("en")}</b></li>`)}</ul>
     ${apps.size > most.length && html`<p>and ${count(apps.size - most.length, "app")} more</p>`}
@@ -126,6 +128,21 @@ function Totals({ nodes, cluster, fill, choose }) {
         <td class="n">${percent(n.usedCPU, n.cpu)} %</td><td class="n">${percent(n.usedMemory, n.memory)} %</td><td class="n">${n.pods}</td></tr>`)}
     </tbody></table>
   </section>`;
+}
+
+// top is the few of many with the highest measure, the highest first.
+function top(all, few, measure) {
+  const best = [];
+  let least = -1;
+  for (const one of all) {
+    const value = measure(one);
+    if (best.length === few && value <= least) continue;
+    const at = best.findIndex((b) => b.value < value);
+    best.splice(at < 0 ? best.length : at, 0, { one, value });
+    best.length = Math.min(best.length, few);
+    least = best.at(-1).value;
+  }
+  return best.map((b) => b.one);
 }
 
 // useTheme has who uses it drawn again when light turns to dark.
@@ -142,7 +159,7 @@ function useTheme() {
 }
 
 // Grid draws the nodes as boxes. What it shows stands beside it as a table, too.
-function Grid({ nodes, cluster, fill, chosen, choose }) {
+function Grid({ nodes, version, cluster, fill, chosen, choose }) {
   const canvas = useRef();
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -157,7 +174,7 @@ function Grid({ nodes, cluster, fill, chosen, choose }) {
     const draw = () => { if (paint(canvas.current, plan, { apps: cluster.apps, fill, chosen })) next = requestAnimationFrame(draw); };
     draw();
     return () => cancelAnimationFrame(next);
-  }, [plan, fill, chosen, useTheme()]);
+  }, [plan, version, fill, chosen, useTheme()]);
 
   const at = (event) => {
     const box = canvas.current.getBoundingClientRect();
@@ -191,7 +208,7 @@ function layout(nodes, width) {
   for (; size >= 6; size -= size > 24 ? 4 : 1) {
     columns = Math.max(1, Math.floor(width / size));
     height = [...groups.values()].reduce((h, g) => h + heading + gap + Math.ceil(g.length / columns) * size, 0);
-    if (height <= 680) break;
+    if (height <= 640) break;
   }
   const plan = { boxes: [], headings: [], columns, width, height };
   let y = 0;
