@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/abi"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 )
@@ -27,6 +28,36 @@ func laborious(kind string, fuel int64) guest {
 			I64Const(out<<32), Get(0), I32Const(2), Op(0x76), I32Const(shift), Op(0x74), Op(0xad), Op(0x84))
 		m.Export("berth_idle", Sig(nil, I32), nil, I32Const(0))
 	}}
+}
+
+// late is a policy that takes about so much fuel for the first pod that it is told
+// of, as one whose memory is full then: it makes its columns, collects and grows.
+func late(fuel int64) guest {
+	const told = 1<<20 - 8
+	return guest{Name: "late", Version: "1", Kind: "predicate", Refuse: -1, Also: func(m *Module) {
+		m.Drop("berth_pod").Export("berth_pod", Sig([]byte{I32}, I64), []byte{I64},
+			I32Const(told), Load32(0), Op(0x45), If(Void,
+				I32Const(told), I32Const(1), Store32(0),
+				I64Const(fuel/9), Set(1), Block(Void, Loop(Void,
+					Get(1), Op(0x50), BrIf(1), Get(1), I64Const(1), Op(0x7d), Set(1), Br(0)))),
+			I64Const(int64(abi.AskRows)))
+	}}
+}
+
+// What an instance that was told a cluster just now has to make up for is no failure:
+// the next one would have to, too.
+func TestTheFirstPodMayCostACollection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.put(t, "late", withModule(r.upload(t, late(12_000_000).Bytes())))
+	r.join(t, "late", "predicate")
+	r.withNodes(500)
+	if refused := r.placed(t, 0, 20); refused > 0 {
+		t.Errorf("%d of 20 pods are refused", refused)
+	}
+	if f := r.figures(t, "late"); f.Failures > 0 {
+		t.Errorf("%d failures, the last: %s", f.Failures, f.LastFailure)
+	}
 }
 
 // What a row takes is the author's doing, how many there are is the user's.

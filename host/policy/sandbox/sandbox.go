@@ -219,15 +219,16 @@ const (
 	largeByte engine.Fuel = 1000
 )
 
-// podBudget is larger for a policy of scope set. It may have to index all rows
-// by a key that this pod is the first to name, and to double its memory and to
-// collect garbage meanwhile, as when it is told of rows. To trap it there and
-// tell it the whole cluster again would end the same way each time.
+// podBudget is larger for a policy of scope set, and for any that was told the
+// cluster not long ago. It may have to index all rows by a key that this pod is the
+// first to name, or to make its columns, and to double its memory and to collect
+// garbage meanwhile, as when it is told of rows. To trap it there and tell it the
+// whole cluster again would end the same way each time.
 func (s *Sandbox) podBudget(rows, size int) engine.Fuel {
 	if size > largePod {
 		return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots) + largeByte*engine.Fuel(size)
 	}
-	if s.info.Scope == abi.ScopeRow {
+	if s.info.Scope == abi.ScopeRow && s.wear.long() {
 		return engine.Budget(rows, size, s.instance.MemoryBytes(), s.most)
 	}
 	return engine.ApplyBudget(rows, size, s.instance.MemoryBytes(), s.slots)
