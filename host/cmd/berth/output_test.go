@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/berth-dev/berth/host/policy/policytest"
@@ -84,6 +85,15 @@ func TestALineEndsWhereTheScreenDoes(t *testing.T) {
 	}
 	if got, want := screen.wrapped("words that go on and on"), "words that go on and\n  on"; got != want {
 		t.Errorf("wrapped = %q, want %q", got, want)
+	}
+}
+
+func TestATimeFitsItsColumn(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "0s", 999: "999ns", 18_327_512: "18.33ms", 100_123_456: "100.1ms", 1_999_960: "2ms", 9_999_999_999: "10s"} {
+		if got := fourDigits(d).String(); got != want {
+			t.Errorf("%d ns are shown as %s, want %s", d, got, want)
+		}
 	}
 }
 

@@ -39,9 +39,19 @@ func figuresTable(all []sandbox.Figures) *table {
 		f := &all[i]
 		calls := max(f.Calls, 1)
 		t.add(f.Name, strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
-			strconv.FormatInt(f.Fuel/calls, 10), (f.Time / time.Duration(calls)).String(),
+			strconv.FormatInt(f.Fuel/calls, 10), fourDigits(f.Time/time.Duration(calls)).String(),
 			strconv.FormatUint(f.Memory>>20, 10)+"Mi", f.Kind, shortDigest(f.Digest))
 		t.note(f.Name, f.LastFailure)
 	}
 	return t
+}
+
+// fourDigits rounds a time to its first four digits, so that it fits its
+// column whatever it is.
+func fourDigits(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 10_000 {
+		unit *= 10
+	}
+	return d.Round(unit)
 }
