@@ -3,6 +3,9 @@ package vet
 // body copies one function, and follows the paths through it on the way: it
 // makes nodes of what runs in one go, and edges between them, for the charges
 // to be placed by.
+//
+// It is large because each kind of instruction is copied, priced and followed
+// by a method, over one state of the function.
 type body struct {
 	m        *module
 	r        *reader
