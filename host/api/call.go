@@ -97,7 +97,7 @@ func (s *server) run(c echo.Context, at *place, answer func(*call) error) (k *ca
 // end recovers from a panic, which must not take the host down, and reports.
 func (k *call) end() {
 	if p := recover(); p != nil {
-		if p == http.ErrAbortHandler {
+		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			k.leave()
 			panic(p)
 		}

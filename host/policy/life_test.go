@@ -234,7 +234,7 @@ func TestHistoryTellsHowEachRevisionCameAndLeft(t *testing.T) {
 	if p.Status.Current.Reason != v1alpha1.CamePushed || len(p.Status.History) != 0 {
 		t.Errorf("a new policy: %+v", p.Status)
 	}
-	p = r.put(t, "made", withConfig(one, `{"a":2}`))
+	r.put(t, "made", withConfig(one, `{"a":2}`))
 	p = r.put(t, "made", withConfig(two, `{"a":2}`))
 	if diff := cmp.Diff([]string{"Pushed Replaced", "Pushed Replaced"}, history(p)); diff != "" {
 		t.Errorf("history after a new config and a new module (-want +got):\n%s", diff)

@@ -29,7 +29,7 @@ func TestErrorsOfTheStoreHaveAStatus(t *testing.T) {
 		{fmt.Errorf("anything else"), http.StatusInternalServerError},
 	} {
 		err := r.status(fmt.Errorf("commit: %w", tc.err))
-		status, ok := err.(apierrors.APIStatus) //nolint:errorlint // what clients get is the error itself
+		status, ok := err.(apierrors.APIStatus) // what clients get is the error itself
 		if !ok || int(status.Status().Code) != tc.want {
 			t.Errorf("%v: %v, want code %d", tc.err, err, tc.want)
 		}

@@ -83,7 +83,7 @@ func (reg *Registry) charge(pod *corev1.Pod) (*store.Op, error) {
 		return nil, err
 	}
 	if len(budgets) > 1 {
-		return nil, apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) //nolint:staticcheck // Kubernetes' words
+		return nil, apierrors.NewInternalError(errors.New("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")) //nolint:revive,staticcheck // Kubernetes' words
 	}
 	old := budgets[0]
 	if !ready(pod) && spareUnready(old) {

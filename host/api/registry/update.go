@@ -66,7 +66,7 @@ func current(r *Request, obj, old store.Object) error {
 		return apierrors.NewConflict(gr, r.Name, errors.New(modified))
 	}
 	if uid := obj.GetUID(); uid != "" && uid != old.GetUID() {
-		return apierrors.NewConflict(gr, r.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID()))
+		return apierrors.NewConflict(gr, r.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.GetUID())) //nolint:staticcheck // Kubernetes' words
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(uint8(Protobuf), []byte("k8s\x00\x0a\x0f"))
 	portless, unmanaged := examplePod(), examplePod()
 	portless.Spec.Containers[0].LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.IntOrString{Type: 9}}}}
-	unmanaged.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte("{")}}}
+	unmanaged.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{")}}
 	for _, pod := range []*corev1.Pod{portless, unmanaged} {
 		typed := Typed{Kind: k, Version: k.Stored(), Format: Format{Media: Protobuf}}
 		data, err := typed.Object(pod)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/yaml"
 
@@ -61,7 +60,7 @@ func Install(ctx context.Context, l *policy.Loader) error {
 
 func meta(name string, l *policy.Loader) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: name, UID: types.UID(uuid.NewUUID()), Generation: 1,
+		Name: name, UID: uuid.NewUUID(), Generation: 1,
 		CreationTimestamp: metav1.NewTime(l.Now()).Rfc3339Copy(),
 		Labels:            map[string]string{Label: "true"},
 	}

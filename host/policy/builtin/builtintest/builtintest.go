@@ -5,7 +5,6 @@
 package builtintest
 
 import (
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -43,7 +42,7 @@ func Open(t testing.TB) *Host {
 	h := &Host{Store: storetest.Open(t)}
 	h.Loader = policy.NewLoader(policy.Config{
 		Objects: h.Store, Engine: e, Reasons: framework.NewReasons(0), Now: time.Now,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err := builtin.Install(t.Context(), h.Loader); err != nil {
 		t.Fatal(err)
