@@ -173,13 +173,14 @@ func (t *Traces) add(trace Trace) {
 		feasible: int32(trace.Feasible), nodes: int32(trace.Nodes), tied: int32(trace.Tied),
 		outcome: uint8(slices.Index(outcomes[:], trace.Outcome)),
 	}
-	holds := 0
-	before := t.last(k.name)
+	before, past := t.last(k.name), 0
 	if before != nil && before.pod != k.pod {
-		holds += before.pod.Pack() // that state of the pod is past
+		past = before.pod.Pack() // that state of the pod is past
 	}
-	k.odd = oddOf(&trace, before, t.madeOf(&trace, &holds), &holds)
-	t.list.Add(k, holds)
+	made, detail := t.madeOf(&trace)
+	odd, extra := oddOf(&trace, before, made)
+	k.odd = odd
+	t.list.Add(k, past+detail+extra)
 	t.newest[k.name] = t.next
 	t.next++
 }
@@ -203,91 +204,90 @@ func (t *Traces) gone(pod *snapshot.Pod) {
 	}
 }
 
-// oddOf is what sets the decision apart, and adds what that takes to holds. A
-// pod is often refused for the same reasons as before.
-func oddOf(trace *Trace, before *storedTrace, made *preemptionDetail, holds *int) *traceExtra {
+// oddOf is what sets the decision apart, and how many bytes that takes. A pod is
+// often refused for the same reasons as before.
+func oddOf(trace *Trace, before *storedTrace, made *preemptionDetail) (o *traceExtra, holds int) {
 	if trace.Nominated == nil && trace.Excluded == nil && trace.Message == "" && made == nil {
-		return nil
+		return nil, 0
 	}
-	o := &traceExtra{excluded: trace.Excluded, message: trace.Message, made: made}
-	o.nominated = nominatedOf(trace, holds)
+	o = &traceExtra{excluded: trace.Excluded, message: trace.Message, made: made}
+	o.nominated, holds = nominatedOf(trace)
 	for _, why := range o.excluded {
-		*holds += 64 + len(why)
+		holds += 64 + len(why)
 	}
 	if before != nil && before.odd != nil && before.odd.message == o.message {
 		o.message = before.odd.message
 		if o.excluded == nil && o.nominated == nil && before.odd.made == o.made && before.odd.excluded == nil && before.odd.nominated == nil {
-			return before.odd
+			return before.odd, holds
 		}
 	} else {
-		*holds += len(o.message)
+		holds += len(o.message)
 	}
-	*holds += oddBytes
-	return o
+	return o, holds + oddBytes
 }
 
-// nominatedOf are the pods that were nominated to each slot, nil if there are none.
-func nominatedOf(trace *Trace, holds *int) map[int32][]*snapshot.Ref {
+// nominatedOf are the pods that were nominated to each slot, nil if there are none,
+// and how many bytes that takes.
+func nominatedOf(trace *Trace) (nominated map[int32][]*snapshot.Ref, holds int) {
 	if len(trace.Nominated) == 0 {
-		return nil
+		return nil, 0
 	}
-	nominated := make(map[int32][]*snapshot.Ref, len(trace.Nominated))
+	nominated = make(map[int32][]*snapshot.Ref, len(trace.Nominated))
 	for slot, pods := range trace.Nominated {
 		for _, p := range pods {
 			nominated[slot] = append(nominated[slot], p.Ref())
-			*holds += 16
+			holds += 16
 		}
-		*holds += 64
+		holds += 64
 	}
-	return nominated
+	return nominated, holds
 }
 
-// madeOf is what there is to keep of how room was sought, and what that takes.
-func (t *Traces) madeOf(trace *Trace, holds *int) *preemptionDetail {
+// madeOf is what there is to keep of how room was sought, and how many bytes that
+// takes.
+func (t *Traces) madeOf(trace *Trace) (m *preemptionDetail, holds int) {
 	p := trace.Preemption
 	switch {
 	case p == nil && trace.Made == "" && len(trace.Failures) == 0:
-		return nil
+		return nil, 0
 	case p == nil:
 		p = &Preemption{}
 	case trace.Made == "" && len(trace.Failures)+len(p.Budgets)+len(p.Started) == 0:
-		return soughtInVain
+		return soughtInVain, 0
 	}
-	m := &preemptionDetail{node: trace.Made, sought: trace.Preemption != nil, by: trace.UID, started: p.Started, failures: trace.Failures}
-	m.budgets = t.sharedBudgets(p.Budgets, holds)
+	m = &preemptionDetail{node: trace.Made, sought: trace.Preemption != nil, by: trace.UID, started: p.Started, failures: trace.Failures}
+	m.budgets, holds = t.sharedBudgets(p.Budgets)
 	for _, v := range p.Victims {
 		m.victims = append(m.victims, victimRef{pod: v.Pod.Ref(), uid: v.Pod.UID(), breaks: v.Breaks})
 		t.made[v.Pod.UID()] = t.next
-		*holds += victimBytes
+		holds += victimBytes
 		for _, name := range v.Breaks {
-			*holds += 16 + len(name)
+			holds += 16 + len(name)
 		}
 	}
 	if trace.Made != "" {
 		t.made[trace.UID] = t.next
-		*holds += victimBytes
+		holds += victimBytes
 	}
 	for _, f := range m.failures {
-		*holds += 64 + 4*cap(f.Rows)
+		holds += 64 + 4*cap(f.Rows)
 	}
-	*holds += madeBytes + cap(m.started)
-	return m
+	return m, holds + madeBytes + cap(m.started)
 }
 
 // sharedBudgets are the budgets as the preemption before this one has them, if
-// they are the same.
-func (t *Traces) sharedBudgets(budgets []*cycle.Budget, holds *int) []*cycle.Budget {
+// they are the same, and how many bytes they take beside those.
+func (t *Traces) sharedBudgets(budgets []*cycle.Budget) (shared []*cycle.Budget, holds int) {
 	if slices.Equal(budgets, t.budgets) {
-		return t.budgets
+		return t.budgets, 0
 	}
 	for _, b := range budgets {
 		if !slices.Contains(t.budgets, b) {
-			*holds += b.Weight()
+			holds += b.Weight()
 		}
 	}
-	*holds += 8 * cap(budgets)
 	t.budgets = budgets
-	return budgets
+	return budgets, holds + 8*cap(budgets)
 }
 
 // forget takes a decision that goes out of the places where others look for it.
