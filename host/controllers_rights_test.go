@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/policytest"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // climber is a controller that binds its author to cluster-admin as soon as there
@@ -186,13 +187,9 @@ func waitForNote(t *testing.T, serving host.Serving, want string) {
 func waitFor(t *testing.T, serving host.Serving, path, want string) {
 	t.Helper()
 	text := ""
-	for range 1200 {
-		if _, text = ask(t, serving, "GET", path, ""); strings.Contains(text, want) {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !polltest.Within(time.Minute, func() bool { _, text = ask(t, serving, "GET", path, ""); return strings.Contains(text, want) }) {
+		t.Fatalf("%s does not tell %q: %s", path, want, text)
 	}
-	t.Fatalf("%s does not tell %q: %s", path, want, text)
 }
 
 func adminConfig(t *testing.T, serving host.Serving) *rest.Config {

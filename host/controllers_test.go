@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // Other limits are another opening of the same module and config. Its driver
@@ -22,7 +23,7 @@ func TestAControllerGoesOnAfterItsLimitsHaveChanged(t *testing.T) {
 	for i := range 4 {
 		limited(t, serving, path, int32(6+i))
 	}
-	time.Sleep(4 * time.Second) // what left lives on for two
+	polltest.Pass(4 * time.Second) // what left lives on for two
 	replicas := int32(2)
 	labels := map[string]string{"app": "web"}
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.ReplicaSetSpec{
@@ -32,17 +33,13 @@ func TestAControllerGoesOnAfterItsLimitsHaveChanged(t *testing.T) {
 	if _, err := client.AppsV1().ReplicaSets("default").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for range 300 {
+	polltest.Until(t, "the ReplicaSet has its pods", func() bool {
 		list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list.Items) == int(replicas) {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Error("the ReplicaSet has no pods")
+		return len(list.Items) == int(replicas)
+	})
 }
 
 // limited gives a Policy another budget and waits until it is live by it.
@@ -58,12 +55,10 @@ func limited(t *testing.T, serving host.Serving, path string, milliseconds int32
 	if code, text := ask(t, serving, "PUT", path, string(body)); code != 200 {
 		t.Fatalf("PUT = %d %s", code, text)
 	}
-	for range 600 {
+	if !polltest.Within(time.Minute, func() bool {
 		askJSON(t, serving, "GET", path, "", &p)
-		if p.Status.ObservedGeneration == p.Generation {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+		return p.Status.ObservedGeneration == p.Generation
+	}) {
+		t.Fatalf("generation %d is not taken up: %+v", p.Generation, p.Status)
 	}
-	t.Fatalf("generation %d is not taken up: %+v", p.Generation, p.Status)
 }

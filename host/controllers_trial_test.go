@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/policy/policytest"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // maker is a controller that wants a ConfigMap of some name beside each
@@ -66,7 +67,7 @@ func makes(t *testing.T, client kubernetes.Interface, namespaces []string, names
 	made = map[string]int{}
 	for _, namespace := range namespaces {
 		found := ""
-		for range 1200 {
+		polltest.Within(time.Minute, func() bool {
 			for _, name := range names {
 				_, err := client.CoreV1().ConfigMaps(namespace).Get(t.Context(), name, metav1.GetOptions{})
 				if err == nil && found != "" && found != name {
@@ -78,11 +79,8 @@ func makes(t *testing.T, client kubernetes.Interface, namespaces []string, names
 					t.Fatal(err)
 				}
 			}
-			if found != "" {
-				break
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
+			return found != ""
+		})
 		made[found]++
 	}
 	return made

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // guestKinds are all kinds of guests, what their manifest says beside, and the
@@ -187,7 +188,7 @@ func TestAHostServesThroughoutHostileModules(t *testing.T) {
 func awaitFailures(t *testing.T, s host.Serving, names []string) {
 	t.Helper()
 	missing := map[string]bool{}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	if polltest.Within(time.Minute, func() bool {
 		for _, name := range names {
 			missing[name] = true
 		}
@@ -201,9 +202,9 @@ func awaitFailures(t *testing.T, s host.Serving, names []string) {
 				delete(missing, f.Name)
 			}
 		}
-		if len(missing) == 0 {
-			return
-		}
+		return len(missing) == 0
+	}) {
+		return
 	}
 	t.Errorf("these did no harm, though they were asked to: %v", missing)
 }

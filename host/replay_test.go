@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // Shadows and canaries watch while others decide, and trap at it; a canary
@@ -153,13 +153,7 @@ func watched(t *testing.T, client kubernetes.Interface, s host.Serving) {
 		}
 		return true
 	}
-	for range 3000 {
-		if ready() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the policies do not go live")
+	polltest.Until(t, "the policies are live", ready)
 }
 
 // callsOf tells how often each policy was called.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // ask asks the host by path as its administrator.
@@ -179,13 +179,11 @@ func TestAPodThatIsGoneIsExplained(t *testing.T) {
 	}
 	const path = "/api/v1/namespaces/default/pods/"
 	var report explain.Report
-	for range 6000 {
-		if askJSON(t, serving, "GET", path+"a/explain", "", &report); report.State == "gone" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if report.State != "gone" || report.Node != "n1" || report.Decision == nil {
+	polltest.Until(t, "the pod is gone", func() bool {
+		askJSON(t, serving, "GET", path+"a/explain", "", &report)
+		return report.State == "gone"
+	})
+	if report.Node != "n1" || report.Decision == nil {
 		t.Errorf("the pod that is gone is explained as %+v", report)
 	}
 	for what, want := range map[string]string{

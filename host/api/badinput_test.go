@@ -21,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/host/api/flowcontrol"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/store"
 
 	corev1 "k8s.io/api/core/v1"
@@ -379,7 +380,7 @@ func TestASlowReaderIsGivenUp(t *testing.T) {
 			t.Fatalf("update %d beside slow watchers: %v", i, err)
 		}
 	}
-	time.Sleep(api.WriteTime + time.Second) // their deadline is over
+	polltest.Pass(api.WriteTime + time.Second) // their deadline is over
 	for i, conn := range slow {
 		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if n, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {

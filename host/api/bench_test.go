@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/store/badger"
 
 	corev1 "k8s.io/api/core/v1"
@@ -173,11 +174,9 @@ func BenchmarkWatch(b *testing.B) {
 			b.Fatal(err)
 		}
 		events++
-		time.Sleep(100 * time.Millisecond)
+		polltest.Pass(100 * time.Millisecond) // between two events
 	}
-	for deadline := time.Now().Add(10 * time.Second); delivered.Load() < int64(events*watchers) && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	polltest.Within(10*time.Second, func() bool { return delivered.Load() >= int64(events*watchers) })
 	cancel()
 	wait.Wait()
 	var all []time.Duration

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/logtest"
+	"github.com/berth-dev/berth/host/polltest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -176,11 +177,8 @@ func (sh *shell) start(command string) *process {
 
 // await waits until so many lines are there.
 func (b *process) await(t *testing.T, lines int) {
-	for deadline := time.Now().Add(30 * time.Second); strings.Count(b.out.String(), "\n") < lines; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d lines are there, want %d:\n%s", strings.Count(b.out.String(), "\n"), lines, b.out.String())
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !polltest.Within(time.Minute, func() bool { return strings.Count(b.out.String(), "\n") >= lines }) {
+		t.Fatalf("%d lines are there, want %d:\n%s", strings.Count(b.out.String(), "\n"), lines, b.out.String())
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
@@ -103,23 +103,19 @@ func (c *cluster) gone(name string) {
 // letGo ends the victims, of which there must be so many by now.
 func (c *cluster) letGo(t testing.TB, n int) {
 	t.Helper()
-	for range 60_000 {
+	polltest.Until(t, fmt.Sprintf("%d pods are evicted", n), func() bool {
 		c.mu.Lock()
-		victims := c.victims
-		if len(victims) == n {
-			c.victims = nil
-			for _, v := range victims {
-				c.events = append(c.events, schedule.Event{Resource: "pods", Deleted: true, Object: v})
-			}
+		defer c.mu.Unlock()
+		if len(c.victims) != n {
+			return false
 		}
-		c.mu.Unlock()
-		if len(victims) == n {
-			c.put("pods")
-			return
+		for _, v := range c.victims {
+			c.events = append(c.events, schedule.Event{Resource: "pods", Deleted: true, Object: v})
 		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("%d pods are not evicted in time", n)
+		c.victims = nil
+		return true
+	})
+	c.put("pods")
 }
 
 // Provision implements schedule.Binder.
@@ -156,14 +152,12 @@ func serve(t testing.TB, s *schedule.Scheduler) {
 // decided waits for a decision about a pod.
 func decided(t testing.TB, s *schedule.Scheduler, pod string, outcome schedule.Outcome) schedule.Trace {
 	t.Helper()
-	for range 60_000 {
-		if trace, ok := s.Traces().Of("default", pod); ok && trace.Outcome == outcome {
-			return trace
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatalf("pod %s is not %s in time", pod, outcome)
-	return schedule.Trace{}
+	var trace schedule.Trace
+	polltest.Until(t, fmt.Sprintf("pod %s is %s", pod, outcome), func() (ok bool) {
+		trace, ok = s.Traces().Of("default", pod)
+		return ok && trace.Outcome == outcome
+	})
+	return trace
 }
 
 func TestExplainsWhereAPodWent(t *testing.T) {
@@ -262,13 +256,7 @@ func TestExplainsThePodThatHasTheNameNow(t *testing.T) {
 	}
 	turns := func(pod, want string) {
 		t.Helper()
-		for range 60_000 {
-			if state(pod).State == want {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-		t.Fatalf("%s stays %s, want %s", pod, state(pod).State, want)
+		polltest.Until(t, pod+" is "+want, func() bool { return state(pod).State == want })
 	}
 	turns("web", "bound")
 	for _, gone := range []string{"web", "big"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -224,23 +225,17 @@ func (l *load) broken(t *testing.T, name string, k int) {
 // settled waits until the loader has said what became of a policy's spec.
 func (l *load) settled(t *testing.T, name string, bad bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	var p *v1alpha1.Policy
+	polltest.Until(t, fmt.Sprintf("a new generation of policy %s is taken up", name), func() bool {
 		o, ok := l.store.Get(store.Key{Resource: v1alpha1.Policies, Name: name})
 		if !ok {
 			t.Fatalf("policy %s is gone", name)
 		}
-		p := o.(*v1alpha1.Policy)
-		if p.Status.ObservedGeneration == p.Generation {
-			if refused := p.Status.Phase == v1alpha1.PhaseRefused; refused != bad {
-				t.Fatalf("policy %s, generation %d, is %s: %s", name, p.Generation, p.Status.Phase, p.Status.Message)
-			}
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("generation %d of policy %s is not taken up: %+v", p.Generation, name, p.Status)
-		}
-		time.Sleep(time.Millisecond)
+		p = o.(*v1alpha1.Policy)
+		return p.Status.ObservedGeneration == p.Generation
+	})
+	if refused := p.Status.Phase == v1alpha1.PhaseRefused; refused != bad {
+		t.Fatalf("policy %s, generation %d, is %s: %s", name, p.Generation, p.Status.Phase, p.Status.Message)
 	}
 }
 
@@ -250,7 +245,7 @@ func resident(t *testing.T) int {
 	t.Helper()
 	least := 0
 	for look := range 3 {
-		time.Sleep(time.Second)
+		polltest.Pass(time.Second)
 		debug.FreeOSMemory()
 		data, err := os.ReadFile("/proc/self/statm")
 		if err != nil {

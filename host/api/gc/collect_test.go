@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/berth-dev/berth/host/api/gc"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/store"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,11 +91,7 @@ func (w *world) remove(resource, ns, name string, policy metav1.DeletionPropagat
 // eventually waits for a state of the world.
 func (w *world) eventually(what string, holds func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatalf("not in time: %s", what)
-		}
-	}
+	polltest.Until(w, what, holds)
 }
 
 func (w *world) gone(resource, ns, name string) func() bool {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // pair is a gathering connection over TCP, and its peer.
@@ -120,14 +122,7 @@ func TestAPeerThatDoesNotReadHoldsTheWriterUp(t *testing.T) {
 		}
 	}()
 	// A pipe holds nothing: what is taken in is what this package holds.
-	deadline := time.After(time.Minute)
-	for taken.Load() < most {
-		select {
-		case <-deadline:
-			t.Fatalf("only %d bytes were taken in", taken.Load())
-		case <-time.After(time.Millisecond):
-		}
-	}
+	polltest.Until(t, "much is taken in", func() bool { return taken.Load() >= most })
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/policies-wasm/bundle"
 )
 
@@ -137,23 +138,21 @@ func morePods(t *testing.T, client kubernetes.Interface, from, n int) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	bound := 0
+	if !polltest.Within(time.Minute, func() bool {
 		list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		bound := 0
+		bound = 0
 		for i := range list.Items {
 			if list.Items[i].Spec.NodeName != "" {
 				bound++
 			}
 		}
-		if bound == from+n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d pods have a node", bound, from+n)
-		}
+		return bound == from+n
+	}) {
+		t.Fatalf("%d of %d pods have a node", bound, from+n)
 	}
 }
 
@@ -260,9 +259,5 @@ func TestACanaryIsPushedWatchedAndRolledBack(t *testing.T) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came that %s", what)
-		}
-	}
+	polltest.Until(t, what, holds)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/vet"
 	"github.com/berth-dev/berth/host/policy/vet/wasmtest"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // program is what serves as compile child, by its path.
@@ -79,13 +80,13 @@ func TestAChildIsLimited(t *testing.T) {
 				want = append(want, fmt.Sprintf(`Max address space +%d +%[1]d `, int64(4<<30)))
 			}
 			var missing, seen string
-			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			if !polltest.Within(time.Minute, func() bool {
 				seen = about(cmd.Process.Pid)
-				if missing = firstMissing(seen, want); missing == "" {
-					return
-				}
+				missing = firstMissing(seen, want)
+				return missing == ""
+			}) {
+				t.Errorf("the child lacks %q in:\n%s", missing, seen)
 			}
-			t.Errorf("the child lacks %q in:\n%s", missing, seen)
 		})
 	}
 }
@@ -207,13 +208,10 @@ func TestASubvertedChildIsContained(t *testing.T) {
 // awaitGone waits until a process has ended.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	polltest.Until(t, fmt.Sprintf("process %d has ended", pid), func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") { // whoever inherits it may not reap it
-			return
-		}
-	}
-	t.Errorf("process %d is still there", pid)
+		return err != nil || strings.Contains(string(stat), ") Z ") // whoever inherits it may not reap it
+	})
 }
 
 // TestTheCompilerItselfRunsIntoItsLimit gives the real compiler a module that

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -124,15 +125,11 @@ func (h *host) pod(name string) *v1.Pod {
 // eventually waits until a pod is as wanted.
 func (h *host) eventually(name, what string, is func(*v1.Pod) bool) *v1.Pod {
 	h.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for time.Now().Before(deadline) {
-		if p := h.pod(name); p != nil && is(p) {
-			return p
-		}
-		time.Sleep(2 * time.Millisecond)
+	var p *v1.Pod
+	if !polltest.Within(time.Minute, func() bool { p = h.pod(name); return p != nil && is(p) }) {
+		h.t.Fatalf("pod %s is not %s in time: %+v", name, what, p)
 	}
-	h.t.Fatalf("pod %s is not %s in time: %+v", name, what, h.pod(name))
-	return nil
+	return p
 }
 
 func isBound(p *v1.Pod) bool { return p.Spec.NodeName != "" }
@@ -314,15 +311,13 @@ func TestBindsVolumesTogetherWithThePod(t *testing.T) {
 // shows itself resource by resource: the claim may come a moment after its pod.
 func (h *host) boundClaim(name string) *v1.PersistentVolumeClaim {
 	h.t.Helper()
-	for range 60_000 {
+	var claim *v1.PersistentVolumeClaim
+	polltest.Until(h.t, fmt.Sprintf("claim %s is bound with its pod", name), func() bool {
 		o, _ := h.store.Get(store.Key{Resource: "persistentvolumeclaims", Namespace: "default", Name: name})
-		if c := o.(*v1.PersistentVolumeClaim); c.Spec.VolumeName != "" {
-			return c
-		}
-		time.Sleep(time.Millisecond)
-	}
-	h.t.Fatalf("claim %s was not bound with its pod", name)
-	return nil
+		claim = o.(*v1.PersistentVolumeClaim)
+		return claim.Spec.VolumeName != ""
+	})
+	return claim
 }
 
 func volume(name, size, class string) *v1.PersistentVolume {

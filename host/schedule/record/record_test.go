@@ -20,6 +20,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -66,7 +67,7 @@ func recorded(t *testing.T, dir string, seed uint64, steps int, change func(*rec
 		if r.IntN(10) == 0 {
 			w.Record(ctx, c, traces)
 			traces = nil
-			time.Sleep(time.Millisecond) // as between the cycles of a scheduler
+			polltest.Pass(time.Millisecond) // as between the cycles of a scheduler
 		}
 	}
 	w.Record(ctx, c, traces)

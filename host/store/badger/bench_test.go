@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
 )
@@ -245,7 +246,7 @@ func BenchmarkWatchers(b *testing.B) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond)
+	polltest.Pass(100 * time.Millisecond) // until the watchers watch
 	for i := range b.N {
 		seen.Add(watchers)
 		started = time.Now()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/berth-dev/berth/host/logtest"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
 	"github.com/berth-dev/berth/host/store/storetest"
@@ -182,10 +183,8 @@ func killOnce(t *testing.T, dir string) string {
 	// Some die while they open the store, some while they begin to write, and
 	// some, however slow the machine is, when they have written.
 	sign := []string{"", "open ", "open ", "ack "}[rand.IntN(4)]
-	for start := time.Now(); !log.Has(sign) && time.Since(start) < 30*time.Second; {
-		time.Sleep(5 * time.Millisecond)
-	}
-	time.Sleep(time.Duration(rand.IntN(250)) * time.Millisecond)
+	polltest.Within(30*time.Second, func() bool { return log.Has(sign) })
+	polltest.Pass(time.Duration(rand.IntN(250)) * time.Millisecond)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
 	"github.com/berth-dev/berth/host/store/storetest"
@@ -98,11 +99,8 @@ func writeWithout(s *store.Store, acked int) (int, error) {
 		return acked, err
 	}
 	start = time.Now()
-	for again != nil && time.Since(start) < time.Minute {
-		<-time.After(10 * time.Millisecond)
-		if again = writeLarge(s, acked); again == nil {
-			acked++
-		}
+	if polltest.Within(time.Minute, func() bool { again = writeLarge(s, acked); return again == nil }) {
+		acked++
 	}
 	fmt.Println("written again after", time.Since(start).Round(time.Millisecond))
 	return acked, errors.Join(again, haveAll(s, acked))

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/host/policy/build"
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // cluster is a running `berth up`, and the tools to use it.
@@ -237,13 +238,7 @@ func (c *cluster) awaitPod(t *testing.T, name, what string, done func(*v1.Pod) b
 // eventually asks until done holds, for a minute.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !done(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	polltest.Until(t, what, done)
 }
 
 func condition(p *v1.Pod, kind v1.PodConditionType) v1.PodCondition {

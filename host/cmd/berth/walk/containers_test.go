@@ -21,6 +21,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // TestContainers walks through the quickstart on one cluster with real
@@ -328,7 +330,7 @@ func (c *cluster) testKills(t *testing.T) {
 	for i := range kills {
 		at := span * time.Duration(i) / kills
 		c.must(t, c.kubectl, "apply", "-f", "examples/quickstart/pod.yaml")
-		time.Sleep(at)
+		polltest.Pass(at)
 		c.kill()
 		c.start()
 		p := c.awaitPod(t, "web", fmt.Sprintf("is ready, its agent killed after %s", at), isReady)
@@ -336,7 +338,7 @@ func (c *cluster) testKills(t *testing.T) {
 			t.Errorf("killed after %s: the container was started %d times more", at, n)
 		}
 		c.must(t, c.kubectl, "delete", "pod", "web", "--wait=false")
-		time.Sleep(at)
+		polltest.Pass(at)
 		c.kill()
 		c.start()
 		c.wantNothingLeft(t, string(p.UID))

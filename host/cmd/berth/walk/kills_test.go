@@ -17,6 +17,8 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // TestKilledHost kills the host in the middle of its work, again and again, on
@@ -119,7 +121,7 @@ func (c *cluster) workUntilKilled(t *testing.T, w *witness) {
 	}
 	work.Go(func() { w.place(ctx, client) })
 	work.Go(func() { w.watch(ctx, client) })
-	time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+	polltest.Pass(time.Duration(rand.IntN(400)) * time.Millisecond)
 	c.kill()
 	cancel()
 	work.Wait()
@@ -213,7 +215,7 @@ func (c *cluster) killStarting(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+	polltest.Pass(time.Duration(rand.IntN(500)) * time.Millisecond)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // block is a fenced block of a Markdown page: its language, what else stands
@@ -184,15 +186,14 @@ func (r *reader) cwd(t *testing.T) string {
 func (r *reader) want(t *testing.T, b block) {
 	t.Helper()
 	looks := strings.HasPrefix(r.last, "berth explain") || strings.HasPrefix(r.last, "kubectl get")
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		lacks := missingLine(r.said, b.lines)
-		if lacks == "" {
-			return
-		}
-		if !looks || time.Now().After(end) {
-			t.Fatalf("line %d: what was said lacks %q:\n%s", b.at, lacks, r.said)
-		}
+	lacks := missingLine(r.said, b.lines)
+	again := func() bool {
 		r.said, _ = r.line(r.last)
+		lacks = missingLine(r.said, b.lines)
+		return lacks == ""
+	}
+	if lacks != "" && (!looks || !polltest.Within(time.Minute, again)) {
+		t.Fatalf("line %d: what was said lacks %q:\n%s", b.at, lacks, r.said)
 	}
 }
 
