@@ -44,3 +44,22 @@ func TestTheSDKsFaceFitsAScreen(t *testing.T) {
 		t.Errorf("go doc ./sdk prints %d lines, at most %d are wanted: move what a first policy does not need into a package below it", n, maxFace)
 	}
 }
+
+// Authors import these, so each shows by an Example how it is used; the examples
+// run as tests. Package policytest's stand in its doc, since they want a testing.T.
+func TestWhatAuthorsImportHasExamples(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"abi", "sdk", "sdk/gate", "sdk/guest", "sdk/json", "sdk/observe", "sdk/reconcile"} {
+		names, err := filepath.Glob("../../" + folder + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files []*ast.File
+		for _, name := range names {
+			files = append(files, parse(t, name))
+		}
+		if len(doc.Examples(files...)) == 0 {
+			t.Errorf("%s has no Example", folder)
+		}
+	}
+}
