@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// patience is how long something may take on a machine that is busy.
-const patience = time.Minute
+// limit is how long something may take on a machine that is busy.
+const limit = time.Minute
 
 // Until looks until what is met. The test fails if it never comes.
 func Until(t testing.TB, what string, met func() bool) {
 	t.Helper()
-	if !Within(patience, met) {
+	if !Within(limit, met) {
 		t.Fatalf("it never came that %s", what)
 	}
 }
