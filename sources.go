@@ -6,5 +6,5 @@ import "embed"
 
 // Guest holds the SDK and the contract, tests included, by their paths here.
 //
-//go:embed go.mod LICENSE sdk/*.go sdk/observe/*.go sdk/policytest/*.go abi/*.go abi/fb/*.go
+//go:embed go.mod LICENSE sdk/*.go sdk/*/*.go sdk/internal/*/*.go abi/*.go abi/fb/*.go
 var Guest embed.FS

@@ -1,13 +1,16 @@
 package sdk_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/gate"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/json"
 	"github.com/berth-dev/berth/sdk/observe"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 type gpuOnly struct{ label string }
@@ -28,7 +31,7 @@ func (g *gpuOnly) Filter(pod *sdk.Pod, node *sdk.Node) sdk.Verdict {
 // the manifest then tells the host what it is and what it reads.
 func ExamplePredicate() {
 	sdk.Predicate("GPUOnly", &gpuOnly{}, sdk.Reads(sdk.PodRequests|sdk.NodeLabels))
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,7 +48,7 @@ func (emptiest) Score(_ *sdk.Pod, node *sdk.Node) int64 { return node.Free("cpu"
 // A priority gives raw scores; Normalize says how they become 0…100.
 func ExamplePriority() {
 	sdk.Priority("Emptiest", emptiest{}, sdk.Reads(sdk.NodeCapacity|sdk.NodeUsage), sdk.Normalize(sdk.NormalizeMax))
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -58,20 +61,20 @@ type wellGate struct{}
 
 func (wellGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
 
-func (wellGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+func (wellGate) Check(_ int64, pod *gate.Pod) gate.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: time.Second}
+			return gate.Readiness{Status: gate.False, Reason: "NotYet", Message: seen.Detail, RequeueAfter: time.Second}
 		}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "AllWell"}
+	return gate.Readiness{Status: gate.True, Reason: "AllWell"}
 }
 
 // A gate says what the host shall observe of each pod, and decides by that.
 func ExampleGate() {
 	sdk.Gate("WellGate", wellGate{}, []string{"example.test/Well"},
 		sdk.Observe(observe.HTTPGet("health", "https", "/healthz?full=1", observe.HTTPS(), observe.Header("Host", "shop.example")), observe.PodsReady("database", "app=db")))
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -79,7 +82,7 @@ func ExampleGate() {
 	for _, o := range m.Find("WellGate").Observe {
 		fmt.Println(o.Name, o.Kind, o.Scheme, o.Port, o.Path, o.Headers)
 	}
-	fmt.Println(wellGate{}.Check(0, &sdk.GatePod{Observations: []sdk.Observation{{OK: true}, {Detail: "0 of 1 pods are ready"}}}).Message)
+	fmt.Println(wellGate{}.Check(0, &gate.Pod{Observations: []gate.Observation{{OK: true}, {Detail: "0 of 1 pods are ready"}}}).Message)
 	// Output:
 	// health http HTTPS https /healthz?full=1 [{Host shop.example}]
 	// database pods    []
@@ -89,20 +92,20 @@ func ExampleGate() {
 type noted struct{}
 
 // A controller says which children there should be; the host makes them.
-func (noted) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
+func (noted) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	if len(r.Children) > 0 {
-		return sdk.ReconcileResult{}, nil
+		return reconcile.Result{}, nil
 	}
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("ConfigMap")
 	j.Key("data").Open('{').Key("parent").Text(r.Parent.Name).Close('}').Close('}')
-	return sdk.ReconcileResult{Create: []sdk.Creation{{Object: string(j.Bytes()), Count: 1}}}, nil
+	return reconcile.Result{Create: []reconcile.Creation{{Object: string(j.Bytes()), Count: 1}}}, nil
 }
 
 func ExampleController() {
 	sdk.Controller("Noted", noted{},
-		sdk.ObjectKind{APIVersion: "batch/v1", Kind: "Job"}, []sdk.ObjectKind{{APIVersion: "v1", Kind: "ConfigMap"}})
-	out, err := noted{}.Reconcile(&sdk.ReconcileRequest{Parent: sdk.ControlObject{Name: "report"}})
+		reconcile.Kind{APIVersion: "batch/v1", Kind: "Job"}, []reconcile.Kind{{APIVersion: "v1", Kind: "ConfigMap"}})
+	out, err := noted{}.Reconcile(&reconcile.Request{Parent: reconcile.Object{Name: "report"}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -113,7 +116,7 @@ func ExampleController() {
 
 // Settings are read without encoding/json, which costs a guest 240 KB.
 func ExampleConfig() {
-	c, err := sdk.ParseConfig([]byte(`{"label":"rack","most":3}`))
+	c, err := json.Parse([]byte(`{"label":"rack","most":3}`))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -126,18 +129,11 @@ func ExampleConfig() {
 	// unknown setting most
 }
 
-func ExampleJSON() {
-	j := &sdk.JSON{}
-	j.Open('{').Key("name").Text(`a "b"`).Key("list").Open('[').Int(1).Int(2).Close(']').Close('}')
-	fmt.Println(string(j.Bytes()), json.Valid(j.Bytes()))
-	// Output: {"name":"a \"b\"","list":[1,2]} true
-}
-
 // Counters stand on /metrics, beside what the host counts of the policy.
 func ExampleNewCounter() {
 	strange := sdk.NewCounter("strange_annotations", "Annotations that are no number.")
 	strange.Add(1)
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,109 +1,49 @@
 package sdk
 
-import "unsafe"
-
-// maxNames is how many texts of the author's are known by where they lie; a power of two.
-const maxNames = 64
-
-// name is a text that a policy asks by: a label's key, a resource. It is known
-// again by where its bytes lie, since a policy asks every row by the same few
-// constants and settings, and neither hashes nor compares them then.
-type name struct {
-	text string
-	sym  Symbol
-	kind amountKind
-}
-
-// amountKind says where an amount is: in a list of scalars, or in which column.
-type amountKind uint32
-
-const (
-	scalarAmount amountKind = iota
-	firstAmount             // MilliCPU, Memory, EphemeralStorage, Pods, in this order
+import (
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
-func amountOf(resource string) amountKind {
-	switch resource {
-	case "cpu":
-		return firstAmount
-	case "memory":
-		return firstAmount + 1
-	case "ephemeral-storage":
-		return firstAmount + 2
-	case "pods":
-		return firstAmount + 3
-	}
-	return scalarAmount
-}
+// Pod is the pod of the cycle; only the groups that the policy Reads are filled.
+type Pod = facts.Pod
 
-// names is open addressing by the address of a text's bytes. That a text is held
-// here keeps another one from being put in its place.
-type names struct {
-	table [maxNames]name
-	n     int
-	// unknown says that some have no symbol yet.
-	unknown bool
-	// lent says that some have a symbol that is lent.
-	lent bool
-}
+// Node is one node, valid during the call that gives it.
+type Node = row.Node
 
-func home(text string) uint32 {
-	return uint32(uintptr(unsafe.Pointer(unsafe.StringData(text)))) * 0x9e3779b1 >> 26
-}
+// Config is a policy's settings, or a part of them.
+type Config = json.Value
 
-// known is the entry of a text, nil if it has none.
-func (s *Symbols) known(text string) *name {
-	for at := home(text); ; at++ {
-		n := &s.names.table[at%maxNames]
-		if unsafe.StringData(n.text) == unsafe.StringData(text) && len(n.text) == len(text) {
-			return n
-		}
-		if n.text == "" {
-			return nil
-		}
-	}
-}
+// Verdict is what a predicate says of a pod and a node: Admit, Reject or
+// RejectFinal.
+type Verdict = guest.Verdict
 
-// name is the entry of a text, a new one if need be.
-func (s *Symbols) name(text string) *name {
-	if n := s.known(text); n != nil {
-		return n
-	}
-	return s.learn(text)
-}
+// Admit lets the pod onto the node.
+var Admit = Verdict{}
 
-//go:noinline
-func (s *Symbols) learn(text string) *name {
-	if s.names.n > maxNames*3/4 {
-		s.forgetNames()
-	}
-	at := home(text)
-	for s.names.table[at%maxNames].text != "" {
-		at++
-	}
-	_, sym := s.find(text, hashString(text))
-	s.names.n++
-	s.names.lent = s.names.lent || s.lent.first != NoSymbol && sym >= s.lent.first
-	s.names.unknown = s.names.unknown || sym == NoSymbol
-	n := &s.names.table[at%maxNames]
-	*n = name{text, sym, amountOf(text)}
-	return n
-}
+// Reject keeps the pod off the node. Removing other pods from the node might
+// help. The reason stands in events and in `berth explain`; keep to few
+// distinct ones (at most 254 an instance), without names and numbers.
+func Reject(reason string) Verdict { return guest.Reject(reason) }
 
-func (s *Symbols) forgetNames() {
-	clear(s.names.table[:])
-	s.names.n, s.names.unknown, s.names.lent = 0, false, false
-}
+// RejectFinal keeps the pod off the node, and removing other pods from it
+// would not help: preemption leaves such nodes alone.
+func RejectFinal(reason string) Verdict { return guest.RejectFinal(reason) }
 
-// column is one of the columns. They lie side by side, as the kinds do.
-func (c *Columns) column(kind amountKind) []int64 {
-	return (*[4][]int64)(unsafe.Pointer(c))[(kind-firstAmount)&3]
-}
+// Module names the module in its manifest.
+func Module(name, moduleVersion string) { guest.Module(name, moduleVersion) }
 
-// of is what a list of amounts and scalars has of a resource.
-func (n *name) of(a *Amounts, scalars []Scalar) int64 {
-	if n.kind != scalarAmount {
-		return (*[4]int64)(unsafe.Pointer(a))[(n.kind-firstAmount)&3]
-	}
-	return ScalarValue(scalars, n.sym)
-}
+// Counter counts something for /metrics, where it stands as
+// berth_policy_counter_total with the policy's and its own name as labels. It
+// counts what guests do: answers that the host remembers are not asked for
+// again, so decisions are better counted by the host's own figures.
+type Counter = guest.Counter
+
+// NewCounter declares a counter of the module: small letters, digits and '_'
+// in its name, one sentence of help. Call it from a package variable or from
+// init; a module has 32 of them at most.
+//
+//	var strange = sdk.NewCounter("strange_annotations", "Annotations that are no number.")
+func NewCounter(name, help string) Counter { return guest.NewCounter(name, help) }

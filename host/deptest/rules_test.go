@@ -32,6 +32,30 @@ var rules = []rule{
 		because: "policy authors compile it with TinyGo, which does not swallow much",
 	},
 	{
+		folder: "sdk/json", may: []string{"sdk/internal/text"}, only: nothing,
+		because: "it reads and writes JSON, whatever that is about",
+	},
+	{
+		folder: "sdk/facts", may: []string{"abi", "sdk/internal/text", "sdk/json"}, only: []string{"github.com/google/flatbuffers"},
+		because: "facts are what a host tells: who asks for them, and what is answered, is above them",
+	},
+	{
+		folder: "sdk/row", may: []string{"abi", "sdk/facts", "sdk/internal/text"}, only: []string{"github.com/google/flatbuffers"},
+		because: "a table of nodes holds facts and judges nothing",
+	},
+	{
+		folder: "sdk/gate", may: []string{"abi", "sdk/facts", "sdk/json"}, only: []string{"github.com/google/flatbuffers"},
+		because: "it is what a gate is asked and answers: how it is registered and called is above it",
+	},
+	{
+		folder: "sdk/reconcile", may: []string{"abi", "sdk/facts", "sdk/json"}, only: []string{"github.com/google/flatbuffers"},
+		because: "it is what a controller is asked and answers: how it is registered and called is above it",
+	},
+	{
+		folder: "sdk/guest", may: []string{"abi", "sdk/facts", "sdk/gate", "sdk/json", "sdk/reconcile", "sdk/row"}, only: []string{"github.com/google/flatbuffers"},
+		because: "the faces that beginners see are built on it, and it knows none of them",
+	},
+	{
 		folder: "sdk/policytest", may: []string{"abi", "sdk", "host/policy/engine", "host/policy/vet", "host/policy/wire"},
 		because: "it runs an author's table natively and as wasm, and needs a sandbox for it, not a host",
 	},

@@ -37,7 +37,7 @@ func TestPoliciesFollowChanges(t *testing.T) {
 
 func follow(t *testing.T, c *oracletest.Case, random *rand.Rand) {
 	cluster := c.Cluster()
-	var guests []*guest
+	var guests []*judge
 	for _, name := range followers {
 		guests = append(guests, opener(openNative).over(t, name, "", cluster))
 	}
@@ -108,7 +108,7 @@ type said struct {
 	Scores   []int64
 }
 
-func (g *guest) all(pod *v1.Pod) (s said) {
+func (g *judge) all(pod *v1.Pod) (s said) {
 	g.t.Helper()
 	a := g.pod(pod)
 	var slots []int32
@@ -149,7 +149,7 @@ func TestQuestionsLeaveNoTrace(t *testing.T) {
 	}
 }
 
-func question(t *testing.T, c *oracletest.Case, g *guest) {
+func question(t *testing.T, c *oracletest.Case, g *judge) {
 	for _, pod := range c.Asked() {
 		before := g.all(pod)
 		for i := range c.Nodes {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // speaker is an opened policy, wherever it runs. It takes and gives the bytes
@@ -28,10 +28,10 @@ type speaker interface {
 type opener func(t *testing.T, policy string, config []byte) speaker
 
 // native runs the policy in this process.
-type native struct{ in *sdk.Instance }
+type native struct{ in *guest.Instance }
 
 func openNative(t *testing.T, policy string, config []byte) speaker {
-	in, err := sdk.Open(config)
+	in, err := guest.Open(config)
 	if err != nil {
 		t.Fatalf("open %s: %v", policy, err)
 	}
@@ -51,8 +51,8 @@ func (n native) explain(row uint32) ([]byte, error)  { return n.in.Explain(row) 
 func (n native) reasons(from uint32) ([]byte, error) { return n.in.Reasons(from), nil }
 func (n native) close()                              {}
 
-// guest is one policy over a cluster.
-type guest struct {
+// judge is one policy over a cluster.
+type judge struct {
 	t        *testing.T
 	speaker  speaker
 	manifest *abi.Policy
@@ -62,13 +62,13 @@ type guest struct {
 	table    []abi.Reason
 }
 
-func (o opener) over(t *testing.T, name, config string, cluster *snapshot.Cluster) *guest {
+func (o opener) over(t *testing.T, name, config string, cluster *snapshot.Cluster) *judge {
 	t.Helper()
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{t: t, manifest: m.Find(name), encoder: wire.NewEncoder(), cluster: cluster}
+	g := &judge{t: t, manifest: m.Find(name), encoder: wire.NewEncoder(), cluster: cluster}
 	if g.manifest == nil {
 		t.Fatalf("there is no policy %s", name)
 	}
@@ -87,14 +87,14 @@ func (o opener) over(t *testing.T, name, config string, cluster *snapshot.Cluste
 }
 
 // must fails the test, naming the policy.
-func (g *guest) must(what string, err error) {
+func (g *judge) must(what string, err error) {
 	g.t.Helper()
 	if err != nil {
 		g.t.Fatalf("%s: %s: %v", g.manifest.Name, what, err)
 	}
 }
 
-func (g *guest) apply(deltas []snapshot.Delta) {
+func (g *judge) apply(deltas []snapshot.Delta) {
 	g.t.Helper()
 	batch, seq := g.encoder.Deltas(deltas, g.manifest.Groups())
 	if batch == nil {
@@ -104,7 +104,7 @@ func (g *guest) apply(deltas []snapshot.Delta) {
 	g.sent = seq
 }
 
-func (g *guest) pod(pod *v1.Pod) abi.PodAnswer {
+func (g *judge) pod(pod *v1.Pod) abi.PodAnswer {
 	g.t.Helper()
 	packed, err := g.speaker.pod(g.encoder.Pod(g.sent, 0, snapshot.NewPod(pod), g.manifest.Groups()))
 	g.must("pod", err)
@@ -114,7 +114,7 @@ func (g *guest) pod(pod *v1.Pod) abi.PodAnswer {
 }
 
 // filter asks about slots. Admission is a Reason without text.
-func (g *guest) filter(a abi.PodAnswer, slots []int32) []abi.Reason {
+func (g *judge) filter(a abi.PodAnswer, slots []int32) []abi.Reason {
 	g.t.Helper()
 	verdicts := make([]abi.Reason, len(slots))
 	switch a.Ask {
@@ -137,7 +137,7 @@ func (g *guest) filter(a abi.PodAnswer, slots []int32) []abi.Reason {
 	return verdicts
 }
 
-func (g *guest) reason(id uint32) abi.Reason {
+func (g *judge) reason(id uint32) abi.Reason {
 	g.t.Helper()
 	if id == 0 {
 		return abi.Reason{}
@@ -152,7 +152,7 @@ func (g *guest) reason(id uint32) abi.Reason {
 	return g.table[id-1]
 }
 
-func (g *guest) explain(slot int32) (texts []string) {
+func (g *judge) explain(slot int32) (texts []string) {
 	g.t.Helper()
 	out, err := g.speaker.explain(uint32(slot))
 	g.must("explain", err)
@@ -164,7 +164,7 @@ func (g *guest) explain(slot int32) (texts []string) {
 	return texts
 }
 
-func (g *guest) score(slots []int32) []int64 {
+func (g *judge) score(slots []int32) []int64 {
 	g.t.Helper()
 	out, err := g.speaker.score(g.encoder.Rows(slots))
 	g.must("score", err)

@@ -82,7 +82,7 @@ func naturalFuel(t *testing.T, m *engine.Module, name, cpu string, cluster *snap
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{t: t, speaker: sandbox{in}, manifest: manifest.Find(name), encoder: wire.NewEncoder(), cluster: cluster}
+	g := &judge{t: t, speaker: sandbox{in}, manifest: manifest.Find(name), encoder: wire.NewEncoder(), cluster: cluster}
 	g.must("open", sandbox{in}.status(engine.FuncOpen, []byte(`{"policy":"`+name+`"}`)))
 	var deltas []snapshot.Delta
 	cluster.Base(func(d snapshot.Delta) bool {

@@ -134,7 +134,7 @@ func code(v abi.Reason) string {
 	return "Unschedulable"
 }
 
-func (g *guest) comparePredicate(c *oracletest.Case, s stand, a *oracletest.Answer, said abi.PodAnswer) {
+func (g *judge) comparePredicate(c *oracletest.Case, s stand, a *oracletest.Answer, said abi.PodAnswer) {
 	g.t.Helper()
 	for name, node := range a.Nodes {
 		slot, ok := g.cluster.Slot(name)
@@ -170,7 +170,7 @@ func sorted(list []string) []string {
 	return list
 }
 
-func (g *guest) comparePriority(c *oracletest.Case, s stand, a *oracletest.Answer, said abi.PodAnswer) {
+func (g *judge) comparePriority(c *oracletest.Case, s stand, a *oracletest.Answer, said abi.PodAnswer) {
 	g.t.Helper()
 	if s.skipped(a) {
 		return

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
 )
 
 // maxIdle is how many classes without pods are kept: pods come back.
@@ -11,7 +12,7 @@ const maxIdle = 256
 
 // Term is a term that a placed pod carries, with the weight that it counts by.
 type Term struct {
-	Pod    *sdk.PodTerm
+	Pod    *facts.PodTerm
 	Weight int64
 }
 
@@ -23,8 +24,8 @@ type effect struct {
 
 // class is what pods have in common.
 type class struct {
-	namespace sdk.Symbol
-	labels    []sdk.Pair
+	namespace facts.Symbol
+	labels    []facts.Pair
 	carried   []effect
 	asked     []effect
 	hash      uint64
@@ -57,7 +58,7 @@ func (x *Index) classOf(pod *sdk.Pod, terms []Term) int32 {
 	return x.last
 }
 
-func (x *Index) find(namespace sdk.Symbol, labels []sdk.Pair, terms []Term) int32 {
+func (x *Index) find(namespace facts.Symbol, labels []facts.Pair, terms []Term) int32 {
 	x.carry(terms)
 	h := mix(hashPairs(seed, labels), uint32(namespace))
 	for i := range x.effects {
@@ -83,7 +84,7 @@ func (x *Index) carry(terms []Term) {
 	}
 }
 
-func (x *Index) carriedTally(terms []sdk.PodTerm, key sdk.Symbol) *Tally {
+func (x *Index) carriedTally(terms []facts.PodTerm, key facts.Symbol) *Tally {
 	h := hashTerms(key, terms)
 	for t := x.carriedBy.first(h); t != nil; t = t.next {
 		if t.hash == h && t.Topology.key == key && slices.EqualFunc(t.terms, terms, sameTerm) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // Index holds who is where, and the tallies. A policy passes on what the SDK
 // tells it of rows, pods and namespaces.
 type Index struct {
-	rows *sdk.Rows
+	rows *row.Table
 	live []bool
 	// Live is how many rows there are.
 	Live  int
@@ -40,30 +42,30 @@ type Index struct {
 	carriedBy  tallies
 	clock      uint64
 
-	spaces map[sdk.Symbol][]sdk.Pair
+	spaces map[facts.Symbol][]facts.Pair
 
 	// version changes whenever what Carried answers may change.
 	version uint64
 	memos   []memo
 
 	effects []effect
-	single  [1]sdk.PodTerm
+	single  [1]facts.PodTerm
 	matched []bool
 	found   []*Tally
 }
 
 // memo is an answer of Carried.
 type memo struct {
-	namespace sdk.Symbol
-	labels    []sdk.Pair
+	namespace facts.Symbol
+	labels    []facts.Pair
 	version   uint64
 	tallies   []*Tally
 }
 
 // New makes an index over rows.
-func New(rows *sdk.Rows) *Index {
+func New(rows *row.Table) *Index {
 	return &Index{
-		rows: rows, last: -1, spaces: map[sdk.Symbol][]sdk.Pair{},
+		rows: rows, last: -1, spaces: map[facts.Symbol][]facts.Pair{},
 	}
 }
 
@@ -153,8 +155,8 @@ func (x *Index) Remove(slot int32, pod *sdk.Pod, terms []Term) {
 }
 
 // Namespace takes in the labels of a namespace, and whether it is there.
-func (x *Index) Namespace(o *sdk.Object, there bool) {
-	if o.Resource != sdk.ResourceNamespaces {
+func (x *Index) Namespace(o *facts.Object, there bool) {
+	if o.Resource != facts.ResourceNamespaces {
 		return
 	}
 	labels, known := x.spaces[o.Name]
@@ -175,7 +177,7 @@ func (x *Index) Namespace(o *sdk.Object, there bool) {
 
 // Matching counts the pods that meet all of terms, by key; by node if key is
 // NoSymbol. It is valid until the next change.
-func (x *Index) Matching(key sdk.Symbol, terms []sdk.PodTerm) *Tally {
+func (x *Index) Matching(key facts.Symbol, terms []facts.PodTerm) *Tally {
 	x.clock++
 	h := hashTerms(key, terms)
 	for _, t := range x.asked {
@@ -275,10 +277,10 @@ func (x *Index) met(pod *sdk.Pod) []*Tally {
 	return m.tallies
 }
 
-func (x *Index) newTally(key sdk.Symbol, terms []sdk.PodTerm, hash uint64) *Tally {
+func (x *Index) newTally(key facts.Symbol, terms []facts.PodTerm, hash uint64) *Tally {
 	t := &Tally{Topology: x.Topology(key), hash: hash, spaces: looksAtSpaces(terms)}
 	t.Topology.users++
-	t.terms = make([]sdk.PodTerm, len(terms))
+	t.terms = make([]facts.PodTerm, len(terms))
 	for i := range terms {
 		t.terms[i] = terms[i].Clone()
 	}
@@ -286,7 +288,7 @@ func (x *Index) newTally(key sdk.Symbol, terms []sdk.PodTerm, hash uint64) *Tall
 }
 
 // Topology parts the rows by key. It is kept while a tally is on it.
-func (x *Index) Topology(key sdk.Symbol) *Topology {
+func (x *Index) Topology(key facts.Symbol) *Topology {
 	for _, t := range x.topologies {
 		if t.key == key {
 			return t

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
 )
 
 // Pods that come and go, of far more labels than a page holds, are counted by
@@ -14,8 +15,8 @@ func TestClassesAreFoundAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	x := New(nil)
 	pod := func(kind uint32) *sdk.Pod {
-		p := &sdk.Pod{Namespace: sdk.Symbol(2 + kind%3)}
-		p.Labels.Pairs = []sdk.Pair{{Key: 5, Value: sdk.Symbol(10 + kind)}, {Key: 6, Value: sdk.Symbol(10 + kind/7)}}
+		p := &sdk.Pod{Namespace: facts.Symbol(2 + kind%3)}
+		p.Labels.Pairs = []facts.Pair{{Key: 5, Value: facts.Symbol(10 + kind)}, {Key: 6, Value: facts.Symbol(10 + kind/7)}}
 		return p
 	}
 	type on struct {

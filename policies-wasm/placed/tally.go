@@ -1,6 +1,6 @@
 package placed
 
-import "github.com/berth-dev/berth/sdk"
+import "github.com/berth-dev/berth/sdk/facts"
 
 // Tally counts pods, or sums weights of theirs, by the parts of a topology.
 type Tally struct {
@@ -10,7 +10,7 @@ type Tally struct {
 	// Nonzero is in how many parts there is anything.
 	Nonzero int
 
-	terms []sdk.PodTerm
+	terms []facts.PodTerm
 	hash  uint64
 	next  *Tally // carried, with a like hash
 	used  uint64

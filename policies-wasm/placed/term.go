@@ -3,7 +3,7 @@ package placed
 import (
 	"slices"
 
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
 )
 
 const (
@@ -13,14 +13,14 @@ const (
 
 func mix(h uint64, v uint32) uint64 { return (h ^ uint64(v)) * prime }
 
-func hashPairs(h uint64, pairs []sdk.Pair) uint64 {
+func hashPairs(h uint64, pairs []facts.Pair) uint64 {
 	for i := range pairs {
 		h = mix(mix(h, uint32(pairs[i].Key)), uint32(pairs[i].Value))
 	}
 	return h
 }
 
-func hashSelector(h uint64, s *sdk.Selector) uint64 {
+func hashSelector(h uint64, s *facts.Selector) uint64 {
 	if !s.Present {
 		return mix(h, 1)
 	}
@@ -34,7 +34,7 @@ func hashSelector(h uint64, s *sdk.Selector) uint64 {
 	return mix(h, 2)
 }
 
-func hashTerms(key sdk.Symbol, terms []sdk.PodTerm) uint64 {
+func hashTerms(key facts.Symbol, terms []facts.PodTerm) uint64 {
 	h := mix(seed, uint32(key))
 	for i := range terms {
 		t := &terms[i]
@@ -46,20 +46,20 @@ func hashTerms(key sdk.Symbol, terms []sdk.PodTerm) uint64 {
 	return h
 }
 
-func sameSelector(a, b *sdk.Selector) bool {
-	return a.Present == b.Present && slices.EqualFunc(a.Reqs, b.Reqs, func(x, y sdk.Requirement) bool {
+func sameSelector(a, b *facts.Selector) bool {
+	return a.Present == b.Present && slices.EqualFunc(a.Reqs, b.Reqs, func(x, y facts.Requirement) bool {
 		return x.Key == y.Key && x.Op == y.Op && slices.Equal(x.Values, y.Values)
 	})
 }
 
 // sameTerm leaves weight and topology key aside: a tally has its own.
-func sameTerm(a, b sdk.PodTerm) bool {
+func sameTerm(a, b facts.PodTerm) bool {
 	return sameSelector(&a.Selector, &b.Selector) && sameSelector(&a.NamespaceSelector, &b.NamespaceSelector) &&
 		slices.Equal(a.Namespaces, b.Namespaces)
 }
 
 // looksAtSpaces: the empty selector takes every namespace, known or not.
-func looksAtSpaces(terms []sdk.PodTerm) bool {
+func looksAtSpaces(terms []facts.PodTerm) bool {
 	for i := range terms {
 		if s := &terms[i].NamespaceSelector; s.Present && len(s.Reqs) > 0 {
 			return true
@@ -71,7 +71,7 @@ func looksAtSpaces(terms []sdk.PodTerm) bool {
 // Meets says whether a pod meets all of another's terms. An asked term selects
 // among the namespaces that there are; that of a placed pod looks at the labels
 // of the pod's namespace, and takes one that is not known for bare of labels.
-func (x *Index) Meets(terms []sdk.PodTerm, namespace sdk.Symbol, labels []sdk.Pair) bool {
+func (x *Index) Meets(terms []facts.PodTerm, namespace facts.Symbol, labels []facts.Pair) bool {
 	for i := range terms {
 		if !x.meets(&terms[i], namespace, labels, true) {
 			return false
@@ -80,12 +80,12 @@ func (x *Index) Meets(terms []sdk.PodTerm, namespace sdk.Symbol, labels []sdk.Pa
 	return len(terms) > 0
 }
 
-func (x *Index) meets(t *sdk.PodTerm, namespace sdk.Symbol, labels []sdk.Pair, known bool) bool {
+func (x *Index) meets(t *facts.PodTerm, namespace facts.Symbol, labels []facts.Pair, known bool) bool {
 	return (slices.Contains(t.Namespaces, namespace) || x.selects(&t.NamespaceSelector, namespace, known)) &&
 		t.Selector.Matches(x.rows.Symbols, labels)
 }
 
-func (x *Index) selects(s *sdk.Selector, namespace sdk.Symbol, known bool) bool {
+func (x *Index) selects(s *facts.Selector, namespace facts.Symbol, known bool) bool {
 	if !s.Present || len(s.Reqs) == 0 {
 		return s.Present
 	}

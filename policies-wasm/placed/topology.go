@@ -1,31 +1,34 @@
 package placed
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 // Topology parts the rows by the value of one label.
 type Topology struct {
-	key sdk.Symbol
+	key facts.Symbol
 	// Domain is a row's part, by slot; -1 where it has none.
 	Domain []int32
 	// Rows is how many rows are in each part, and With how many are in any.
 	Rows []int32
 	With int
 
-	values map[sdk.Symbol]int32
-	of     []sdk.Symbol // the value of each part
+	values map[facts.Symbol]int32
+	of     []facts.Symbol // the value of each part
 	free   []int32
 	users  int
 }
 
-func newTopology(key sdk.Symbol) *Topology {
-	return &Topology{key: key, values: map[sdk.Symbol]int32{}}
+func newTopology(key facts.Symbol) *Topology {
+	return &Topology{key: key, values: map[facts.Symbol]int32{}}
 }
 
 // Len is one more than the highest part that was ever in use.
 func (t *Topology) Len() int { return len(t.Rows) }
 
 // ByNode says that each row is a part of its own.
-func (t *Topology) ByNode() bool { return t.key == sdk.NoSymbol }
+func (t *Topology) ByNode() bool { return t.key == facts.NoSymbol }
 
 func (t *Topology) grow(slots int) {
 	for len(t.Domain) < slots {
@@ -34,12 +37,12 @@ func (t *Topology) grow(slots int) {
 }
 
 // enter puts a row into its part.
-func (t *Topology) enter(slot int32, rows *sdk.Rows) {
+func (t *Topology) enter(slot int32, rows *row.Table) {
 	t.grow(int(slot) + 1)
 	domain := slot
 	if !t.ByNode() {
 		value := rows.Labels(slot).Value(t.key)
-		if value == sdk.NoSymbol {
+		if value == facts.NoSymbol {
 			return
 		}
 		domain = t.domain(value)
@@ -52,7 +55,7 @@ func (t *Topology) enter(slot int32, rows *sdk.Rows) {
 	t.With++
 }
 
-func (t *Topology) domain(value sdk.Symbol) int32 {
+func (t *Topology) domain(value facts.Symbol) int32 {
 	if d, ok := t.values[value]; ok {
 		return d
 	}

@@ -5,11 +5,13 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/placed"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 // Part is what a constraint counts, by the parts of its topology.
 type Part struct {
-	Constraint *sdk.SpreadConstraint
+	Constraint *facts.SpreadConstraint
 	Topology   *placed.Topology
 	// Counts are the pods in each part, on nodes that count; as long as the
 	// topology, or shorter where zeros follow.
@@ -37,18 +39,18 @@ func (p *Part) OnNode(slot int32) int64 { return p.nodes.At(slot) }
 // Counter counts for one pod at a time, and follows rows and pods for it.
 type Counter struct {
 	*placed.Index
-	rows    *sdk.Rows
-	matcher *sdk.NodeMatcher
+	rows    *row.Table
+	matcher *row.NodeMatcher
 	parts   []Part
-	term    [1]sdk.PodTerm
-	space   [1]sdk.Symbol
+	term    [1]facts.PodTerm
+	space   [1]facts.Symbol
 	// tolerated is by set of taints: 0 unknown, 1 tolerated, 2 not.
 	tolerated []uint8
 }
 
 // New makes a counter over rows.
-func New(rows *sdk.Rows) *Counter {
-	return &Counter{Index: placed.New(rows), rows: rows, matcher: sdk.NewNodeMatcher(rows)}
+func New(rows *row.Table) *Counter {
+	return &Counter{Index: placed.New(rows), rows: rows, matcher: row.NewNodeMatcher(rows)}
 }
 
 // PodPlaced counts a pod, unless it is about to go.
@@ -67,7 +69,7 @@ func (c *Counter) PodRemoved(slot int32, pod *sdk.Pod) {
 
 // Count counts for the pod's constraints. all asks nodes for every topology
 // key; byNode says that OnNode will be called.
-func (c *Counter) Count(pod *sdk.Pod, constraints []sdk.SpreadConstraint, all, byNode bool) []Part {
+func (c *Counter) Count(pod *sdk.Pod, constraints []facts.SpreadConstraint, all, byNode bool) []Part {
 	for len(c.parts) < len(constraints) {
 		c.parts = append(c.parts, Part{})
 	}
@@ -86,7 +88,7 @@ func (c *Counter) Count(pod *sdk.Pod, constraints []sdk.SpreadConstraint, all, b
 	}
 	if walk || byNode {
 		for i := range parts {
-			parts[i].nodes = c.tally(pod, parts[i].Constraint, sdk.NoSymbol)
+			parts[i].nodes = c.tally(pod, parts[i].Constraint, facts.NoSymbol)
 		}
 	}
 	if walk {
@@ -97,11 +99,11 @@ func (c *Counter) Count(pod *sdk.Pod, constraints []sdk.SpreadConstraint, all, b
 
 // tally counts what meets a constraint. An empty selector counts nothing here,
 // though it takes the pod itself in the predicate.
-func (c *Counter) tally(pod *sdk.Pod, s *sdk.SpreadConstraint, key sdk.Symbol) *placed.Tally {
+func (c *Counter) tally(pod *sdk.Pod, s *facts.SpreadConstraint, key facts.Symbol) *placed.Tally {
 	c.space[0] = pod.Namespace
-	c.term[0] = sdk.PodTerm{Selector: s.Selector, Namespaces: c.space[:]}
+	c.term[0] = facts.PodTerm{Selector: s.Selector, Namespaces: c.space[:]}
 	if len(s.Selector.Reqs) == 0 {
-		c.term[0].Selector = sdk.Selector{}
+		c.term[0].Selector = facts.Selector{}
 	}
 	return c.Matching(key, c.term[:])
 }
@@ -156,8 +158,8 @@ func (c *Counter) tolerates(pod *sdk.Pod, slot int32) bool {
 	set := c.rows.TaintSet[slot]
 	if c.tolerated[set] == 0 {
 		c.tolerated[set] = 1
-		if slices.ContainsFunc(c.rows.TaintSetOf(set), func(t sdk.Taint) bool {
-			return (t.Effect == sdk.NoSchedule || t.Effect == sdk.NoExecute) && !pod.Tolerates(t)
+		if slices.ContainsFunc(c.rows.TaintSetOf(set), func(t facts.Taint) bool {
+			return (t.Effect == facts.NoSchedule || t.Effect == facts.NoExecute) && !pod.Tolerates(t)
 		}) {
 			c.tolerated[set] = 2
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
 )
 
 // maxMemo is how many kinds of pods have their selector remembered; a power of two.
@@ -11,10 +12,10 @@ const maxMemo = 1024
 
 // Owners knows which services select a pod, and which controller made it.
 type Owners struct {
-	syms *sdk.Symbols
+	syms *facts.Symbols
 	// services by namespace; controllers by resource, namespace and name.
-	services    map[sdk.Symbol][]*sdk.Object
-	controllers map[controller]sdk.Selector
+	services    map[facts.Symbol][]*facts.Object
+	controllers map[controller]facts.Selector
 	version     uint64 // from 1: that of an empty memo is 0
 	memos       []memo // by their hashes, and no map: see placed.tallies
 	// withControllers is false for those who look at services alone.
@@ -23,41 +24,41 @@ type Owners struct {
 }
 
 type controller struct {
-	resource        sdk.Resource
-	namespace, name sdk.Symbol
+	resource        facts.Resource
+	namespace, name facts.Symbol
 }
 
 // kind is a kind of controller whose selector counts.
 type kind struct {
-	version, kind sdk.Symbol
-	resource      sdk.Resource
+	version, kind facts.Symbol
+	resource      facts.Resource
 }
 
 type memo struct {
-	namespace sdk.Symbol
-	labels    []sdk.Pair
+	namespace facts.Symbol
+	labels    []facts.Pair
 	owner     controller
 	version   uint64
-	selector  sdk.Selector
+	selector  facts.Selector
 }
 
 // NewOwners makes an Owners that looks at services, and at controllers if so asked.
-func NewOwners(syms *sdk.Symbols, controllers bool) *Owners {
+func NewOwners(syms *facts.Symbols, controllers bool) *Owners {
 	core, apps := syms.Intern("v1"), syms.Intern("apps/v1")
 	return &Owners{
 		syms: syms, withControllers: controllers, version: 1, memos: make([]memo, maxMemo),
-		services: map[sdk.Symbol][]*sdk.Object{}, controllers: map[controller]sdk.Selector{},
+		services: map[facts.Symbol][]*facts.Object{}, controllers: map[controller]facts.Selector{},
 		kinds: [3]kind{
-			{core, syms.Intern("ReplicationController"), sdk.ResourceReplicationControllers},
-			{apps, syms.Intern("ReplicaSet"), sdk.ResourceReplicaSets},
-			{apps, syms.Intern("StatefulSet"), sdk.ResourceStatefulSets},
+			{core, syms.Intern("ReplicationController"), facts.ResourceReplicationControllers},
+			{apps, syms.Intern("ReplicaSet"), facts.ResourceReplicaSets},
+			{apps, syms.Intern("StatefulSet"), facts.ResourceStatefulSets},
 		},
 	}
 }
 
 // ObjectChanged takes in a service or a controller.
-func (o *Owners) ObjectChanged(obj *sdk.Object) {
-	if obj.Resource == sdk.ResourceServices {
+func (o *Owners) ObjectChanged(obj *facts.Object) {
+	if obj.Resource == facts.ResourceServices {
 		o.service(obj, true)
 		return
 	}
@@ -70,8 +71,8 @@ func (o *Owners) ObjectChanged(obj *sdk.Object) {
 }
 
 // ObjectRemoved forgets one.
-func (o *Owners) ObjectRemoved(obj *sdk.Object) {
-	if obj.Resource == sdk.ResourceServices {
+func (o *Owners) ObjectRemoved(obj *facts.Object) {
+	if obj.Resource == facts.ResourceServices {
 		o.service(obj, false)
 		return
 	}
@@ -79,9 +80,9 @@ func (o *Owners) ObjectRemoved(obj *sdk.Object) {
 	o.version++
 }
 
-func (o *Owners) service(obj *sdk.Object, there bool) {
+func (o *Owners) service(obj *facts.Object, there bool) {
 	list := o.services[obj.Namespace]
-	at := slices.IndexFunc(list, func(s *sdk.Object) bool { return s.Name == obj.Name })
+	at := slices.IndexFunc(list, func(s *facts.Object) bool { return s.Name == obj.Name })
 	if at >= 0 && there && same(list[at].Selector, obj.Selector) {
 		return
 	}
@@ -98,8 +99,8 @@ func (o *Owners) service(obj *sdk.Object, there bool) {
 	o.version++
 }
 
-func same(a, b sdk.Selector) bool {
-	return a.Present == b.Present && slices.EqualFunc(a.Reqs, b.Reqs, func(x, y sdk.Requirement) bool {
+func same(a, b facts.Selector) bool {
+	return a.Present == b.Present && slices.EqualFunc(a.Reqs, b.Reqs, func(x, y facts.Requirement) bool {
 		return x.Key == y.Key && x.Op == y.Op && slices.Equal(x.Values, y.Values)
 	})
 }
@@ -107,10 +108,10 @@ func same(a, b sdk.Selector) bool {
 // Selector is what the pod's services and its controller select by, together.
 // One without requirements says that there are none. It is valid until the
 // next change.
-func (o *Owners) Selector(pod *sdk.Pod) sdk.Selector {
+func (o *Owners) Selector(pod *sdk.Pod) facts.Selector {
 	owner := o.ownerOf(pod)
-	if len(o.services[pod.Namespace]) == 0 && owner.resource == sdk.ResourceOther {
-		return sdk.Selector{}
+	if len(o.services[pod.Namespace]) == 0 && owner.resource == facts.ResourceOther {
+		return facts.Selector{}
 	}
 	m := o.memo(pod, owner)
 	if m.version == o.version && m.namespace == pod.Namespace && m.owner == owner && slices.Equal(m.labels, pod.Labels.Pairs) {
@@ -151,20 +152,20 @@ func (o *Owners) ownerOf(pod *sdk.Pod) controller {
 }
 
 // merge joins the requirements. Those that several ask for stand once.
-func (o *Owners) merge(pod *sdk.Pod, owner controller) sdk.Selector {
-	out := sdk.Selector{Present: true}
+func (o *Owners) merge(pod *sdk.Pod, owner controller) facts.Selector {
+	out := facts.Selector{Present: true}
 	for _, s := range o.services[pod.Namespace] {
 		if s.Selector.Matches(o.syms, pod.Labels.Pairs) {
 			out.Reqs = add(out.Reqs, s.Selector.Reqs)
 		}
 	}
 	switch more := o.controllers[owner].Reqs; owner.resource {
-	case sdk.ResourceOther:
-	case sdk.ResourceReplicationControllers:
+	case facts.ResourceOther:
+	case facts.ResourceReplicationControllers:
 		// As in kube-scheduler, what a replication controller asks of a label
 		// replaces what services ask of it.
-		out.Reqs = slices.DeleteFunc(out.Reqs, func(r sdk.Requirement) bool {
-			return slices.ContainsFunc(more, func(m sdk.Requirement) bool { return m.Key == r.Key })
+		out.Reqs = slices.DeleteFunc(out.Reqs, func(r facts.Requirement) bool {
+			return slices.ContainsFunc(more, func(m facts.Requirement) bool { return m.Key == r.Key })
 		})
 		fallthrough
 	default:
@@ -173,9 +174,9 @@ func (o *Owners) merge(pod *sdk.Pod, owner controller) sdk.Selector {
 	return out
 }
 
-func add(to, more []sdk.Requirement) []sdk.Requirement {
+func add(to, more []facts.Requirement) []facts.Requirement {
 	for _, r := range more {
-		if !slices.ContainsFunc(to, func(h sdk.Requirement) bool {
+		if !slices.ContainsFunc(to, func(h facts.Requirement) bool {
 			return h.Key == r.Key && h.Op == r.Op && slices.Equal(h.Values, r.Values)
 		}) {
 			to = append(to, r)

@@ -1,36 +1,36 @@
 package storage
 
-import "github.com/berth-dev/berth/sdk"
+import "github.com/berth-dev/berth/sdk/facts"
 
 // Key names an object in a namespace.
-type Key struct{ Namespace, Name sdk.Symbol }
+type Key struct{ Namespace, Name facts.Symbol }
 
 // Objects are the objects of storage. A policy embeds it to be told of them.
 type Objects struct {
-	Claims  map[Key]*sdk.Object
-	Volumes map[sdk.Symbol]*sdk.Object
-	Classes map[sdk.Symbol]*sdk.StorageClass
-	Nodes   map[sdk.Symbol]*sdk.CSINode
-	Drivers map[sdk.Symbol]*sdk.CSIDriver
+	Claims  map[Key]*facts.Object
+	Volumes map[facts.Symbol]*facts.Object
+	Classes map[facts.Symbol]*facts.StorageClass
+	Nodes   map[facts.Symbol]*facts.CSINode
+	Drivers map[facts.Symbol]*facts.CSIDriver
 	// Capacities are what is left, by name, and Attachments those of a node.
-	Capacities  map[Key]*sdk.CSIStorageCapacity
-	Attachments map[sdk.Symbol]map[sdk.Symbol]*sdk.VolumeAttachment
+	Capacities  map[Key]*facts.CSIStorageCapacity
+	Attachments map[facts.Symbol]map[facts.Symbol]*facts.VolumeAttachment
 
-	attached map[sdk.Symbol]sdk.Symbol // attachment → node
+	attached map[facts.Symbol]facts.Symbol // attachment → node
 }
 
 // New makes an empty collection.
 func New() *Objects {
 	return &Objects{
-		Claims: map[Key]*sdk.Object{}, Volumes: map[sdk.Symbol]*sdk.Object{},
-		Classes: map[sdk.Symbol]*sdk.StorageClass{}, Nodes: map[sdk.Symbol]*sdk.CSINode{},
-		Drivers: map[sdk.Symbol]*sdk.CSIDriver{}, Capacities: map[Key]*sdk.CSIStorageCapacity{},
-		Attachments: map[sdk.Symbol]map[sdk.Symbol]*sdk.VolumeAttachment{}, attached: map[sdk.Symbol]sdk.Symbol{},
+		Claims: map[Key]*facts.Object{}, Volumes: map[facts.Symbol]*facts.Object{},
+		Classes: map[facts.Symbol]*facts.StorageClass{}, Nodes: map[facts.Symbol]*facts.CSINode{},
+		Drivers: map[facts.Symbol]*facts.CSIDriver{}, Capacities: map[Key]*facts.CSIStorageCapacity{},
+		Attachments: map[facts.Symbol]map[facts.Symbol]*facts.VolumeAttachment{}, attached: map[facts.Symbol]facts.Symbol{},
 	}
 }
 
 // ObjectChanged takes in an object.
-func (s *Objects) ObjectChanged(o *sdk.Object) {
+func (s *Objects) ObjectChanged(o *facts.Object) {
 	switch {
 	case o.Claim != nil:
 		s.Claims[Key{o.Namespace, o.Name}] = o
@@ -51,36 +51,36 @@ func (s *Objects) ObjectChanged(o *sdk.Object) {
 }
 
 // ObjectRemoved forgets one; of a removed object only the metadata is sure.
-func (s *Objects) ObjectRemoved(o *sdk.Object) {
+func (s *Objects) ObjectRemoved(o *facts.Object) {
 	switch o.Resource {
-	case sdk.ResourcePersistentVolumeClaims:
+	case facts.ResourcePersistentVolumeClaims:
 		delete(s.Claims, Key{o.Namespace, o.Name})
-	case sdk.ResourcePersistentVolumes:
+	case facts.ResourcePersistentVolumes:
 		delete(s.Volumes, o.Name)
-	case sdk.ResourceStorageClasses:
+	case facts.ResourceStorageClasses:
 		delete(s.Classes, o.Name)
-	case sdk.ResourceCSINodes:
+	case facts.ResourceCSINodes:
 		delete(s.Nodes, o.Name)
-	case sdk.ResourceCSIDrivers:
+	case facts.ResourceCSIDrivers:
 		delete(s.Drivers, o.Name)
-	case sdk.ResourceCSIStorageCapacities:
+	case facts.ResourceCSIStorageCapacities:
 		delete(s.Capacities, Key{o.Namespace, o.Name})
-	case sdk.ResourceVolumeAttachments:
+	case facts.ResourceVolumeAttachments:
 		s.detach(o.Name)
 	}
 }
 
-func (s *Objects) attach(name sdk.Symbol, a *sdk.VolumeAttachment) {
+func (s *Objects) attach(name facts.Symbol, a *facts.VolumeAttachment) {
 	of := s.Attachments[a.NodeName]
 	if of == nil {
-		of = map[sdk.Symbol]*sdk.VolumeAttachment{}
+		of = map[facts.Symbol]*facts.VolumeAttachment{}
 		s.Attachments[a.NodeName] = of
 	}
 	of[name] = a
 	s.attached[name] = a.NodeName
 }
 
-func (s *Objects) detach(name sdk.Symbol) {
+func (s *Objects) detach(name facts.Symbol) {
 	node, ok := s.attached[name]
 	if !ok {
 		return
@@ -94,13 +94,13 @@ func (s *Objects) detach(name sdk.Symbol) {
 
 // Claim is the claim behind a volume of a pod in a namespace; nil if there is
 // none, or if it is not the pod's own where it should be.
-func (s *Objects) Claim(namespace sdk.Symbol, v *sdk.Volume) *sdk.Object {
+func (s *Objects) Claim(namespace facts.Symbol, v *facts.Volume) *facts.Object {
 	o := s.Claims[Key{namespace, v.ID}]
-	if o == nil || v.Ephemeral && o.Claim.OwnerPodUID <= sdk.EmptySymbol {
+	if o == nil || v.Ephemeral && o.Claim.OwnerPodUID <= facts.EmptySymbol {
 		return nil
 	}
 	return o
 }
 
 // Empty says whether a symbol stands for no text.
-func Empty(s sdk.Symbol) bool { return s == sdk.NoSymbol || s == sdk.EmptySymbol }
+func Empty(s facts.Symbol) bool { return s == facts.NoSymbol || s == facts.EmptySymbol }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // Allocations is the environment variable that asks Run to count, beside what
@@ -104,7 +104,7 @@ func allocations(table *Table) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := sdk.Open(c.Open)
+	in, err := guest.Open(c.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func allocations(table *Table) ([]float64, error) {
 	return list, nil
 }
 
-func mallocs(in *sdk.Instance, pod []byte) (uint64, error) {
+func mallocs(in *guest.Instance, pod []byte) (uint64, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	answer, err := in.Pod(pod)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // Asked is what a policy of another sort than predicates and priorities is
@@ -71,7 +71,7 @@ func (t *tape) leave(r *Recorded) error {
 // in the process allocate too.
 func (a *Asked) allocations() ([]float64, error) {
 	const runs = 10
-	in, err := sdk.Open(a.Open)
+	in, err := guest.Open(a.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (a *Asked) allocations() ([]float64, error) {
 	return list, nil
 }
 
-func (a *Asked) mallocs(in *sdk.Instance, input []byte) (uint64, error) {
+func (a *Asked) mallocs(in *guest.Instance, input []byte) (uint64, error) {
 	call := in.Gate
 	if a.Export == abi.FuncReconcile {
 		call = in.Reconcile

@@ -9,7 +9,8 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Object is a parent, a child or a related object of a controller.
@@ -24,7 +25,7 @@ type Object struct {
 	// Fields are JSON by path, such as "spec.replicas": "3".
 	Fields map[string]string
 	// Pod is given where the kind asks for the fact "pod".
-	Pod *sdk.PodFacts
+	Pod *reconcile.PodFacts
 }
 
 // ControllerCase is one parent and what should become of it.
@@ -59,7 +60,7 @@ func RunController(t *testing.T, table ControllerTable) {
 
 func (c *ControllerCase) name() string { return c.Name }
 
-func (c *ControllerCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
+func (c *ControllerCase) run(t *testing.T, in *guest.Instance, tape *tape) {
 	t.Helper()
 	input := encodeReconcile(c)
 	out, err := in.Reconcile(input)
@@ -184,7 +185,7 @@ func (e *encoder) controlled(o *Object) offset {
 	return fb.ControlObjectEnd(b)
 }
 
-func (e *encoder) podFacts(p *sdk.PodFacts) offset {
+func (e *encoder) podFacts(p *reconcile.PodFacts) offset {
 	if p == nil {
 		return 0
 	}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/gate"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // GatePod is a pod that waits on a readiness gate, with what the host saw.
@@ -22,7 +23,7 @@ type GatePod struct {
 	StartTime     int64
 	// Conditions are the pod's, by type.
 	Conditions   map[string]Condition
-	Containers   []sdk.Container
+	Containers   []gate.Container
 	Observations []Observation
 }
 
@@ -61,7 +62,7 @@ func RunGate(t *testing.T, table GateTable) { t.Helper(); runCases(t, &table, As
 
 func (c *GateCase) name() string { return c.Name }
 
-func (c *GateCase) run(t *testing.T, in *sdk.Instance, tape *tape) {
+func (c *GateCase) run(t *testing.T, in *guest.Instance, tape *tape) {
 	t.Helper()
 	input, err := encodeGate(c)
 	if err != nil {
@@ -142,7 +143,7 @@ func (e *encoder) podConditions(m map[string]Condition) offset {
 	return e.CreateVectorOfTables(items)
 }
 
-func (e *encoder) containers(list []sdk.Container) offset {
+func (e *encoder) containers(list []gate.Container) offset {
 	var items []offset
 	for _, c := range list {
 		name := e.CreateString(c.Name)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // Cases are for a policy that is asked about objects, not about nodes.
@@ -24,14 +24,14 @@ type Cases[C any] struct {
 type asker[C any] interface {
 	*C
 	name() string
-	run(t *testing.T, in *sdk.Instance, tape *tape)
+	run(t *testing.T, in *guest.Instance, tape *tape)
 }
 
 // runCases opens the policy and asks about each case.
 func runCases[C any, A asker[C]](t *testing.T, table *Cases[C], asked func(*Cases[C]) (*Asked, error)) {
 	t.Helper()
 	config := openConfig(table.Policy, table.Config)
-	in, err := sdk.Open(config)
+	in, err := guest.Open(config)
 	if err != nil {
 		t.Fatal(err)
 	}

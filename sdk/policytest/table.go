@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 // Node is a node of a table. Amounts are Kubernetes quantities: "500m", "2Gi".
@@ -101,13 +102,13 @@ func Run(t *testing.T, table Table) {
 // Refuses checks that the policy does not take settings.
 func Refuses(t *testing.T, policy, config string) {
 	t.Helper()
-	if _, err := sdk.Open(openConfig(policy, config)); err == nil {
+	if _, err := guest.Open(openConfig(policy, config)); err == nil {
 		t.Errorf("%s took the settings %s", policy, config)
 	}
 }
 
 func openConfig(policy, config string) []byte {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("policy").Text(policy)
 	if config != "" {
 		j.Key("config").Value(config)
@@ -117,13 +118,13 @@ func openConfig(policy, config string) []byte {
 
 type runner struct {
 	table *Table
-	in    *sdk.Instance
+	in    *guest.Instance
 	tape  *tape
 }
 
 func (r *runner) open() (err error) {
 	config := openConfig(r.table.Policy, r.table.Config)
-	if r.in, err = sdk.Open(config); err != nil {
+	if r.in, err = guest.Open(config); err != nil {
 		return err
 	}
 	r.tape.status(abi.FuncOpen, config)
@@ -171,7 +172,7 @@ func (r *runner) row(t *testing.T, name string) []byte {
 	return binary.LittleEndian.AppendUint32(nil, uint32(at))
 }
 
-func (r *runner) filter(t *testing.T, name string, answer sdk.Answer) string {
+func (r *runner) filter(t *testing.T, name string, answer guest.Answer) string {
 	t.Helper()
 	id := uint8(0)
 	switch said, _ := abi.ReadPodAnswer(answer.Packed()); said.Ask {
@@ -189,9 +190,9 @@ func (r *runner) filter(t *testing.T, name string, answer sdk.Answer) string {
 	return r.in.Reason(id).Reason()
 }
 
-func (r *runner) score(t *testing.T, name string, answer sdk.Answer) int64 {
+func (r *runner) score(t *testing.T, name string, answer guest.Answer) int64 {
 	t.Helper()
-	if answer == sdk.Skip {
+	if answer == guest.Skip {
 		return 0
 	}
 	row := r.row(t, name)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // World is a small cluster in which one controller works over many rounds: a
@@ -24,7 +24,7 @@ type World struct {
 	T *testing.T
 
 	policy  *abi.Policy
-	in      *sdk.Instance
+	in      *guest.Instance
 	tape    *tape
 	now     time.Time
 	objects []*object // in the order in which they were made
@@ -74,7 +74,7 @@ func Play(t *testing.T, policy, config string, test func(w *World)) {
 	t.Helper()
 	w := &World{T: t, tape: newTape(t), now: Beginning, asked: map[string]*question{}, refused: map[string]string{}}
 	w.start = func(string) PodStatus { return PodStatus{Phase: "Running", Ready: true} }
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func Play(t *testing.T, policy, config string, test func(w *World)) {
 		t.Fatal(err)
 	}
 	open := openConfig(policy, config)
-	if w.in, err = sdk.Open(open); err != nil {
+	if w.in, err = guest.Open(open); err != nil {
 		t.Fatal(err)
 	}
 	w.tape.status(abi.FuncOpen, open)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // gathered is what the controller is told of a parent.
@@ -194,7 +194,7 @@ func (g *gathered) object(o told, versions bool) Object {
 		out.Fields[abi.FactMemory] = string(g.q.memory)
 	}
 	if slices.Contains(o.as.Facts, abi.FactPod) {
-		out.Pod = &sdk.PodFacts{
+		out.Pod = &reconcile.PodFacts{
 			Phase: o.phase(), Ready: o.ready(), ReadySince: nanos(o.readySince), NodeName: o.text("spec.nodeName"),
 			Restarts: o.restarts(), Hostname: o.text("spec.hostname"), Subdomain: o.text("spec.subdomain"),
 		}

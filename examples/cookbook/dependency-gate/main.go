@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/gate"
 	"github.com/berth-dev/berth/sdk/observe"
 )
 
@@ -17,18 +18,18 @@ type dependencyGate struct{}
 
 func (dependencyGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
 
-func (dependencyGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+func (dependencyGate) Check(_ int64, pod *gate.Pod) gate.Readiness {
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{
-				Status: sdk.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, RequeueAfter: time.Second,
+			return gate.Readiness{
+				Status: gate.False, Reason: "DependencyNotReady", Message: seen.Name + ": " + seen.Detail, RequeueAfter: time.Second,
 			}
 		}
 	}
 	if len(pod.Observations) == 0 {
-		return sdk.Readiness{Status: sdk.Unknown, Reason: "NothingObserved", Message: "the setting observe names no dependency"}
+		return gate.Readiness{Status: gate.Unknown, Reason: "NothingObserved", Message: "the setting observe names no dependency"}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "DependenciesReady", RequeueAfter: 5 * time.Second}
+	return gate.Readiness{Status: gate.True, Reason: "DependenciesReady", RequeueAfter: 5 * time.Second}
 }
 
 func init() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/gate"
 	"github.com/berth-dev/berth/sdk/observe"
 )
 
@@ -17,16 +18,16 @@ type httpGate struct{}
 
 func (httpGate) Configure(c sdk.Config) error { return c.OnlyKeys("observe") }
 
-func (httpGate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+func (httpGate) Check(_ int64, pod *gate.Pod) gate.Readiness {
 	if len(pod.Observations) == 0 {
-		return sdk.Readiness{Status: sdk.Unknown, Reason: "NothingObserved", Message: "the setting observe names no endpoint"}
+		return gate.Readiness{Status: gate.Unknown, Reason: "NothingObserved", Message: "the setting observe names no endpoint"}
 	}
 	for _, seen := range pod.Observations {
 		if !seen.OK {
-			return sdk.Readiness{Status: sdk.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, RequeueAfter: time.Second}
+			return gate.Readiness{Status: gate.False, Reason: "NotAnswering", Message: seen.Name + ": " + seen.Detail, RequeueAfter: time.Second}
 		}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "Answering", RequeueAfter: 10 * time.Second}
+	return gate.Readiness{Status: gate.True, Reason: "Answering", RequeueAfter: 10 * time.Second}
 }
 
 func init() {

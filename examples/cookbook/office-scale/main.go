@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Annotations of a Deployment: its replicas within and outside of office hours.
@@ -41,7 +42,7 @@ func (s *officeScale) Configure(c sdk.Config) (err error) {
 	return c.OnlyKeys("from", "till", "minutesAheadOfUTC")
 }
 
-func (s *officeScale) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (s *officeScale) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	d := &r.Parent
 	within, ok := d.Annotations.Get(Office)
 	outside, too := d.Annotations.Get(Outside)
@@ -60,8 +61,8 @@ func (s *officeScale) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResul
 	}
 	out.RequeueAfter = time.Duration(change)
 	if have, ok := d.Field("spec.replicas").Number(); !ok || uint64(have) != replicas {
-		out.Patch = []sdk.Patch{{UID: d.UID, Subresource: "scale", Patch: `{"spec":{"replicas":` + text + `}}`}}
-		out.Events = []sdk.Event{{Type: "Normal", Reason: "OfficeHours", Message: "Scaled to " + text}}
+		out.Patch = []reconcile.Patch{{UID: d.UID, Subresource: "scale", Patch: `{"spec":{"replicas":` + text + `}}`}}
+		out.Events = []reconcile.Event{{Type: "Normal", Reason: "OfficeHours", Message: "Scaled to " + text}}
 	}
 	return out, nil
 }
@@ -83,7 +84,7 @@ func (s *officeScale) open(now int64) (open bool, change int64) {
 func init() {
 	sdk.Module("office-scale", "0.1.0")
 	sdk.Controller("OfficeScale", &officeScale{},
-		sdk.ObjectKind{APIVersion: "apps/v1", Kind: "Deployment", Fields: []string{"spec.replicas"}, Writes: []string{"patch"}}, nil,
+		reconcile.Kind{APIVersion: "apps/v1", Kind: "Deployment", Fields: []string{"spec.replicas"}, Writes: []string{"patch"}}, nil,
 		sdk.Describe("Gives Deployments other replicas within office hours than outside of them."))
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 
 type podPerValue struct{}
 
-func (podPerValue) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (podPerValue) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
@@ -37,7 +39,7 @@ func (podPerValue) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, 
 				ready++
 			}
 		case pod.Deleted == 0:
-			out.Delete = append(out.Delete, sdk.Deletion{UID: pod.UID})
+			out.Delete = append(out.Delete, reconcile.Deletion{UID: pod.UID})
 		default:
 			delete(missing, value) // the next one comes when this one is gone
 		}
@@ -45,7 +47,7 @@ func (podPerValue) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, 
 	for _, node := range r.Related { // in the nodes' order, not in a map's
 		if value, _ := node.Labels.Get(label); missing[value] {
 			delete(missing, value)
-			out.Create = append(out.Create, sdk.Creation{From: "template", Object: pod(label, value), Count: 1})
+			out.Create = append(out.Create, reconcile.Creation{From: "template", Object: pod(label, value), Count: 1})
 		}
 	}
 	if ready < wanted {
@@ -55,7 +57,7 @@ func (podPerValue) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, 
 }
 
 // values are those that the label has among the nodes.
-func values(nodes []*sdk.ControlObject, label string) map[string]bool {
+func values(nodes []*reconcile.Object, label string) map[string]bool {
 	found := map[string]bool{}
 	for _, node := range nodes {
 		if value, ok := node.Labels.Get(label); ok && node.Deleted == 0 {
@@ -67,7 +69,7 @@ func values(nodes []*sdk.ControlObject, label string) map[string]bool {
 
 // pod is what the template lacks.
 func pod(label, value string) string {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Member("apiVersion", "v1").Member("kind", "Pod")
 	j.Key("metadata").Open('{').Key("labels").Open('{').Member(Label, value).Close('}').Close('}')
 	j.Key("spec").Open('{').Key("nodeSelector").Open('{').Member(label, value).Close('}').Close('}')
@@ -77,9 +79,9 @@ func pod(label, value string) string {
 func init() {
 	sdk.Module("pod-per-value", "0.1.0")
 	sdk.Controller("PodPerValue", podPerValue{},
-		sdk.ObjectKind{APIVersion: "v1", Kind: "PodTemplate"},
-		[]sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Facts: []string{"pod"}}},
-		sdk.Related(sdk.ObjectKind{APIVersion: "v1", Kind: "Node", By: "cluster"}),
+		reconcile.Kind{APIVersion: "v1", Kind: "PodTemplate"},
+		[]reconcile.Kind{{APIVersion: "v1", Kind: "Pod", Facts: []string{"pod"}}},
+		sdk.Related(reconcile.Kind{APIVersion: "v1", Kind: "Node", By: "cluster"}),
 		sdk.Describe("Keeps one pod for each value that a label has among the nodes."))
 }
 

@@ -3,23 +3,28 @@
 // face of the SDK, with counts of its own.
 package main
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
-type app struct{ namespace, name sdk.Symbol }
+type app struct{ namespace, name facts.Symbol }
 
 type rackSpread struct {
-	rows      *sdk.Rows
-	rack, app sdk.Symbol           // labels of nodes and pods
+	rows      *row.Table
+	rack, app facts.Symbol           // labels of nodes and pods
 	pods      map[app][]int64      // by slot
-	sums      map[sdk.Symbol]int64 // of the cycle's application, by rack
+	sums      map[facts.Symbol]int64 // of the cycle's application, by rack
 	most      int64
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	rack, name := s.Config.String("rack", "rack"), s.Config.String("app", "app")
 	return &rackSpread{
 		rows: s.Rows, rack: s.Rows.Symbols.Intern(rack), app: s.Rows.Symbols.Intern(name),
-		pods: map[app][]int64{}, sums: map[sdk.Symbol]int64{},
+		pods: map[app][]int64{}, sums: map[facts.Symbol]int64{},
 	}, s.Config.OnlyKeys("rack", "app")
 }
 
@@ -35,31 +40,31 @@ func (r *rackSpread) count(slot int32, pod *sdk.Pod, n int64) {
 }
 
 // PreScore adds up by rack. A node without a rack is as bad as the worst.
-func (r *rackSpread) PreScore(pod *sdk.Pod) sdk.Answer {
+func (r *rackSpread) PreScore(pod *sdk.Pod) guest.Answer {
 	clear(r.sums)
 	r.most = 0
 	racks := r.rows.LabelColumn(r.rack)
 	for slot, n := range r.pods[app{pod.Namespace, pod.Labels.Value(r.app)}] {
-		if slot < len(racks) && racks[slot] != sdk.NoSymbol {
+		if slot < len(racks) && racks[slot] != facts.NoSymbol {
 			r.sums[racks[slot]] += n
 			r.most = max(r.most, r.sums[racks[slot]])
 		}
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (r *rackSpread) ScoreRows(slots []int32, scores []int64) {
 	racks := r.rows.LabelColumn(r.rack)
 	for i, slot := range slots {
-		if scores[i] = r.most; racks[slot] != sdk.NoSymbol {
+		if scores[i] = r.most; racks[slot] != facts.NoSymbol {
 			scores[i] = r.sums[racks[slot]]
 		}
 	}
 }
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "RackSpread", Kind: sdk.KindPriority, Scope: sdk.ScopeSet, Normalize: sdk.NormalizeMaxReversed,
+	guest.Register(guest.Policy{
+		Name: "RackSpread", Kind: guest.KindPriority, Scope: guest.ScopeSet, Normalize: sdk.NormalizeMaxReversed,
 		Description: "Spreads the pods of an application over racks.",
 		Reads:       sdk.PodLabels | sdk.NodeLabels | sdk.Pods, Open: open,
 	})

@@ -3,25 +3,28 @@
 // carry the same label. Who may label namespaces decides who is a tenant.
 package main
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+)
 
 type tenantIsolation struct {
 	label  string
-	tenant map[sdk.Symbol]string // by namespace
+	tenant map[facts.Symbol]string // by namespace
 }
 
 func (t *tenantIsolation) Configure(c sdk.Config) error {
 	t.label = c.String("label", "tenant")
-	t.tenant = map[sdk.Symbol]string{}
+	t.tenant = map[facts.Symbol]string{}
 	return c.OnlyKeys("label")
 }
 
 // ObjectChanged is told of each namespace, since the policy reads that group.
-func (t *tenantIsolation) ObjectChanged(o *sdk.Object) {
+func (t *tenantIsolation) ObjectChanged(o *facts.Object) {
 	t.tenant[o.Name], _ = o.Labels.Get(t.label)
 }
 
-func (t *tenantIsolation) ObjectRemoved(o *sdk.Object) { delete(t.tenant, o.Name) }
+func (t *tenantIsolation) ObjectRemoved(o *facts.Object) { delete(t.tenant, o.Name) }
 
 func (t *tenantIsolation) Filter(pod *sdk.Pod, node *sdk.Node) sdk.Verdict {
 	if owner := node.Label(t.label); owner == "" || owner == t.tenant[pod.Namespace] {

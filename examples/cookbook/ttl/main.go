@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Annotation says for how many seconds an object is wanted.
@@ -21,7 +22,7 @@ const second = 1_000_000_000
 
 type ttl struct{}
 
-func (ttl) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (ttl) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	o := &r.Parent
 	text, ok := o.Annotations.Get(Annotation)
 	if o.Deleted != 0 || !ok {
@@ -37,13 +38,13 @@ func (ttl) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err erro
 		out.RequeueAfter = time.Duration(left)
 		return out, nil
 	}
-	out.Delete = []sdk.Deletion{{UID: o.UID, Success: "Deleted after its " + text + " seconds"}}
+	out.Delete = []reconcile.Deletion{{UID: o.UID, Success: "Deleted after its " + text + " seconds"}}
 	return out, nil
 }
 
 func init() {
 	sdk.Module("ttl", "0.1.0")
-	for _, k := range []sdk.ObjectKind{
+	for _, k := range []reconcile.Kind{
 		{APIVersion: "v1", Kind: "ConfigMap"},
 		{APIVersion: "v1", Kind: "Secret"},
 		{APIVersion: "v1", Kind: "Pod"},

@@ -29,7 +29,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/storetest"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 // World is a cluster in which some controllers work.
@@ -83,36 +83,36 @@ func PlayFrom(t *testing.T, from time.Time, policies []string, test func(w *Worl
 	})
 }
 
-// guest asks a policy of this process.
-type guest struct {
+// policy asks a policy of this process.
+type policy struct {
 	mu    sync.Mutex
 	entry *abi.Policy
-	in    *sdk.Instance
+	in    *guest.Instance
 	enc   *wire.Encoder
 }
 
-func open(t *testing.T, name string) *guest {
+func open(t *testing.T, name string) *policy {
 	t.Helper()
-	m, err := abi.ReadManifest(sdk.Manifest())
+	m, err := abi.ReadManifest(guest.Manifest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{entry: m.Find(name), enc: wire.NewEncoder()}
+	g := &policy{entry: m.Find(name), enc: wire.NewEncoder()}
 	if g.entry == nil {
 		t.Fatalf("no policy %s is registered: import its package", name)
 	}
-	if g.in, err = sdk.Open([]byte(fmt.Sprintf(`{"policy":%q}`, name))); err != nil {
+	if g.in, err = guest.Open([]byte(fmt.Sprintf(`{"policy":%q}`, name))); err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-func (g *guest) Name() string               { return g.entry.Name }
-func (g *guest) Parent() abi.ObjectKind     { return *g.entry.Parent }
-func (g *guest) Children() []abi.ObjectKind { return g.entry.Children }
-func (g *guest) Related() []abi.ObjectKind  { return g.entry.Related }
+func (g *policy) Name() string               { return g.entry.Name }
+func (g *policy) Parent() abi.ObjectKind     { return *g.entry.Parent }
+func (g *policy) Children() []abi.ObjectKind { return g.entry.Children }
+func (g *policy) Related() []abi.ObjectKind  { return g.entry.Related }
 
-func (g *guest) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.ReconcileResult, error) {
+func (g *policy) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.ReconcileResult, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	out, err := g.in.Reconcile(g.enc.Reconcile(in))

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/berth-dev/berth"
@@ -63,8 +64,24 @@ func (v versions) vendored() map[string][]byte {
 // list is modules.txt, which the go command compares with go.mod.
 func (v versions) list() string {
 	return fmt.Sprintf("# %s %s\n## explicit; go %s\n", module, sdkVersion, v.language) +
-		module + "/abi\n" + module + "/abi/fb\n" + module + "/sdk\n" + module + "/sdk/observe\n" + module + "/sdk/policytest\n" +
+		packages() +
 		fmt.Sprintf("# %s %s\n## explicit\n%s/go\n", flat, v.flatbuffers, flat)
+}
+
+// packages are the folders of the SDK and the contract, one a line.
+func packages() string {
+	var list []string
+	each(berth.Guest, func(name string, _ []byte) {
+		if folder := path.Dir(name); folder != "." && !slices.Contains(list, folder) {
+			list = append(list, folder)
+		}
+	})
+	slices.Sort(list)
+	var out strings.Builder
+	for _, folder := range list {
+		out.WriteString(module + "/" + folder + "\n")
+	}
+	return out.String()
 }
 
 // each walks files that are part of this binary: they can always be read.

@@ -63,7 +63,7 @@ func TestAPolicyThatTakesReplicasForAlikeAnswersTheSame(t *testing.T) {
 		}}}
 		foresee := random.IntN(4) == 0
 		var got [2][]string
-		for i, g := range []*guest{plain, alike} {
+		for i, g := range []*native{plain, alike} {
 			deltas, _ := c.Since(seqs[i])
 			batch, _ := g.e.Deltas(deltas.Whole(), g.reads)
 			sizes[i] += len(batch)

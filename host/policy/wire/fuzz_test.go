@@ -11,21 +11,23 @@ import (
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "Copier", Kind: sdk.KindPredicate, Scope: sdk.ScopeRow, Reads: abi.NodeGroups,
-		Open: func(s *sdk.Setup) (any, error) { return &copier{rows: s.Rows}, nil },
+	guest.Register(guest.Policy{
+		Name: "Copier", Kind: guest.KindPredicate, Scope: guest.ScopeRow, Reads: abi.NodeGroups,
+		Open: func(s *guest.Setup) (any, error) { return &copier{rows: s.Rows}, nil },
 	})
 }
 
 // copier keeps the rows that it is told.
-type copier struct{ rows *sdk.Rows }
+type copier struct{ rows *row.Table }
 
-func (c *copier) PreFilter(*sdk.Pod) sdk.Answer { return sdk.AskRows }
+func (c *copier) PreFilter(*sdk.Pod) guest.Answer { return guest.AskRows }
 
-func (c *copier) FilterRows(slots []int32, verdicts []sdk.ReasonID) { clear(verdicts) }
+func (c *copier) FilterRows(slots []int32, verdicts []guest.ReasonID) { clear(verdicts) }
 
 // FuzzRow holds that a row arrives as it was sent: whole, then changed in one
 // group, then gone.
@@ -39,7 +41,7 @@ func FuzzRow(f *testing.F) {
 			}
 		}
 		at := int32(slot)
-		in, err := sdk.Open([]byte(`{"policy":"Copier"}`))
+		in, err := guest.Open([]byte(`{"policy":"Copier"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

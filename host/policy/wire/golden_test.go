@@ -33,7 +33,7 @@ func TestRecordsStayAsTheyAre(t *testing.T) {
 			Containers:   []corev1.Container{{Name: "c", Image: "i"}},
 		},
 	}
-	r := row(3, "node", 4000, 100)
+	r := node(3, "node", 4000, 100)
 	r.Node.Spec.Taints = []corev1.Taint{{Key: "k", Value: "v", Effect: corev1.TaintEffectNoSchedule}}
 	const reads = abi.PodGroups | abi.NodeGroups | abi.Pods
 	e := wire.NewEncoder()

@@ -15,18 +15,21 @@ import (
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 // watcher is a policy of scope set that keeps what it is told, and refuses
 // rows in a zone that holds a pod.
 type watcher struct {
-	rows    *sdk.Rows
-	reason  sdk.ReasonID
-	zone    sdk.Symbol
-	zones   map[sdk.Symbol]int // pods by zone
-	at      map[int32]int      // pods by slot
+	rows    *row.Table
+	reason  guest.ReasonID
+	zone    facts.Symbol
+	zones   map[facts.Symbol]int // pods by zone
+	at      map[int32]int        // pods by slot
 	order   []string
-	objects []*sdk.Object
+	objects []*facts.Object
 }
 
 var (
@@ -35,19 +38,19 @@ var (
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "Watcher", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet, Reads: watches,
-		Open: func(s *sdk.Setup) (any, error) {
+	guest.Register(guest.Policy{
+		Name: "Watcher", Kind: guest.KindPredicate, Scope: guest.ScopeSet, Reads: watches,
+		Open: func(s *guest.Setup) (any, error) {
 			opened = &watcher{
 				rows: s.Rows, zone: s.Rows.Symbols.Intern("zone"), reason: s.Reasons.ID(sdk.Reject("taken")),
-				zones: map[sdk.Symbol]int{}, at: map[int32]int{},
+				zones: map[facts.Symbol]int{}, at: map[int32]int{},
 			}
 			return opened, nil
 		},
 	})
 }
 
-func (w *watcher) zoneOf(slot int32) sdk.Symbol { return w.rows.Labels(slot).Value(w.zone) }
+func (w *watcher) zoneOf(slot int32) facts.Symbol { return w.rows.Labels(slot).Value(w.zone) }
 
 func (w *watcher) note(what string, slot int32) {
 	w.order = append(w.order, what+" "+w.rows.Symbols.String(w.rows.Name[slot])+" "+w.rows.Symbols.String(w.zoneOf(slot)))
@@ -75,14 +78,14 @@ func (w *watcher) PodRemoved(slot int32, pod *sdk.Pod) {
 	w.at[slot]--
 }
 
-func (w *watcher) ObjectChanged(o *sdk.Object) { w.objects = append(w.objects, o) }
-func (w *watcher) ObjectRemoved(o *sdk.Object) {
-	w.objects = slices.DeleteFunc(w.objects, func(x *sdk.Object) bool { return x.Name == o.Name })
+func (w *watcher) ObjectChanged(o *facts.Object) { w.objects = append(w.objects, o) }
+func (w *watcher) ObjectRemoved(o *facts.Object) {
+	w.objects = slices.DeleteFunc(w.objects, func(x *facts.Object) bool { return x.Name == o.Name })
 }
 
-func (w *watcher) PreFilter(pod *sdk.Pod) sdk.Answer { return sdk.AskRows }
+func (w *watcher) PreFilter(pod *sdk.Pod) guest.Answer { return guest.AskRows }
 
-func (w *watcher) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (w *watcher) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
 		if w.zones[w.zoneOf(slot)] > 0 {
@@ -100,7 +103,7 @@ func named(name string) *snapshot.Pod {
 }
 
 // follow gives the guest what happened since seq.
-func (g *guest) follow(c *snapshot.Cluster, seq *uint64) {
+func (g *native) follow(c *snapshot.Cluster, seq *uint64) {
 	g.t.Helper()
 	deltas, ok := c.Since(*seq)
 	if !ok {
@@ -187,14 +190,14 @@ func TestObjectsReachAGuest(t *testing.T) {
 	})
 	g.follow(c, &seq)
 	text := w.rows.Symbols.String
-	got := map[string]*sdk.Object{}
+	got := map[string]*facts.Object{}
 	for _, o := range w.objects {
 		got[text(o.Name)] = o
 	}
-	if s := got["svc"]; s.Resource != sdk.ResourceServices || !s.Selector.Present || text(s.Selector.Reqs[0].Values[0]) != "web" {
+	if s := got["svc"]; s.Resource != facts.ResourceServices || !s.Selector.Present || text(s.Selector.Reqs[0].Values[0]) != "web" {
 		t.Errorf("service %+v", s)
 	}
-	if n := got["ns"]; n.Resource != sdk.ResourceNamespaces || n.Selector.Present || n.Labels.Len() != 1 {
+	if n := got["ns"]; n.Resource != facts.ResourceNamespaces || n.Selector.Present || n.Labels.Len() != 1 {
 		t.Errorf("namespace %+v", n)
 	}
 	if s := got["fast"].Class; !s.WaitForFirstConsumer || text(s.Provisioner) != "p" || s.Default {
@@ -203,7 +206,7 @@ func TestObjectsReachAGuest(t *testing.T) {
 	if p := got["claim"].Claim; p.Request != 2<<30 || !p.HasClass || text(p.StorageClass) != "fast" || text(p.AccessModes[0]) != "ReadWriteOncePod" || p.Bound {
 		t.Errorf("claim %+v", p)
 	}
-	if v := got["volume"].Volume; v.Capacity != 3<<30 || v.Source.Kind != sdk.VolumeCSI || text(v.CSIHandle) != "h" || v.HasAffinity {
+	if v := got["volume"].Volume; v.Capacity != 3<<30 || v.Source.Kind != facts.VolumeCSI || text(v.CSIHandle) != "h" || v.HasAffinity {
 		t.Errorf("volume %+v", v)
 	}
 	c.RemoveObject("services", "ns", "svc")
@@ -217,12 +220,12 @@ func TestObjectsReachAGuest(t *testing.T) {
 // which is a trap in a guest; it must not run away or accept the unknown.
 func FuzzGuestInput(f *testing.F) {
 	e := wire.NewEncoder()
-	batch, _ := e.Deltas([]snapshot.Delta{upsert(1, row(0, "a", 1, 1), abi.NodeGroups)}, watches)
+	batch, _ := e.Deltas([]snapshot.Delta{upsert(1, node(0, "a", 1, 1), abi.NodeGroups)}, watches)
 	f.Add(slices.Clone(batch), uint8(0))
 	f.Add(slices.Clone(e.Pod(0, 0, named("p"), watches)), uint8(1))
 	f.Add(slices.Clone(e.WhatIf([]framework.WhatIf{{Row: 0}}, watches)), uint8(2))
 	f.Fuzz(func(t *testing.T, b []byte, what uint8) {
-		in, err := sdk.Open([]byte(`{"policy":"PodFitsResources"}`))
+		in, err := guest.Open([]byte(`{"policy":"PodFitsResources"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	_ "github.com/berth-dev/berth/policies-wasm/predicates/podfitsresources"
 	_ "github.com/berth-dev/berth/policies-wasm/priorities/leastrequested"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 const gib = 1 << 30
 
-func row(slot int32, name string, cpu, used int64) *snapshot.Row {
+func node(slot int32, name string, cpu, used int64) *snapshot.Row {
 	return &snapshot.Row{
 		Slot: slot,
 		Node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "a", "empty": ""}}},
@@ -49,31 +49,31 @@ func upsert(seq uint64, r *snapshot.Row, groups abi.Groups) snapshot.Delta {
 	return snapshot.Delta{Seq: seq, Kind: snapshot.RowUpsert, Slot: r.Slot, Groups: groups, Row: r}
 }
 
-// guest is an instance that is opened natively, with what it reads.
-type guest struct {
+// native is an instance that is opened natively, with what it reads.
+type native struct {
 	t     *testing.T
-	in    *sdk.Instance
+	in    *guest.Instance
 	e     *wire.Encoder
 	reads abi.Groups
 	seq   uint64
 }
 
-func open(t *testing.T, name string) *guest {
+func open(t *testing.T, name string) *native {
 	t.Helper()
-	for _, p := range sdk.Registered() {
+	for _, p := range guest.Registered() {
 		if p.Name == name {
-			in, err := sdk.Open([]byte(`{"policy":"` + name + `"}`))
+			in, err := guest.Open([]byte(`{"policy":"` + name + `"}`))
 			if err != nil {
 				t.Fatalf("Open(%s) = %v", name, err)
 			}
-			return &guest{t: t, in: in, e: wire.NewEncoder(), reads: p.Reads}
+			return &native{t: t, in: in, e: wire.NewEncoder(), reads: p.Reads}
 		}
 	}
 	t.Fatalf("no policy %s", name)
 	return nil
 }
 
-func (g *guest) apply(deltas ...snapshot.Delta) {
+func (g *native) apply(deltas ...snapshot.Delta) {
 	g.t.Helper()
 	b, seq := g.e.Deltas(deltas, g.reads)
 	if b == nil {
@@ -85,14 +85,14 @@ func (g *guest) apply(deltas ...snapshot.Delta) {
 	g.seq = seq
 }
 
-func (g *guest) pod(p *snapshot.Pod) {
+func (g *native) pod(p *snapshot.Pod) {
 	g.t.Helper()
 	if _, err := g.in.Pod(g.e.Pod(g.seq, 0, p, g.reads)); err != nil {
 		g.t.Fatalf("Pod = %v", err)
 	}
 }
 
-func (g *guest) filter(rows ...int32) []string {
+func (g *native) filter(rows ...int32) []string {
 	g.t.Helper()
 	out, err := g.in.Filter(g.e.Rows(rows))
 	if err != nil {
@@ -101,7 +101,7 @@ func (g *guest) filter(rows ...int32) []string {
 	return g.texts(out)
 }
 
-func (g *guest) texts(out []byte) []string {
+func (g *native) texts(out []byte) []string {
 	texts := make([]string, len(out))
 	for i, id := range out {
 		v := g.in.Reason(id)
@@ -113,7 +113,7 @@ func (g *guest) texts(out []byte) []string {
 	return texts
 }
 
-func (g *guest) score(rows ...int32) []int64 {
+func (g *native) score(rows ...int32) []int64 {
 	g.t.Helper()
 	out, err := g.in.Score(g.e.Rows(rows))
 	if err != nil {
@@ -129,7 +129,7 @@ func (g *guest) score(rows ...int32) []int64 {
 func TestRowsReachAGuestAndFollowTheirChanges(t *testing.T) {
 	t.Parallel()
 	g := open(t, "PodFitsResources")
-	small, large := row(0, "small", 1000, 500), row(2, "large", 8000, 500)
+	small, large := node(0, "small", 1000, 500), node(2, "large", 8000, 500)
 	g.apply(upsert(1, small, abi.NodeGroups), upsert(2, large, abi.NodeGroups))
 	g.pod(pod(900, 0))
 	if diff := cmp.Diff([]string{"Insufficient cpu", ""}, g.filter(0, 2)); diff != "" {
@@ -138,7 +138,7 @@ func TestRowsReachAGuestAndFollowTheirChanges(t *testing.T) {
 	if diff := cmp.Diff([]string{"Insufficient cpu", "", ""}, g.filter()); diff != "" {
 		t.Errorf("verdicts of all slots (-want +got):\n%s", diff)
 	}
-	g.apply(upsert(3, row(0, "small", 1000, 0), abi.NodeUsage))
+	g.apply(upsert(3, node(0, "small", 1000, 0), abi.NodeUsage))
 	g.pod(pod(900, 0))
 	if diff := cmp.Diff([]string{""}, g.filter(0)); diff != "" {
 		t.Errorf("verdict after the usage fell (-want +got):\n%s", diff)
@@ -157,7 +157,7 @@ func TestRowsReachAGuestAndFollowTheirChanges(t *testing.T) {
 func TestScoresComeBackByRow(t *testing.T) {
 	t.Parallel()
 	g := open(t, "LeastRequestedPriority")
-	g.apply(upsert(1, row(0, "a", 1000, 500), abi.NodeGroups), upsert(2, row(1, "b", 10000, 0), abi.NodeGroups))
+	g.apply(upsert(1, node(0, "a", 1000, 500), abi.NodeGroups), upsert(2, node(1, "b", 10000, 0), abi.NodeGroups))
 	g.pod(pod(500, 0))
 	// a: cpu 0, memory 75; b: cpu 95, memory 75.
 	if diff := cmp.Diff([]int64{85, 37}, g.score(1, 0)); diff != "" {
@@ -168,10 +168,10 @@ func TestScoresComeBackByRow(t *testing.T) {
 func TestAQuestionLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	g := open(t, "PodFitsResources")
-	full := row(0, "a", 1000, 1000)
+	full := node(0, "a", 1000, 1000)
 	g.apply(upsert(1, full, abi.NodeGroups))
 	g.pod(pod(900, 0))
-	freed := row(0, "a", 1000, 0)
+	freed := node(0, "a", 1000, 0)
 	questions := []framework.WhatIf{
 		{Deltas: []snapshot.Delta{upsert(0, freed, abi.NodeUsage)}, Row: 0},
 		{Row: 0},
@@ -191,7 +191,7 @@ func TestAQuestionLeavesNoTrace(t *testing.T) {
 
 func TestAUsageChangeIsAppliedWithoutAllocating(t *testing.T) {
 	g := open(t, "PodFitsResources")
-	r := row(0, "a", 1000, 500)
+	r := node(0, "a", 1000, 500)
 	g.apply(upsert(1, r, abi.NodeGroups))
 	p, seq := pod(100, 1), uint64(1)
 	deltas := make([]snapshot.Delta, 1)
@@ -211,12 +211,12 @@ func TestAUsageChangeIsAppliedWithoutAllocating(t *testing.T) {
 }
 
 func BenchmarkUsagePodFilter(b *testing.B) {
-	in, err := sdk.Open([]byte(`{"policy":"PodFitsResources"}`))
+	in, err := guest.Open([]byte(`{"policy":"PodFitsResources"}`))
 	if err != nil {
 		b.Fatal(err)
 	}
 	reads := abi.PodRequests | abi.NodeCapacity | abi.NodeUsage
-	e, r, p := wire.NewEncoder(), row(0, "a", 1000, 500), pod(100, 1)
+	e, r, p := wire.NewEncoder(), node(0, "a", 1000, 500), pod(100, 1)
 	deltas := []snapshot.Delta{upsert(1, r, abi.NodeGroups)}
 	rows := []int32{0}
 	for i := 0; b.Loop(); i++ {

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // The defaults of kube-controller-manager's flags.
@@ -19,8 +20,8 @@ const (
 	tolerance        = 0.1
 )
 
-func target(apiVersion, kind string) sdk.ObjectKind {
-	return sdk.ObjectKind{
+func target(apiVersion, kind string) reconcile.Kind {
+	return reconcile.Kind{
 		APIVersion: apiVersion, Kind: kind, By: abi.ByName, Path: "spec.scaleTargetRef.name",
 		Fields: []string{"spec.replicas", "spec.selector"}, Writes: []string{"patch"},
 	}
@@ -28,13 +29,13 @@ func target(apiVersion, kind string) sdk.ObjectKind {
 
 func init() {
 	sdk.Controller("HorizontalPodAutoscaler", controller{},
-		sdk.ObjectKind{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Facts: []string{abi.FactMemory}, Fields: []string{
+		reconcile.Kind{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Facts: []string{abi.FactMemory}, Fields: []string{
 			"spec", "status",
 		}},
 		nil,
 		sdk.Related(
 			target("apps/v1", "Deployment"), target("apps/v1", "ReplicaSet"), target("apps/v1", "StatefulSet"), target("v1", "ReplicationController"),
-			sdk.ObjectKind{
+			reconcile.Kind{
 				APIVersion: "v1", Kind: "Pod", By: abi.ByTarget, Path: "spec.scaleTargetRef",
 				Fields: []string{"status.startTime"}, Facts: []string{abi.FactPod, abi.FactPodUsage, abi.FactPodRequests},
 			},
@@ -46,8 +47,8 @@ type controller struct{}
 
 // autoscaler is the parent, read once, and what becomes of it.
 type autoscaler struct {
-	*sdk.ReconcileRequest
-	out        *sdk.ReconcileResult
+	*reconcile.Request
+	out        *reconcile.Result
 	spec       sdk.Config
 	memory     memory
 	conditions []condition
@@ -59,7 +60,7 @@ type autoscaler struct {
 	metrics []metric
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	a := read(r, &out)
 	if r.Parent.Deleted != 0 {
 		return out, nil
@@ -76,8 +77,8 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	return out, nil
 }
 
-func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) *autoscaler {
-	a := &autoscaler{ReconcileRequest: r, out: out, spec: r.Parent.Field("spec"), least: 1}
+func read(r *reconcile.Request, out *reconcile.Result) *autoscaler {
+	a := &autoscaler{Request: r, out: out, spec: r.Parent.Field("spec"), least: 1}
 	a.memory = readMemory(r.Parent.Field(abi.FactMemory))
 	status := r.Parent.Field("status")
 	a.conditions = readConditions(status.Object("conditions"))
@@ -105,7 +106,7 @@ func number(c sdk.Config, otherwise int64) int64 {
 }
 
 func (a *autoscaler) tell(kind, reason, message string) {
-	a.out.Events = append(a.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+	a.out.Events = append(a.out.Events, reconcile.Event{Type: kind, Reason: reason, Message: message})
 }
 
 // resources are what the kinds of targets are called.
@@ -115,7 +116,7 @@ var resources = [...]struct{ kind, group, resource string }{
 }
 
 // find is the object that is scaled, nil and why where there is none.
-func (a *autoscaler) find() (target *sdk.ControlObject, missing string) {
+func (a *autoscaler) find() (target *reconcile.Object, missing string) {
 	ref := a.spec.Object("scaleTargetRef")
 	kind, name := ref.String("kind", ""), ref.String("name", "")
 	group, _, versioned := strings.Cut(ref.String("apiVersion", ""), "/")
@@ -161,7 +162,7 @@ func (a *autoscaler) look() {
 
 // wanted is how many replicas there should be, and why; not ok where nobody can
 // say.
-func (a *autoscaler) wanted(target *sdk.ControlObject) (desired int64, reason string, ok bool) {
+func (a *autoscaler) wanted(target *reconcile.Object) (desired int64, reason string, ok bool) {
 	switch {
 	case a.current == 0:
 		a.set("ScalingActive", false, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
@@ -189,7 +190,7 @@ func (a *autoscaler) wanted(target *sdk.ControlObject) (desired int64, reason st
 
 // measured is the most that any metric asks for. Where some fail, the rest may
 // only scale up.
-func (a *autoscaler) measured(target *sdk.ControlObject) (desired int64, name string, ok bool) {
+func (a *autoscaler) measured(target *reconcile.Object) (desired int64, name string, ok bool) {
 	if selector := target.Field("spec.selector"); selector.Len() == 0 {
 		a.tell("Warning", "SelectorRequired", "selector is required")
 		a.set("ScalingActive", false, "InvalidSelector", "the HPA target's scale is missing a selector")
@@ -224,9 +225,9 @@ func (a *autoscaler) measured(target *sdk.ControlObject) (desired int64, name st
 	return desired, name, true
 }
 
-func (a *autoscaler) rescale(target *sdk.ControlObject, desired int64, reason string) {
+func (a *autoscaler) rescale(target *reconcile.Object, desired int64, reason string) {
 	size := strconv.FormatInt(desired, 10)
-	a.out.Patch = []sdk.Patch{{UID: target.UID, Patch: `{"spec":{"replicas":` + size + `}}`, Subresource: "scale"}}
+	a.out.Patch = []reconcile.Patch{{UID: target.UID, Patch: `{"spec":{"replicas":` + size + `}}`, Subresource: "scale"}}
 	a.set("AbleToScale", true, "SucceededRescale", "the HPA controller was able to update the target scale to "+size)
 	a.tell("Normal", "SuccessfulRescale", "New size: "+size+"; reason: "+reason)
 	if behavior := a.spec.Object("behavior"); !behavior.IsNull() {

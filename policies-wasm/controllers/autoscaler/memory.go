@@ -1,6 +1,9 @@
 package autoscaler
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+)
 
 // micro is in nanoseconds: times are kept in microseconds, which the numbers of
 // JSON hold exactly.
@@ -35,7 +38,7 @@ func readSamples(c sdk.Config) (list []sample) {
 }
 
 func (m *memory) json() string {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("at").Int(m.at).Key("spec").Int(m.spec)
 	for _, l := range [...]struct {
 		key  string

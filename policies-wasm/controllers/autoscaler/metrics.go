@@ -7,6 +7,8 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // metric is what came of one of the spec.
@@ -16,7 +18,7 @@ type metric struct {
 	// reason, cause and failure say why there is no number: the last with what was
 	// looked for.
 	reason, cause, failure string
-	status                 func(j *sdk.JSON)
+	status                 func(j *json.Writer)
 }
 
 func failed(reason, cause, failure string) metric {
@@ -25,7 +27,7 @@ func failed(reason, cause, failure string) metric {
 
 // pod is one of the target's.
 type pod struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	started         int64
 	measured        bool
 	at, window      int64
@@ -34,7 +36,7 @@ type pod struct {
 
 func (a *autoscaler) pods() (all []pod) {
 	for _, o := range a.RelatedOf("Pod") {
-		p := pod{ControlObject: o, usage: o.Field(abi.FactPodUsage), requests: o.Field(abi.FactPodRequests)}
+		p := pod{Object: o, usage: o.Field(abi.FactPodUsage), requests: o.Field(abi.FactPodRequests)}
 		started, _ := o.Field("status.startTime").Text()
 		p.started = pods.Nanos(started)
 		p.measured = !p.usage.IsNull()
@@ -156,7 +158,7 @@ func (a *autoscaler) resource(spec sdk.Config, kind string, set []pod) metric {
 	if problem != "" {
 		return failed(reason, "failed to get "+name+" "+what+": "+problem, failure)
 	}
-	return metric{replicas: replicas, name: label, status: func(j *sdk.JSON) { c.status(j, kind) }}
+	return metric{replicas: replicas, name: label, status: func(j *json.Writer) { c.status(j, kind) }}
 }
 
 func (a *autoscaler) tolerances() (down, up float64) {
@@ -190,7 +192,7 @@ type calculation struct {
 
 type share struct{ used, requested int64 }
 
-func (c *calculation) status(j *sdk.JSON, kind string) {
+func (c *calculation) status(j *json.Writer, kind string) {
 	key := "resource"
 	if kind == "ContainerResource" {
 		key = "containerResource"

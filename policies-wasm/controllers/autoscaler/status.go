@@ -3,6 +3,7 @@ package autoscaler
 import (
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 // condition is one of the status.
@@ -57,7 +58,7 @@ func (a *autoscaler) drop(kind string) {
 
 // status is the new one. Without a target it keeps all but the conditions.
 func (a *autoscaler) status() string {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{')
 	a.currentMetrics(j)
 	j.Key("currentReplicas").Int(a.current).Key("desiredReplicas").Int(a.desired).Member("lastScaleTime", a.scaled)
@@ -70,7 +71,7 @@ func (a *autoscaler) status() string {
 	return string(j.Close(']').Close('}').Bytes())
 }
 
-func (a *autoscaler) currentMetrics(j *sdk.JSON) {
+func (a *autoscaler) currentMetrics(j *json.Writer) {
 	if !a.before.IsNull() {
 		j.Key("currentMetrics").Value(a.before.JSON())
 	}

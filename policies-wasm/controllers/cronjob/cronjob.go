@@ -8,6 +8,8 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // scheduledKey is where a Job keeps the time for which it was due.
@@ -19,12 +21,12 @@ const late = pods.Second / 10
 
 func init() {
 	sdk.Controller("CronJob", controller{},
-		sdk.ObjectKind{APIVersion: "batch/v1", Kind: "CronJob", Facts: []string{abi.FactZone}, Fields: []string{
+		reconcile.Kind{APIVersion: "batch/v1", Kind: "CronJob", Facts: []string{abi.FactZone}, Fields: []string{
 			"spec.schedule", "spec.timeZone", "spec.startingDeadlineSeconds", "spec.concurrencyPolicy", "spec.suspend",
 			"spec.successfulJobsHistoryLimit", "spec.failedJobsHistoryLimit",
 			"status.active", "status.lastScheduleTime", "status.lastSuccessfulTime",
 		}},
-		[]sdk.ObjectKind{{APIVersion: "batch/v1", Kind: "Job", Fields: []string{
+		[]reconcile.Kind{{APIVersion: "batch/v1", Kind: "Job", Fields: []string{
 			"status.conditions", "status.startTime", "status.completionTime",
 		}}},
 		sdk.Describe("Starts Jobs by the clock, as CronJobs say."))
@@ -34,8 +36,8 @@ type controller struct{}
 
 // cronJob is the parent, read once, and what becomes of its status.
 type cronJob struct {
-	*sdk.ReconcileRequest
-	out  *sdk.ReconcileResult
+	*reconcile.Request
+	out  *reconcile.Result
 	jobs []job
 	// Times are in seconds since 1970. deadline is -1 where there is none.
 	now, created, scheduled, deadline int64
@@ -52,14 +54,14 @@ type reference struct{ uid, name, json string }
 
 // job is a child.
 type job struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	// ended is the condition by which it did; succeeded that it is Complete.
 	ended              string
 	succeeded          bool
 	started, completed string
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	c := read(r, &out)
 	c.recognize()
 	c.cleanUp()
@@ -72,9 +74,9 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	return out, err
 }
 
-func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) *cronJob {
+func read(r *reconcile.Request, out *reconcile.Result) *cronJob {
 	c := &cronJob{
-		ReconcileRequest: r, out: out, now: r.Now / pods.Second, created: r.Parent.Created / pods.Second,
+		Request: r, out: out, now: r.Now / pods.Second, created: r.Parent.Created / pods.Second,
 		deadline: limit(&r.Parent, "spec.startingDeadlineSeconds"), successful: text(&r.Parent, "status.lastSuccessfulTime"),
 	}
 	c.scheduled = pods.Nanos(text(&r.Parent, "status.lastScheduleTime")) / pods.Second
@@ -82,8 +84,8 @@ func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) *cronJob {
 		c.active = append(c.active, reference{a.String("uid", ""), a.String("name", ""), a.JSON()})
 	}
 	for i := range r.Children {
-		j := job{ControlObject: r.Children[i]}
-		j.started, j.completed = text(j.ControlObject, "status.startTime"), text(j.ControlObject, "status.completionTime")
+		j := job{Object: r.Children[i]}
+		j.started, j.completed = text(j.Object, "status.startTime"), text(j.Object, "status.completionTime")
 		for _, condition := range j.Field("status.conditions").Items() {
 			kind := condition.String("type", "")
 			if kind != "Complete" && kind != "Failed" || condition.String("status", "") != "True" {
@@ -99,13 +101,13 @@ func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) *cronJob {
 	return c
 }
 
-func text(o *sdk.ControlObject, path string) string {
+func text(o *reconcile.Object, path string) string {
 	s, _ := o.Field(path).Text()
 	return s
 }
 
 // limit is a number of the parent, -1 where it has none.
-func limit(o *sdk.ControlObject, path string) int64 {
+func limit(o *reconcile.Object, path string) int64 {
 	if n, ok := o.Field(path).Number(); ok {
 		return int64(n)
 	}
@@ -113,7 +115,7 @@ func limit(o *sdk.ControlObject, path string) int64 {
 }
 
 func (c *cronJob) tell(kind, reason, message string) {
-	c.out.Events = append(c.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+	c.out.Events = append(c.out.Events, reconcile.Event{Type: kind, Reason: reason, Message: message})
 }
 
 func (c *cronJob) why(sentence string) { c.out.Why = append(c.out.Why, sentence) }
@@ -137,7 +139,7 @@ func (c *cronJob) drop(uid string) {
 
 // run takes a Job into status.active, as the one that was due at a time.
 func (c *cronJob) run(j *job, due int64) {
-	o := &sdk.JSON{}
+	o := &json.Writer{}
 	o.Open('{').Key("kind").Text("Job").Key("namespace").Text(j.Namespace).Key("name").Text(j.Name).Key("uid").Text(j.UID)
 	o.Key("apiVersion").Text("batch/v1").Member("resourceVersion", j.ResourceVersion).Close('}')
 	c.active = append(c.active, reference{j.UID, j.Name, string(o.Bytes())})
@@ -186,7 +188,7 @@ func (c *cronJob) cleanUp() {
 }
 
 func (c *cronJob) remove(j *job) {
-	c.out.Delete = append(c.out.Delete, sdk.Deletion{UID: j.UID, Success: "Deleted job " + j.Name})
+	c.out.Delete = append(c.out.Delete, reconcile.Deletion{UID: j.UID, Success: "Deleted job " + j.Name})
 	c.drop(j.UID)
 }
 
@@ -242,7 +244,7 @@ func (c *cronJob) status() {
 	if !c.changed {
 		return
 	}
-	o := &sdk.JSON{}
+	o := &json.Writer{}
 	o.Open('{')
 	if len(c.active) > 0 {
 		o.Key("active").Open('[')
@@ -341,11 +343,11 @@ func (c *cronJob) replace() {
 }
 
 func (c *cronJob) create(name string, due int64) {
-	o := &sdk.JSON{}
+	o := &json.Writer{}
 	o.Open('{').Key("apiVersion").Text("batch/v1").Key("kind").Text("Job").Key("metadata").Open('{').Key("name").Text(name)
 	o.Key("finalizers").Value("null") // a template's are none of the Job's
 	o.Key("annotations").Open('{').Key(scheduledKey).Text(c.stamp(due)).Close('}').Close('}').Close('}')
-	c.out.Create = append(c.out.Create, sdk.Creation{
+	c.out.Create = append(c.out.Create, reconcile.Creation{
 		From: "spec.jobTemplate", Object: string(o.Bytes()), Count: 1, Success: "Created job " + name, Failure: "Error creating job: ",
 	})
 	c.begins = due // its UID is known when it is there

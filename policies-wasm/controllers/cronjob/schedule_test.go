@@ -11,7 +11,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 // More are compared with `go test -run RobfigCron -schedules 100000`.
@@ -170,7 +170,7 @@ func FuzzParse(f *testing.F) {
 
 func TestTheZoneIsReadFromTheFact(t *testing.T) {
 	t.Parallel()
-	fact, err := sdk.ParseConfig([]byte(`[[1735689600,3600],[1743296400,7200]]`))
+	fact, err := json.Parse([]byte(`[[1735689600,3600],[1743296400,7200]]`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Labels of a pod.
@@ -28,7 +30,7 @@ const burst = 250
 
 func init() {
 	sdk.Controller("DaemonSet", controller{},
-		sdk.ObjectKind{
+		reconcile.Kind{
 			APIVersion: "apps/v1", Kind: "DaemonSet", Fields: []string{
 				"spec.minReadySeconds", "spec.selector", "spec.updateStrategy", "spec.revisionHistoryLimit",
 				"spec.template.metadata.labels", "spec.template.spec.nodeName", "spec.template.spec.nodeSelector",
@@ -36,14 +38,14 @@ func init() {
 			},
 			Facts: []string{"template.hash", "template.revision"},
 		},
-		[]sdk.ObjectKind{
+		[]reconcile.Kind{
 			{
 				APIVersion: "v1", Kind: "Pod", Fields: []string{required}, Facts: pods.Facts,
 				Writes: []string{"create", "patch", "delete"},
 			},
 			revision.Kind,
 		},
-		sdk.Related(sdk.ObjectKind{APIVersion: "v1", Kind: "Node", Fields: []string{"spec.taints"}, By: "cluster"}),
+		sdk.Related(reconcile.Kind{APIVersion: "v1", Kind: "Node", Fields: []string{"spec.taints"}, By: "cluster"}),
 		sdk.Describe("Keeps one pod on each node that a DaemonSet's template fits."))
 }
 
@@ -51,10 +53,10 @@ type controller struct{}
 
 // set is the parent, read once, and the answer about it.
 type set struct {
-	*sdk.ReconcileRequest
-	out sdk.ReconcileResult
+	*reconcile.Request
+	out reconcile.Result
 
-	selector sdk.Selector
+	selector facts.Selector
 	minReady int64
 	strategy strategy
 	fit      fit
@@ -94,13 +96,13 @@ type pod struct {
 	removed bool
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
+func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	if r.Parent.Deleted != 0 {
-		return sdk.ReconcileResult{}, nil // what it owns may be gone already
+		return reconcile.Result{}, nil // what it owns may be gone already
 	}
-	s := &set{ReconcileRequest: r}
+	s := &set{Request: r}
 	if err := s.read(); err != nil {
-		return sdk.ReconcileResult{}, err
+		return reconcile.Result{}, err
 	}
 	if len(s.selector.Reqs) == 0 {
 		s.event("Warning", "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
@@ -125,7 +127,7 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error
 func (s *set) read() (err error) {
 	p := &s.Parent
 	s.minReady = number(p.Field("spec.minReadySeconds"))
-	if s.selector, err = sdk.LabelSelector(p.Field("spec.selector"), s.Symbols); err != nil {
+	if s.selector, err = facts.LabelSelector(p.Field("spec.selector"), s.Symbols); err != nil {
 		return errors.New("spec.selector: " + err.Error())
 	}
 	update := p.Field("spec.updateStrategy")
@@ -275,13 +277,13 @@ func (s *set) remove(p *pod) {
 		return
 	}
 	p.removed = true
-	s.out.Delete = append(s.out.Delete, sdk.Deletion{UID: p.UID})
+	s.out.Delete = append(s.out.Delete, reconcile.Deletion{UID: p.UID})
 }
 
 func (s *set) event(kind, reason, message string) {
 	const most = 60 // the host takes 64
 	if len(s.out.Events) < most {
-		s.out.Events = append(s.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+		s.out.Events = append(s.out.Events, reconcile.Event{Type: kind, Reason: reason, Message: message})
 	}
 }
 

@@ -2,16 +2,19 @@ package daemonset
 
 import (
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // fit says on which nodes a pod of the template may run.
 type fit struct {
-	syms     *sdk.Symbols
+	syms     *facts.Symbols
 	nodeName string
-	selector []sdk.Requirement
+	selector []facts.Requirement
 	// required: one of the terms must match.
 	required    bool
-	terms       []sdk.NodeTerm
+	terms       []facts.NodeTerm
 	tolerations []toleration
 	// text is the tolerations as a pod has them.
 	text string
@@ -41,12 +44,12 @@ func (f *fit) read(s *set) error {
 	labels := p.Field(spec + "nodeSelector")
 	for key, v := range labels.All {
 		value, _ := v.Text()
-		f.selector = append(f.selector, sdk.Requirement{Key: s.Symbols.Intern(key), Values: []sdk.Symbol{s.Symbols.Intern(value)}})
+		f.selector = append(f.selector, facts.Requirement{Key: s.Symbols.Intern(key), Values: []facts.Symbol{s.Symbols.Intern(value)}})
 	}
 	must := p.Field("spec.template." + required)
 	f.required = !must.IsNull()
 	var err error
-	if f.terms, err = sdk.NodeTerms(must, "nodeSelectorTerms", s.Symbols); err != nil {
+	if f.terms, err = facts.NodeTerms(must, "nodeSelectorTerms", s.Symbols); err != nil {
 		return err
 	}
 	f.tolerate(p.Field(spec+"tolerations").Items(), p.JSON(spec+"hostNetwork") == "true")
@@ -61,7 +64,7 @@ func (f *fit) tolerate(given []sdk.Config, hostNetwork bool) {
 		add = append(add[:len(add):len(add)], ofHosts)
 	}
 	there := make([]bool, len(add))
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('[')
 next:
 	for _, c := range given {
@@ -85,13 +88,13 @@ next:
 	f.text = string(j.Close(']').Bytes())
 }
 
-func (t *toleration) write(j *sdk.JSON) {
+func (t *toleration) write(j *json.Writer) {
 	j.Open('{').Key("key").Text(t.key).Key("operator").Text(t.operator).Key("effect").Text(t.effect).Close('}')
 }
 
 // node tells whether a pod should be made on a node, and whether one that is
 // there may stay.
-func (f *fit) node(o *sdk.ControlObject) (run, stay bool) {
+func (f *fit) node(o *reconcile.Object) (run, stay bool) {
 	if f.nodeName != "" && f.nodeName != o.Name || !f.affine(o) {
 		return false, false
 	}
@@ -120,7 +123,7 @@ func (f *fit) tolerates(taint sdk.Config, effect string) bool {
 	return false
 }
 
-func (f *fit) affine(o *sdk.ControlObject) bool {
+func (f *fit) affine(o *reconcile.Object) bool {
 	if !f.all(f.selector, o) {
 		return false
 	}
@@ -136,7 +139,7 @@ func (f *fit) affine(o *sdk.ControlObject) bool {
 	return false
 }
 
-func (f *fit) all(reqs []sdk.Requirement, o *sdk.ControlObject) bool {
+func (f *fit) all(reqs []facts.Requirement, o *reconcile.Object) bool {
 	for i := range reqs {
 		if !reqs[i].Holds(f.syms, o.Labels.Value(reqs[i].Key)) {
 			return false
@@ -146,13 +149,13 @@ func (f *fit) all(reqs []sdk.Requirement, o *sdk.ControlObject) bool {
 }
 
 // named judges requirements of the node's name, which is no symbol.
-func (f *fit) named(reqs []sdk.Requirement, name string) bool {
+func (f *fit) named(reqs []facts.Requirement, name string) bool {
 	for i := range reqs {
 		r := &reqs[i]
-		if len(r.Values) != 1 || r.Op != sdk.In && r.Op != sdk.NotIn {
+		if len(r.Values) != 1 || r.Op != facts.In && r.Op != facts.NotIn {
 			return false
 		}
-		if (f.syms.String(r.Values[0]) == name) != (r.Op == sdk.In) {
+		if (f.syms.String(r.Values[0]) == name) != (r.Op == facts.In) {
 			return false
 		}
 	}

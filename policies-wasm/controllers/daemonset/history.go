@@ -5,7 +5,8 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // history is what the set's revisions say.
@@ -29,7 +30,7 @@ func (s *set) keepHistory() bool {
 	}
 	data, _ := s.Parent.Field("template.revision").Text()
 	var current []revision.Revision
-	for _, r := range revision.Claim(s.ReconcileRequest, &s.selector, &s.out) {
+	for _, r := range revision.Claim(s.Request, &s.selector, &s.out) {
 		if r.Data == data {
 			current = append(current, r)
 		} else {
@@ -57,10 +58,10 @@ func hashOf(r *revision.Revision) string {
 	return r.Name
 }
 
-func label(uid, hash string) sdk.Patch {
-	j := &sdk.JSON{}
+func label(uid, hash string) reconcile.Patch {
+	j := &json.Writer{}
 	j.Open('{').Key("metadata").Open('{').Key("labels").Open('{').Key(revisionLabel).Text(hash)
-	return sdk.Patch{UID: uid, Patch: string(j.Close('}').Close('}').Close('}').Bytes())}
+	return reconcile.Patch{UID: uid, Patch: string(j.Close('}').Close('}').Close('}').Bytes())}
 }
 
 // deduplicate keeps the newest of the revisions of the template, as the newest
@@ -76,7 +77,7 @@ func (s *set) deduplicate(current []revision.Revision, next int64) string {
 		}
 	}
 	for i := range current[:len(current)-1] {
-		s.out.Delete = append(s.out.Delete, sdk.Deletion{UID: current[i].UID, Quiet: true})
+		s.out.Delete = append(s.out.Delete, reconcile.Deletion{UID: current[i].UID, Quiet: true})
 	}
 	if keep.Number < next {
 		s.out.Patch = append(s.out.Patch, revision.Renumber(keep, next))
@@ -89,7 +90,7 @@ func (s *set) deduplicate(current []revision.Revision, next int64) string {
 func (s *set) snapshot(data string, number int64) bool {
 	s.hash, _ = s.Parent.Field("template.hash").Text()
 	name := s.Parent.Name + "-" + s.hash
-	own := revision.Taken(s.ReconcileRequest, name)
+	own := revision.Taken(s.Request, name)
 	if own || strings.Contains(s.Refused, `"`+name+`" already exists`) {
 		if own || s.Now-s.Parent.Created >= settling {
 			status := s.was
@@ -128,7 +129,7 @@ func (s *set) truncate() {
 			return
 		}
 		if !live[hashOf(r)] {
-			s.out.Delete = append(s.out.Delete, sdk.Deletion{UID: r.UID, Quiet: true})
+			s.out.Delete = append(s.out.Delete, reconcile.Deletion{UID: r.UID, Quiet: true})
 			surplus--
 		}
 	}

@@ -4,7 +4,8 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // failures on a pod says how many before it failed on its node.
@@ -123,7 +124,7 @@ func (s *set) make(n *node, failed int64) {
 		return
 	}
 	n.made = true
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Pod")
 	j.Key("metadata").Open('{').Key("labels").Open('{').Key(revisionLabel).Text(s.hash)
 	j.Member(generationLabel, s.generation).Close('}')
@@ -136,5 +137,5 @@ func (s *set) make(n *node, failed int64) {
 	j.Key("nodeSelectorTerms").Open('[').Open('{').Key("matchFields").Open('[')
 	j.Open('{').Key("key").Text("metadata.name").Key("operator").Text("In").Key("values").Open('[').Text(n.name).Close(']').Close('}')
 	j.Close(']').Close('}').Close(']').Close('}').Close('}').Close('}').Close('}')
-	s.out.Create = append(s.out.Create, sdk.Creation{From: "spec.template", Object: string(j.Close('}').Bytes()), Count: 1})
+	s.out.Create = append(s.out.Create, reconcile.Creation{From: "spec.template", Object: string(j.Close('}').Bytes()), Count: 1})
 }

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 // status is what a status says that the set writes.
@@ -65,7 +66,7 @@ func (s *set) writeStatus() {
 
 // json is the status with what others wrote there.
 func (t *status) json(s *set) string {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("currentNumberScheduled").Int(t.current).Key("numberMisscheduled").Int(t.misscheduled)
 	j.Key("desiredNumberScheduled").Int(t.desired).Key("numberReady").Int(t.ready).Key("observedGeneration").Int(t.generation)
 	j.Key("updatedNumberScheduled").Int(t.updated).Key("numberAvailable").Int(t.available)

@@ -9,6 +9,9 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 const (
@@ -23,14 +26,14 @@ const (
 
 func init() {
 	sdk.Controller("Deployment", controller{},
-		sdk.ObjectKind{
+		reconcile.Kind{
 			APIVersion: "apps/v1", Kind: "Deployment", Facts: []string{abi.FactTemplateHash, abi.FactTemplateID}, Writes: []string{"patch"},
 			Fields: []string{
 				"spec.replicas", "spec.paused", "spec.strategy", "spec.minReadySeconds", "spec.revisionHistoryLimit",
 				"spec.progressDeadlineSeconds", "spec.selector", "spec.template.metadata", "spec.template.spec", "status",
 			},
 		},
-		[]sdk.ObjectKind{{
+		[]reconcile.Kind{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Facts: []string{abi.FactTemplateID}, Writes: []string{"create", "patch", "delete"},
 			Fields: []string{"spec.replicas", "spec.minReadySeconds", "spec.template.metadata", "spec.template.spec", "status"},
 		}},
@@ -41,8 +44,8 @@ type controller struct{}
 
 // deployment is the parent, read once, and what becomes of its ReplicaSets.
 type deployment struct {
-	*sdk.ReconcileRequest
-	out                          *sdk.ReconcileResult
+	*reconcile.Request
+	out                          *reconcile.Result
 	replicas, minReady, deadline int64
 	history                      int64 // -1 keeps all
 	surge, unavailable           int64
@@ -58,7 +61,7 @@ type deployment struct {
 
 // set is a ReplicaSet, and what is to be changed of it.
 type set struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	name                                     string
 	replicas, has, ready, available, leaving int64
 	revision                                 int64
@@ -72,7 +75,7 @@ type set struct {
 	made                                     bool // by this answer
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	d, err := read(r, &out)
 	if err != nil {
 		return out, err
@@ -83,7 +86,7 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 		return out, nil
 	}
 	if !d.claim() {
-		out.Events = append(out.Events, sdk.Event{Type: "Warning", Reason: "SelectingAll", Message: "This deployment is selecting all pods. A non-empty selector is required."})
+		out.Events = append(out.Events, reconcile.Event{Type: "Warning", Reason: "SelectingAll", Message: "This deployment is selecting all pods. A non-empty selector is required."})
 		return out, nil
 	}
 	d.find()
@@ -107,8 +110,8 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	return out, nil
 }
 
-func read(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) (*deployment, error) {
-	d := &deployment{ReconcileRequest: r, out: out, replicas: 1, deadline: -1, history: -1, status: r.Parent.Field("status")}
+func read(r *reconcile.Request, out *reconcile.Result) (*deployment, error) {
+	d := &deployment{Request: r, out: out, replicas: 1, deadline: -1, history: -1, status: r.Parent.Field("status")}
 	for _, f := range [...]struct {
 		path string
 		to   *int64
@@ -179,8 +182,8 @@ func part(c sdk.Config, all int64, up bool) (int64, error) {
 	return percent * all / 100, nil
 }
 
-func readSet(o *sdk.ControlObject) *set {
-	s := &set{ControlObject: o, name: o.Name, replicas: 1, created: o.Created}
+func readSet(o *reconcile.Object) *set {
+	s := &set{Object: o, name: o.Name, replicas: 1, created: o.Created}
 	number := func(c sdk.Config) int64 { n, _ := c.Number(); return int64(n) }
 	if n, ok := o.Field("spec.replicas").Number(); ok {
 		s.replicas = int64(n)
@@ -204,7 +207,7 @@ func (s *set) annotation(key string) string {
 	if value, ok := s.annotate[key]; ok {
 		return value
 	}
-	if s.ControlObject == nil {
+	if s.Object == nil {
 		return ""
 	}
 	value, _ := s.Annotations.Get(key)
@@ -229,7 +232,7 @@ func (s *set) note(key, value string) {
 // claim takes ReplicaSets in that the selector matches, and lets others go; it is
 // false for a selector of everything.
 func (d *deployment) claim() bool {
-	selector, err := sdk.LabelSelector(d.Parent.Field("spec.selector"), d.Symbols)
+	selector, err := facts.LabelSelector(d.Parent.Field("spec.selector"), d.Symbols)
 	if err != nil || len(selector.Reqs) == 0 {
 		return false
 	}
@@ -308,7 +311,7 @@ func (d *deployment) resize(s *set, replicas int64) bool {
 	if replicas > s.replicas {
 		way = "up"
 	}
-	d.out.Events = append(d.out.Events, sdk.Event{
+	d.out.Events = append(d.out.Events, reconcile.Event{
 		Type: "Normal", Reason: "ScalingReplicaSet",
 		Message: "Scaled " + way + " replica set " + s.name + " from " + strconv.FormatInt(s.replicas, 10) + " to " + strconv.FormatInt(replicas, 10),
 	})
@@ -322,7 +325,7 @@ func (d *deployment) write() {
 		if s.made || !s.scaled && !s.setMinReady && len(s.annotate) == 0 {
 			continue
 		}
-		j := (&sdk.JSON{}).Open('{')
+		j := (&json.Writer{}).Open('{')
 		if len(s.annotate) > 0 {
 			j.Key("metadata").Open('{').Key("annotations").Open('{')
 			for _, key := range sorted(s.annotate) {
@@ -333,7 +336,7 @@ func (d *deployment) write() {
 		if s.scaled || s.setMinReady {
 			j.Key("spec").Open('{').Key("replicas").Int(s.replicas).Key("minReadySeconds").Int(s.minReady).Close('}')
 		}
-		d.out.Patch = append(d.out.Patch, sdk.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
+		d.out.Patch = append(d.out.Patch, reconcile.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
 	}
 }
 

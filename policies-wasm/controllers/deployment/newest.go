@@ -5,6 +5,8 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // ensure makes the ReplicaSet of the template if there is none, and keeps its
@@ -37,9 +39,9 @@ func (d *deployment) ensure() {
 	d.keepRevision()
 	s.note(desiredKey, strconv.FormatInt(d.replicas, 10))
 	s.note(maxKey, strconv.FormatInt(d.replicas+d.surge, 10))
-	d.out.Create = append(d.out.Create, sdk.Creation{Object: d.object(s, hash), Count: 1})
+	d.out.Create = append(d.out.Create, reconcile.Creation{Object: d.object(s, hash), Count: 1})
 	if s.replicas > 0 {
-		d.out.Events = append(d.out.Events, sdk.Event{
+		d.out.Events = append(d.out.Events, reconcile.Event{
 			Type: "Normal", Reason: "ScalingReplicaSet",
 			Message: "Scaled up replica set " + s.name + " from 0 to " + strconv.FormatInt(s.replicas, 10),
 		})
@@ -92,8 +94,8 @@ func (d *deployment) keepRevision() {
 	}
 	revision := strconv.FormatInt(s.revision, 10)
 	if have, _ := d.Parent.Annotations.Get(revisionKey); have != revision {
-		j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(revisionKey).Text(revision)
-		d.out.Patch = append(d.out.Patch, sdk.Patch{UID: d.Parent.UID, Patch: string(j.Close('}').Close('}').Close('}').Bytes())})
+		j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(revisionKey).Text(revision)
+		d.out.Patch = append(d.out.Patch, reconcile.Patch{UID: d.Parent.UID, Patch: string(j.Close('}').Close('}').Close('}').Bytes())})
 	}
 }
 
@@ -101,7 +103,7 @@ func (d *deployment) keepRevision() {
 func (d *deployment) object(s *set, hash string) string {
 	meta := d.Parent.Field("spec.template.metadata")
 	selector := d.Parent.Field("spec.selector")
-	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("apps/v1").Key("kind").Text("ReplicaSet")
+	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("apps/v1").Key("kind").Text("ReplicaSet")
 	j.Key("metadata").Open('{').Key("name").Text(s.name).Key("annotations").Open('{')
 	for _, key := range sorted(s.annotate) {
 		j.Key(key).Text(s.annotate[key])
@@ -126,7 +128,7 @@ func (d *deployment) object(s *set, hash string) string {
 }
 
 // hashed writes labels, with the hash among them.
-func hashed(j *sdk.JSON, key string, labels sdk.Config, hash string) {
+func hashed(j *json.Writer, key string, labels sdk.Config, hash string) {
 	j.Key(key).Open('{')
 	for name, v := range labels.All {
 		if name != hashKey {

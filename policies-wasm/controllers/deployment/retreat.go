@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Annotations of a Deployment that goes back by itself when its deadline passes.
@@ -31,7 +33,7 @@ func (d *deployment) retreat() {
 	}
 	is, was := d.Parent.Field("spec.template.spec"), to.Field("spec.template.spec")
 	meta := to.Field("spec.template.metadata")
-	j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(leftKey).Text(d.newest.name).Close('}').Close('}')
+	j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(leftKey).Text(d.newest.name).Close('}').Close('}')
 	j.Key("spec").Open('{').Key("template").Open('{').Key("metadata").Open('{')
 	for _, part := range [...]string{"labels", "annotations"} {
 		j.Key(part).Open('{')
@@ -41,14 +43,14 @@ func (d *deployment) retreat() {
 	j.Close('}').Key("spec").Open('{')
 	difference(j, is, was, "")
 	j.Close('}').Close('}').Close('}').Close('}')
-	d.out.Patch = append(d.out.Patch, sdk.Patch{UID: d.Parent.UID, Patch: string(j.Bytes())})
+	d.out.Patch = append(d.out.Patch, reconcile.Patch{UID: d.Parent.UID, Patch: string(j.Bytes())})
 	message := "Rolled back deployment \"" + d.Parent.Name + "\" to revision " + strconv.FormatInt(to.revision, 10) + ": " + d.newest.name + " has timed out progressing"
-	d.out.Events = append(d.out.Events, sdk.Event{Type: "Warning", Reason: "DeploymentRollback", Message: message})
+	d.out.Events = append(d.out.Events, reconcile.Event{Type: "Warning", Reason: "DeploymentRollback", Message: message})
 }
 
 // difference writes the members of a merge patch that makes one object another,
 // which has no member but.
-func difference(j *sdk.JSON, from, to sdk.Config, but string) {
+func difference(j *json.Writer, from, to sdk.Config, but string) {
 	for key := range from.All {
 		if key == but || !to.Has(key) {
 			j.Key(key).Value("null")

@@ -3,7 +3,7 @@ package deployment
 import (
 	"sort"
 
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // roll moves replicas to the newest ReplicaSet step by step.
@@ -214,7 +214,7 @@ func (d *deployment) cleanUp() {
 	sort.SliceStable(old, func(i, j int) bool { return old[i].revision < old[j].revision })
 	for _, s := range old[:beyond] {
 		if s.has == 0 && s.replicas == 0 && s.observed && !s.scaled {
-			d.out.Delete = append(d.out.Delete, sdk.Deletion{UID: s.UID, Quiet: true})
+			d.out.Delete = append(d.out.Delete, reconcile.Deletion{UID: s.UID, Quiet: true})
 			s.annotate = nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 type condition struct{ kind, status, updated, changed, reason, message string }
@@ -107,7 +108,7 @@ func (d *deployment) writeStatus(rolling bool) {
 	if rolling {
 		d.progress(c)
 	}
-	j := (&sdk.JSON{}).Open('{').Key("observedGeneration").Int(d.Parent.Generation)
+	j := (&json.Writer{}).Open('{').Key("observedGeneration").Int(d.Parent.Generation)
 	for _, f := range [...]struct {
 		name string
 		n    int64

@@ -12,24 +12,26 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // deletionTimeout is how long an evicted pod may take until it is seen to go.
 const deletionTimeout = 120 * pods.Second
 
-func scaled(apiVersion, kind string) sdk.ObjectKind {
-	return sdk.ObjectKind{APIVersion: apiVersion, Kind: kind, By: abi.ByNamespace, Fields: []string{"spec.replicas"}}
+func scaled(apiVersion, kind string) reconcile.Kind {
+	return reconcile.Kind{APIVersion: apiVersion, Kind: kind, By: abi.ByNamespace, Fields: []string{"spec.replicas"}}
 }
 
 func init() {
 	sdk.Controller("PodDisruptionBudget", controller{},
-		sdk.ObjectKind{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Fields: []string{
+		reconcile.Kind{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Fields: []string{
 			"spec.minAvailable", "spec.maxUnavailable", "spec.selector", "status.disruptedPods", "status.conditions",
 			"status.currentHealthy", "status.desiredHealthy", "status.expectedPods", "status.observedGeneration",
 		}},
 		nil,
 		sdk.Related(
-			sdk.ObjectKind{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts},
+			reconcile.Kind{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts},
 			scaled("apps/v1", "ReplicaSet"), scaled("apps/v1", "Deployment"), scaled("apps/v1", "StatefulSet"), scaled("v1", "ReplicationController"),
 		),
 		sdk.Describe("Counts for each PodDisruptionBudget how many pods may be evicted."))
@@ -39,13 +41,13 @@ type controller struct{}
 
 // budget is the parent and its pods.
 type budget struct {
-	*sdk.ReconcileRequest
-	out  *sdk.ReconcileResult
-	pods []*sdk.ControlObject
+	*reconcile.Request
+	out  *reconcile.Result
+	pods []*reconcile.Object
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
-	b := &budget{ReconcileRequest: r, out: &out, pods: r.RelatedOf("Pod")}
+func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
+	b := &budget{Request: r, out: &out, pods: r.RelatedOf("Pod")}
 	expected, desired, err := b.wanted()
 	if err != nil {
 		b.warn("CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: "+err.Error())
@@ -62,7 +64,7 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 }
 
 func (b *budget) warn(reason, message string) {
-	b.out.Events = append(b.out.Events, sdk.Event{Type: "Warning", Reason: reason, Message: message})
+	b.out.Events = append(b.out.Events, reconcile.Event{Type: "Warning", Reason: reason, Message: message})
 }
 
 // wanted are how many pods there should be, and how many of them healthy.
@@ -103,7 +105,7 @@ func part(c sdk.Config, all int64) (int64, error) {
 
 // scale sums what the controllers of the pods want.
 func (b *budget) scale() (sum int64, err error) {
-	known := map[string]*sdk.ControlObject{}
+	known := map[string]*reconcile.Object{}
 	for _, o := range b.Related {
 		if o.Kind != "Pod" {
 			known[o.UID] = o
@@ -151,7 +153,7 @@ func (b *budget) disrupted() (left map[string]string, until []int64) {
 		}
 		end := pods.Nanos(text) + deletionTimeout
 		if end < b.Now {
-			b.out.Events = append(b.out.Events, sdk.Event{
+			b.out.Events = append(b.out.Events, reconcile.Event{
 				Type: "Warning", Reason: "NotDeleted", About: pod.UID,
 				Message: "Pod was expected by PDB " + b.Parent.Namespace + "/" + b.Parent.Name + " to be deleted but it wasn't",
 			})
@@ -181,7 +183,7 @@ func (b *budget) status(healthy, desired, expected int64, disrupted map[string]s
 	if expected <= 0 {
 		allowed = 0
 	}
-	j := (&sdk.JSON{}).Open('{').Key("observedGeneration").Int(b.Parent.Generation)
+	j := (&json.Writer{}).Open('{').Key("observedGeneration").Int(b.Parent.Generation)
 	if len(disrupted) > 0 {
 		names := make([]string, 0, len(disrupted))
 		for name := range disrupted {
@@ -202,7 +204,7 @@ func (b *budget) status(healthy, desired, expected int64, disrupted map[string]s
 		b.out.Why = []string{"no pod may be evicted: " + strconv.FormatInt(healthy, 10) + " of " + strconv.FormatInt(expected, 10) + " pods are healthy, and " + strconv.FormatInt(desired, 10) + " have to be"}
 	}
 	if len(b.pods) == 0 && !b.counted(expected) {
-		b.out.Events = append(b.out.Events, sdk.Event{Type: "Normal", Reason: "NoPods", Message: "No matching pods found"})
+		b.out.Events = append(b.out.Events, reconcile.Event{Type: "Normal", Reason: "NoPods", Message: "No matching pods found"})
 	}
 	b.out.Status = string(j.Close('}').Bytes())
 }
@@ -216,7 +218,7 @@ func (b *budget) counted(expected int64) bool {
 
 // failed allows nothing while the budget cannot be worked out.
 func (b *budget) failed(message string) {
-	j := (&sdk.JSON{}).Open('{')
+	j := (&json.Writer{}).Open('{')
 	for _, name := range [...]string{"observedGeneration", "currentHealthy", "desiredHealthy", "expectedPods", "disruptedPods"} {
 		if have := b.Parent.JSON("status." + name); have != "" && have != "null" {
 			j.Key(name).Value(have)
@@ -230,7 +232,7 @@ func (b *budget) failed(message string) {
 
 // condition writes the conditions, DisruptionAllowed among them; its time is that
 // of its last change.
-func (b *budget) condition(j *sdk.JSON, status, reason, message string) {
+func (b *budget) condition(j *json.Writer, status, reason, message string) {
 	since := pods.Time(b.Now)
 	j.Key("conditions").Open('[')
 	for _, c := range b.Parent.Field("status.conditions").Items() {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // maxAddresses is how many an Endpoints object has at most; what is beyond is
@@ -16,7 +18,7 @@ const (
 
 func init() {
 	sdk.Controller("Endpoints", legacy{}, serviceKind,
-		[]sdk.ObjectKind{{
+		[]reconcile.Kind{{
 			APIVersion: "v1", Kind: "Endpoints", By: abi.ByName, Fields: []string{"subsets"}, Writes: []string{"create", "patch"},
 		}},
 		sdk.Related(podKind),
@@ -25,25 +27,25 @@ func init() {
 
 type legacy struct{}
 
-func (legacy) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (legacy) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	s := read(r)
 	if s == nil {
 		return out, nil
 	}
-	var have *sdk.ControlObject
+	var have *reconcile.Object
 	for _, one := range r.ChildrenOf("Endpoints") {
 		have = one
 	}
 	subsets, truncated := s.subsets()
 	labels := s.labels(have, "endpoints.kubernetes.io/managed-by", "endpoint-controller")
 	if have == nil {
-		j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Endpoints")
+		j := (&json.Writer{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Endpoints")
 		j.Key("metadata").Open('{').Key("name").Text(s.name).Key("labels").Value(labels)
 		if truncated {
 			j.Key("annotations").Open('{').Key(overCapacity).Text("truncated").Close('}')
 		}
 		j.Close('}').Key("subsets").Value(subsets)
-		out.Create = []sdk.Creation{{Object: string(j.Close('}').Bytes()), Count: 1}}
+		out.Create = []reconcile.Creation{{Object: string(j.Close('}').Bytes()), Count: 1}}
 		return out, nil
 	}
 	if have.Controller() == "" && have.Deleted == 0 {
@@ -54,7 +56,7 @@ func (legacy) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 	if same && labels == "" && was == truncated {
 		return out, nil
 	}
-	j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{')
+	j := (&json.Writer{}).Open('{').Key("metadata").Open('{')
 	if labels != "" {
 		j.Key("labels").Value(labels)
 	}
@@ -65,7 +67,7 @@ func (legacy) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 		j.Key("annotations").Open('{').Key(overCapacity).Value("null").Close('}')
 	}
 	j.Close('}').Key("subsets").Value(subsets)
-	out.Patch = []sdk.Patch{{UID: have.UID, Patch: string(j.Close('}').Bytes())}}
+	out.Patch = []reconcile.Patch{{UID: have.UID, Patch: string(j.Close('}').Bytes())}}
 	return out, nil
 }
 
@@ -73,7 +75,7 @@ func (legacy) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 type subset struct{ ready, notReady []*endpoint }
 
 // subsets are the Service's, as JSON, with addresses and ports in a fixed order.
-func (s *service) subsets() (json string, truncated bool) {
+func (s *service) subsets() (list string, truncated bool) {
 	groups := map[string]*subset{}
 	var order []string
 	all, left := s.endpoints(), maxAddresses
@@ -106,7 +108,7 @@ func (s *service) subsets() (json string, truncated bool) {
 		}
 	}
 	sort.Strings(order)
-	j := (&sdk.JSON{}).Open('[')
+	j := (&json.Writer{}).Open('[')
 	for _, ports := range order {
 		j.Open('{')
 		s.addresses(j, "addresses", groups[ports].ready)
@@ -119,7 +121,7 @@ func (s *service) subsets() (json string, truncated bool) {
 	return string(j.Close(']').Bytes()), truncated
 }
 
-func (s *service) addresses(j *sdk.JSON, key string, list []*endpoint) {
+func (s *service) addresses(j *json.Writer, key string, list []*endpoint) {
 	if len(list) == 0 {
 		return
 	}
@@ -140,7 +142,7 @@ func (s *service) addresses(j *sdk.JSON, key string, list []*endpoint) {
 
 // portList are the ports that the endpoint serves, as JSON; "" if there are none.
 func (s *service) portList(e *endpoint) string {
-	j, found := (&sdk.JSON{}).Open('['), false
+	j, found := (&json.Writer{}).Open('['), false
 	ports := append([]servicePort(nil), s.ports...)
 	sort.Slice(ports, func(a, b int) bool { return ports[a].name < ports[b].name })
 	for i := range ports {

@@ -6,16 +6,18 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 func init() {
 	sdk.Controller("EndpointSliceMirror", mirror{},
-		sdk.ObjectKind{APIVersion: "v1", Kind: "Endpoints", Fields: []string{"subsets"}},
-		[]sdk.ObjectKind{{
+		reconcile.Kind{APIVersion: "v1", Kind: "Endpoints", Fields: []string{"subsets"}},
+		[]reconcile.Kind{{
 			APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice", Fields: []string{"addressType", "ports", "endpoints"},
 			Writes: []string{"create", "patch", "delete"},
 		}},
-		sdk.Related(sdk.ObjectKind{APIVersion: "v1", Kind: "Service", By: abi.ByName, Fields: []string{"spec.selector"}}),
+		sdk.Related(reconcile.Kind{APIVersion: "v1", Kind: "Service", By: abi.ByName, Fields: []string{"spec.selector"}}),
 		sdk.Describe("Shows Endpoints that users wrote themselves as EndpointSlices."))
 }
 
@@ -27,8 +29,8 @@ const (
 	skipMirror = "endpointslice.kubernetes.io/skip-mirror"
 )
 
-func (mirror) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
-	p := &slicePlan{ReconcileRequest: r, out: &out}
+func (mirror) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
+	p := &slicePlan{Request: r, out: &out}
 	p.labelsOf = p.mirrored
 	if !p.wanted() {
 		p.removeOthers(nil)
@@ -38,7 +40,7 @@ func (mirror) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 	for _, family := range families {
 		groups := newGroups()
 		var all []string
-		p.write = func(j *sdk.JSON, at int) { j.Value(all[at]) }
+		p.write = func(j *json.Writer, at int) { j.Value(all[at]) }
 		for _, subset := range r.Parent.Field("subsets").Items() {
 			ports := portsIn(subset.Object("ports"))
 			for _, list := range [...]string{"addresses", "notReadyAddresses"} {
@@ -72,7 +74,7 @@ func (p *slicePlan) wanted() bool {
 }
 
 func mirroredEndpoint(c sdk.Config, ip string, ready bool) string {
-	j := (&sdk.JSON{}).Open('{').Key("addresses").Open('[').Text(ip).Close(']')
+	j := (&json.Writer{}).Open('{').Key("addresses").Open('[').Text(ip).Close(']')
 	j.Key("conditions").Open('{').Key("ready").Bool(ready).Close('}').Member("hostname", c.String("hostname", ""))
 	if ref := c.Object("targetRef"); !ref.IsNull() {
 		j.Key("targetRef").Value(ref.JSON())
@@ -81,7 +83,7 @@ func mirroredEndpoint(c sdk.Config, ip string, ready bool) string {
 }
 
 // mirrored are the labels of a mirrored slice.
-func (p *slicePlan) mirrored(o *sdk.ControlObject) string {
+func (p *slicePlan) mirrored(o *reconcile.Object) string {
 	want := map[string]string{serviceName: p.Parent.Name, managedBy: "endpointslicemirroring-controller.k8s.io"}
 	keys := []string{serviceName, managedBy}
 	for i := range p.Parent.Labels.Len() {

@@ -9,21 +9,23 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
-var serviceKind = sdk.ObjectKind{APIVersion: "v1", Kind: "Service", Fields: []string{
+var serviceKind = reconcile.Kind{APIVersion: "v1", Kind: "Service", Fields: []string{
 	"spec.selector", "spec.ports", "spec.clusterIP", "spec.ipFamilies", "spec.type", "spec.publishNotReadyAddresses",
 	"spec.trafficDistribution",
 }}
 
-var podKind = sdk.ObjectKind{
+var podKind = reconcile.Kind{
 	APIVersion: "v1", Kind: "Pod", By: abi.BySelector,
 	Facts: []string{abi.FactPod, abi.FactNodeZone, abi.FactPodPorts},
 }
 
 // service is the parent, read once.
 type service struct {
-	*sdk.ReconcileRequest
+	*reconcile.Request
 	name, clusterIP, distribution string
 	families                      []string
 	ports                         []servicePort
@@ -36,12 +38,12 @@ type servicePort struct{ name, protocol, appProtocol, target string }
 
 // read is nil for Services whose endpoints are not worked out: those without a
 // selector, and names of others.
-func read(r *sdk.ReconcileRequest) *service {
+func read(r *reconcile.Request) *service {
 	kind, _ := r.Parent.Field("spec.type").Text()
 	if len(r.Parent.Field("spec.selector").Keys()) == 0 || kind == "ExternalName" || r.Parent.Deleted != 0 {
 		return nil
 	}
-	s := &service{ReconcileRequest: r, name: r.Parent.Name}
+	s := &service{Request: r, name: r.Parent.Name}
 	s.clusterIP, _ = r.Parent.Field("spec.clusterIP").Text()
 	s.distribution, _ = r.Parent.Field("spec.trafficDistribution").Text()
 	s.publishNotReady = r.Parent.JSON("spec.publishNotReadyAddresses") == "true"
@@ -80,7 +82,7 @@ func (s *service) headless() bool { return s.clusterIP == "" || s.clusterIP == "
 
 // endpoint is a pod that answers for the Service.
 type endpoint struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	ips                        []string
 	node, zone, hostname       string
 	ready, serving, terminates bool
@@ -96,7 +98,7 @@ func (s *service) endpoints() []endpoint {
 		if facts.Phase == "Succeeded" || facts.Phase == "Failed" || len(facts.IPs) == 0 {
 			continue
 		}
-		e := endpoint{ControlObject: pod, ips: facts.IPs, node: facts.NodeName, serving: facts.Ready, terminates: pod.Deleted != 0}
+		e := endpoint{Object: pod, ips: facts.IPs, node: facts.NodeName, serving: facts.Ready, terminates: pod.Deleted != 0}
 		e.ready = s.publishNotReady || e.serving && !e.terminates
 		e.zone, _ = pod.Field(abi.FactNodeZone).Text()
 		if facts.Subdomain == s.name {
@@ -130,12 +132,12 @@ func (e *endpoint) port(p *servicePort) int64 {
 	return int64(n)
 }
 
-func (e *endpoint) targetRef(j *sdk.JSON) {
+func (e *endpoint) targetRef(j *json.Writer) {
 	j.Key("targetRef").Open('{').Key("kind").Text("Pod").Member("namespace", e.Namespace).Member("name", e.Name).Member("uid", e.UID).Close('}')
 }
 
 // labels makes an object's labels those of the Service and the controller's own.
-func (s *service) labels(of *sdk.ControlObject, own ...string) string {
+func (s *service) labels(of *reconcile.Object, own ...string) string {
 	reserved := func(key string) bool {
 		if key == headlessLabel {
 			return true
@@ -167,8 +169,8 @@ func (s *service) labels(of *sdk.ControlObject, own ...string) string {
 }
 
 // labelPatch is JSON that makes an object's labels these, "" if they are.
-func labelPatch(of *sdk.ControlObject, keys []string, want map[string]string) string {
-	j, changed := (&sdk.JSON{}).Open('{'), of == nil
+func labelPatch(of *reconcile.Object, keys []string, want map[string]string) string {
+	j, changed := (&json.Writer{}).Open('{'), of == nil
 	for _, key := range keys {
 		if of != nil {
 			if have, ok := of.Labels.Get(key); ok && have == want[key] {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // maxEndpoints is how many endpoints a slice has at most.
@@ -12,7 +14,7 @@ const maxEndpoints = 100
 
 func init() {
 	sdk.Controller("EndpointSlice", sliced{}, serviceKind,
-		[]sdk.ObjectKind{{
+		[]reconcile.Kind{{
 			APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice", Fields: []string{"addressType", "ports", "endpoints"},
 			Writes: []string{"create", "patch", "delete"},
 		}},
@@ -22,12 +24,12 @@ func init() {
 
 type sliced struct{}
 
-func (sliced) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (sliced) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	s := read(r)
 	if s == nil {
 		return out, nil
 	}
-	p := &slicePlan{ReconcileRequest: r, out: &out, labelsOf: func(o *sdk.ControlObject) string {
+	p := &slicePlan{Request: r, out: &out, labelsOf: func(o *reconcile.Object) string {
 		return s.labels(o, serviceName, s.name, managedBy, "endpointslice-controller.k8s.io")
 	}}
 	all := s.endpoints()
@@ -38,7 +40,7 @@ func (sliced) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err e
 				groups.add(s.slicePorts(e), wantedEndpoint{e.UID, i})
 			}
 		}
-		p.write = func(j *sdk.JSON, at int) { s.endpoint(j, &all[at], family) }
+		p.write = func(j *json.Writer, at int) { s.endpoint(j, &all[at], family) }
 		if p.settleFamily(family, groups) == 0 {
 			p.placeholder(family, groups)
 		}
@@ -79,15 +81,15 @@ func has(list []string, text string) bool {
 
 // slicePlan brings the parent's slices to what is wanted.
 type slicePlan struct {
-	*sdk.ReconcileRequest
-	out *sdk.ReconcileResult
+	*reconcile.Request
+	out *reconcile.Result
 	// labelsOf is JSON that makes a slice's labels what they are to be, "" if they
 	// are; all of them for nil.
-	labelsOf func(o *sdk.ControlObject) string
+	labelsOf func(o *reconcile.Object) string
 	// write writes a wanted endpoint: they are JSON for a moment only, since
 	// thousands of texts would be much for a collector to go through.
-	write   func(j *sdk.JSON, at int)
-	scratch sdk.JSON
+	write   func(j *json.Writer, at int)
+	scratch json.Writer
 }
 
 // group are the endpoints with the same ports, which share slices.
@@ -105,7 +107,7 @@ type wantedEndpoint struct {
 
 // slice is one that is there, and what it is to hold.
 type slice struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	endpoints []wantedEndpoint
 	changed   bool
 }
@@ -140,7 +142,7 @@ func (p *slicePlan) settleFamily(family string, g *groups) (kept int) {
 			continue
 		}
 		in := g.in(portsIn(one.Field("ports")))
-		in.slices = append(in.slices, &slice{ControlObject: one})
+		in.slices = append(in.slices, &slice{Object: one})
 	}
 	for _, ports := range g.order {
 		kept += p.settle(family, g.by[ports])
@@ -174,7 +176,7 @@ func (s *service) portsAt(e *endpoint) string {
 		}
 	}
 	sort.Slice(found, func(i, j int) bool { return found[i].port.name < found[j].port.name })
-	j := (&sdk.JSON{}).Open('[')
+	j := (&json.Writer{}).Open('[')
 	for _, f := range found {
 		j.Open('{').Key("name").Text(f.port.name).Key("protocol").Text(f.port.protocol).Key("port").Int(f.at)
 		j.Member("appProtocol", f.port.appProtocol).Close('}')
@@ -186,7 +188,7 @@ func (s *service) portsAt(e *endpoint) string {
 func portsIn(c sdk.Config) string {
 	ports := c.Items()
 	sort.Slice(ports, func(i, j int) bool { return ports[i].String("name", "") < ports[j].String("name", "") })
-	j := (&sdk.JSON{}).Open('[')
+	j := (&json.Writer{}).Open('[')
 	for _, p := range ports {
 		at, _ := p.Object("port").Number()
 		j.Open('{').Key("name").Text(p.String("name", "")).Key("protocol").Text(p.String("protocol", "TCP")).Key("port").Int(int64(at))
@@ -196,7 +198,7 @@ func portsIn(c sdk.Config) string {
 }
 
 // endpoint is one as JSON, its members in the order of the API's.
-func (s *service) endpoint(j *sdk.JSON, e *endpoint, family string) {
+func (s *service) endpoint(j *json.Writer, e *endpoint, family string) {
 	j.Open('{').Key("addresses").Open('[')
 	for _, ip := range e.ips {
 		if isOf(ip, family) {
@@ -212,7 +214,7 @@ func (s *service) endpoint(j *sdk.JSON, e *endpoint, family string) {
 }
 
 // hints say for whom a ready endpoint is meant.
-func (s *service) hints(j *sdk.JSON, e *endpoint) {
+func (s *service) hints(j *json.Writer, e *endpoint) {
 	if s.distribution == "" || !e.ready || e.zone == "" {
 		return
 	}
@@ -242,9 +244,9 @@ func (p *slicePlan) settle(family string, g *group) int {
 	rest = g.fill(rest)
 	kept := 0
 	for _, s := range g.slices {
-		switch labels := p.labelsOf(s.ControlObject); {
+		switch labels := p.labelsOf(s.Object); {
 		case len(s.endpoints) == 0:
-			p.remove(s.ControlObject)
+			p.remove(s.Object)
 			continue
 		case s.changed || labels != "":
 			p.patch(s, labels)
@@ -319,7 +321,7 @@ func (p *slicePlan) placeholder(family string, groups *groups) {
 				break
 			}
 		}
-		if labels := p.labelsOf(first.ControlObject); first.changed || labels != "" {
+		if labels := p.labelsOf(first.Object); first.changed || labels != "" {
 			p.patch(first, labels)
 		}
 		return
@@ -327,30 +329,30 @@ func (p *slicePlan) placeholder(family string, groups *groups) {
 	p.create(family, "[]", nil)
 }
 
-func (p *slicePlan) remove(o *sdk.ControlObject) {
-	p.out.Delete = append(p.out.Delete, sdk.Deletion{UID: o.UID, Quiet: true})
+func (p *slicePlan) remove(o *reconcile.Object) {
+	p.out.Delete = append(p.out.Delete, reconcile.Deletion{UID: o.UID, Quiet: true})
 }
 
 func (p *slicePlan) patch(s *slice, labels string) {
-	j := (&sdk.JSON{}).Open('{')
+	j := (&json.Writer{}).Open('{')
 	if labels != "" {
 		j.Key("metadata").Open('{').Key("labels").Value(labels).Close('}')
 	}
 	if s.changed {
 		p.list(j, s.endpoints)
 	}
-	p.out.Patch = append(p.out.Patch, sdk.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
+	p.out.Patch = append(p.out.Patch, reconcile.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
 }
 
 func (p *slicePlan) create(family, ports string, endpoints []wantedEndpoint) {
-	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("discovery.k8s.io/v1").Key("kind").Text("EndpointSlice")
+	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("discovery.k8s.io/v1").Key("kind").Text("EndpointSlice")
 	j.Key("metadata").Open('{').Key("generateName").Text(p.Parent.Name + "-").Key("labels").Value(p.labelsOf(nil)).Close('}')
 	j.Key("addressType").Text(family).Key("ports").Value(ports)
 	p.list(j, endpoints)
-	p.out.Create = append(p.out.Create, sdk.Creation{Object: string(j.Close('}').Bytes()), Count: 1, Quiet: true})
+	p.out.Create = append(p.out.Create, reconcile.Creation{Object: string(j.Close('}').Bytes()), Count: 1, Quiet: true})
 }
 
-func (p *slicePlan) list(j *sdk.JSON, endpoints []wantedEndpoint) {
+func (p *slicePlan) list(j *json.Writer, endpoints []wantedEndpoint) {
 	j.Key("endpoints").Open('[')
 	for _, e := range endpoints {
 		p.write(j, e.at)

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // The pause after a failure, in nanoseconds: the first, and the longest.
@@ -61,11 +62,11 @@ func (j *job) remember() {
 	if failures == 0 {
 		return
 	}
-	w := &sdk.JSON{}
+	w := &json.Writer{}
 	w.Open('{').Key("metadata").Open('{').Key("annotations").Open('{')
 	w.Key(memory).Text(strconv.FormatInt(failures, 10) + " " + pods.Time(last))
 	patch := string(w.Close('}').Close('}').Close('}').Bytes())
-	j.out.Patch = append(j.out.Patch, sdk.Patch{UID: j.Parent.UID, Patch: patch})
+	j.out.Patch = append(j.out.Patch, reconcile.Patch{UID: j.Parent.UID, Patch: patch})
 }
 
 // pause is how long replacements have to wait still.

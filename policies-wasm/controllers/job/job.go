@@ -6,6 +6,8 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 const (
@@ -22,7 +24,7 @@ const ours = "kubernetes.io/job-controller"
 
 func init() {
 	sdk.Controller("Job", controller{},
-		sdk.ObjectKind{
+		reconcile.Kind{
 			APIVersion: "batch/v1", Kind: "Job", Fields: []string{
 				"spec.parallelism", "spec.completions", "spec.completionMode", "spec.suspend", "spec.managedBy", "spec.selector",
 				"spec.backoffLimit", "spec.backoffLimitPerIndex", "spec.maxFailedIndexes", "spec.activeDeadlineSeconds",
@@ -32,7 +34,7 @@ func init() {
 			},
 			Writes: []string{"patch", "delete"}, Gone: true,
 		},
-		[]sdk.ObjectKind{{
+		[]reconcile.Kind{{
 			APIVersion: "v1", Kind: "Pod", Facts: append([]string{"pod.end", "pod.restarts"}, pods.Facts...),
 			Writes: []string{"create", "patch", "delete"},
 		}},
@@ -43,8 +45,8 @@ type controller struct{}
 
 // job is the parent, read once, and the answer about it.
 type job struct {
-	*sdk.ReconcileRequest
-	out sdk.ReconcileResult
+	*reconcile.Request
+	out reconcile.Result
 	spec
 	status
 
@@ -65,14 +67,14 @@ type job struct {
 	replaced                        map[int]int
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
-	j := &job{ReconcileRequest: r}
+func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
+	j := &job{Request: r}
 	if r.Parent.ResourceVersion == "" { // it is gone
 		j.letGo()
 		return j.out, nil
 	}
 	if err := j.read(); err != nil {
-		return sdk.ReconcileResult{}, err
+		return reconcile.Result{}, err
 	}
 	switch {
 	case j.finished():
@@ -93,7 +95,7 @@ func (j *job) read() (err error) {
 		return err
 	}
 	j.status.read(j.Parent.Field("status"))
-	if j.selector, err = sdk.LabelSelector(j.Parent.Field("spec.selector"), j.Symbols); err != nil {
+	if j.selector, err = facts.LabelSelector(j.Parent.Field("spec.selector"), j.Symbols); err != nil {
 		return errors.New("spec.selector: " + err.Error())
 	}
 	if len(j.selector.Reqs) == 0 {
@@ -230,7 +232,7 @@ func (j *job) again(in int64) {
 }
 
 func (j *job) event(kind, reason, message string) {
-	j.out.Events = append(j.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+	j.out.Events = append(j.out.Events, reconcile.Event{Type: kind, Reason: reason, Message: message})
 }
 
 // expire deletes a finished job whose time is over.
@@ -251,6 +253,6 @@ func (j *job) expire() {
 	case left > 0:
 		j.again(left)
 	default:
-		j.out.Delete = append(j.out.Delete, sdk.Deletion{UID: j.Parent.UID, Propagation: "Foreground", Quiet: true})
+		j.out.Delete = append(j.out.Delete, reconcile.Deletion{UID: j.Parent.UID, Propagation: "Foreground", Quiet: true})
 	}
 }

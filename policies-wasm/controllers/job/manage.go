@@ -6,6 +6,8 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // stop deletes what is active once the job has come to its end.
@@ -16,7 +18,7 @@ func (j *job) stop() {
 }
 
 func (j *job) remove(p *pod) {
-	j.out.Delete = append(j.out.Delete, sdk.Deletion{UID: j.child(p).UID})
+	j.out.Delete = append(j.out.Delete, reconcile.Deletion{UID: j.child(p).UID})
 	j.active--
 	j.terminating++
 	if p.ready {
@@ -132,7 +134,7 @@ func (j *job) create(n int) {
 		}
 	}
 	if !j.indexed {
-		j.out.Create = []sdk.Creation{{From: "spec.template", Object: j.template(), Count: int64(n)}}
+		j.out.Create = []reconcile.Creation{{From: "spec.template", Object: j.template(), Count: int64(n)}}
 	} else if n = j.createIndexes(n); n == 0 {
 		return
 	}
@@ -150,13 +152,13 @@ func (j *job) createIndexes(n int) int {
 		return 0
 	}
 	each := make([]string, len(indexes))
-	w := &sdk.JSON{}
+	w := &json.Writer{}
 	for i, index := range indexes {
 		w.Reset()
 		j.atIndex(w, index)
 		each[i] = string(w.Bytes())
 	}
-	j.out.Create = []sdk.Creation{{From: "spec.template", Object: j.template(), Each: each}}
+	j.out.Create = []reconcile.Creation{{From: "spec.template", Object: j.template(), Each: each}}
 	return len(indexes)
 }
 
@@ -198,7 +200,7 @@ func (j *job) due(indexes []int) (now []int) {
 
 // template is a merge patch of spec.template that all pods of the job share.
 func (j *job) template() string {
-	w := &sdk.JSON{}
+	w := &json.Writer{}
 	w.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Pod").Key("metadata").Open('{')
 	var list []string
 	for _, f := range j.Parent.Field("spec.template.metadata.finalizers").Items() {
@@ -225,7 +227,7 @@ func (j *job) template() string {
 }
 
 // withIndex writes a container that is told its pod's index.
-func withIndex(w *sdk.JSON, container sdk.Config) {
+func withIndex(w *json.Writer, container sdk.Config) {
 	const name = "JOB_COMPLETION_INDEX"
 	w.Open('{')
 	for i, key := range container.Keys() {
@@ -247,7 +249,7 @@ func withIndex(w *sdk.JSON, container sdk.Config) {
 }
 
 // atIndex is a merge patch that makes a pod that of one index.
-func (j *job) atIndex(w *sdk.JSON, index int) {
+func (j *job) atIndex(w *json.Writer, index int) {
 	text := strconv.Itoa(index)
 	w.Open('{').Key("metadata").Open('{')
 	w.Key("generateName").Text(generatedName(j.Parent.Name, "-"+text+"-"))

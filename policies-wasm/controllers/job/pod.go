@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // tracking is the finalizer of pods that are not counted yet.
@@ -63,7 +64,7 @@ type pod struct {
 	matched match
 }
 
-func (j *job) child(p *pod) *sdk.ControlObject { return j.Children[p.at] }
+func (j *job) child(p *pod) *reconcile.Object { return j.Children[p.at] }
 
 func (p *pod) ended() bool { return p.phase == podSucceeded || p.phase == podFailed }
 
@@ -130,7 +131,7 @@ func (j *job) letGoOfOrphans() {
 	}
 }
 
-func indexOf(o *sdk.ControlObject) int {
+func indexOf(o *reconcile.Object) int {
 	text, ok := o.Annotations.Get(completionIndex)
 	if !ok {
 		return none
@@ -143,10 +144,10 @@ func indexOf(o *sdk.ControlObject) int {
 }
 
 // untrack takes the finalizer off, if it is there.
-func (j *job) untrack(o *sdk.ControlObject) {
+func (j *job) untrack(o *reconcile.Object) {
 	if at := slices.Index(o.Finalizers, tracking); at >= 0 {
 		rest := slices.Delete(slices.Clone(o.Finalizers), at, at+1)
-		j.out.Patch = append(j.out.Patch, sdk.Patch{UID: o.UID, Patch: finalizers(rest)})
+		j.out.Patch = append(j.out.Patch, reconcile.Patch{UID: o.UID, Patch: finalizers(rest)})
 	}
 }
 
@@ -155,13 +156,13 @@ func finalizers(list []string) string {
 	if len(list) == 0 {
 		return `{"metadata":{"finalizers":null}}`
 	}
-	w := &sdk.JSON{}
+	w := &json.Writer{}
 	w.Open('{').Key("metadata").Open('{')
 	writeFinalizers(w, list)
 	return string(w.Close('}').Close('}').Bytes())
 }
 
-func writeFinalizers(w *sdk.JSON, list []string) {
+func writeFinalizers(w *json.Writer, list []string) {
 	w.Key("finalizers").Open('[')
 	for _, f := range list {
 		w.Text(f)
@@ -211,7 +212,7 @@ func (j *job) ended(p *pod) int64 {
 }
 
 // numberIn reads a count that an annotation of a pod holds.
-func numberIn(o *sdk.ControlObject, annotation string) int64 {
+func numberIn(o *reconcile.Object, annotation string) int64 {
 	text, _ := o.Annotations.Get(annotation)
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > math.MaxInt32 {

@@ -4,11 +4,13 @@ import (
 	"errors"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // spec is what a Job wants. Limits that it does not have are -1.
 type spec struct {
-	selector    sdk.Selector
+	selector    facts.Selector
 	parallelism int64
 	completions int
 	// queue: the job has no number of completions; one success ends it.
@@ -27,7 +29,7 @@ type spec struct {
 	successRules    []sdk.Config
 }
 
-func (s *spec) read(p *sdk.ControlObject) error {
+func (s *spec) read(p *reconcile.Object) error {
 	number := func(path string, otherwise int64) int64 {
 		if n, ok := p.Field(path).Number(); ok {
 			return int64(n)

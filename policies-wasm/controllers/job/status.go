@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 // Conditions of a Job.
@@ -134,7 +135,7 @@ func (j *job) ensure(kind, status, reason, message string) (changed bool) {
 }
 
 func (j *job) writeStatus() {
-	w := &sdk.JSON{}
+	w := &json.Writer{}
 	w.Open('{').Key("conditions").Open('[')
 	for i := range j.conditions {
 		c := &j.conditions[i]
@@ -156,7 +157,7 @@ func (j *job) writeStatus() {
 	j.out.Status = string(w.Close('}').Close('}').Bytes())
 }
 
-func writeUIDs(w *sdk.JSON, key string, set map[string]bool, j *job) {
+func writeUIDs(w *json.Writer, key string, set map[string]bool, j *job) {
 	if len(set) == 0 {
 		return
 	}

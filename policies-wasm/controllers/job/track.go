@@ -3,7 +3,7 @@ package job
 import (
 	"slices"
 
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // track counts pods that have ended, or are to be forgotten, and takes their
@@ -128,6 +128,6 @@ func (j *job) end(more bool) {
 }
 
 // track puts the finalizer on a pod that is adopted.
-func track(o *sdk.ControlObject) sdk.Patch {
-	return sdk.Patch{UID: o.UID, Patch: finalizers(append(slices.Clone(o.Finalizers), tracking))}
+func track(o *reconcile.Object) reconcile.Patch {
+	return reconcile.Patch{UID: o.UID, Patch: finalizers(append(slices.Clone(o.Finalizers), tracking))}
 }

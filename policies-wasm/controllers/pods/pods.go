@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Second is in nanoseconds, as all times of the ABI.
@@ -22,7 +22,7 @@ var Facts = []string{abi.FactPod}
 
 // Pod is what matters of a child.
 type Pod struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	Node  string
 	Phase string
 	Ready bool
@@ -35,9 +35,9 @@ type Pod struct {
 }
 
 // Read reads a Pod whose kind was declared with Facts.
-func Read(o *sdk.ControlObject) Pod {
+func Read(o *reconcile.Object) Pod {
 	p := Pod{
-		ControlObject: o, Node: o.Pod.NodeName, Phase: o.Pod.Phase, Ready: o.Pod.Ready, ReadySince: o.Pod.ReadySince,
+		Object: o, Node: o.Pod.NodeName, Phase: o.Pod.Phase, Ready: o.Pod.Ready, ReadySince: o.Pod.ReadySince,
 		restarts: o.Pod.Restarts,
 	}
 	if text, ok := o.Annotations.Get(deletionCost); ok {

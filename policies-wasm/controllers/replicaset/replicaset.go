@@ -8,6 +8,9 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // burst is how many pods one round creates or deletes at most.
@@ -15,10 +18,10 @@ const burst = 500
 
 func init() {
 	fields := []string{"spec.replicas", "spec.minReadySeconds", "spec.selector", "spec.template", "status.conditions"}
-	children := []sdk.ObjectKind{{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts}}
-	sdk.Controller("ReplicaSet", controller{}, sdk.ObjectKind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: fields}, children,
+	children := []reconcile.Kind{{APIVersion: "v1", Kind: "Pod", Facts: pods.Facts}}
+	sdk.Controller("ReplicaSet", controller{}, reconcile.Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: fields}, children,
 		sdk.Describe("Keeps as many pods of a template as a ReplicaSet says."))
-	sdk.Controller("ReplicationController", controller{}, sdk.ObjectKind{APIVersion: "v1", Kind: "ReplicationController", Fields: fields}, children,
+	sdk.Controller("ReplicationController", controller{}, reconcile.Kind{APIVersion: "v1", Kind: "ReplicationController", Fields: fields}, children,
 		sdk.Describe("Keeps as many pods of a template as a ReplicationController says."))
 }
 
@@ -29,14 +32,14 @@ type controller struct{}
 
 // set is the parent, read once.
 type set struct {
-	*sdk.ReconcileRequest
+	*reconcile.Request
 	replicas, minReady int
 	// terminating are the set's pods that are about to go.
 	terminating        int64
-	selector, template sdk.Selector
+	selector, template facts.Selector
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	s, err := read(r)
 	if err != nil {
 		return out, err
@@ -48,15 +51,15 @@ func (controller) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, e
 	}
 	switch missing := s.replicas - len(active); {
 	case missing > 0:
-		out.Create = []sdk.Creation{{From: "spec.template", Object: podOf, Count: int64(min(missing, burst))}}
+		out.Create = []reconcile.Creation{{From: "spec.template", Object: podOf, Count: int64(min(missing, burst))}}
 	case missing < 0:
 		out.Delete = surplus(active, min(-missing, burst), r.Now)
 	}
 	return out, nil
 }
 
-func read(r *sdk.ReconcileRequest) (s *set, err error) {
-	s = &set{ReconcileRequest: r, replicas: 1}
+func read(r *reconcile.Request) (s *set, err error) {
+	s = &set{Request: r, replicas: 1}
 	if n, ok := r.Parent.Field("spec.replicas").Number(); ok {
 		s.replicas = int(n)
 	}
@@ -65,7 +68,7 @@ func read(r *sdk.ReconcileRequest) (s *set, err error) {
 	}
 	if r.Parent.Kind == "ReplicationController" {
 		s.selector = s.equal(r.Parent.Field("spec.selector"))
-	} else if s.selector, err = sdk.LabelSelector(r.Parent.Field("spec.selector"), r.Symbols); err != nil {
+	} else if s.selector, err = facts.LabelSelector(r.Parent.Field("spec.selector"), r.Symbols); err != nil {
 		return nil, errors.New("spec.selector: " + err.Error())
 	}
 	if len(s.selector.Reqs) == 0 {
@@ -76,19 +79,19 @@ func read(r *sdk.ReconcileRequest) (s *set, err error) {
 }
 
 // equal selects what has all these labels.
-func (s *set) equal(labels sdk.Config) sdk.Selector {
-	selector := sdk.Selector{Present: true}
+func (s *set) equal(labels sdk.Config) facts.Selector {
+	selector := facts.Selector{Present: true}
 	for key, v := range labels.All {
 		value, _ := v.Text()
-		selector.Reqs = append(selector.Reqs, sdk.Requirement{
-			Key: s.Symbols.Intern(key), Values: []sdk.Symbol{s.Symbols.Intern(value)},
+		selector.Reqs = append(selector.Reqs, facts.Requirement{
+			Key: s.Symbols.Intern(key), Values: []facts.Symbol{s.Symbols.Intern(value)},
 		})
 	}
 	return selector
 }
 
 // claim adopts and releases, and returns the active pods that are the set's.
-func (s *set) claim(out *sdk.ReconcileResult) (active []pods.Pod) {
+func (s *set) claim(out *reconcile.Result) (active []pods.Pod) {
 	for _, child := range s.Children {
 		p := pods.Read(child)
 		if !p.Active() {
@@ -130,7 +133,7 @@ func (s *set) status(active []pods.Pod) (status string, after time.Duration, why
 			after = time.Duration(wait)
 		}
 	}
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("replicas").Int(int64(len(active))).Key("fullyLabeledReplicas").Int(labelled)
 	j.Key("readyReplicas").Int(ready).Key("availableReplicas").Int(available)
 	j.Key("observedGeneration").Int(s.Parent.Generation).Key("terminatingReplicas").Int(s.terminating)
@@ -144,7 +147,7 @@ func (s *set) status(active []pods.Pod) (status string, after time.Duration, why
 
 // conditions are those that the parent has, and ReplicaFailure while pods are
 // missing that the host refused to create.
-func (s *set) conditions(j *sdk.JSON, active int) {
+func (s *set) conditions(j *json.Writer, active int) {
 	j.Key("conditions").Open('[')
 	failing, told := s.Refused != "" && active < s.replicas, false
 	for _, c := range s.Parent.Field("status.conditions").Items() {
@@ -163,12 +166,12 @@ func (s *set) conditions(j *sdk.JSON, active int) {
 }
 
 // surplus names the n pods that are missed least.
-func surplus(active []pods.Pod, n int, now int64) (gone []sdk.Deletion) {
+func surplus(active []pods.Pod, n int, now int64) (gone []reconcile.Deletion) {
 	if n < len(active) {
 		pods.SortByLoss(active, now)
 	}
 	for i := range active[:n] {
-		gone = append(gone, sdk.Deletion{UID: active[i].UID})
+		gone = append(gone, reconcile.Deletion{UID: active[i].UID})
 	}
 	return gone
 }

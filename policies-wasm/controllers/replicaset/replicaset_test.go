@@ -79,7 +79,7 @@ func created(ago time.Duration) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
 }
 
-func reconcile(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.ReconcileResult {
+func ask(t *testing.T, rs *appsv1.ReplicaSet, pods ...*v1.Pod) *abi.ReconcileResult {
 	t.Helper()
 	var others []store.Object
 	for _, p := range pods {
@@ -120,7 +120,7 @@ func TestReplicaSet(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out := reconcile(t, tt.rs, tt.pods...)
+			out := ask(t, tt.rs, tt.pods...)
 			var creates int64
 			for _, c := range out.Create {
 				creates += c.Count
@@ -149,7 +149,7 @@ func TestAReplicaSetThatGoesDoesNothing(t *testing.T) {
 	rs := parent(3, 0)
 	at := metav1.NewTime(now)
 	rs.DeletionTimestamp = &at
-	out := reconcile(t, rs, child("a", orphan), child("b", otherLabels))
+	out := ask(t, rs, child("a", orphan), child("b", otherLabels))
 	if len(out.Create)+len(out.Adopt)+len(out.Release)+len(out.Delete) > 0 {
 		t.Errorf("outcome %+v, want no action", out)
 	}
@@ -161,7 +161,7 @@ func TestStatusCounts(t *testing.T) {
 	rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: v1.ConditionTrue, Message: "x"}, {Type: appsv1.ReplicaSetReplicaFailure, Status: v1.ConditionTrue, Message: "over"}}
 	full := child("a")
 	full.Labels["tier"] = "front"
-	out := reconcile(t, rs, full, child("b", ready(20*time.Second)), child("c", notReady))
+	out := ask(t, rs, full, child("b", ready(20*time.Second)), child("c", notReady))
 	got := controllertest.Status[appsv1.ReplicaSetStatus](t, out)
 	want := appsv1.ReplicaSetStatus{
 		Replicas: 3, FullyLabeledReplicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, ObservedGeneration: 4, TerminatingReplicas: ptr.To[int32](0),

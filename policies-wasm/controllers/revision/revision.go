@@ -10,6 +10,9 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // HashLabel holds the hash of a StatefulSet's revision.
@@ -19,14 +22,14 @@ const HashLabel = "controller.kubernetes.io/hash"
 const maxPrefix = 223
 
 // Kind is a ControllerRevision as Read needs it, among a controller's children.
-var Kind = sdk.ObjectKind{
+var Kind = reconcile.Kind{
 	APIVersion: "apps/v1", Kind: "ControllerRevision", Fields: []string{"data", "revision"},
 	Writes: []string{"create", "patch", "delete"},
 }
 
 // Revision is one template of a workload's history.
 type Revision struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	// Data is JSON: the patch by which a workload goes back to the template.
 	Data string
 	// Number is the greater the newer.
@@ -34,14 +37,14 @@ type Revision struct {
 }
 
 // Read reads a ControllerRevision of Kind.
-func Read(o *sdk.ControlObject) Revision {
+func Read(o *reconcile.Object) Revision {
 	n, _ := o.Field("revision").Number()
 	return Revision{o, o.JSON("data"), int64(n)}
 }
 
 // Template is what spec.template was.
 func Template(data string) sdk.Config {
-	c, err := sdk.ParseConfig([]byte(data))
+	c, err := json.Parse([]byte(data))
 	if err != nil {
 		return sdk.Config{}
 	}
@@ -50,7 +53,7 @@ func Template(data string) sdk.Config {
 
 // Claim returns the revisions that are the parent's and that its selector
 // matches, the oldest first. Orphans among them are adopted.
-func Claim(r *sdk.ReconcileRequest, selector *sdk.Selector, out *sdk.ReconcileResult) (list []Revision) {
+func Claim(r *reconcile.Request, selector *facts.Selector, out *reconcile.Result) (list []Revision) {
 	for _, o := range r.ChildrenOf(Kind.Kind) {
 		if !selector.Matches(r.Symbols, o.Labels.Pairs) {
 			continue
@@ -125,7 +128,7 @@ func Name(parent, hash string) string {
 
 // Taken tells whether a child has that name already: it holds other data, or
 // none would be made.
-func Taken(r *sdk.ReconcileRequest, name string) bool {
+func Taken(r *reconcile.Request, name string) bool {
 	for _, o := range r.ChildrenOf(Kind.Kind) {
 		if o.Name == name {
 			return true
@@ -136,8 +139,8 @@ func Taken(r *sdk.ReconcileRequest, name string) bool {
 
 // New is a ControllerRevision to create. Labels are the template's, as JSON, and
 // get the hash under a label more; annotations are the parent's.
-func New(parent *sdk.ControlObject, name, label, hash string, labels sdk.Config, data string, number int64) sdk.Creation {
-	j := &sdk.JSON{}
+func New(parent *reconcile.Object, name, label, hash string, labels sdk.Config, data string, number int64) reconcile.Creation {
+	j := &json.Writer{}
 	j.Open('{').Key("apiVersion").Text("apps/v1").Key("kind").Text(Kind.Kind)
 	j.Key("metadata").Open('{').Key("name").Text(name).Key("labels").Open('{')
 	for key, v := range labels.All {
@@ -153,16 +156,16 @@ func New(parent *sdk.ControlObject, name, label, hash string, labels sdk.Config,
 	}
 	j.Close('}').Close('}')
 	j.Key("data").Value(data).Key("revision").Int(number)
-	return sdk.Creation{Object: string(j.Close('}').Bytes()), Count: 1}
+	return reconcile.Creation{Object: string(j.Close('}').Bytes()), Count: 1}
 }
 
 // Renumber patches a revision's number.
-func Renumber(r *Revision, number int64) sdk.Patch {
-	return sdk.Patch{UID: r.UID, Patch: `{"revision":` + strconv.FormatInt(number, 10) + `}`}
+func Renumber(r *Revision, number int64) reconcile.Patch {
+	return reconcile.Patch{UID: r.UID, Patch: `{"revision":` + strconv.FormatInt(number, 10) + `}`}
 }
 
 // Truncate deletes the oldest revisions that nobody uses, down to a limit.
-func Truncate(list []Revision, live map[string]bool, limit int64, out *sdk.ReconcileResult) {
+func Truncate(list []Revision, live map[string]bool, limit int64, out *reconcile.Result) {
 	var idle []*Revision
 	for i := range list {
 		if !live[list[i].Name] {
@@ -173,6 +176,6 @@ func Truncate(list []Revision, live map[string]bool, limit int64, out *sdk.Recon
 		return
 	}
 	for i := 0; int64(i) < int64(len(idle))-limit; i++ {
-		out.Delete = append(out.Delete, sdk.Deletion{UID: idle[i].UID, Quiet: true})
+		out.Delete = append(out.Delete, reconcile.Deletion{UID: idle[i].UID, Quiet: true})
 	}
 }

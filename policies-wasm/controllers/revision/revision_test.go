@@ -1,7 +1,7 @@
 package revision
 
 import (
-	"encoding/json"
+	stdjson "encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/controller/history"
 
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 func TestNamesAreThoseOfKubernetes(t *testing.T) {
@@ -33,7 +34,7 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 func TestNewIsThatOfKubernetes(t *testing.T) {
 	t.Parallel()
 	data := `{"spec":{"template":{"$patch":"replace"}}}`
-	labels, err := sdk.ParseConfig([]byte(`{"app":"web","controller.kubernetes.io/hash":"mine"}`))
+	labels, err := json.Parse([]byte(`{"app":"web","controller.kubernetes.io/hash":"mine"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +46,9 @@ func TestNewIsThatOfKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := Hash(data, 0)
-	c := New(&sdk.ControlObject{Name: "web"}, Name("web", hash), HashLabel, hash, labels, data, 7)
+	c := New(&reconcile.Object{Name: "web"}, Name("web", hash), HashLabel, hash, labels, data, 7)
 	got := new(appsv1.ControllerRevision)
-	if err := json.Unmarshal([]byte(c.Object), got); err != nil {
+	if err := stdjson.Unmarshal([]byte(c.Object), got); err != nil {
 		t.Fatalf("%v: %s", err, c.Object)
 	}
 	if got.Name != want.Name || fmt.Sprint(got.Labels) != fmt.Sprint(want.Labels) || string(got.Data.Raw) != data || got.Revision != 7 {
@@ -60,10 +61,10 @@ func TestTruncateKeepsWhatIsUsed(t *testing.T) {
 	var list []Revision
 	for i := range int64(6) {
 		name := string(rune('a' + i))
-		list = append(list, Revision{&sdk.ControlObject{Name: name, UID: name}, "", i})
+		list = append(list, Revision{&reconcile.Object{Name: name, UID: name}, "", i})
 	}
 	for limit, want := range map[int64]string{-1: "", 0: "acdf", 2: "ac", 4: "", 9: ""} {
-		var out sdk.ReconcileResult
+		var out reconcile.Result
 		Truncate(list, map[string]bool{"b": true, "e": true}, limit, &out)
 		got := ""
 		for _, d := range out.Delete {

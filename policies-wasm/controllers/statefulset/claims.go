@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // claimTemplate is one of spec.volumeClaimTemplates.
@@ -14,7 +16,7 @@ type claimTemplate struct {
 
 // claim is a PersistentVolumeClaim of one ordinal.
 type claim struct {
-	*sdk.ControlObject
+	*reconcile.Object
 	refs []sdk.Config
 	// made and patched: by this answer.
 	made, patched bool
@@ -29,7 +31,7 @@ func (s *set) readClaims() {
 		return
 	}
 	for _, o := range s.Related {
-		s.claims[o.Name] = &claim{ControlObject: o, refs: o.Field("metadata.ownerReferences").Items()}
+		s.claims[o.Name] = &claim{Object: o, refs: o.Field("metadata.ownerReferences").Items()}
 	}
 }
 
@@ -94,8 +96,8 @@ func joined(list []string) string {
 	return text + "]"
 }
 
-func (s *set) newClaim(t *claimTemplate, name string, r *replica) sdk.Creation {
-	j := &sdk.JSON{}
+func (s *set) newClaim(t *claimTemplate, name string, r *replica) reconcile.Creation {
+	j := &json.Writer{}
 	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolumeClaim")
 	members(j, t.template, "apiVersion", "kind", "metadata", "status")
 	meta, labels := t.template.Object("metadata"), s.Parent.Field("spec.selector").Object("matchLabels")
@@ -112,7 +114,7 @@ func (s *set) newClaim(t *claimTemplate, name string, r *replica) sdk.Creation {
 	}
 	object := string(j.Close('}').Close('}').Bytes())
 	of := " in StatefulSet " + s.Parent.Name
-	return sdk.Creation{
+	return reconcile.Creation{
 		Object: object, Count: 1, Unowned: true,
 		Success: "Create Claim " + name + " Pod " + r.Name + of + " success",
 		Failure: "Create Claim " + name + " for Pod " + r.Name + of + " failed error: ",
@@ -142,7 +144,7 @@ func (s *set) owner() owner {
 
 func podOwner(r *replica) owner { return owner{"v1", "Pod", r.Name, r.UID} }
 
-func (o owner) write(j *sdk.JSON) {
+func (o owner) write(j *json.Writer) {
 	j.Open('{').Key("apiVersion").Text(o.apiVersion).Key("kind").Text(o.kind).Key("name").Text(o.name)
 	j.Key("uid").Text(o.uid).Key("controller").Bool(true).Key("blockOwnerDeletion").Bool(true).Close('}')
 }
@@ -258,7 +260,7 @@ func (s *set) retain(r *replica) {
 			continue
 		}
 		c.patched = true
-		s.out.Patch = append(s.out.Patch, sdk.Patch{UID: c.UID, Patch: s.owners(c, r, disputed)})
+		s.out.Patch = append(s.out.Patch, reconcile.Patch{UID: c.UID, Patch: s.owners(c, r, disputed)})
 	}
 }
 
@@ -272,7 +274,7 @@ func (s *set) keepClaims(r *replica) (wait, failed bool) {
 
 // owners is a merge patch of a claim's owners.
 func (s *set) owners(c *claim, r *replica, disputed bool) string {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("metadata").Open('{').Key("ownerReferences").Open('[')
 	for _, ref := range c.refs {
 		if !s.owner().named(ref) && !podOwner(r).named(ref) {

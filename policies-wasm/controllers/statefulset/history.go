@@ -7,6 +7,8 @@ import (
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // version is a revision as pods are made of it.
@@ -23,7 +25,7 @@ type version struct {
 // history finds the current and the newest revision, and makes the newest if
 // need be. It is false where nothing else can be done yet.
 func (s *set) history() bool {
-	s.revisions = revision.Claim(s.ReconcileRequest, &s.selector, &s.out)
+	s.revisions = revision.Claim(s.Request, &s.selector, &s.out)
 	s.collisions = s.was.collisions
 	data, _ := s.Parent.Field("template.revision").Text()
 	newest := s.find(data)
@@ -72,7 +74,7 @@ func (s *set) newRevision(data string) bool {
 		label = revision.Hash(data, s.collisions)
 		name = revision.Name(s.Parent.Name, label)
 	}
-	for hash(); revision.Taken(s.ReconcileRequest, name); hash() {
+	for hash(); revision.Taken(s.Request, name); hash() {
 		s.collisions++
 	}
 	if taken := strings.Contains(s.Refused, `"`+name+`" already exists`); taken {
@@ -103,9 +105,9 @@ func (s *set) truncate() {
 }
 
 // pod is one of the revision, to be made.
-func (v *version) pod(s *set, r *replica) sdk.Creation {
+func (v *version) pod(s *set, r *replica) reconcile.Creation {
 	v.parse(s)
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Pod")
 	j.Key("metadata").Open('{').Key("name").Text(r.Name)
 	meta := v.template.Object("metadata")
@@ -126,7 +128,7 @@ func (v *version) pod(s *set, r *replica) sdk.Creation {
 		j.Key("subdomain").Value("null")
 	}
 	v.mount(j, s, r)
-	c := sdk.Creation{Object: string(j.Close('}').Close('}').Bytes())}
+	c := reconcile.Creation{Object: string(j.Close('}').Close('}').Bytes())}
 	if v.stamped {
 		c.From = "spec.template"
 	}
@@ -149,7 +151,7 @@ func (v *version) parse(s *set) {
 
 // mount writes the pod's volumes: its claims, and those of the template that no
 // claim takes the place of.
-func (v *version) mount(j *sdk.JSON, s *set, r *replica) {
+func (v *version) mount(j *json.Writer, s *set, r *replica) {
 	if len(s.templates) == 0 && v.stamped || len(s.templates)+len(v.volumes) == 0 {
 		return
 	}
@@ -168,7 +170,7 @@ func (v *version) mount(j *sdk.JSON, s *set, r *replica) {
 }
 
 // members writes those of an object that have other keys than these.
-func members(j *sdk.JSON, c sdk.Config, but ...string) {
+func members(j *json.Writer, c sdk.Config, but ...string) {
 next:
 	for key, v := range c.All {
 		for _, b := range but {

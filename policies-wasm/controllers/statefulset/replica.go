@@ -5,7 +5,8 @@ import (
 	"strconv"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // replica is the pod of one ordinal, there or to be made.
@@ -126,7 +127,7 @@ func (s *set) wanted(r *replica) bool {
 
 func (s *set) missing(ordinal int) *replica {
 	name := s.Parent.Name + "-" + strconv.Itoa(ordinal)
-	return &replica{pods.Pod{ControlObject: &sdk.ControlObject{Name: name}}, ordinal}
+	return &replica{pods.Pod{Object: &reconcile.Object{Name: name}}, ordinal}
 }
 
 type descending []*replica
@@ -175,7 +176,7 @@ func (s *set) conform(r *replica) (done bool) {
 		return false
 	}
 	if !named {
-		s.out.Patch = append(s.out.Patch, sdk.Patch{UID: r.UID, Patch: identity(r)})
+		s.out.Patch = append(s.out.Patch, reconcile.Patch{UID: r.UID, Patch: identity(r)})
 	}
 	if !kept {
 		s.retain(r)
@@ -186,7 +187,7 @@ func (s *set) conform(r *replica) (done bool) {
 
 // identity is a merge patch with the labels by which a pod is known.
 func identity(r *replica) string {
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("metadata").Open('{').Key("labels").Open('{')
 	j.Key(nameLabel).Text(r.Name).Key(indexLabel).Text(strconv.Itoa(r.ordinal))
 	return string(j.Close('}').Close('}').Close('}').Bytes())

@@ -7,6 +7,8 @@ import (
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Labels of a pod.
@@ -29,7 +31,7 @@ const (
 
 func init() {
 	sdk.Controller("StatefulSet", controller{},
-		sdk.ObjectKind{
+		reconcile.Kind{
 			APIVersion: "apps/v1", Kind: "StatefulSet", Fields: []string{
 				"spec.replicas", "spec.minReadySeconds", "spec.selector", "spec.serviceName", "spec.ordinals",
 				"spec.podManagementPolicy", "spec.updateStrategy", "spec.revisionHistoryLimit",
@@ -38,14 +40,14 @@ func init() {
 			},
 			Facts: []string{"template.revision"},
 		},
-		[]sdk.ObjectKind{
+		[]reconcile.Kind{
 			{
 				APIVersion: "v1", Kind: "Pod", Fields: []string{"status.startTime"}, Facts: append([]string{"pod.claims"}, pods.Facts...),
 				Writes: []string{"create", "patch", "delete"},
 			},
 			revision.Kind,
 		},
-		sdk.Related(sdk.ObjectKind{
+		sdk.Related(reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", Fields: []string{"metadata.ownerReferences"},
 			By: "ordinal", Path: "spec.volumeClaimTemplates", Writes: []string{"create", "patch"},
 		}),
@@ -56,14 +58,14 @@ type controller struct{}
 
 // set is the parent, read once, and the answer about it.
 type set struct {
-	*sdk.ReconcileRequest
-	out sdk.ReconcileResult
+	*reconcile.Request
+	out reconcile.Result
 
 	replicas, start int
 	minReady        int64
 	parallel        bool
 	strategy        strategy
-	selector        sdk.Selector
+	selector        facts.Selector
 	templates       []claimTemplate
 	claims          map[string]*claim
 	// deleteGone and deleteScaled say what becomes of claims when the set is
@@ -93,10 +95,10 @@ type strategy struct {
 	maxUnavailable    sdk.Config
 }
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
-	s := &set{ReconcileRequest: r, most: min(max(least, (len(r.Children)+len(r.Related))/4), maxBatch)}
+func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
+	s := &set{Request: r, most: min(max(least, (len(r.Children)+len(r.Related))/4), maxBatch)}
 	if err := s.read(); err != nil {
-		return sdk.ReconcileResult{}, err
+		return reconcile.Result{}, err
 	}
 	s.claimPods()
 	if !s.history() {
@@ -122,7 +124,7 @@ func (s *set) read() (err error) {
 	s.start = int(number(p.Field("spec.ordinals").Object("start")))
 	policy, _ := p.Field("spec.podManagementPolicy").Text()
 	s.parallel = policy == "Parallel"
-	if s.selector, err = sdk.LabelSelector(p.Field("spec.selector"), s.Symbols); err != nil {
+	if s.selector, err = facts.LabelSelector(p.Field("spec.selector"), s.Symbols); err != nil {
 		return errors.New("spec.selector: " + err.Error())
 	}
 	if len(s.selector.Reqs) == 0 {
@@ -317,7 +319,7 @@ func scaled(c sdk.Config, all int) int64 {
 // remove deletes a pod, once.
 func (s *set) remove(r *replica) {
 	if r.Deleted == 0 {
-		s.out.Delete = append(s.out.Delete, sdk.Deletion{UID: r.UID, Success: s.told("Delete", r) + " successful"})
+		s.out.Delete = append(s.out.Delete, reconcile.Deletion{UID: r.UID, Success: s.told("Delete", r) + " successful"})
 	}
 }
 
@@ -329,7 +331,7 @@ func (s *set) told(verb string, r *replica) string {
 func (s *set) event(kind, reason, message string) {
 	const most = 60 // the host takes 64
 	if len(s.out.Events) < most {
-		s.out.Events = append(s.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+		s.out.Events = append(s.out.Events, reconcile.Event{Type: kind, Reason: reason, Message: message})
 	}
 }
 

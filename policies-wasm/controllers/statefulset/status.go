@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
 )
 
 // counts are those of a status.
@@ -69,7 +70,7 @@ func (s *set) writeStatus(n counts) {
 	if same == s.was && now.generation <= s.was.generation && now.collisions == s.was.collisions {
 		return
 	}
-	j := &sdk.JSON{}
+	j := &json.Writer{}
 	j.Open('{').Key("observedGeneration").Int(now.generation).Key("replicas").Int(now.replicas)
 	j.Key("readyReplicas").Int(now.ready).Key("availableReplicas").Int(now.available)
 	j.Key("currentReplicas").Int(now.current).Key("updatedReplicas").Int(now.updated)

@@ -3,6 +3,8 @@ package volumes
 import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // Provisioner is what a StorageClass names to have volumes made in folders of
@@ -26,18 +28,18 @@ const (
 
 func init() {
 	sdk.Controller("PersistentVolumeClaim", claims{},
-		sdk.ObjectKind{
+		reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", Facts: []string{abi.FactStorage}, Writes: []string{"patch"},
 			Fields: []string{"spec.accessModes", "spec.storageClassName", "spec.volumeName", "spec.volumeMode", "spec.selector", "spec.resources", "status.phase"},
 		},
 		nil,
 		sdk.Related(
-			sdk.ObjectKind{
+			reconcile.Kind{
 				APIVersion: "v1", Kind: "PersistentVolume", By: abi.ByReference, Path: "spec.claimRef", Facts: []string{abi.FactStorage},
 				Fields: []string{"spec.accessModes", "spec.capacity", "spec.storageClassName", "spec.volumeMode", "spec.claimRef", "spec.nodeAffinity", "status.phase"},
 				Writes: []string{"create", "patch"},
 			},
-			sdk.ObjectKind{
+			reconcile.Kind{
 				APIVersion: "storage.k8s.io/v1", Kind: "StorageClass", By: abi.ByCluster,
 				Fields: []string{"provisioner", "volumeBindingMode", "reclaimPolicy", "parameters", "mountOptions"},
 			}),
@@ -48,8 +50,8 @@ type claims struct{}
 
 // claim is the parent, read once.
 type claim struct {
-	*sdk.ReconcileRequest
-	out    *sdk.ReconcileResult
+	*reconcile.Request
+	out    *reconcile.Result
 	volume string // spec.volumeName
 	phase  string
 	class  string
@@ -57,11 +59,11 @@ type claim struct {
 	unclassed bool
 }
 
-func (claims) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (claims) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
-	c := &claim{ReconcileRequest: r, out: &out}
+	c := &claim{Request: r, out: &out}
 	c.volume, _ = r.Parent.Field("spec.volumeName").Text()
 	c.phase, _ = r.Parent.Field("status.phase").Text()
 	var named bool
@@ -97,7 +99,7 @@ func (c *claim) keep() {
 }
 
 // mayHave tells whether a volume is nobody's or this claim's already.
-func (c *claim) mayHave(v *sdk.ControlObject) bool {
+func (c *claim) mayHave(v *reconcile.Object) bool {
 	ref := v.Field("spec.claimRef")
 	if ref.IsNull() {
 		return true
@@ -110,7 +112,7 @@ func (c *claim) mayHave(v *sdk.ControlObject) bool {
 func (c *claim) find() error {
 	class, fallback := c.classes()
 	if c.unclassed && fallback != nil {
-		c.patch((&sdk.JSON{}).Open('{').Key("spec").Open('{').Key("storageClassName").Text(fallback.Name).Close('}').Close('}'))
+		c.patch((&json.Writer{}).Open('{').Key("spec").Open('{').Key("storageClassName").Text(fallback.Name).Close('}').Close('}'))
 		return nil
 	}
 	delayed := class != nil && text(class, "volumeBindingMode") == "WaitForFirstConsumer"
@@ -138,7 +140,7 @@ func (c *claim) find() error {
 }
 
 // classes are the claim's StorageClass and the default one: of several the newest.
-func (c *claim) classes() (own, fallback *sdk.ControlObject) {
+func (c *claim) classes() (own, fallback *reconcile.Object) {
 	for _, class := range c.RelatedOf("StorageClass") {
 		if class.Name == c.class && !c.unclassed {
 			own = class
@@ -156,7 +158,7 @@ func (c *claim) classes() (own, fallback *sdk.ControlObject) {
 }
 
 // provision makes a volume, or says who has to.
-func (c *claim) provision(class *sdk.ControlObject, node string) {
+func (c *claim) provision(class *reconcile.Object, node string) {
 	provisioner := text(class, "provisioner")
 	mode, _ := c.Parent.Field("spec.volumeMode").Text()
 	switch {
@@ -165,7 +167,7 @@ func (c *claim) provision(class *sdk.ControlObject, node string) {
 		c.waits("no volume fits, and StorageClass " + c.class + " makes none")
 	case provisioner != Provisioner:
 		if was, _ := c.Parent.Annotations.Get(provisionerOf); was != provisioner {
-			j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{')
+			j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{')
 			c.patch(j.Key(provisionerOf).Text(provisioner).Key(oldProvisionerOf).Text(provisioner).Close('}').Close('}').Close('}'))
 		}
 		c.event("Normal", "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '"+provisioner+"' or manually by the system administrator. "+
@@ -183,10 +185,10 @@ func (c *claim) provision(class *sdk.ControlObject, node string) {
 }
 
 // create makes the volume in a folder of the node, and binds it.
-func (c *claim) create(class *sdk.ControlObject, node string) {
+func (c *claim) create(class *reconcile.Object, node string) {
 	name := "pvc-" + c.Parent.UID
 	mode, _ := c.Parent.Field("spec.volumeMode").Text()
-	j := (&sdk.JSON{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolume")
+	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolume")
 	j.Key("metadata").Open('{').Key("name").Text(name).Key("annotations").Open('{').Key(provisionedBy).Text(Provisioner).Close('}').Close('}')
 	j.Key("spec").Open('{').Key("capacity").Open('{').Key("storage").Value(c.request()).Close('}')
 	j.Key("accessModes").Value(c.Parent.JSON("spec.accessModes"))
@@ -200,8 +202,8 @@ func (c *claim) create(class *sdk.ControlObject, node string) {
 	j.Open('{').Key("key").Text("kubernetes.io/hostname").Key("operator").Text("In").Key("values").Open('[').Text(node).Close(']').Close('}')
 	j.Close(']').Close('}').Close(']').Close('}').Close('}')
 	c.reference(j).Close('}').Close('}')
-	c.out.Create = append(c.out.Create, sdk.Creation{Object: string(j.Bytes()), Count: 1, Unowned: true})
-	c.claims(name, c.Parent.JSON("spec.accessModes"), string((&sdk.JSON{}).Open('{').Key("storage").Value(c.request()).Close('}').Bytes()))
+	c.out.Create = append(c.out.Create, reconcile.Creation{Object: string(j.Bytes()), Count: 1, Unowned: true})
+	c.claims(name, c.Parent.JSON("spec.accessModes"), string((&json.Writer{}).Open('{').Key("storage").Value(c.request()).Close('}').Bytes()))
 	c.event("Normal", "ProvisioningSucceeded", "Successfully provisioned volume "+name+" using "+Provisioner)
 }
 
@@ -211,20 +213,20 @@ func (c *claim) request() string {
 }
 
 // reference is the member claimRef with this claim.
-func (c *claim) reference(j *sdk.JSON) *sdk.JSON {
+func (c *claim) reference(j *json.Writer) *json.Writer {
 	j.Key("claimRef").Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolumeClaim")
 	return j.Key("namespace").Text(c.Parent.Namespace).Key("name").Text(c.Parent.Name).Key("uid").Text(c.Parent.UID).Close('}')
 }
 
 // bind makes a volume the claim's own, as far as it is not yet.
-func (c *claim) bind(v *sdk.ControlObject) {
+func (c *claim) bind(v *reconcile.Object) {
 	if ref := v.Field("spec.claimRef"); ref.String("uid", "") != c.Parent.UID {
-		j := (&sdk.JSON{}).Open('{')
+		j := (&json.Writer{}).Open('{')
 		if ref.IsNull() {
 			j.Key("metadata").Open('{').Key("annotations").Open('{').Key(boundByController).Text("yes").Close('}').Close('}')
 		}
 		c.reference(j.Key("spec").Open('{')).Close('}').Close('}')
-		c.out.Patch = append(c.out.Patch, sdk.Patch{UID: v.UID, Patch: string(j.Bytes())})
+		c.out.Patch = append(c.out.Patch, reconcile.Patch{UID: v.UID, Patch: string(j.Bytes())})
 	}
 	c.claims(v.Name, v.JSON("spec.accessModes"), v.JSON("spec.capacity"))
 }
@@ -233,7 +235,7 @@ func (c *claim) bind(v *sdk.ControlObject) {
 func (c *claim) claims(volume, accessModes, capacity string) {
 	_, completed := c.Parent.Annotations.Get(bindCompleted)
 	if !completed || c.volume == "" {
-		j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(bindCompleted).Text("yes")
+		j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(bindCompleted).Text("yes")
 		if c.volume == "" {
 			j.Key(boundByController).Text("yes")
 		}
@@ -244,17 +246,17 @@ func (c *claim) claims(volume, accessModes, capacity string) {
 		c.patch(j.Close('}'))
 	}
 	if c.phase != "Bound" {
-		j := (&sdk.JSON{}).Open('{').Key("phase").Text("Bound").Key("accessModes").Value(accessModes).Key("capacity").Value(capacity)
+		j := (&json.Writer{}).Open('{').Key("phase").Text("Bound").Key("accessModes").Value(accessModes).Key("capacity").Value(capacity)
 		c.out.Status = string(j.Close('}').Bytes())
 	}
 }
 
-func (c *claim) patch(j *sdk.JSON) {
-	c.out.Patch = append(c.out.Patch, sdk.Patch{UID: c.Parent.UID, Patch: string(j.Bytes())})
+func (c *claim) patch(j *json.Writer) {
+	c.out.Patch = append(c.out.Patch, reconcile.Patch{UID: c.Parent.UID, Patch: string(j.Bytes())})
 }
 
 func (c *claim) event(kind, reason, message string) {
-	c.out.Events = append(c.out.Events, sdk.Event{Type: kind, Reason: reason, Message: message})
+	c.out.Events = append(c.out.Events, reconcile.Event{Type: kind, Reason: reason, Message: message})
 }
 
 func (c *claim) waits(why string) { c.out.Why = []string{why} }
@@ -264,7 +266,7 @@ func (c *claim) fails(why string) {
 	c.waits(why)
 }
 
-func text(o *sdk.ControlObject, field string) string {
+func text(o *reconcile.Object, field string) string {
 	t, _ := o.Field(field).Text()
 	return t
 }

@@ -5,12 +5,14 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 // best is the volume that the claim gets: one that names it, else, if it may be
 // chosen here, the smallest that fits.
-func (c *claim) best(choose bool) (best *sdk.ControlObject, err error) {
-	selector, err := sdk.LabelSelector(c.Parent.Field("spec.selector"), c.Symbols)
+func (c *claim) best(choose bool) (best *reconcile.Object, err error) {
+	selector, err := facts.LabelSelector(c.Parent.Field("spec.selector"), c.Symbols)
 	if err != nil {
 		return nil, errors.New("spec.selector: " + err.Error())
 	}
@@ -33,7 +35,7 @@ func (c *claim) best(choose bool) (best *sdk.ControlObject, err error) {
 }
 
 // fits tells whether a volume is large enough, and can be used as the claim wants.
-func (c *claim) fits(v *sdk.ControlObject) bool {
+func (c *claim) fits(v *reconcile.Object) bool {
 	if size(v) < size(&c.Parent) || modeOf(v) != modeOf(&c.Parent) {
 		return false
 	}
@@ -55,12 +57,12 @@ func has(list, wanted sdk.Config) bool {
 	return false
 }
 
-func size(o *sdk.ControlObject) float64 {
+func size(o *reconcile.Object) float64 {
 	n, _ := o.Field(abi.FactStorage).Number()
 	return n
 }
 
-func modeOf(o *sdk.ControlObject) string {
+func modeOf(o *reconcile.Object) string {
 	if mode := text(o, "spec.volumeMode"); mode != "" {
 		return mode
 	}

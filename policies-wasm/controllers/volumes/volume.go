@@ -4,16 +4,18 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
 func init() {
 	sdk.Controller("PersistentVolume", volumes{},
-		sdk.ObjectKind{
+		reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolume", Writes: []string{"patch"},
 			Fields: []string{"spec.claimRef", "spec.persistentVolumeReclaimPolicy", "status.phase"},
 		},
 		nil,
-		sdk.Related(sdk.ObjectKind{
+		sdk.Related(reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", By: abi.ByName, Path: "spec.claimRef", Fields: []string{"spec.volumeName"},
 		}),
 		sdk.Describe("Says of PersistentVolumes whether they are taken."))
@@ -21,7 +23,7 @@ func init() {
 
 type volumes struct{}
 
-func (volumes) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err error) {
+func (volumes) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	if r.Parent.Deleted != 0 {
 		return out, nil
 	}
@@ -51,19 +53,19 @@ func (volumes) Reconcile(r *sdk.ReconcileRequest) (out sdk.ReconcileResult, err 
 }
 
 // release takes back that a volume is a claim's which has another one.
-func release(r *sdk.ReconcileRequest, out *sdk.ReconcileResult) {
+func release(r *reconcile.Request, out *reconcile.Result) {
 	if _, ours := r.Parent.Annotations.Get(boundByController); !ours {
 		out.Why = []string{"spec.claimRef names a claim that has another volume"}
 		return
 	}
-	j := (&sdk.JSON{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(boundByController).Value("null").Close('}').Close('}')
+	j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(boundByController).Value("null").Close('}').Close('}')
 	j.Key("spec").Open('{').Key("claimRef").Value("null").Close('}').Close('}')
-	out.Patch = []sdk.Patch{{UID: r.Parent.UID, Patch: string(j.Bytes())}}
+	out.Patch = []reconcile.Patch{{UID: r.Parent.UID, Patch: string(j.Bytes())}}
 }
 
-func phase(r *sdk.ReconcileRequest, out *sdk.ReconcileResult, phase string) {
+func phase(r *reconcile.Request, out *reconcile.Result, phase string) {
 	if text(&r.Parent, "status.phase") != phase {
-		j := (&sdk.JSON{}).Open('{').Key("phase").Text(phase).Key("lastPhaseTransitionTime").Text(pods.Time(r.Now))
+		j := (&json.Writer{}).Open('{').Key("phase").Text(phase).Key("lastPhaseTransitionTime").Text(pods.Time(r.Now))
 		out.Status = string(j.Close('}').Bytes())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/gate"
 )
 
 const (
@@ -23,13 +24,13 @@ const schema = `{"type":"object","additionalProperties":false,"properties":{"sec
 	`{"type":"integer","minimum":0,"maximum":86400}}}`
 
 func init() {
-	sdk.Gate("MinReadySeconds", &gate{}, []string{ConditionType}, sdk.ConfigSchema(schema),
+	sdk.Gate("MinReadySeconds", &checker{}, []string{ConditionType}, sdk.ConfigSchema(schema),
 		sdk.Describe("The pod's containers have been ready for some seconds without a break."))
 }
 
-type gate struct{ seconds int64 }
+type checker struct{ seconds int64 }
 
-func (g *gate) Configure(c sdk.Config) (err error) {
+func (g *checker) Configure(c sdk.Config) (err error) {
 	if err := c.OnlyKeys("seconds"); err != nil {
 		return err
 	}
@@ -37,22 +38,22 @@ func (g *gate) Configure(c sdk.Config) (err error) {
 	return err
 }
 
-func (g *gate) Check(now int64, pod *sdk.GatePod) sdk.Readiness {
+func (g *checker) Check(now int64, pod *gate.Pod) gate.Readiness {
 	c := pod.Condition("ContainersReady")
-	if c.Status != sdk.True {
-		return sdk.Readiness{Status: sdk.False, Reason: "ContainersNotReady", Message: "the pod's containers are not ready"}
+	if c.Status != gate.True {
+		return gate.Readiness{Status: gate.False, Reason: "ContainersNotReady", Message: "the pod's containers are not ready"}
 	}
 	want := g.want(pod) * second
 	if since := now - c.Since; since < want {
-		return sdk.Readiness{
-			Status: sdk.False, Reason: "ReadyTooShort", RequeueAfter: time.Duration(want - since),
+		return gate.Readiness{
+			Status: gate.False, Reason: "ReadyTooShort", RequeueAfter: time.Duration(want - since),
 			Message: "the pod's containers must be ready for " + strconv.FormatInt(want/second, 10) + " s",
 		}
 	}
-	return sdk.Readiness{Status: sdk.True, Reason: "ReadyLongEnough"}
+	return gate.Readiness{Status: gate.True, Reason: "ReadyLongEnough"}
 }
 
-func (g *gate) want(pod *sdk.GatePod) int64 {
+func (g *checker) want(pod *gate.Pod) int64 {
 	text, ok := pod.Annotations.Get(annotation)
 	if !ok {
 		return g.seconds

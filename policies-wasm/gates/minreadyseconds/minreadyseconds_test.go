@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/wire"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 		{Status: "True", Reason: "ReadyLongEnough"},
 		{Status: "False", Reason: "ContainersNotReady"},
 	}
-	in, err := sdk.Open([]byte(`{"policy":"MinReadySeconds","config":{"seconds":5}}`))
+	in, err := guest.Open([]byte(`{"policy":"MinReadySeconds","config":{"seconds":5}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 
 func TestSettingsAreRefused(t *testing.T) {
 	for _, config := range []string{`{"seconds":-1}`, `{"seconds":"5"}`, `{"second":5}`, `[]`} {
-		if _, err := sdk.Open([]byte(`{"policy":"MinReadySeconds","config":` + config + `}`)); err == nil {
+		if _, err := guest.Open([]byte(`{"policy":"MinReadySeconds","config":` + config + `}`)); err == nil {
 			t.Errorf("Open took %s", config)
 		}
 	}

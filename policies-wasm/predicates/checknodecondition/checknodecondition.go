@@ -6,11 +6,16 @@
 // one never reads conditions: it leaves them to taints.
 package checknodecondition
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "CheckNodeCondition", Kind: sdk.KindPredicate,
+	guest.Register(guest.Policy{
+		Name: "CheckNodeCondition", Kind: guest.KindPredicate,
 		Description: "The node is ready, has network and disk, and is not cordoned.",
 		Reads:       sdk.NodeConditions | sdk.NodeTaints,
 		Open:        open,
@@ -18,13 +23,13 @@ func init() {
 }
 
 type policy struct {
-	rows                              *sdk.Rows
-	ready, network, disk              sdk.Symbol
-	notReady, noNetwork, full, cordon sdk.ReasonID
+	rows                              *row.Table
+	ready, network, disk              facts.Symbol
+	notReady, noNetwork, full, cordon guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
-	text, id := s.Rows.Symbols.Intern, func(t string) sdk.ReasonID { return s.Reasons.ID(sdk.RejectFinal(t)) }
+func open(s *guest.Setup) (any, error) {
+	text, id := s.Rows.Symbols.Intern, func(t string) guest.ReasonID { return s.Reasons.ID(sdk.RejectFinal(t)) }
 	return &policy{
 		rows: s.Rows, ready: text("Ready"), network: text("NetworkUnavailable"), disk: text("OutOfDisk"),
 		notReady: id("node(s) were not ready"), noNetwork: id("node(s) had unavailable network"),
@@ -32,22 +37,22 @@ func open(s *sdk.Setup) (any, error) {
 	}, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(*sdk.Pod) sdk.Answer { return sdk.AskRows }
+func (p *policy) PreFilter(*sdk.Pod) guest.Answer { return guest.AskRows }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = p.judge(slot)
 	}
 }
 
-func (p *policy) judge(slot int32) sdk.ReasonID {
+func (p *policy) judge(slot int32) guest.ReasonID {
 	for _, c := range p.rows.Conditions[slot] {
 		switch {
-		case c.Type == p.ready && c.Status != sdk.True:
+		case c.Type == p.ready && c.Status != facts.True:
 			return p.notReady
-		case c.Type == p.disk && c.Status != sdk.False:
+		case c.Type == p.disk && c.Status != facts.False:
 			return p.full
-		case c.Type == p.network && c.Status != sdk.False:
+		case c.Type == p.network && c.Status != facts.False:
 			return p.noNetwork
 		}
 	}

@@ -7,7 +7,12 @@
 // one never reads conditions: it leaves them to taints.
 package checknodepressure
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
 	register("CheckNodeMemoryPressure", "MemoryPressure", "node(s) had memory pressure", true)
@@ -22,9 +27,9 @@ func register(name, condition, reason string, bestEffortOnly bool) {
 		reads |= sdk.PodRequests
 		description = "The node does not report " + condition + ", or the pod is not BestEffort."
 	}
-	sdk.Register(sdk.Policy{
-		Name: name, Kind: sdk.KindPredicate, Description: description, Reads: reads,
-		Open: func(s *sdk.Setup) (any, error) {
+	guest.Register(guest.Policy{
+		Name: name, Kind: guest.KindPredicate, Description: description, Reads: reads,
+		Open: func(s *guest.Setup) (any, error) {
 			return &policy{
 				rows: s.Rows, condition: s.Rows.Symbols.Intern(condition), bestEffortOnly: bestEffortOnly,
 				reason: s.Reasons.ID(sdk.RejectFinal(reason)),
@@ -34,23 +39,23 @@ func register(name, condition, reason string, bestEffortOnly bool) {
 }
 
 type policy struct {
-	rows           *sdk.Rows
-	condition      sdk.Symbol
+	rows           *row.Table
+	condition      facts.Symbol
 	bestEffortOnly bool
-	reason         sdk.ReasonID
+	reason         guest.ReasonID
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	if p.bestEffortOnly && !pod.BestEffort {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
-		if sdk.ConditionOf(p.rows.Conditions[slot], p.condition) == sdk.True {
+		if facts.ConditionOf(p.rows.Conditions[slot], p.condition) == facts.True {
 			verdicts[i] = p.reason
 		}
 	}

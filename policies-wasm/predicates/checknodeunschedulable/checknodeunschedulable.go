@@ -5,11 +5,16 @@
 // Source: kube-scheduler 1.36, plugin NodeUnschedulable.
 package checknodeunschedulable
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "CheckNodeUnschedulable", Kind: sdk.KindPredicate,
+	guest.Register(guest.Policy{
+		Name: "CheckNodeUnschedulable", Kind: guest.KindPredicate,
 		Description: "The node is not cordoned, or the pod tolerates that.",
 		Reads:       sdk.PodTolerations | sdk.NodeTaints,
 		Open:        open,
@@ -17,29 +22,29 @@ func init() {
 }
 
 type policy struct {
-	rows   *sdk.Rows
-	taint  sdk.Taint
-	reason sdk.ReasonID
+	rows   *row.Table
+	taint  facts.Taint
+	reason guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	return &policy{
 		rows: s.Rows,
-		taint: sdk.Taint{
-			Key: s.Rows.Symbols.Intern("node.kubernetes.io/unschedulable"), Value: sdk.EmptySymbol, Effect: sdk.NoSchedule,
+		taint: facts.Taint{
+			Key: s.Rows.Symbols.Intern("node.kubernetes.io/unschedulable"), Value: facts.EmptySymbol, Effect: facts.NoSchedule,
 		},
 		reason: s.Reasons.ID(sdk.RejectFinal("node(s) were unschedulable")),
 	}, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	if pod.Tolerates(p.taint) {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
 		if p.rows.Unschedulable[slot] {

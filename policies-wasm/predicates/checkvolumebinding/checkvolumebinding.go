@@ -6,12 +6,15 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/storage"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 func init() {
 	for _, name := range [...]string{"CheckVolumeBinding", "NoVolumeNodeConflict"} {
-		sdk.Register(sdk.Policy{
-			Name: name, Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
+		guest.Register(guest.Policy{
+			Name: name, Kind: guest.KindPredicate, Scope: guest.ScopeSet,
 			Description: "The node can use the volumes of the pod's claims, or volumes can be had for them there.",
 			Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeLabels | sdk.VolumeObjects,
 			Open:        open,
@@ -21,14 +24,14 @@ func init() {
 
 // candidate is a volume that would do for a claim, on the nodes that match.
 type candidate struct {
-	name    sdk.Symbol
+	name    facts.Symbol
 	size    int64
-	matcher *sdk.NodeMatcher // nil: all nodes
+	matcher *row.NodeMatcher // nil: all nodes
 }
 
 // wish is a claim that is to get a volume.
 type wish struct {
-	claim *sdk.PersistentVolumeClaim
+	claim *facts.PersistentVolumeClaim
 	// own is the volume set aside for the claim, which goes before the others.
 	own        *candidate
 	candidates []candidate
@@ -37,20 +40,20 @@ type wish struct {
 
 type policy struct {
 	*storage.Objects
-	rows *sdk.Rows
-	none sdk.Symbol // the provisioner that makes none
+	rows *row.Table
+	none facts.Symbol // the provisioner that makes none
 
-	bound  []*sdk.NodeMatcher
+	bound  []*row.NodeMatcher
 	lost   bool // a bound claim's volume is not there
 	wishes []wish
-	chosen []sdk.Symbol
+	chosen []facts.Symbol
 
-	missing, going, immediate, noClass           sdk.ReasonID
-	nodeConflict, bindConflict, noSpace, noFound sdk.ReasonID
+	missing, going, immediate, noClass           guest.ReasonID
+	nodeConflict, bindConflict, noSpace, noFound guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
-	final := func(text string) sdk.ReasonID { return s.Reasons.ID(sdk.RejectFinal(text)) }
+func open(s *guest.Setup) (any, error) {
+	final := func(text string) guest.ReasonID { return s.Reasons.ID(sdk.RejectFinal(text)) }
 	return &policy{
 		Objects: storage.New(), rows: s.Rows, none: s.Rows.Symbols.Intern("kubernetes.io/no-provisioner"),
 		missing:      final("persistentvolumeclaim not found or lost"),
@@ -64,35 +67,35 @@ func open(s *sdk.Setup) (any, error) {
 	}, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.bound, p.wishes, p.lost = p.bound[:0], p.wishes[:0], false
 	claims := 0
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
-		if v.Kind != sdk.VolumeClaim {
+		if v.Kind != facts.VolumeClaim {
 			continue
 		}
 		claims++
 		claim := p.Claim(pod.Namespace, v)
 		switch {
-		case claim == nil || claim.Claim.Phase == sdk.VolumeLost:
-			return sdk.Refuse(p.missing)
+		case claim == nil || claim.Claim.Phase == facts.VolumeLost:
+			return guest.Refuse(p.missing)
 		case claim.Terminating:
-			return sdk.Refuse(p.going)
+			return guest.Refuse(p.going)
 		}
 		if reason := p.sort(claim); reason != 0 {
-			return sdk.Refuse(reason)
+			return guest.Refuse(reason)
 		}
 	}
 	if claims == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
 	slices.SortStableFunc(p.wishes, func(a, b wish) int { return cmp.Compare(a.claim.Request, b.claim.Request) })
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 // sort puts a claim where it belongs: bound, or to be.
-func (p *policy) sort(o *sdk.Object) sdk.ReasonID {
+func (p *policy) sort(o *facts.Object) guest.ReasonID {
 	claim := o.Claim
 	if claim.Bound {
 		p.take(p.Volumes[claim.VolumeName])
@@ -114,7 +117,7 @@ func (p *policy) sort(o *sdk.Object) sdk.ReasonID {
 }
 
 // take notes a bound volume.
-func (p *policy) take(v *sdk.Object) {
+func (p *policy) take(v *facts.Object) {
 	if v == nil {
 		p.lost = true
 		return
@@ -125,17 +128,17 @@ func (p *policy) take(v *sdk.Object) {
 }
 
 // matcher is for the nodes that can use a volume, nil if all can.
-func (p *policy) matcher(v *sdk.PersistentVolume) *sdk.NodeMatcher {
+func (p *policy) matcher(v *facts.PersistentVolume) *row.NodeMatcher {
 	if !v.HasAffinity {
 		return nil
 	}
-	m := sdk.NewNodeMatcher(p.rows)
+	m := row.NewNodeMatcher(p.rows)
 	m.RequireTerms(nil, true, v.Affinity)
 	return m
 }
 
 // candidates finds the volumes that would do for a claim on some node.
-func (p *policy) candidates(w *wish, claim *sdk.Object) {
+func (p *policy) candidates(w *wish, claim *facts.Object) {
 	for name, o := range p.Volumes {
 		v := o.Volume
 		own := boundTo(v, claim)
@@ -157,14 +160,14 @@ func (p *policy) candidates(w *wish, claim *sdk.Object) {
 
 // unlike says that the volume is too small for the claim or of another kind or
 // class: then it will not do even if it is set aside for it.
-func unlike(v *sdk.PersistentVolume, claim *sdk.PersistentVolumeClaim) bool {
+func unlike(v *facts.PersistentVolume, claim *facts.PersistentVolumeClaim) bool {
 	return v.Capacity < claim.Request || v.Block != claim.Block || v.StorageClass != claim.StorageClass ||
 		v.AttributesClass != claim.AttributesClass && !(storage.Empty(v.AttributesClass) && storage.Empty(claim.AttributesClass))
 }
 
-func (p *policy) suits(o *sdk.Object, claim *sdk.PersistentVolumeClaim) bool {
+func (p *policy) suits(o *facts.Object, claim *facts.PersistentVolumeClaim) bool {
 	v := o.Volume
-	if v.Phase != sdk.VolumeAvailable {
+	if v.Phase != facts.VolumeAvailable {
 		return false
 	}
 	if claim.Selector.Present && !claim.Selector.Matches(p.rows.Symbols, o.Labels.Pairs) {
@@ -179,18 +182,18 @@ func (p *policy) suits(o *sdk.Object, claim *sdk.PersistentVolumeClaim) bool {
 }
 
 // boundTo says whether the volume is set aside for the claim.
-func boundTo(v *sdk.PersistentVolume, claim *sdk.Object) bool {
+func boundTo(v *facts.PersistentVolume, claim *facts.Object) bool {
 	return !storage.Empty(v.ClaimName) && v.ClaimName == claim.Name && v.ClaimNamespace == claim.Namespace &&
 		(storage.Empty(v.ClaimUID) || v.ClaimUID == claim.UID)
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = p.judge(slot)
 	}
 }
 
-func (p *policy) judge(slot int32) sdk.ReasonID {
+func (p *policy) judge(slot int32) guest.ReasonID {
 	for _, m := range p.bound {
 		if !m.Matches(slot) {
 			return p.nodeConflict
@@ -215,7 +218,7 @@ func (p *policy) judge(slot int32) sdk.ReasonID {
 }
 
 // grant finds a volume for a claim on the node, or sees that one can be made.
-func (p *policy) grant(w *wish, slot int32) sdk.ReasonID {
+func (p *policy) grant(w *wish, slot int32) guest.ReasonID {
 	if w.own != nil {
 		if !p.choose(w.own, slot) {
 			return p.canMake(&w.provision, slot)

@@ -2,7 +2,9 @@ package checkvolumebinding
 
 import (
 	"github.com/berth-dev/berth/policies-wasm/storage"
-	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 // provision is how a volume would be made for a claim.
@@ -10,20 +12,20 @@ type provision struct {
 	// can is false where the class makes no volumes.
 	can bool
 	// allowed are the nodes on which it makes them, nil for all.
-	allowed *sdk.NodeMatcher
+	allowed *row.NodeMatcher
 	// counted: the driver tells what is left; enough are the parts of the
 	// cluster in which enough is.
 	counted bool
-	enough  []*sdk.NodeMatcher
+	enough  []*row.NodeMatcher
 }
 
-func (p *policy) provision(claim *sdk.PersistentVolumeClaim, class *sdk.StorageClass) provision {
+func (p *policy) provision(claim *facts.PersistentVolumeClaim, class *facts.StorageClass) provision {
 	out := provision{can: !storage.Empty(class.Provisioner) && class.Provisioner != p.none}
 	if !out.can {
 		return out
 	}
 	if len(class.Topologies) > 0 {
-		out.allowed = sdk.NewNodeMatcher(p.rows)
+		out.allowed = row.NewNodeMatcher(p.rows)
 		out.allowed.RequireTerms(nil, true, class.Topologies)
 	}
 	driver := p.Drivers[class.Provisioner]
@@ -41,7 +43,7 @@ func (p *policy) provision(claim *sdk.PersistentVolumeClaim, class *sdk.StorageC
 
 // room is the largest volume that can be made: what the driver says of single
 // volumes precedes what is left in all.
-func room(c *sdk.CSIStorageCapacity) int64 {
+func room(c *facts.CSIStorageCapacity) int64 {
 	if c.MaximumVolumeSize >= 0 {
 		return c.MaximumVolumeSize
 	}
@@ -49,17 +51,17 @@ func room(c *sdk.CSIStorageCapacity) int64 {
 }
 
 // within is for the nodes whose labels meet a selector; nil if all do.
-func (p *policy) within(s *sdk.Selector) *sdk.NodeMatcher {
+func (p *policy) within(s *facts.Selector) *row.NodeMatcher {
 	if len(s.Reqs) == 0 {
 		return nil
 	}
-	m := sdk.NewNodeMatcher(p.rows)
-	m.RequireTerms(nil, true, []sdk.NodeTerm{{Labels: s.Reqs}})
+	m := row.NewNodeMatcher(p.rows)
+	m.RequireTerms(nil, true, []facts.NodeTerm{{Labels: s.Reqs}})
 	return m
 }
 
 // canMake says why no volume can be made for the claim on the node, if so.
-func (p *policy) canMake(v *provision, slot int32) sdk.ReasonID {
+func (p *policy) canMake(v *provision, slot int32) guest.ReasonID {
 	if !v.can || v.allowed != nil && !v.allowed.Matches(slot) {
 		return p.bindConflict
 	}

@@ -18,11 +18,13 @@ package matchinterpodaffinity
 import (
 	"github.com/berth-dev/berth/policies-wasm/placed"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "MatchInterPodAffinity", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "MatchInterPodAffinity", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
 		Description:   "The pod's required affinity and anti-affinity to other pods holds, and theirs to it.",
 		Reads:         sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
 		SkipDependsOn: sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Namespaces | sdk.PodTerms, ReplicasEqual: true,
@@ -38,10 +40,10 @@ type policy struct {
 	// first: no placed pod meets the pod's affinity terms, but it does itself.
 	first bool
 
-	refusedAffinity, refusedAnti, refusedOthers sdk.ReasonID
+	refusedAffinity, refusedAnti, refusedOthers guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	return &policy{
 		Index:           placed.New(s.Rows),
 		refusedAffinity: s.Reasons.ID(sdk.RejectFinal("node(s) didn't match pod affinity rules")),
@@ -60,14 +62,14 @@ func (p *policy) terms(pod *sdk.Pod) []placed.Term {
 
 func (p *policy) PodPlaced(slot int32, pod *sdk.Pod)  { p.Place(slot, pod, p.terms(pod)) }
 func (p *policy) PodRemoved(slot int32, pod *sdk.Pod) { p.Remove(slot, pod, p.terms(pod)) }
-func (p *policy) ObjectChanged(o *sdk.Object)         { p.Namespace(o, true) }
-func (p *policy) ObjectRemoved(o *sdk.Object)         { p.Namespace(o, false) }
+func (p *policy) ObjectChanged(o *facts.Object)       { p.Namespace(o, true) }
+func (p *policy) ObjectRemoved(o *facts.Object)       { p.Namespace(o, false) }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.against = p.Carried(pod)
 	p.affinity, p.anti = p.affinity[:0], p.anti[:0]
 	if len(p.against) == 0 && len(pod.Affinity) == 0 && len(pod.AntiAffinity) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
 	none := true
 	for i := range pod.Affinity {
@@ -79,10 +81,10 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 	for i := range pod.AntiAffinity {
 		p.anti = append(p.anti, p.Matching(pod.AntiAffinity[i].TopologyKey, pod.AntiAffinity[i:i+1]))
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	clear(verdicts)
 	p.refuse(p.against, slots, verdicts, p.refusedOthers)
 	p.refuse(p.anti, slots, verdicts, p.refusedAnti)
@@ -100,7 +102,7 @@ func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 
 // refuse writes a reason where one of tallies counts anything. What stands
 // there already gives way: the last reason is the first that counts.
-func (p *policy) refuse(tallies []*placed.Tally, slots []int32, verdicts []sdk.ReasonID, reason sdk.ReasonID) {
+func (p *policy) refuse(tallies []*placed.Tally, slots []int32, verdicts []guest.ReasonID, reason guest.ReasonID) {
 	for _, t := range tallies {
 		if t.Nonzero == 0 {
 			continue

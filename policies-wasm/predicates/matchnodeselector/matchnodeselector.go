@@ -12,14 +12,17 @@ import (
 	"errors"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{"addedAffinity":{"type":"array",` +
 	`"description":"node selector terms, of which one must match for every pod"}}}`
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "MatchNodeSelector", Kind: sdk.KindPredicate, ConfigSchema: schema,
+	guest.Register(guest.Policy{
+		Name: "MatchNodeSelector", Kind: guest.KindPredicate, ConfigSchema: schema,
 		Description: "The node has the labels that the pod selects, and matches its required node affinity.",
 		Reads:       sdk.PodAffinity | sdk.NodeLabels,
 		Open:        open,
@@ -27,40 +30,40 @@ func init() {
 }
 
 type policy struct {
-	matcher, added *sdk.NodeMatcher
-	addedTerms     []sdk.NodeTerm
+	matcher, added *row.NodeMatcher
+	addedTerms     []facts.NodeTerm
 	pod            bool
-	reason, other  sdk.ReasonID
+	reason, other  guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	if err := s.Config.OnlyKeys("addedAffinity"); err != nil {
 		return nil, err
 	}
-	terms, err := sdk.NodeTerms(s.Config, "addedAffinity", s.Rows.Symbols)
+	terms, err := facts.NodeTerms(s.Config, "addedAffinity", s.Rows.Symbols)
 	if err != nil {
 		return nil, errors.New("addedAffinity: " + err.Error())
 	}
 	return &policy{
-		matcher: sdk.NewNodeMatcher(s.Rows), added: sdk.NewNodeMatcher(s.Rows), addedTerms: terms,
+		matcher: row.NewNodeMatcher(s.Rows), added: row.NewNodeMatcher(s.Rows), addedTerms: terms,
 		reason: s.Reasons.ID(sdk.RejectFinal("node(s) didn't match Pod's node affinity/selector")),
 		other:  s.Reasons.ID(sdk.RejectFinal("node(s) didn't match scheduler-enforced node affinity")),
 	}, nil
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.pod = !p.matcher.Require(pod)
 	if len(p.addedTerms) > 0 {
 		p.added.RequireTerms(nil, true, p.addedTerms)
-		return sdk.AskRows
+		return guest.AskRows
 	}
 	if !p.pod {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	if p.pod {
 		p.matcher.MatchRows(slots, verdicts, p.reason)
 	} else {

@@ -5,41 +5,44 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/storage"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 // volume is one volume that is attached, or is to be: a driver's handle, the
 // volume that is yet to be made for a claim, or a disk of before CSI.
 type volume struct {
-	driver, id, namespace sdk.Symbol
-	kind                  sdk.VolumeKind
+	driver, id, namespace facts.Symbol
+	kind                  facts.VolumeKind
 }
 
 // migrated are the disks of before CSI, by plugin, with the drivers that attach
 // them now.
 var migrated = [...]struct {
-	kind           sdk.VolumeKind
+	kind           facts.VolumeKind
 	plugin, driver string
 }{
-	{sdk.VolumeAWSElasticBlockStore, "kubernetes.io/aws-ebs", "ebs.csi.aws.com"},
-	{sdk.VolumeGCEPersistentDisk, "kubernetes.io/gce-pd", "pd.csi.storage.gke.io"},
-	{sdk.VolumeAzureDisk, "kubernetes.io/azure-disk", "disk.csi.azure.com"},
-	{sdk.VolumeOther, "kubernetes.io/cinder", "cinder.csi.openstack.org"},
-	{sdk.VolumeOther, "kubernetes.io/portworx-volume", "pxd.portworx.com"},
+	{facts.VolumeAWSElasticBlockStore, "kubernetes.io/aws-ebs", "ebs.csi.aws.com"},
+	{facts.VolumeGCEPersistentDisk, "kubernetes.io/gce-pd", "pd.csi.storage.gke.io"},
+	{facts.VolumeAzureDisk, "kubernetes.io/azure-disk", "disk.csi.azure.com"},
+	{facts.VolumeOther, "kubernetes.io/cinder", "cinder.csi.openstack.org"},
+	{facts.VolumeOther, "kubernetes.io/portworx-volume", "pxd.portworx.com"},
 }
 
 type csi struct {
 	*storage.Objects
-	rows *sdk.Rows
+	rows *row.Table
 	// plugins and drivers are those of migrated.
-	plugins, drivers [len(migrated)]sdk.Symbol
+	plugins, drivers [len(migrated)]facts.Symbol
 
 	// wanted are the pod's volumes, held those of the node at hand.
 	wanted, held []volume
 
-	refused, missing sdk.ReasonID
+	refused, missing guest.ReasonID
 }
 
-func openCSI(s *sdk.Setup) (any, error) {
+func openCSI(s *guest.Setup) (any, error) {
 	c := &csi{
 		Objects: storage.New(), rows: s.Rows,
 		refused: s.Reasons.ID(sdk.Reject("node(s) exceed max volume count")),
@@ -51,24 +54,24 @@ func openCSI(s *sdk.Setup) (any, error) {
 	return c, s.Config.OnlyKeys()
 }
 
-func (c *csi) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (c *csi) PreFilter(pod *sdk.Pod) guest.Answer {
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
-		if v.Kind == sdk.VolumeClaim && c.Claim(pod.Namespace, v) == nil {
-			return sdk.Refuse(c.missing)
+		if v.Kind == facts.VolumeClaim && c.Claim(pod.Namespace, v) == nil {
+			return guest.Refuse(c.missing)
 		}
 	}
 	c.wanted = c.add(c.wanted[:0], pod.Namespace, pod.Volumes)
 	if len(c.wanted) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 // inline is the place in migrated of a disk, -1 if it has none.
-func inline(kind sdk.VolumeKind) int {
+func inline(kind facts.VolumeKind) int {
 	for i := range migrated {
-		if kind != sdk.VolumeOther && migrated[i].kind == kind {
+		if kind != facts.VolumeOther && migrated[i].kind == kind {
 			return i
 		}
 	}
@@ -78,11 +81,11 @@ func inline(kind sdk.VolumeKind) int {
 // add appends the volumes that attach, each once. Those of a row bear the
 // namespaces of their pods. Only nodes that have a CSINode have limits, and on
 // those the disks of before CSI are a driver's.
-func (c *csi) add(to []volume, namespace sdk.Symbol, list []sdk.Volume) []volume {
+func (c *csi) add(to []volume, namespace facts.Symbol, list []facts.Volume) []volume {
 	for i := range list {
 		v := &list[i]
 		space := namespace
-		if space == sdk.NoSymbol {
+		if space == facts.NoSymbol {
 			space = v.Namespace
 		}
 		one, ok := c.volumeOf(space, v)
@@ -93,8 +96,8 @@ func (c *csi) add(to []volume, namespace sdk.Symbol, list []sdk.Volume) []volume
 	return to
 }
 
-func (c *csi) volumeOf(namespace sdk.Symbol, v *sdk.Volume) (volume, bool) {
-	if v.Kind != sdk.VolumeClaim {
+func (c *csi) volumeOf(namespace facts.Symbol, v *facts.Volume) (volume, bool) {
+	if v.Kind != facts.VolumeClaim {
 		return c.disk(v)
 	}
 	claim := c.Claim(namespace, v)
@@ -115,12 +118,14 @@ func (c *csi) volumeOf(namespace sdk.Symbol, v *sdk.Volume) (volume, bool) {
 	if i := slices.Index(c.plugins[:], driver); i >= 0 {
 		driver = c.drivers[i]
 	}
-	return volume{driver: driver, id: claim.Name, namespace: claim.Namespace, kind: sdk.VolumeClaim}, true
+	return volume{driver: driver, id: claim.Name, namespace: claim.Namespace, kind: facts.VolumeClaim}, true
 }
 
-func handle(driver, id sdk.Symbol) volume { return volume{driver: driver, id: id, kind: sdk.VolumeCSI} }
+func handle(driver, id facts.Symbol) volume {
+	return volume{driver: driver, id: id, kind: facts.VolumeCSI}
+}
 
-func (c *csi) disk(v *sdk.Volume) (volume, bool) {
+func (c *csi) disk(v *facts.Volume) (volume, bool) {
 	i := inline(v.Kind)
 	if i < 0 {
 		return volume{}, false
@@ -128,7 +133,7 @@ func (c *csi) disk(v *sdk.Volume) (volume, bool) {
 	return volume{driver: c.drivers[i], id: v.ID, kind: v.Kind}, true
 }
 
-func (c *csi) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (c *csi) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
 		node := c.Nodes[c.rows.Name[slot]]
@@ -138,12 +143,12 @@ func (c *csi) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 	}
 }
 
-func limited(n *sdk.CSINode) bool {
-	return slices.ContainsFunc(n.Drivers, func(d sdk.CSINodeDriver) bool { return d.Limit >= 0 })
+func limited(n *facts.CSINode) bool {
+	return slices.ContainsFunc(n.Drivers, func(d facts.CSINodeDriver) bool { return d.Limit >= 0 })
 }
 
-func (c *csi) fits(slot int32, node *sdk.CSINode) bool {
-	c.held = c.add(c.held[:0], sdk.NoSymbol, c.rows.Volumes[slot])
+func (c *csi) fits(slot int32, node *facts.CSINode) bool {
+	c.held = c.add(c.held[:0], facts.NoSymbol, c.rows.Volumes[slot])
 	pods := len(c.held)
 	for _, a := range c.Attachments[c.rows.Name[slot]] {
 		pv := c.Volumes[a.VolumeName]
@@ -165,7 +170,7 @@ func (c *csi) fits(slot int32, node *sdk.CSINode) bool {
 
 // room: what the node's pods hold already is no new volume, even though what is
 // attached for no pod still counts beside it.
-func (c *csi) room(d *sdk.CSINodeDriver, pods int) bool {
+func (c *csi) room(d *facts.CSINodeDriver, pods int) bool {
 	added, count := int32(0), int32(0)
 	for _, v := range c.wanted {
 		if v.driver == d.Name && !slices.Contains(c.held[:pods], v) {

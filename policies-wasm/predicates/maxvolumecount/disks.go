@@ -6,6 +6,9 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/storage"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{"maxVolumes":{"type":"integer",` +
@@ -14,14 +17,14 @@ const schema = `{"type":"object","additionalProperties":false,"properties":{"max
 // kind is one kind of disk.
 type kind struct {
 	policy, what, provisioner, resource string
-	kind                                sdk.VolumeKind
+	kind                                facts.VolumeKind
 	most                                int64
 }
 
 var kinds = [...]kind{
-	{"MaxEBSVolumeCount", "EBS volumes", "kubernetes.io/aws-ebs", "attachable-volumes-aws-ebs", sdk.VolumeAWSElasticBlockStore, 39},
-	{"MaxGCEPDVolumeCount", "GCE disks", "kubernetes.io/gce-pd", "attachable-volumes-gce-pd", sdk.VolumeGCEPersistentDisk, 16},
-	{"MaxAzureDiskVolumeCount", "Azure disks", "kubernetes.io/azure-disk", "attachable-volumes-azure-disk", sdk.VolumeAzureDisk, 16},
+	{"MaxEBSVolumeCount", "EBS volumes", "kubernetes.io/aws-ebs", "attachable-volumes-aws-ebs", facts.VolumeAWSElasticBlockStore, 39},
+	{"MaxGCEPDVolumeCount", "GCE disks", "kubernetes.io/gce-pd", "attachable-volumes-gce-pd", facts.VolumeGCEPersistentDisk, 16},
+	{"MaxAzureDiskVolumeCount", "Azure disks", "kubernetes.io/azure-disk", "attachable-volumes-azure-disk", facts.VolumeAzureDisk, 16},
 }
 
 // nitroMost is how many volumes the newer instance types of AWS take.
@@ -30,16 +33,16 @@ const nitroMost = 25
 type disks struct {
 	*storage.Objects
 	*kind
-	rows                        *sdk.Rows
-	provisionerSym, resourceSym sdk.Symbol
-	instance, betaInstance      sdk.Symbol
+	rows                        *row.Table
+	provisionerSym, resourceSym facts.Symbol
+	instance, betaInstance      facts.Symbol
 	set                         int64 // by the settings, 0 if not
 	wanted, held                []volume
-	types, betaTypes            []sdk.Symbol
-	refused, missing            sdk.ReasonID
+	types, betaTypes            []facts.Symbol
+	refused, missing            guest.ReasonID
 }
 
-func (k *kind) open(s *sdk.Setup) (any, error) {
+func (k *kind) open(s *guest.Setup) (any, error) {
 	if err := s.Config.OnlyKeys("maxVolumes"); err != nil {
 		return nil, err
 	}
@@ -57,27 +60,27 @@ func (k *kind) open(s *sdk.Setup) (any, error) {
 	return d, err
 }
 
-func (d *disks) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (d *disks) PreFilter(pod *sdk.Pod) guest.Answer {
 	d.wanted = d.wanted[:0]
 	for i := range pod.Volumes {
 		v := pod.Volumes[i]
-		if v.Kind == sdk.VolumeClaim && d.Claim(pod.Namespace, &v) == nil {
-			return sdk.Refuse(d.missing)
+		if v.Kind == facts.VolumeClaim && d.Claim(pod.Namespace, &v) == nil {
+			return guest.Refuse(d.missing)
 		}
 		v.Namespace = pod.Namespace
 		d.wanted = d.add(d.wanted, &v)
 	}
 	if len(d.wanted) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
-	if d.kind.kind == sdk.VolumeAWSElasticBlockStore {
+	if d.kind.kind == facts.VolumeAWSElasticBlockStore {
 		d.types, d.betaTypes = d.rows.LabelColumn(d.instance), d.rows.LabelColumn(d.betaInstance)
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 // add appends a disk of the kind, if it is one and new.
-func (d *disks) add(to []volume, v *sdk.Volume) []volume {
+func (d *disks) add(to []volume, v *facts.Volume) []volume {
 	one, ok := d.diskOf(v)
 	if ok && !slices.Contains(to, one) {
 		to = append(to, one)
@@ -85,8 +88,8 @@ func (d *disks) add(to []volume, v *sdk.Volume) []volume {
 	return to
 }
 
-func (d *disks) diskOf(v *sdk.Volume) (volume, bool) {
-	if v.Kind != sdk.VolumeClaim {
+func (d *disks) diskOf(v *facts.Volume) (volume, bool) {
+	if v.Kind != facts.VolumeClaim {
 		return volume{kind: v.Kind, id: v.ID}, v.Kind == d.kind.kind
 	}
 	claim := d.Claim(v.Namespace, v)
@@ -97,10 +100,10 @@ func (d *disks) diskOf(v *sdk.Volume) (volume, bool) {
 		return volume{kind: pv.Volume.Source.Kind, id: pv.Volume.Source.ID}, pv.Volume.Source.Kind == d.kind.kind
 	}
 	class := d.Classes[claim.Claim.StorageClass]
-	return volume{kind: sdk.VolumeClaim, id: v.ID, namespace: v.Namespace}, class != nil && class.Provisioner == d.provisionerSym
+	return volume{kind: facts.VolumeClaim, id: v.ID, namespace: v.Namespace}, class != nil && class.Provisioner == d.provisionerSym
 }
 
-func (d *disks) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (d *disks) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
 		d.held = d.held[:0]
@@ -128,7 +131,7 @@ func (d *disks) limit(slot int32) int64 {
 	if d.set > 0 {
 		return d.set
 	}
-	if d.kind.kind == sdk.VolumeAWSElasticBlockStore && d.nitro(slot) {
+	if d.kind.kind == facts.VolumeAWSElasticBlockStore && d.nitro(slot) {
 		return nitroMost
 	}
 	return d.most
@@ -136,7 +139,7 @@ func (d *disks) limit(slot int32) int64 {
 
 func (d *disks) nitro(slot int32) bool {
 	name := d.types[slot]
-	if name == sdk.NoSymbol {
+	if name == facts.NoSymbol {
 		name = d.betaTypes[slot]
 	}
 	text := d.rows.Symbols.String(name)

@@ -19,18 +19,21 @@
 // the CSI drivers' limits, so they stand in no default profile.
 package maxvolumecount
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
+)
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "MaxCSIVolumeCount", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "MaxCSIVolumeCount", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
 		Description: "The node's CSI drivers can attach the pod's volumes too.",
 		Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
 		Open:        openCSI,
 	})
 	for i := range kinds {
-		sdk.Register(sdk.Policy{
-			Name: kinds[i].policy, Kind: sdk.KindPredicate, Scope: sdk.ScopeSet, ConfigSchema: schema,
+		guest.Register(guest.Policy{
+			Name: kinds[i].policy, Kind: guest.KindPredicate, Scope: guest.ScopeSet, ConfigSchema: schema,
 			Description: "No more than so many different " + kinds[i].what + " are on a node.",
 			Reads: sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.NodeLabels |
 				sdk.NodeCapacity | sdk.VolumeObjects,

@@ -16,11 +16,14 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/storage"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "NoDiskConflict", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "NoDiskConflict", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
 		Description: "No pod holds a disk or claim that the pod would need for itself.",
 		Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
 		Open:        open,
@@ -29,18 +32,18 @@ func init() {
 
 type policy struct {
 	*storage.Objects
-	rows *sdk.Rows
+	rows *row.Table
 	// users counts the pods that use a claim.
 	users map[storage.Key]int32
-	once  sdk.Symbol
+	once  facts.Symbol
 
-	disks    []sdk.Volume
+	disks    []facts.Volume
 	conflict bool
 
-	refusedDisk, refusedClaim, missing sdk.ReasonID
+	refusedDisk, refusedClaim, missing guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	return &policy{
 		Objects: storage.New(), rows: s.Rows, users: map[storage.Key]int32{},
 		once:        s.Rows.Symbols.Intern("ReadWriteOncePod"),
@@ -57,7 +60,7 @@ func (p *policy) RowRemoved(slot int32) { p.count(slot, -1) }
 func (p *policy) count(slot, sign int32) {
 	for i := range p.rows.Volumes[slot] {
 		v := &p.rows.Volumes[slot][i]
-		if v.Kind != sdk.VolumeClaim || v.Ephemeral {
+		if v.Kind != facts.VolumeClaim || v.Ephemeral {
 			continue
 		}
 		key := storage.Key{Namespace: v.Namespace, Name: v.ID}
@@ -67,18 +70,18 @@ func (p *policy) count(slot, sign int32) {
 	}
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.disks, p.conflict = p.disks[:0], false
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
 		switch {
 		case exclusive(v.Kind):
 			p.disks = append(p.disks, *v)
-		case v.Kind == sdk.VolumeClaim && !v.Ephemeral:
+		case v.Kind == facts.VolumeClaim && !v.Ephemeral:
 			key := storage.Key{Namespace: pod.Namespace, Name: v.ID}
 			claim := p.Claims[key]
 			if claim == nil {
-				return sdk.Refuse(p.missing)
+				return guest.Refuse(p.missing)
 			}
 			if p.users[key] > 0 && slices.Contains(claim.Claim.AccessModes, p.once) {
 				p.conflict = true
@@ -86,17 +89,17 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 		}
 	}
 	if len(p.disks) == 0 && !p.conflict {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func exclusive(k sdk.VolumeKind) bool {
-	return k == sdk.VolumeGCEPersistentDisk || k == sdk.VolumeAWSElasticBlockStore ||
-		k == sdk.VolumeISCSI || k == sdk.VolumeRBD
+func exclusive(k facts.VolumeKind) bool {
+	return k == facts.VolumeGCEPersistentDisk || k == facts.VolumeAWSElasticBlockStore ||
+		k == facts.VolumeISCSI || k == facts.VolumeRBD
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		switch {
 		case p.clashes(p.rows.Volumes[slot]):
@@ -109,7 +112,7 @@ func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 	}
 }
 
-func (p *policy) clashes(held []sdk.Volume) bool {
+func (p *policy) clashes(held []facts.Volume) bool {
 	for i := range held {
 		if !exclusive(held[i].Kind) {
 			continue
@@ -123,16 +126,16 @@ func (p *policy) clashes(held []sdk.Volume) bool {
 	return false
 }
 
-func clash(a, b *sdk.Volume) bool {
+func clash(a, b *facts.Volume) bool {
 	if a.Kind != b.Kind || a.ID != b.ID {
 		return false
 	}
-	if a.Kind == sdk.VolumeAWSElasticBlockStore {
+	if a.Kind == facts.VolumeAWSElasticBlockStore {
 		return true
 	}
 	if a.ReadOnly && b.ReadOnly {
 		return false
 	}
-	return a.Kind != sdk.VolumeRBD || a.Pool == b.Pool &&
-		slices.ContainsFunc(a.Monitors, func(m sdk.Symbol) bool { return slices.Contains(b.Monitors, m) })
+	return a.Kind != facts.VolumeRBD || a.Pool == b.Pool &&
+		slices.ContainsFunc(a.Monitors, func(m facts.Symbol) bool { return slices.Contains(b.Monitors, m) })
 }

@@ -15,11 +15,14 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/storage"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "NoVolumeZoneConflict", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "NoVolumeZoneConflict", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
 		Description: "The node is in the zones and regions of the pod's volumes.",
 		Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeLabels | sdk.VolumeObjects,
 		Open:        open,
@@ -38,21 +41,21 @@ var labels = [...][2]string{
 // place is where a volume can be used, by one of labels.
 type place struct {
 	label  int
-	values []sdk.Symbol
+	values []facts.Symbol
 }
 
 type policy struct {
 	*storage.Objects
-	rows    *sdk.Rows
-	keys    [len(labels)][2]sdk.Symbol
-	columns [len(labels)][]sdk.Symbol
-	others  [len(labels)][]sdk.Symbol
+	rows    *row.Table
+	keys    [len(labels)][2]facts.Symbol
+	columns [len(labels)][]facts.Symbol
+	others  [len(labels)][]facts.Symbol
 	places  []place
 
-	refused, missing, noClass, unbound, noVolume sdk.ReasonID
+	refused, missing, noClass, unbound, noVolume guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	p := &policy{
 		Objects: storage.New(), rows: s.Rows,
 		refused:  s.Reasons.ID(sdk.RejectFinal("node(s) had no available volume zone")),
@@ -62,34 +65,34 @@ func open(s *sdk.Setup) (any, error) {
 		noVolume: s.Reasons.ID(sdk.RejectFinal("persistentvolume not found")),
 	}
 	for i, pair := range labels {
-		p.keys[i] = [2]sdk.Symbol{s.Rows.Symbols.Intern(pair[0]), s.Rows.Symbols.Intern(pair[1])}
+		p.keys[i] = [2]facts.Symbol{s.Rows.Symbols.Intern(pair[0]), s.Rows.Symbols.Intern(pair[1])}
 	}
 	return p, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.places = p.places[:0]
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
-		if v.Kind != sdk.VolumeClaim || v.Ephemeral {
+		if v.Kind != facts.VolumeClaim || v.Ephemeral {
 			continue
 		}
 		if reason := p.claim(p.Claim(pod.Namespace, v)); reason != 0 {
-			return sdk.Refuse(reason)
+			return guest.Refuse(reason)
 		}
 	}
 	if len(p.places) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
 	for i := range p.keys {
 		p.columns[i] = p.rows.LabelColumn(p.keys[i][0])
 		p.others[i] = p.rows.LabelColumn(p.keys[i][1])
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 // claim adds the places of the volume that a claim is bound to.
-func (p *policy) claim(o *sdk.Object) sdk.ReasonID {
+func (p *policy) claim(o *facts.Object) guest.ReasonID {
 	if o == nil {
 		return p.missing
 	}
@@ -114,10 +117,10 @@ func (p *policy) claim(o *sdk.Object) sdk.ReasonID {
 	return p.unbound
 }
 
-func (p *policy) add(v *sdk.Object) {
+func (p *policy) add(v *facts.Object) {
 	for i := range p.keys {
 		value := v.Labels.Value(p.keys[i][0])
-		if value == sdk.NoSymbol {
+		if value == facts.NoSymbol {
 			continue
 		}
 		if values, ok := p.split(p.rows.Symbols.String(value)); ok {
@@ -127,7 +130,7 @@ func (p *policy) add(v *sdk.Object) {
 }
 
 // split reads a__b; a list with an empty part says nothing.
-func (p *policy) split(text string) (values []sdk.Symbol, ok bool) {
+func (p *policy) split(text string) (values []facts.Symbol, ok bool) {
 	for {
 		part, rest, more := strings.Cut(text, "__")
 		part = strings.TrimSpace(part)
@@ -142,7 +145,7 @@ func (p *policy) split(text string) (values []sdk.Symbol, ok bool) {
 	}
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
 		if p.placed(slot) && !p.fits(slot) {
@@ -154,7 +157,7 @@ func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 // placed says whether the node says where it is.
 func (p *policy) placed(slot int32) bool {
 	for i := range p.columns {
-		if p.columns[i][slot] != sdk.NoSymbol {
+		if p.columns[i][slot] != facts.NoSymbol {
 			return true
 		}
 	}
@@ -165,10 +168,10 @@ func (p *policy) fits(slot int32) bool {
 	for i := range p.places {
 		at := &p.places[i]
 		value := p.columns[at.label][slot]
-		if value == sdk.NoSymbol {
+		if value == facts.NoSymbol {
 			value = p.others[at.label][slot]
 		}
-		if value == sdk.NoSymbol || !slices.Contains(at.values, value) {
+		if value == facts.NoSymbol || !slices.Contains(at.values, value) {
 			return false
 		}
 	}

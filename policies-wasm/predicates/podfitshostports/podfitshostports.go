@@ -6,12 +6,17 @@
 // Source: kube-scheduler 1.36, plugin NodePorts.
 package podfitshostports
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
 	for _, name := range [...]string{"PodFitsHostPorts", "PodFitsPorts"} {
-		sdk.Register(sdk.Policy{
-			Name: name, Kind: sdk.KindPredicate,
+		guest.Register(guest.Policy{
+			Name: name, Kind: guest.KindPredicate,
 			Description: "The host ports that the pod asks for are free on the node.",
 			Reads:       sdk.PodPorts | sdk.NodePorts,
 			Open:        open,
@@ -20,20 +25,20 @@ func init() {
 }
 
 type policy struct {
-	rows   *sdk.Rows
-	want   []sdk.HostPort
-	all    sdk.Symbol
-	reason sdk.ReasonID
+	rows   *row.Table
+	want   []facts.HostPort
+	all    facts.Symbol
+	reason guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	return &policy{
 		rows: s.Rows, all: s.Rows.Symbols.Intern("0.0.0.0"),
 		reason: s.Reasons.ID(sdk.Reject("node(s) didn't have free ports for the requested pod ports")),
 	}, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.want = p.want[:0]
 	for _, w := range pod.Ports {
 		if w.Port > 0 {
@@ -41,12 +46,12 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 		}
 	}
 	if len(p.want) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		verdicts[i] = 0
 		if p.clash(p.rows.Ports[slot]) {
@@ -55,7 +60,7 @@ func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 	}
 }
 
-func (p *policy) clash(held []sdk.HostPort) bool {
+func (p *policy) clash(held []facts.HostPort) bool {
 	for i := range held {
 		h := &held[i]
 		for k := range p.want {

@@ -8,15 +8,20 @@
 // other pod's removal would help.
 package podfitsresources
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{` +
 	`"ignoredResources":{"type":"array","items":{"type":"string"},"description":"extended resources that are not checked"},` +
 	`"ignoredResourceGroups":{"type":"array","items":{"type":"string"},"description":"prefixes (before the slash) of such resources"}}}`
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "PodFitsResources", Kind: sdk.KindPredicate, ConfigSchema: schema,
+	guest.Register(guest.Policy{
+		Name: "PodFitsResources", Kind: guest.KindPredicate, ConfigSchema: schema,
 		Description: "The node has room for the pod and for what it requests.",
 		Reads:       sdk.PodRequests | sdk.NodeCapacity | sdk.NodeUsage,
 		Open:        open,
@@ -24,19 +29,19 @@ func init() {
 }
 
 type policy struct {
-	rows                       *sdk.Rows
-	reasons                    *sdk.Reasons
+	rows                       *row.Table
+	reasons                    *guest.Reasons
 	pods, cpu, memory, storage pair
 	ignored, ignoredGroups     []string
-	want                       sdk.Amounts
-	scalars                    []sdk.Scalar
+	want                       facts.Amounts
+	scalars                    []facts.Scalar
 	scalarReasons              []named
 	lacks                      []lack // of the row that was looked at last
 	combined                   []combination
 }
 
 // pair is a reason in both its forms: others could make room, or never.
-type pair struct{ now, never sdk.ReasonID }
+type pair struct{ now, never guest.ReasonID }
 
 // lack is a reason that holds, and whether no other pod's removal would help.
 type lack struct {
@@ -55,11 +60,11 @@ type combination struct {
 const maxCombinations = 64
 
 type named struct {
-	name   sdk.Symbol
+	name   facts.Symbol
 	reason pair
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	p := &policy{rows: s.Rows, reasons: s.Reasons}
 	if err := s.Config.OnlyKeys("ignoredResources", "ignoredResourceGroups"); err != nil {
 		return nil, err
@@ -81,7 +86,7 @@ func (p *policy) pair(text string) pair {
 	return pair{p.reasons.ID(sdk.Reject(text)), p.reasons.ID(sdk.RejectFinal(text))}
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.want = pod.Requests
 	p.scalars = p.scalars[:0]
 	for _, s := range pod.Scalars {
@@ -89,7 +94,7 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 			p.scalars = append(p.scalars, s)
 		}
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) ignores(name string) bool {
@@ -109,7 +114,7 @@ func (p *policy) ignores(name string) bool {
 // FilterRows gives all reasons in Kubernetes' order, as one. It is final if any
 // of them is. The columns are taken out of their struct first: the loop
 // then costs a third.
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	has, used, want := &p.rows.Allocatable, &p.rows.Requested, p.want
 	hasPods, usedPods := has.Pods, used.Pods
 	hasCPU, usedCPU := has.MilliCPU, used.MilliCPU
@@ -136,8 +141,8 @@ func (p *policy) moreFits(slot int32) bool {
 		return false
 	}
 	for _, s := range p.scalars {
-		has := sdk.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
-		if !fits(s.Value, has, sdk.ScalarValue(p.rows.RequestedScalars[slot], s.Name)) {
+		has := facts.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
+		if !fits(s.Value, has, facts.ScalarValue(p.rows.RequestedScalars[slot], s.Name)) {
 			return false
 		}
 	}
@@ -145,7 +150,7 @@ func (p *policy) moreFits(slot int32) bool {
 }
 
 // reason is the slow way, for rows that are refused.
-func (p *policy) reason(slot int32) sdk.ReasonID {
+func (p *policy) reason(slot int32) guest.ReasonID {
 	all := p.lacking(slot)
 	reason := p.combine(all)
 	for _, l := range all {
@@ -216,8 +221,8 @@ func (p *policy) lacking(slot int32) []lack {
 	p.check(p.memory, p.want.Memory, has.Memory, used.Memory)
 	p.check(p.storage, p.want.EphemeralStorage, has.EphemeralStorage, used.EphemeralStorage)
 	for _, s := range p.scalars {
-		total := sdk.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
-		taken := sdk.ScalarValue(p.rows.RequestedScalars[slot], s.Name)
+		total := facts.ScalarValue(p.rows.AllocatableScalars[slot], s.Name)
+		taken := facts.ScalarValue(p.rows.RequestedScalars[slot], s.Name)
 		if !fits(s.Value, total, taken) {
 			p.lacks = append(p.lacks, lack{p.scalarReason(s.Name), s.Value > total})
 		}
@@ -231,7 +236,7 @@ func (p *policy) check(r pair, want, has, used int64) {
 	}
 }
 
-func (p *policy) scalarReason(name sdk.Symbol) pair {
+func (p *policy) scalarReason(name facts.Symbol) pair {
 	for _, n := range p.scalarReasons {
 		if n.name == name {
 			return n.reason

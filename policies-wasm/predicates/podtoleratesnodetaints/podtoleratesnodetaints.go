@@ -7,11 +7,16 @@
 // Source: kube-scheduler 1.36, plugin TaintToleration (Filter).
 package podtoleratesnodetaints
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "PodToleratesNodeTaints", Kind: sdk.KindPredicate,
+	guest.Register(guest.Policy{
+		Name: "PodToleratesNodeTaints", Kind: guest.KindPredicate,
 		Description: "The pod tolerates the node's taints of effect NoSchedule and NoExecute.",
 		Reads:       sdk.PodTolerations | sdk.NodeTaints,
 		Open:        open,
@@ -19,8 +24,8 @@ func init() {
 }
 
 type policy struct {
-	rows    *sdk.Rows
-	reasons *sdk.Reasons
+	rows    *row.Table
+	reasons *guest.Reasons
 	pod     *sdk.Pod
 	// verdicts by set of taints, for the pod of the cycle.
 	verdicts []verdict
@@ -28,23 +33,23 @@ type policy struct {
 
 type verdict struct {
 	known  bool
-	reason sdk.ReasonID
+	reason guest.ReasonID
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	return &policy{rows: s.Rows, reasons: s.Reasons}, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.pod = pod
 	if n := p.rows.TaintSets(); n > len(p.verdicts) {
 		p.verdicts = make([]verdict, n+n/2)
 	}
 	clear(p.verdicts)
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	sets := p.rows.TaintSet
 	for i, slot := range slots {
 		set := sets[slot]
@@ -62,9 +67,9 @@ func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
 
 // judge names the first taint that the pod does not tolerate, by its key
 // alone: values may be many, and the table of reasons is short.
-func (p *policy) judge(taints []sdk.Taint) sdk.ReasonID {
+func (p *policy) judge(taints []facts.Taint) guest.ReasonID {
 	for _, t := range taints {
-		if (t.Effect == sdk.NoSchedule || t.Effect == sdk.NoExecute) && !p.pod.Tolerates(t) {
+		if (t.Effect == facts.NoSchedule || t.Effect == facts.NoExecute) && !p.pod.Tolerates(t) {
 			return p.reasons.ID(sdk.RejectFinal("node(s) had untolerated taint(s)"))
 		}
 	}
@@ -74,7 +79,7 @@ func (p *policy) judge(taints []sdk.Taint) sdk.ReasonID {
 // Explain names the taints that are not tolerated.
 func (p *policy) Explain(slot int32, add func(sdk.Verdict)) {
 	for _, t := range p.rows.Taints(slot) {
-		if (t.Effect == sdk.NoSchedule || t.Effect == sdk.NoExecute) && !p.pod.Tolerates(t) {
+		if (t.Effect == facts.NoSchedule || t.Effect == facts.NoExecute) && !p.pod.Tolerates(t) {
 			add(sdk.RejectFinal("node(s) had untolerated taint {" + p.pod.Text(t.Key) + ": " + p.pod.Text(t.Value) + "}"))
 		}
 	}

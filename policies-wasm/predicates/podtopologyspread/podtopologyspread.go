@@ -15,11 +15,13 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/spread"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "PodTopologySpread", Kind: sdk.KindPredicate, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "PodTopologySpread", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
 		Description: "The pod's hard topology spread constraints hold.",
 		Reads: sdk.PodLabels | sdk.PodAffinity | sdk.PodTolerations |
 			sdk.NodeLabels | sdk.NodeTaints | sdk.Pods,
@@ -37,14 +39,14 @@ type bound struct {
 
 type policy struct {
 	*spread.Counter
-	hard   []sdk.SpreadConstraint
+	hard   []facts.SpreadConstraint
 	bounds []bound
 
-	refused, missing sdk.ReasonID
-	syms             *sdk.Symbols
+	refused, missing guest.ReasonID
+	syms             *facts.Symbols
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	const text = "node(s) didn't match pod topology spread constraints"
 	return &policy{
 		Counter: spread.New(s.Rows), syms: s.Rows.Symbols,
@@ -53,7 +55,7 @@ func open(s *sdk.Setup) (any, error) {
 	}, s.Config.OnlyKeys()
 }
 
-func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	p.hard = p.hard[:0]
 	for i := range pod.Spread {
 		if !pod.Spread[i].Soft {
@@ -61,7 +63,7 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 		}
 	}
 	if len(p.hard) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
 	p.bounds = p.bounds[:0]
 	parts := p.Count(pod, p.hard, true, false)
@@ -72,7 +74,7 @@ func (p *policy) PreFilter(pod *sdk.Pod) sdk.Answer {
 		}
 		p.bounds = append(p.bounds, bound{&parts[i], most})
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 // least is the smallest number of pods in a part that has nodes.
@@ -91,7 +93,7 @@ func least(p *spread.Part) int64 {
 }
 
 // FilterRows: the first constraint that fails gives the reason.
-func (p *policy) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	clear(verdicts)
 	for k := len(p.bounds) - 1; k >= 0; k-- {
 		b := &p.bounds[k]

@@ -7,6 +7,9 @@ import (
 	"errors"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 // Schema is that of the setting resources.
@@ -18,7 +21,7 @@ type Resource struct {
 	Name   string
 	Weight int64
 	kind   kind
-	symbol sdk.Symbol
+	symbol facts.Symbol
 	asked  int64
 }
 
@@ -54,7 +57,7 @@ func (Weighted) Mean(sum, weights int64) int64 { return sum / weights }
 
 // Scorer scores rows by their allocation.
 type Scorer[F Formula] struct {
-	rows      *sdk.Rows
+	rows      *row.Table
 	resources []Resource
 	active    []Resource
 	formula   F
@@ -62,11 +65,11 @@ type Scorer[F Formula] struct {
 
 // Register registers a priority that has nothing but its formula to itself.
 func Register[F Formula](name, description string, formula F) {
-	sdk.Register(sdk.Policy{
-		Name: name, Kind: sdk.KindPriority, Description: description,
+	guest.Register(guest.Policy{
+		Name: name, Kind: guest.KindPriority, Description: description,
 		Reads:        sdk.PodRequests | sdk.NodeCapacity | sdk.NodeUsage,
 		ConfigSchema: `{"type":"object","additionalProperties":false,"properties":{` + Schema + `}}`,
-		Open: func(s *sdk.Setup) (any, error) {
+		Open: func(s *guest.Setup) (any, error) {
 			if err := s.Config.OnlyKeys("resources"); err != nil {
 				return nil, err
 			}
@@ -76,7 +79,7 @@ func Register[F Formula](name, description string, formula F) {
 }
 
 // New makes a scorer over the resources of the settings.
-func New[F Formula](s *sdk.Setup, formula F) (*Scorer[F], error) {
+func New[F Formula](s *guest.Setup, formula F) (*Scorer[F], error) {
 	resources, err := Resources(s.Config)
 	if err != nil {
 		return nil, err
@@ -116,7 +119,7 @@ func Resources(c sdk.Config) ([]Resource, error) {
 	return out, nil
 }
 
-func (r *Resource) resolve(syms *sdk.Symbols) {
+func (r *Resource) resolve(syms *facts.Symbols) {
 	switch r.Name {
 	case "cpu":
 		r.kind = cpu
@@ -131,7 +134,7 @@ func (r *Resource) resolve(syms *sdk.Symbols) {
 
 // PreScore keeps the resources that count for the pod: extended ones only if
 // it asks for them.
-func (s *Scorer[F]) PreScore(pod *sdk.Pod) sdk.Answer {
+func (s *Scorer[F]) PreScore(pod *sdk.Pod) guest.Answer {
 	s.active = s.active[:0]
 	for _, r := range s.resources {
 		switch r.kind {
@@ -142,16 +145,16 @@ func (s *Scorer[F]) PreScore(pod *sdk.Pod) sdk.Answer {
 		case storage:
 			r.asked = pod.Requests.EphemeralStorage
 		case scalar:
-			if r.asked = sdk.ScalarValue(pod.Scalars, r.symbol); r.asked == 0 {
+			if r.asked = facts.ScalarValue(pod.Scalars, r.symbol); r.asked == 0 {
 				continue
 			}
 		}
 		s.active = append(s.active, r)
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-// ScoreRows implements sdk.BatchScorer.
+// ScoreRows implements guest.BatchScorer.
 func (s *Scorer[F]) ScoreRows(slots []int32, scores []int64) {
 	if len(s.active) == 2 && s.active[0].kind == cpu && s.active[1].kind == memory {
 		s.scoreTwo(slots, scores)
@@ -214,8 +217,8 @@ func (s *Scorer[F]) amounts(r *Resource, slot int32) (requested, allocatable int
 	case storage:
 		return rows.Requested.EphemeralStorage[slot] + r.asked, rows.Allocatable.EphemeralStorage[slot]
 	}
-	return sdk.ScalarValue(rows.RequestedScalars[slot], r.symbol) + r.asked,
-		sdk.ScalarValue(rows.AllocatableScalars[slot], r.symbol)
+	return facts.ScalarValue(rows.RequestedScalars[slot], r.symbol) + r.asked,
+		facts.ScalarValue(rows.AllocatableScalars[slot], r.symbol)
 }
 
 // Percent is part · 100 / whole without overflow; whole is positive.

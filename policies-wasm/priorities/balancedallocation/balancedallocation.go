@@ -15,11 +15,14 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/priorities/allocation"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "BalancedResourceAllocation", Kind: sdk.KindPriority,
+	guest.Register(guest.Policy{
+		Name: "BalancedResourceAllocation", Kind: guest.KindPriority,
 		Description:  "The more the pod evens out how far the node's resources are used, the higher.",
 		Reads:        sdk.PodRequests | sdk.NodeCapacity | sdk.NodeUsage,
 		ConfigSchema: `{"type":"object","additionalProperties":false,"properties":{` + allocation.Schema + `}}`,
@@ -28,7 +31,7 @@ func init() {
 }
 
 type policy struct {
-	rows      *sdk.Rows
+	rows      *row.Table
 	resources []resource
 	active    []resource
 	with      []float64
@@ -40,11 +43,11 @@ type policy struct {
 type resource struct {
 	used, has *[]int64
 	name      string
-	scalar    sdk.Symbol
+	scalar    facts.Symbol
 	asked     int64
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	if err := s.Config.OnlyKeys("resources"); err != nil {
 		return nil, err
 	}
@@ -69,20 +72,20 @@ func open(s *sdk.Setup) (any, error) {
 	return p, nil
 }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	p.active = p.active[:0]
 	asks := false
 	for _, r := range p.resources {
 		r.asked = pod.Request(r.name)
 		asks = asks || r.asked != 0
-		if r.scalar == sdk.NoSymbol || r.asked != 0 {
+		if r.scalar == facts.NoSymbol || r.asked != 0 {
 			p.active = append(p.active, r)
 		}
 	}
 	if !asks {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
@@ -127,8 +130,8 @@ func (p *policy) amounts(r *resource, slot int32) (used, has int64) {
 	if r.used != nil {
 		return (*r.used)[slot], (*r.has)[slot]
 	}
-	return sdk.ScalarValue(p.rows.RequestedScalars[slot], r.scalar),
-		sdk.ScalarValue(p.rows.AllocatableScalars[slot], r.scalar)
+	return facts.ScalarValue(p.rows.RequestedScalars[slot], r.scalar),
+		facts.ScalarValue(p.rows.AllocatableScalars[slot], r.scalar)
 }
 
 func fraction(used, has int64) float64 {

@@ -10,7 +10,11 @@
 // an image's size, the node's own counts here.
 package imagelocality
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 const (
 	mib       = 1 << 20
@@ -19,18 +23,18 @@ const (
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "ImageLocalityPriority", Kind: sdk.KindPriority, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "ImageLocalityPriority", Kind: guest.KindPriority, Scope: guest.ScopeSet,
 		Description: "The more of the pod's images the node has, by size and spread, the higher.",
 		Reads:       sdk.PodImages | sdk.NodeImages,
-		Open: func(s *sdk.Setup) (any, error) {
+		Open: func(s *guest.Setup) (any, error) {
 			return &policy{rows: s.Rows}, s.Config.OnlyKeys()
 		},
 	})
 }
 
 type policy struct {
-	rows  *sdk.Rows
+	rows  *row.Table
 	nodes int
 	// holders of an image, by its symbol.
 	holders [][]holder
@@ -45,7 +49,7 @@ type holder struct {
 	size int64
 }
 
-// RowAdded implements sdk.RowFollower.
+// RowAdded implements guest.RowFollower.
 func (p *policy) RowAdded(slot int32) {
 	p.nodes++
 	for _, image := range p.rows.Images[slot] {
@@ -60,7 +64,7 @@ func (p *policy) RowAdded(slot int32) {
 	}
 }
 
-// RowRemoved implements sdk.RowFollower.
+// RowRemoved implements guest.RowFollower.
 func (p *policy) RowRemoved(slot int32) {
 	p.nodes--
 	for _, image := range p.rows.Images[slot] {
@@ -76,7 +80,7 @@ func (p *policy) RowRemoved(slot int32) {
 	}
 }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	for _, slot := range p.touched {
 		p.sums[slot] = 0
 	}
@@ -91,9 +95,9 @@ func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
 	}
 	p.max = most * int64(max(pod.Containers, 1))
 	if len(p.touched) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) add(holders []holder) {

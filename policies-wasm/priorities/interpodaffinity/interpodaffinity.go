@@ -18,6 +18,8 @@ package interpodaffinity
 import (
 	"github.com/berth-dev/berth/policies-wasm/placed"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{` +
@@ -26,8 +28,8 @@ const schema = `{"type":"object","additionalProperties":false,"properties":{` +
 	`"ignorePreferredTermsOfExistingPods":{"type":"boolean","default":false}}}`
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "InterPodAffinityPriority", Kind: sdk.KindPriority, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "InterPodAffinityPriority", Kind: guest.KindPriority, Scope: guest.ScopeSet,
 		Normalize: sdk.NormalizeMinMax, ConfigSchema: schema,
 		Description:   "Near the pods that the pod, or they, would be near to, and away from the others.",
 		Reads:         sdk.PodLabels | sdk.PodAffinity | sdk.NodeLabels | sdk.Pods | sdk.Namespaces,
@@ -50,7 +52,7 @@ type policy struct {
 	sums         []weighed
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	if err := s.Config.OnlyKeys("hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"); err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func (p *policy) terms(pod *sdk.Pod) []placed.Term {
 }
 
 // carry adds terms by their weights and a sign, or by the hard weight.
-func (p *policy) carry(terms []sdk.PodTerm, sign int64) {
+func (p *policy) carry(terms []facts.PodTerm, sign int64) {
 	for i := range terms {
 		weight := p.hard
 		if sign != 0 {
@@ -86,14 +88,14 @@ func (p *policy) carry(terms []sdk.PodTerm, sign int64) {
 
 func (p *policy) PodPlaced(slot int32, pod *sdk.Pod)  { p.Place(slot, pod, p.terms(pod)) }
 func (p *policy) PodRemoved(slot int32, pod *sdk.Pod) { p.Remove(slot, pod, p.terms(pod)) }
-func (p *policy) ObjectChanged(o *sdk.Object)         { p.Namespace(o, true) }
-func (p *policy) ObjectRemoved(o *sdk.Object)         { p.Namespace(o, false) }
+func (p *policy) ObjectChanged(o *facts.Object)       { p.Namespace(o, true) }
+func (p *policy) ObjectRemoved(o *facts.Object)       { p.Namespace(o, false) }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	p.sums = p.sums[:0]
 	own := len(pod.PreferredAffinity) > 0 || len(pod.PreferredAntiAffinity) > 0
 	if p.ignoreOthers && !own {
-		return sdk.Skip
+		return guest.Skip
 	}
 	for _, t := range p.Carried(pod) {
 		p.sums = append(p.sums, weighed{t, 1})
@@ -101,12 +103,12 @@ func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
 	p.ask(pod.PreferredAffinity, 1)
 	p.ask(pod.PreferredAntiAffinity, -1)
 	if len(p.sums) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
-func (p *policy) ask(terms []sdk.PodTerm, sign int64) {
+func (p *policy) ask(terms []facts.PodTerm, sign int64) {
 	for i := range terms {
 		t := p.Matching(terms[i].TopologyKey, terms[i:i+1])
 		if t.Nonzero > 0 {

@@ -8,27 +8,31 @@
 // Source: kube-scheduler 1.36, plugin NodeAffinity (Score).
 package nodeaffinity
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "NodeAffinityPriority", Kind: sdk.KindPriority, Normalize: sdk.NormalizeMax,
+	guest.Register(guest.Policy{
+		Name: "NodeAffinityPriority", Kind: guest.KindPriority, Normalize: sdk.NormalizeMax,
 		Description: "The more of the pod's preferred node affinity matches, by weight, the higher.",
 		Reads:       sdk.PodAffinity | sdk.NodeLabels,
-		Open: func(s *sdk.Setup) (any, error) {
-			return &policy{matcher: sdk.NewNodeMatcher(s.Rows)}, s.Config.OnlyKeys()
+		Open: func(s *guest.Setup) (any, error) {
+			return &policy{matcher: row.NewNodeMatcher(s.Rows)}, s.Config.OnlyKeys()
 		},
 	})
 }
 
-type policy struct{ matcher *sdk.NodeMatcher }
+type policy struct{ matcher *row.NodeMatcher }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	if len(pod.Preferred) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
 	p.matcher.Prefer(pod.Preferred)
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) ScoreRows(slots []int32, scores []int64) {

@@ -7,16 +7,22 @@
 // Source: the classic scheduler (Kubernetes 1.14), scaled to 0…100.
 package nodepreferavoidpods
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/json"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 const annotation = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "NodePreferAvoidPodsPriority", Kind: sdk.KindPriority,
+	guest.Register(guest.Policy{
+		Name: "NodePreferAvoidPodsPriority", Kind: guest.KindPriority,
 		Description: "Nodes that ask to be avoided by the pod's controller come last.",
 		Reads:       sdk.PodLabels | sdk.NodeAnnotations,
-		Open: func(s *sdk.Setup) (any, error) {
+		Open: func(s *guest.Setup) (any, error) {
 			return &policy{rows: s.Rows, key: s.Rows.Symbols.Intern(annotation)}, s.Config.OnlyKeys()
 		},
 	})
@@ -26,30 +32,30 @@ func init() {
 const maxParsed = 1024
 
 type policy struct {
-	rows   *sdk.Rows
-	key    sdk.Symbol
+	rows   *row.Table
+	key    facts.Symbol
 	kind   string
 	uid    string
 	parsed []parsed
 }
 
 type parsed struct {
-	text        sdk.Symbol
+	text        facts.Symbol
 	controllers []controller
 }
 
 type controller struct{ kind, uid string }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	for _, o := range pod.Owners {
 		kind := pod.Text(o.Kind)
 		if o.Controller && (kind == "ReplicaSet" || kind == "ReplicationController") {
 			p.kind, p.uid = kind, pod.Text(o.UID)
-			return sdk.AskRows
+			return guest.AskRows
 		}
 	}
 	p.kind = ""
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
@@ -58,13 +64,13 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 		if p.kind == "" {
 			continue
 		}
-		if v := p.rows.Annotations(slot).Value(p.key); v != sdk.NoSymbol && p.avoids(v) {
+		if v := p.rows.Annotations(slot).Value(p.key); v != facts.NoSymbol && p.avoids(v) {
 			scores[i] = 0
 		}
 	}
 }
 
-func (p *policy) avoids(text sdk.Symbol) bool {
+func (p *policy) avoids(text facts.Symbol) bool {
 	for _, c := range p.read(text) {
 		if c.kind == p.kind && c.uid == p.uid {
 			return true
@@ -74,7 +80,7 @@ func (p *policy) avoids(text sdk.Symbol) bool {
 }
 
 // read parses an annotation once, since many rows may have the same.
-func (p *policy) read(text sdk.Symbol) []controller {
+func (p *policy) read(text facts.Symbol) []controller {
 	for i := range p.parsed {
 		if p.parsed[i].text == text {
 			return p.parsed[i].controllers
@@ -89,7 +95,7 @@ func (p *policy) read(text sdk.Symbol) []controller {
 }
 
 func controllers(text string) (list []controller) {
-	v, err := sdk.ParseConfig([]byte(text))
+	v, err := json.Parse([]byte(text))
 	if err != nil {
 		return nil
 	}

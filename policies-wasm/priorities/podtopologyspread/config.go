@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{` +
@@ -14,7 +15,7 @@ const schema = `{"type":"object","additionalProperties":false,"properties":{` +
 	`"topologyKey":{"type":"string","minLength":1},"maxSkew":{"type":"integer","minimum":1,"maximum":2147483647},` +
 	`"whenUnsatisfiable":{"enum":["ScheduleAnyway"]}}}}}}`
 
-func (p *policy) configure(c sdk.Config, syms *sdk.Symbols) error {
+func (p *policy) configure(c sdk.Config, syms *facts.Symbols) error {
 	if err := c.OnlyKeys("defaultingType", "defaultConstraints"); err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (p *policy) configure(c sdk.Config, syms *sdk.Symbols) error {
 	return errors.New("defaultingType must be System or List")
 }
 
-func (p *policy) list(items []sdk.Config, syms *sdk.Symbols) error {
+func (p *policy) list(items []sdk.Config, syms *facts.Symbols) error {
 	if len(items) > 16 {
 		return errors.New("at most 16 defaultConstraints")
 	}
@@ -58,8 +59,8 @@ func (p *policy) list(items []sdk.Config, syms *sdk.Symbols) error {
 	return nil
 }
 
-func (p *policy) add(key sdk.Symbol, skew int32) {
-	p.defaults = append(p.defaults, sdk.SpreadConstraint{
+func (p *policy) add(key facts.Symbol, skew int32) {
+	p.defaults = append(p.defaults, facts.SpreadConstraint{
 		MaxSkew: skew, MinDomains: 1, TopologyKey: key, Soft: true, HonorAffinity: true,
 	})
 }

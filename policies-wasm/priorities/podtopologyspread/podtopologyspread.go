@@ -21,11 +21,13 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/spread"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "PodTopologySpreadPriority", Kind: sdk.KindPriority, Scope: sdk.ScopeSet,
+	guest.Register(guest.Policy{
+		Name: "PodTopologySpreadPriority", Kind: guest.KindPriority, Scope: guest.ScopeSet,
 		Normalize: sdk.NormalizeNone, ConfigSchema: schema,
 		Description: "The fewer of the pods that the pod should keep apart from share the node's zone or name, the higher.",
 		Reads: sdk.PodLabels | sdk.PodAffinity | sdk.PodTolerations |
@@ -38,12 +40,12 @@ func init() {
 type policy struct {
 	*spread.Counter
 	*spread.Owners
-	defaults []sdk.SpreadConstraint
+	defaults []facts.SpreadConstraint
 	// system: the defaults are kube-scheduler's own.
 	system   bool
-	hostname sdk.Symbol
+	hostname facts.Symbol
 
-	soft    []sdk.SpreadConstraint
+	soft    []facts.SpreadConstraint
 	parts   []spread.Part
 	all     bool
 	seen    []bool
@@ -52,7 +54,7 @@ type policy struct {
 	sums    []float64
 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	p := &policy{
 		Counter: spread.New(s.Rows), Owners: spread.NewOwners(s.Rows.Symbols, true),
 		hostname: s.Rows.Symbols.Intern("kubernetes.io/hostname"),
@@ -60,7 +62,7 @@ func open(s *sdk.Setup) (any, error) {
 	return p, p.configure(s.Config, s.Rows.Symbols)
 }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	p.soft = p.soft[:0]
 	p.all = len(pod.Spread) > 0 || !p.system
 	if len(pod.Spread) > 0 {
@@ -73,10 +75,10 @@ func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
 		p.useDefaults(pod)
 	}
 	if len(p.soft) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
 	p.parts = p.Count(pod, p.soft, p.all, true)
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) useDefaults(pod *sdk.Pod) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-dev/berth/policies-wasm/priorities/allocation"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/guest"
 )
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{` + allocation.Schema +
@@ -23,8 +24,8 @@ const schema = `{"type":"object","additionalProperties":false,"properties":{` + 
 	`"score":{"type":"integer","minimum":0,"maximum":10}}}}}}`
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "RequestedToCapacityRatio", Kind: sdk.KindPriority, ConfigSchema: schema,
+	guest.Register(guest.Policy{
+		Name: "RequestedToCapacityRatio", Kind: guest.KindPriority, ConfigSchema: schema,
 		Description: "A score by the node's utilisation, along a line that the settings give.",
 		Reads:       sdk.PodRequests | sdk.NodeCapacity | sdk.NodeUsage,
 		Open:        open,
@@ -33,7 +34,7 @@ func init() {
 
 type point struct{ utilization, score int64 }
 
-func open(s *sdk.Setup) (any, error) {
+func open(s *guest.Setup) (any, error) {
 	if err := s.Config.OnlyKeys("resources", "shape"); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,9 @@ package selectorspread
 import (
 	"github.com/berth-dev/berth/policies-wasm/spread"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
 )
 
 func init() {
@@ -35,10 +38,10 @@ func init() {
 		if one.controllers {
 			reads |= sdk.Owners
 		}
-		sdk.Register(sdk.Policy{
-			Name: one.name, Kind: sdk.KindPriority, Scope: sdk.ScopeSet, Normalize: sdk.NormalizeNone,
+		guest.Register(guest.Policy{
+			Name: one.name, Kind: guest.KindPriority, Scope: guest.ScopeSet, Normalize: sdk.NormalizeNone,
 			Description: one.text, Reads: reads, SkipDependsOn: reads &^ (sdk.Pods | sdk.NodeLabels), ReplicasEqual: true,
-			Open: func(s *sdk.Setup) (any, error) {
+			Open: func(s *guest.Setup) (any, error) {
 				return newPolicy(s.Rows, one.controllers), s.Config.OnlyKeys()
 			},
 		})
@@ -46,29 +49,29 @@ func init() {
 }
 
 // zoned is what a node's zone is known by: region and zone.
-type zoned struct{ region, zone sdk.Symbol }
+type zoned struct{ region, zone facts.Symbol }
 
 type policy struct {
 	*spread.Counter
 	*spread.Owners
-	rows *sdk.Rows
-	keys [2][2]sdk.Symbol // region and zone, the present label first
+	rows *row.Table
+	keys [2][2]facts.Symbol // region and zone, the present label first
 
-	constraint [1]sdk.SpreadConstraint
+	constraint [1]facts.SpreadConstraint
 	part       *spread.Part
-	columns    [2][2][]sdk.Symbol
+	columns    [2][2][]facts.Symbol
 
 	zones  map[zoned]int64
 	counts []int64
 }
 
-func newPolicy(rows *sdk.Rows, controllers bool) *policy {
+func newPolicy(rows *row.Table, controllers bool) *policy {
 	p := &policy{
 		Counter: spread.New(rows), Owners: spread.NewOwners(rows.Symbols, controllers),
 		rows: rows, zones: map[zoned]int64{},
 	}
 	for i, name := range [...]string{"region", "zone"} {
-		p.keys[i] = [2]sdk.Symbol{
+		p.keys[i] = [2]facts.Symbol{
 			rows.Symbols.Intern("topology.kubernetes.io/" + name),
 			rows.Symbols.Intern("failure-domain.beta.kubernetes.io/" + name),
 		}
@@ -76,19 +79,19 @@ func newPolicy(rows *sdk.Rows, controllers bool) *policy {
 	return p
 }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	selector := p.Selector(pod)
 	if len(selector.Reqs) == 0 {
-		return sdk.Skip
+		return guest.Skip
 	}
-	p.constraint[0] = sdk.SpreadConstraint{Selector: selector}
+	p.constraint[0] = facts.SpreadConstraint{Selector: selector}
 	p.part = &p.Count(pod, p.constraint[:], false, true)[0]
 	for i := range p.keys {
 		for k := range p.keys[i] {
 			p.columns[i][k] = p.rows.LabelColumn(p.keys[i][k])
 		}
 	}
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) zoneOf(slot int32) (z zoned, ok bool) {
@@ -96,8 +99,8 @@ func (p *policy) zoneOf(slot int32) (z zoned, ok bool) {
 	return z, z != zoned{}
 }
 
-func (p *policy) label(i int, slot int32) sdk.Symbol {
-	if value := p.columns[i][0][slot]; value != sdk.NoSymbol {
+func (p *policy) label(i int, slot int32) facts.Symbol {
+	if value := p.columns[i][0][slot]; value != facts.NoSymbol {
 		return value
 	}
 	return p.columns[i][1][slot]

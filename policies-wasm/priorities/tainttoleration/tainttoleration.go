@@ -6,33 +6,38 @@
 // Source: kube-scheduler 1.36, plugin TaintToleration (Score).
 package tainttoleration
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 func init() {
-	sdk.Register(sdk.Policy{
-		Name: "TaintTolerationPriority", Kind: sdk.KindPriority, Normalize: sdk.NormalizeMaxReversed,
+	guest.Register(guest.Policy{
+		Name: "TaintTolerationPriority", Kind: guest.KindPriority, Normalize: sdk.NormalizeMaxReversed,
 		Description: "The fewer taints of effect PreferNoSchedule the pod does not tolerate, the higher.",
 		Reads:       sdk.PodTolerations | sdk.NodeTaints,
-		Open: func(s *sdk.Setup) (any, error) {
+		Open: func(s *guest.Setup) (any, error) {
 			return &policy{rows: s.Rows}, s.Config.OnlyKeys()
 		},
 	})
 }
 
 type policy struct {
-	rows *sdk.Rows
+	rows *row.Table
 	pod  *sdk.Pod
 	// scores by set of taints, less by one than known.
 	scores []int64
 }
 
-func (p *policy) PreScore(pod *sdk.Pod) sdk.Answer {
+func (p *policy) PreScore(pod *sdk.Pod) guest.Answer {
 	p.pod = pod
 	if n := p.rows.TaintSets(); n > len(p.scores) {
 		p.scores = make([]int64, n+n/2)
 	}
 	clear(p.scores)
-	return sdk.AskRows
+	return guest.AskRows
 }
 
 func (p *policy) ScoreRows(slots []int32, scores []int64) {
@@ -49,9 +54,9 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 	}
 }
 
-func (p *policy) count(taints []sdk.Taint) (n int64) {
+func (p *policy) count(taints []facts.Taint) (n int64) {
 	for _, t := range taints {
-		if t.Effect == sdk.PreferNoSchedule && !p.pod.Tolerates(t) {
+		if t.Effect == facts.PreferNoSchedule && !p.pod.Tolerates(t) {
 			n++
 		}
 	}

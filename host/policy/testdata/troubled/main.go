@@ -2,7 +2,13 @@
 // say and count things, for the tests of how a host tells of it.
 package main
 
-import "github.com/berth-dev/berth/sdk"
+import (
+	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/gate"
+	"github.com/berth-dev/berth/sdk/guest"
+	"github.com/berth-dev/berth/sdk/reconcile"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 var (
 	_     = sdk.NewCounter("never", "Never counted.")
@@ -46,11 +52,11 @@ func (trips) Score(_ *sdk.Pod, node *sdk.Node) int64 {
 }
 
 // batch is a predicate that does not say what it is at.
-type batch struct{ rows *sdk.Rows }
+type batch struct{ rows *row.Table }
 
-func (b *batch) PreFilter(*sdk.Pod) sdk.Answer { return sdk.AskRows }
+func (b *batch) PreFilter(*sdk.Pod) guest.Answer { return guest.AskRows }
 
-func (b *batch) FilterRows(slots []int32, verdicts []sdk.ReasonID) {
+func (b *batch) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 	for i, slot := range slots {
 		how, _ := b.rows.Labels(slot).Get("trap")
 		trip(how)
@@ -64,19 +70,19 @@ type notes struct{ trips }
 func (notes) RowAdded(int32)   { trip("panic") }
 func (notes) RowRemoved(int32) {}
 
-type gate struct{}
+type trips struct{}
 
-func (gate) Check(_ int64, pod *sdk.GatePod) sdk.Readiness {
+func (trips) Check(_ int64, pod *gate.Pod) gate.Readiness {
 	trip(pod.Label("trap"))
-	return sdk.Readiness{Status: sdk.True, Reason: "Fine"}
+	return gate.Readiness{Status: gate.True, Reason: "Fine"}
 }
 
 type controller struct{}
 
-func (controller) Reconcile(r *sdk.ReconcileRequest) (sdk.ReconcileResult, error) {
+func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	how, _ := r.Parent.Field("spec.trap").Text()
 	trip(how)
-	return sdk.ReconcileResult{}, nil
+	return reconcile.Result{}, nil
 }
 
 // talks says a line at each level about each pod.
@@ -107,10 +113,10 @@ func init() {
 	sdk.Predicate("TripsSet", trips{}, sdk.Reads(sdk.NodeLabels|sdk.Time))
 	sdk.Predicate("TripsTold", notes{})
 	sdk.Priority("TripsScoring", trips{})
-	sdk.Register(sdk.Policy{Name: "TripsBatch", Kind: sdk.KindPredicate, Reads: sdk.NodeLabels,
-		Open: func(s *sdk.Setup) (any, error) { return &batch{s.Rows}, nil }})
-	sdk.Gate("TripsGate", gate{}, []string{"troubled"})
-	sdk.Controller("TripsReconciling", controller{}, sdk.ObjectKind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.trap"}}, nil)
+	guest.Register(guest.Policy{Name: "TripsBatch", Kind: guest.KindPredicate, Reads: sdk.NodeLabels,
+		Open: func(s *guest.Setup) (any, error) { return &batch{s.Rows}, nil }})
+	sdk.Gate("TripsGate", trips{}, []string{"troubled"})
+	sdk.Controller("TripsReconciling", controller{}, reconcile.Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.trap"}}, nil)
 	sdk.Predicate("Talks", &talks{})
 }
 

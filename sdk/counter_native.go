@@ -1,6 +1,0 @@
-//go:build !wasip1
-
-package sdk
-
-// count does nothing where there is no host.
-func count(uint32, uint32) {}
