@@ -30,6 +30,9 @@ type classKey struct {
 type class struct {
 	key  classKey
 	part *partition
+	// same are partitions of a single part, which divide nothing: as soon as one
+	// does, or all rows change alike, the class is put together anew.
+	same []single
 	// at is the place in the partition's journal of touched parts up to which it
 	// stands; built is false while it must be put together from scratch.
 	at    uint64
@@ -48,6 +51,12 @@ type class struct {
 	feasible int
 	// tops sum up total, block by block.
 	tops []top
+}
+
+// single is a partition of which all rows are one part, that of the hash.
+type single struct {
+	part *partition
+	hash uint64
 }
 
 // scored is a priority's part in a class.
@@ -85,6 +94,16 @@ func (c *class) grow(n int) {
 			p.raws = grown(p.raws, n, 0)
 		}
 	}
+}
+
+// stands says whether the class's partition still is the right one.
+func (c *class) stands() bool {
+	for _, one := range c.same {
+		if only := one.part.only(); only == none || one.part.parts[only].hash != one.hash {
+			return false
+		}
+	}
+	return true
 }
 
 // cell is where a column has the answer for a part of the class.

@@ -2,7 +2,6 @@ package cycle
 
 import (
 	"context"
-	"slices"
 
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
@@ -68,7 +67,12 @@ func grown[T any](old []T, n int, fill T) []T {
 	if len(old) >= n {
 		return old
 	}
-	next := slices.Grow(old, n-len(old))[:n]
+	next := old
+	if cap(old) < n {
+		next = make([]T, len(old), n+n/2)
+		copy(next, old)
+	}
+	next = next[:n]
 	for i := len(old); i < n; i++ {
 		next[i] = fill
 	}

@@ -3,6 +3,8 @@ package cycle
 import (
 	"container/list"
 	"context"
+	"encoding/binary"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -145,7 +147,7 @@ func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 	col := d.spareColumn(key)
 	col.key, col.part, col.answered = key, d.partitions.by(info.Reads, r.log), false
 	col.at = col.part.born.end()
-	if d.before(key.pod ^ uint64(info.Identity[0])<<56 ^ uint64(info.Identity[1])<<48) {
+	if d.before(splitmix(key.pod ^ binary.LittleEndian.Uint64(info.Identity[:]))) {
 		d.columns.put(key, col)
 		return col
 	}
@@ -155,7 +157,7 @@ func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 
 // spareColumn takes a column that nobody needs any more, or makes one.
 func (d *Decider) spareColumn(key columnKey) *column {
-	for i, col := range d.spare {
+	for i, col := range slices.Backward(d.spare) {
 		if col.key.scores != key.scores {
 			continue
 		}
@@ -172,6 +174,9 @@ func (d *Decider) spareColumn(key columnKey) *column {
 func (d *Decider) classFor(ctx context.Context, r *run) *class {
 	key := classKey{profile: r.profile, pod: r.pod.HashOf(abi.PodGroups)}
 	if c, ok := d.classes.get(key); ok {
+		if !c.stands() {
+			d.divide(ctx, r, c)
+		}
 		return c
 	}
 	c := d.spareOne
@@ -191,7 +196,7 @@ func (d *Decider) classFor(ctx context.Context, r *run) *class {
 
 // compose makes an unbuilt class of the profile's columns.
 func (d *Decider) compose(ctx context.Context, r *run, c *class, key classKey) {
-	c.key, c.built, c.feasible = key, false, 0
+	c.key = key
 	c.predicates = c.predicates[:0]
 	for _, i := range r.remembered {
 		c.predicates = append(c.predicates, d.columnFor(r, r.profile.Predicates[i].Policy.Info(), false))
@@ -213,33 +218,40 @@ func (d *Decider) compose(ctx context.Context, r *run, c *class, key classKey) {
 		}
 		c.priorities = append(c.priorities, part)
 	}
-	c.part = d.partitions.by(d.matters(ctx, r, c), r.log)
+	d.divide(ctx, r, c)
+}
+
+// divide chooses the class's partition, by what its policies read of rows for the
+// cycle's pod, and puts nothing in it. Policies that skip the pod or refuse it as
+// such read nothing, and what is the same on all rows divides none.
+func (d *Decider) divide(ctx context.Context, r *run, c *class) {
+	c.same = c.same[:0]
+	var groups abi.Groups
+	matters := func(s *session, col *column) {
+		answer, err := d.answer(ctx, r, s, col)
+		if err == nil && answer.Ask != abi.AskRows {
+			return
+		}
+		if only := col.part.only(); only != none {
+			c.same = append(c.same, single{col.part, col.part.parts[only].hash})
+			return
+		}
+		groups |= col.part.groups
+	}
+	for k, i := range r.remembered {
+		matters(&r.predicates[i], c.predicates[k])
+	}
+	for k := range c.priorities {
+		matters(&r.priorities[c.priorities[k].index], c.priorities[k].column)
+	}
+	c.part = d.partitions.by(groups, r.log)
 	n := min(len(c.by), len(c.part.parts))
 	c.by, c.why, c.total, c.size = c.by[:n], c.why[:n], c.total[:n], c.size[:n]
 	for id := range n {
 		c.by[id], c.total[id] = empty, out
 	}
-	c.tops = c.tops[:0]
+	c.tops, c.built, c.feasible = c.tops[:0], false, 0
 	c.at = c.part.touched.end()
-}
-
-// matters is what the class's policies read of rows for the cycle's pod: those that
-// skip it or refuse it as such read nothing.
-func (d *Decider) matters(ctx context.Context, r *run, c *class) (groups abi.Groups) {
-	for k, i := range r.remembered {
-		answer, err := d.answer(ctx, r, &r.predicates[i], c.predicates[k])
-		if err != nil || answer.Ask == abi.AskRows {
-			groups |= r.profile.Predicates[i].Policy.Info().Reads
-		}
-	}
-	for k := range c.priorities {
-		p := &c.priorities[k]
-		answer, err := d.answer(ctx, r, &r.priorities[p.index], p.column)
-		if err != nil || answer.Ask == abi.AskRows {
-			groups |= r.profile.Priorities[p.index].Policy.Info().Reads
-		}
-	}
-	return groups
 }
 
 // endCycle takes back what the cycle used but nobody keeps.

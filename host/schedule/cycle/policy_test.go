@@ -65,6 +65,31 @@ func TestEqualRowsAreAskedAboutOnce(t *testing.T) {
 	}
 }
 
+// Policies that read the same of pods are remembered all, also where each pod
+// differs from the others in what these do not read.
+func TestWhatADifferentPodSharesIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	var policies []*policytest.Native
+	b := newBench(50, Options{}, func(reasons *framework.Reasons) *framework.Profile {
+		p := &framework.Profile{Name: "default-scheduler"}
+		for i := range 5 {
+			n := policytest.Taints(reasons)
+			n.Is = policytest.Named(fmt.Sprint("Taints", i), n.Is.Reads, n.Is.Scope)
+			policies = append(policies, n)
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: n})
+		}
+		return p
+	})
+	for i := range 20 {
+		b.decide(b.pod(fmt.Sprintf("%dm", 100+i)), 1)
+	}
+	for _, p := range policies {
+		if p.Calls > 4 {
+			t.Errorf("%s was called %d times for 20 pods of equal tolerations", p.Is.Name, p.Calls)
+		}
+	}
+}
+
 // What reads the nodes' names is asked about each.
 func TestAPolicyThatReadsNamesIsAskedAboutEachRow(t *testing.T) {
 	t.Parallel()

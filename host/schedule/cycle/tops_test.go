@@ -74,7 +74,7 @@ func TestTiedRowsAreDrawnEvenly(t *testing.T) {
 		f.start(c)
 		const each = 1000
 		for seed := range uint64(tied * each) {
-			times[f.best(seed * 7919).slot]++
+			times[f.best(seed*7919).slot]++
 		}
 		for slot, n := range times[:tied] {
 			if n < each*8/10 || n > each*12/10 {
