@@ -246,6 +246,18 @@ func ReadReconcileResult(b []byte) (*ReconcileResult, error) {
 }
 
 func (o *ReconcileResult) checkWrites() error {
+	if err := o.checkCreations(); err != nil {
+		return err
+	}
+	for _, p := range o.Patch {
+		if p.UID == "" || len(p.Patch) == 0 || p.Subresource != "" && p.Subresource != "status" && p.Subresource != "scale" {
+			return errors.New("a patch needs a uid, a patch, and no subresource but status and scale")
+		}
+	}
+	return o.checkDeletions()
+}
+
+func (o *ReconcileResult) checkCreations() error {
 	var total int64
 	for i, c := range o.Create {
 		if len(c.Each) > 0 {
@@ -260,11 +272,10 @@ func (o *ReconcileResult) checkWrites() error {
 		}
 		o.Create[i].Success, o.Create[i].Failure = Text(c.Success, MaxText), Text(c.Failure, MaxText)
 	}
-	for _, p := range o.Patch {
-		if p.UID == "" || len(p.Patch) == 0 || p.Subresource != "" && p.Subresource != "status" && p.Subresource != "scale" {
-			return errors.New("a patch needs a uid, a patch, and no subresource but status and scale")
-		}
-	}
+	return nil
+}
+
+func (o *ReconcileResult) checkDeletions() error {
 	for i, d := range o.Delete {
 		o.Delete[i].Success = Text(d.Success, MaxText)
 		if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds < 0 {

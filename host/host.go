@@ -46,6 +46,9 @@ import (
 )
 
 // Host is a host under construction; Run makes one, and nothing outlives Run.
+//
+// It is large because it is the one place where parts are put together: each
+// method opens, starts or stops one of them.
 type Host struct {
 	Config
 	store       *store.Store

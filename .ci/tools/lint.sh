@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofmt, go vet, the import rules, shell syntax, golangci-lint.
+# gofmt, go vet, the import rules, sizes, shell syntax, golangci-lint.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -18,18 +18,11 @@ guests() {
   GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 "$TOOLS/bin/golangci-lint" run --tests=false $(go list -f "{{.Dir}}" ./sdk/... ./abi/... | grep -v /policytest)
 }
 
-complex() {
-  "$TOOLS/bin/golangci-lint" run --issues-exit-code 0 --max-issues-per-linter 0 --max-same-issues 0 \
-    --enable-only cyclop --output.text.path stdout --output.text.print-issued-lines=false --show-stats=false
-}
-
 timed "shell syntax" shells
 timed "gofmt" formatted
 # With -race, to use what the tests have compiled already.
 timed "go vet ./..." go vet -race ./...
-timed "import rules" go test -count=1 ./host/deptest
+timed "import rules, words, sizes of types and functions" go test -count=1 ./host/deptest
 .ci/tools/golangci-lint.sh
 timed "golangci-lint" "$TOOLS/bin/golangci-lint" run
 timed "golangci-lint, as guests are built" guests
-# Told, not enforced: functions with many ways through.
-timed "functions of cyclomatic complexity above 15" complex

@@ -37,6 +37,9 @@ type place struct {
 }
 
 // call is one request on its way.
+//
+// It is large because each verb is a file, and what all of them need of a
+// request, its rights and its answer is here.
 type call struct {
 	server   *server
 	echo     echo.Context

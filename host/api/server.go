@@ -14,6 +14,9 @@ import (
 )
 
 // server is the handler behind every path.
+//
+// It is large because each group of paths has its handlers in a file of its
+// own.
 type server struct {
 	Config
 	echo *echo.Echo

@@ -106,6 +106,9 @@ type Config struct {
 }
 
 // Driver runs one guest.
+//
+// It is large because watching, asking, owning, writing and waiting are steps
+// of one guest's reconciliation, each in a file.
 type Driver struct {
 	Config
 	parent   watched

@@ -65,6 +65,12 @@ func (f *facts) of(name string, o store.Object) (json.RawMessage, error) {
 	case abi.FactStorage:
 		return storage(o), nil
 	}
+	return f.ofTemplate(name, o)
+}
+
+// ofTemplate is a fact of an object's pod template, remembered while the object is
+// of the same generation.
+func (f *facts) ofTemplate(name string, o store.Object) (json.RawMessage, error) {
 	template := templateOf(o)
 	if template == nil {
 		return nil, nil

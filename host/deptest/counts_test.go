@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,62 +18,118 @@ const (
 	maxComplexity = 15
 )
 
-var counted = []string{"host/policy", "host/policy/rollout", "host/policy/trial", "host/policy/sandbox", "host/policy/module", "host/schedule/binding", "nodeagent/dns", "nodeagent/pod"}
+// counted are the folders in which functions and types stay small. Tests are not
+// counted: each thing that a test looks at is a branch of it.
+var counted = []string{"abi", "sdk", "policies-wasm", "host", "examples", ".ci/tools", "nodeagent/dns", "nodeagent/pod"}
 
-// larger are types that may be larger than that: methods, files, and why.
-var larger = map[string]struct {
-	methods, files int
-	because        string
+// excuse is what the doc of a larger type says, before it says why.
+const excuse = "is large because"
+
+// larger are types that are so well known by that already.
+var larger = map[string]string{
+	"host/schedule/snapshot.Cluster": "rows, placed pods, objects, the log and its readers are one state, which only changes as a whole",
+	"nodeagent/pod.Record":           "it is all that is known of one pod, and its methods are the pure rules of what that means and what comes next",
+}
+
+// winding are functions that may have more ways through, and why.
+var winding = map[string]struct {
+	complexity int
+	because    string
 }{
-	"host/policy/sandbox.Sandbox": {40, 6, "all its methods are steps of one goroutine's talk with one instance: to follow, to ask in pieces, to fail, to be built anew"},
-	"nodeagent/pod.Record":        {70, 6, "it is all that is known of one pod, and its methods are the pure rules of what that means and what comes next"},
+	"host/console.session.opens": {16, "it is a list: one line a request that the pages make"},
+	"host/console.workloadOf":    {16, "it is a list: one case a kind, each with where its status keeps the same figures"},
 }
 
 func TestTypesAndFunctionsStaySmall(t *testing.T) {
 	t.Parallel()
-	for _, folder := range counted {
-		files, err := filepath.Glob("../../" + folder + "/*.go")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", folder, len(files), err)
+	types := map[string]*size{}
+	for _, top := range counted {
+		err := filepath.WalkDir("../../"+top, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			count(t, file, types)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		methods, spread := map[string]int{}, map[string]int{}
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			here := map[string]bool{}
-			for _, f := range functions(t, file) {
-				if n := complexity(f); n > maxComplexity {
-					t.Errorf("%s: %s has a cyclomatic complexity of %d, at most %d are wanted", file, f.Name.Name, n, maxComplexity)
-				}
-				if of := receiver(f); of != "" {
-					methods[of]++
-					here[of] = true
-				}
-			}
-			for of := range here {
-				spread[of]++
+	}
+	for of, n := range types {
+		large := n.methods > maxMethods || n.files > maxFiles
+		if large && !n.excused && larger[of] == "" {
+			t.Errorf("%s has %d methods in %d files, at most %d in %d are wanted, or a doc that says that it %s …", of, n.methods, n.files, maxMethods, maxFiles, excuse)
+		}
+		if !large && n.excused {
+			t.Errorf("%s is no longer large: its doc need not say why", of)
+		}
+	}
+	if len(winding) > 5 {
+		t.Errorf("%d functions are excused, at most 5 are wanted", len(winding))
+	}
+}
+
+// size is how large a type is, the file it was last seen in, and whether its doc
+// says why.
+type size struct {
+	methods, files int
+	last           string
+	excused        bool
+}
+
+func sizeOf(types map[string]*size, name string) *size {
+	if types[name] == nil {
+		types[name] = &size{}
+	}
+	return types[name]
+}
+
+func count(t *testing.T, file string, types map[string]*size) {
+	t.Helper()
+	folder := filepath.ToSlash(filepath.Dir(strings.TrimPrefix(file, "../../")))
+	parsed := parse(t, file)
+	if ast.IsGenerated(parsed) {
+		return
+	}
+	for _, d := range parsed.Decls {
+		group, ok := d.(*ast.GenDecl)
+		if !ok || group.Tok != token.TYPE {
+			continue
+		}
+		for _, spec := range group.Specs {
+			spec := spec.(*ast.TypeSpec)
+			doc := strings.Join(strings.Fields(group.Doc.Text()+" "+spec.Doc.Text()), " ")
+			sizeOf(types, folder+"."+spec.Name.Name).excused = strings.Contains(doc, excuse)
+		}
+	}
+	for _, f := range functions(parsed) {
+		name := folder + "." + f.Name.Name
+		of := receiver(f)
+		if of != "" {
+			name = folder + "." + of + "." + f.Name.Name
+			n := sizeOf(types, folder+"."+of)
+			n.methods++
+			if n.last != file {
+				n.files, n.last = n.files+1, file
 			}
 		}
-		for of, n := range methods {
-			most, wide, but := maxMethods, maxFiles, larger[folder+"."+of]
-			if but.because != "" {
-				most, wide = but.methods, but.files
-			}
-			if n > most || spread[of] > wide {
-				t.Errorf("%s: %s has %d methods in %d files, at most %d in %d are wanted", folder, of, n, spread[of], most, wide)
-			}
+		if n, most := complexity(f), max(maxComplexity, winding[name].complexity); n > most {
+			t.Errorf("%s: %s has a cyclomatic complexity of %d, at most %d are wanted", file, name, n, most)
 		}
 	}
 }
 
-func functions(t *testing.T, file string) (all []*ast.FuncDecl) {
+func parse(t *testing.T, file string) *ast.File {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range parsed.Decls {
+	return parsed
+}
+
+func functions(file *ast.File) (all []*ast.FuncDecl) {
+	for _, d := range file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {
 			all = append(all, f)
 		}
@@ -88,8 +145,13 @@ func receiver(f *ast.FuncDecl) string {
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X
 	}
-	if name, ok := of.(*ast.Ident); ok {
-		return name.Name
+	switch of := of.(type) {
+	case *ast.Ident:
+		return of.Name
+	case *ast.IndexExpr:
+		if name, ok := of.X.(*ast.Ident); ok {
+			return name.Name
+		}
 	}
 	return ""
 }

@@ -31,7 +31,7 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 		rows++
 		declared := map[string]bool{}
 		for _, file := range files {
-			for _, f := range functions(t, filepath.Join("../..", file)) {
+			for _, f := range functions(parse(t, filepath.Join("../..", file))) {
 				name := f.Name.Name
 				if of := receiver(f); of != "" {
 					name = of + "." + name

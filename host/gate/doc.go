@@ -6,5 +6,5 @@
 // An Observer looks at the world for checkers: at pods' endpoints as a kubelet's
 // probes do, at objects and at nodes.
 //
-// Book is pure: pods and times go in, what is due comes out. Driver acts.
+// Queue is pure: pods and times go in, what is due comes out. Driver acts.
 package gate

@@ -37,18 +37,18 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Driver asks checkers and writes conditions. Its goroutine keeps the book; each
-// checker has a desk of its own, so that one which waits for what it observes
+// Driver asks checkers and writes conditions. Its goroutine keeps the queue; each
+// checker has a pool of its own, so that one which waits for what it observes
 // holds up no other.
 type Driver struct {
 	Config
-	book *Queue
+	due *Queue
 	// state says where a gate is that was due and is not answered yet; lanes
-	// are those that no desk has taken.
+	// are those that no pool has taken.
 	state map[key]state
 	lanes map[v1.PodConditionType]*lanes
-	desks map[Checker]*pool
-	// looked and judged bring what was begun for a desk back to it.
+	pools map[Checker]*pool
+	// looked and judged bring what was begun for a pool back to it.
 	looked chan look
 	judged chan batch
 }
@@ -64,7 +64,7 @@ const (
 )
 
 // New makes a driver.
-func New(cfg Config) *Driver { return &Driver{Config: cfg, book: NewQueue()} }
+func New(cfg Config) *Driver { return &Driver{Config: cfg, due: NewQueue()} }
 
 // Run works until ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
@@ -85,12 +85,12 @@ func (d *Driver) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.book, d.state = NewQueue(), map[key]state{}
-	d.lanes, d.desks = map[v1.PodConditionType]*lanes{}, map[Checker]*pool{}
+	d.due, d.state = NewQueue(), map[key]state{}
+	d.lanes, d.pools = map[v1.PodConditionType]*lanes{}, map[Checker]*pool{}
 	d.looked, d.judged = make(chan look, maxLooking), make(chan batch)
 	for _, o := range pods.Items {
 		if pod, ok := o.(*v1.Pod); ok {
-			d.book.Changed(pod, d.Now())
+			d.due.Changed(pod, d.Now())
 		}
 	}
 	watch, err := d.Objects.Watch("pods", "", pods.Revision)
@@ -111,7 +111,7 @@ func (d *Driver) follow(ctx context.Context) error {
 		case batch := <-events:
 			d.take(batch)
 		case <-d.Swapped:
-			d.book.All(d.Now())
+			d.due.All(d.Now())
 		case l := <-d.looked:
 			d.seen(&l)
 			for range len(d.looked) {
@@ -152,17 +152,17 @@ func (d *Driver) take(events []store.Event) {
 			continue
 		}
 		if events[i].Type == store.Deleted {
-			d.book.Forget(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+			d.due.Forget(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 			continue
 		}
-		d.book.Changed(pod, d.Now())
+		d.due.Changed(pod, d.Now())
 	}
 }
 
-// pass queues what is due, and has each desk work on.
+// pass queues what is due, and has each pool work on.
 func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
 	for {
-		due := d.book.Due(d.Now(), maxBatch)
+		due := d.due.Due(d.Now(), maxBatch)
 		if len(due) == 0 {
 			break
 		}
@@ -171,13 +171,13 @@ func (d *Driver) pass(ctx context.Context, working *sync.WaitGroup) {
 		}
 	}
 	d.fill(ctx, working)
-	for checker, at := range d.desks {
+	for checker, at := range d.pools {
 		now := d.Now()
 		if when, waits := at.ripens(); waits && !now.Before(when) {
 			d.begin(ctx, working, at, now)
 		}
 		if at.over(now) {
-			delete(d.desks, checker)
+			delete(d.pools, checker)
 		}
 	}
 }
@@ -189,13 +189,13 @@ func (d *Driver) queue(k key) {
 		if d.lanes[k.condition] == nil {
 			d.lanes[k.condition] = &lanes{}
 		}
-		d.lanes[k.condition].add(k, d.book.late(k))
+		d.lanes[k.condition].add(k, d.due.late(k))
 	case asking:
 		d.state[k] = askingOld
 	}
 }
 
-// fill gives each desk of what is queued for it as much as it takes. What nobody
+// fill gives each pool of what is queued for it as much as it takes. What nobody
 // claims is left to others.
 func (d *Driver) fill(ctx context.Context, working *sync.WaitGroup) {
 	if len(d.lanes) == 0 {
@@ -204,17 +204,17 @@ func (d *Driver) fill(ctx context.Context, working *sync.WaitGroup) {
 	checkers := d.Checkers()
 	for condition, waiting := range d.lanes {
 		checker := checkers[condition]
-		if checker != nil && d.desks[checker] == nil {
-			d.desks[checker] = newPool(checker, d.Observe != nil)
+		if checker != nil && d.pools[checker] == nil {
+			d.pools[checker] = newPool(checker, d.Observe != nil)
 		}
 		for {
-			k, late, ok := waiting.next(d.desks[checker])
+			k, late, ok := waiting.next(d.pools[checker])
 			if !ok {
 				break
 			}
 			if pod := d.pod(k); checker != nil && pod != nil {
-				s := item{key: k, late: late, input: d.book.lastInput(k), GatePod: wire.GatePod{Pod: pod, Condition: string(condition)}}
-				d.put(ctx, working, d.desks[checker], s)
+				s := item{key: k, late: late, input: d.due.lastInput(k), GatePod: wire.GatePod{Pod: pod, Condition: string(condition)}}
+				d.put(ctx, working, d.pools[checker], s)
 				continue
 			}
 			delete(d.state, k)
@@ -248,7 +248,7 @@ func (d *Driver) put(ctx context.Context, working *sync.WaitGroup, at *pool, s i
 // seen takes in what a look has seen.
 func (d *Driver) seen(l *look) {
 	l.at.leave(l.was)
-	d.book.setLate(l.key, l.late)
+	d.due.setLate(l.key, l.late)
 	d.keep(l.at, l.item)
 }
 
@@ -266,7 +266,7 @@ func (d *Driver) keep(at *pool, s item) {
 	d.answered(&a)
 }
 
-// begin has a checker judge what its desk has.
+// begin has a checker judge what its pool has.
 func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *pool, now time.Time) {
 	subjects := at.gather(now)
 	working.Go(func() {
@@ -280,8 +280,8 @@ func (d *Driver) begin(ctx context.Context, working *sync.WaitGroup, at *pool, n
 
 // next is when there is something to do, if nothing happens before.
 func (d *Driver) next() (time.Time, bool) {
-	at, ok := d.book.Next()
-	for _, one := range d.desks {
+	at, ok := d.due.Next()
+	for _, one := range d.pools {
 		if ripe, waits := one.ripens(); waits && (!ok || ripe.Before(at)) {
 			at, ok = ripe, true
 		}
@@ -301,7 +301,7 @@ func (d *Driver) pod(k key) *v1.Pod {
 	return nil
 }
 
-// finish notes when the gates of a round are due again.
+// finish notes when the gates of a batch are due again.
 func (d *Driver) finish(r *batch) {
 	r.at.judging = false
 	for i := range r.answers {
@@ -314,8 +314,8 @@ func (d *Driver) answered(a *answer) {
 		a.again = d.Now()
 	}
 	delete(d.state, a.key)
-	d.book.setLastInput(a.key, a.input)
+	d.due.setLastInput(a.key, a.input)
 	if !a.again.IsZero() {
-		d.book.Requeue(a.key.pod, a.key.condition, a.again)
+		d.due.Requeue(a.key.pod, a.key.condition, a.again)
 	}
 }

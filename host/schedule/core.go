@@ -20,6 +20,9 @@ import (
 
 // core is the scheduler without goroutines, clock and I/O: it is told events,
 // times and how binds ended, and says what shall be written.
+//
+// It is large because its files are the events that it is told of, and all of
+// them change one state.
 type core struct {
 	cluster *snapshot.Cluster
 	queue   *queue.Queue

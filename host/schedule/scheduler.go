@@ -81,6 +81,9 @@ func (c Config) withDefaults() Config {
 
 // Scheduler runs the core: it reads events, gives it the time, and has written
 // what it decides.
+//
+// It is large because its files are what goes in and out beside the core:
+// events, time, writes, questions, figures and traces.
 type Scheduler struct {
 	config Config
 	core   *core

@@ -59,6 +59,9 @@ func (o Options) withDefaults() Options {
 
 // Store holds all objects in memory over a durable engine. Its methods may be
 // called by any goroutine.
+//
+// It is large because reads, writes, watches, history, blobs and backups are of
+// one sequence of revisions under one lock; each has a file.
 type Store struct {
 	engine Engine
 	codec  Codec

@@ -9,7 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +19,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubernetes/pkg/probe"
+	httpprobe "k8s.io/kubernetes/pkg/probe/http"
 
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
@@ -33,27 +35,15 @@ var Client = &http.Client{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // a pod's own certificate, as Kubernetes has it
 		DisableKeepAlives:  true,
 		DisableCompression: true,
-		Proxy:              nil,
+		DialContext:        probe.ProbeDialer().DialContext,
 	},
-	CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		if req.URL.Hostname() != via[0].URL.Hostname() || len(via) >= 10 {
-			return http.ErrUseLastResponse
-		}
-		return nil
-	},
+	CheckRedirect: httpprobe.RedirectChecker(false),
 }
 
 // Port resolves a port by number or by its name in the container.
 func Port(p intstr.IntOrString, c *v1.Container) (int, error) {
-	n := p.IntValue()
-	if p.Type == intstr.String {
-		for _, named := range c.Ports {
-			if named.Name == p.StrVal {
-				n = int(named.ContainerPort)
-			}
-		}
-	}
-	if n < 1 || n > 65535 {
+	n, err := probe.ResolveContainerPort(p, c)
+	if err != nil {
 		return 0, fmt.Errorf("container %s has no port %q", c.Name, p.String())
 	}
 	return n, nil
@@ -61,45 +51,17 @@ func Port(p intstr.IntOrString, c *v1.Container) (int, error) {
 
 // Request makes the request of an HTTP probe or hook to a pod at ip.
 func Request(ctx context.Context, get *v1.HTTPGetAction, c *v1.Container, ip, agent string) (*http.Request, error) {
-	port, err := Port(get.Port, c)
+	if _, err := Port(get.Port, c); err != nil {
+		return nil, err
+	}
+	req, err := httpprobe.NewRequestForHTTPGetAction(get, c, ip, "")
 	if err != nil {
 		return nil, err
 	}
-	host := get.Host
-	if host == "" {
-		host = ip
+	if !slices.ContainsFunc(get.HTTPHeaders, func(h v1.HTTPHeader) bool { return http.CanonicalHeaderKey(h.Name) == "User-Agent" }) {
+		req.Header.Set("User-Agent", agent)
 	}
-	u, err := url.Parse(get.Path)
-	if err != nil {
-		u = &url.URL{Path: get.Path}
-	}
-	u.Scheme = strings.ToLower(string(get.Scheme))
-	if u.Scheme == "" {
-		u.Scheme = "http"
-	}
-	u.Host = net.JoinHostPort(host, strconv.Itoa(port))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("User-Agent", agent)
-	req.Header.Set("Accept", "*/*")
-	for _, h := range get.HTTPHeaders {
-		switch http.CanonicalHeaderKey(h.Name) {
-		case "Host":
-			req.Host = h.Value
-		case "Accept":
-			req.Header.Del("Accept")
-			if h.Value != "" {
-				req.Header.Set("Accept", h.Value)
-			}
-		case "User-Agent":
-			req.Header.Set("User-Agent", h.Value)
-		default:
-			req.Header.Add(h.Name, h.Value)
-		}
-	}
-	return req, nil
+	return req.WithContext(ctx), nil
 }
 
 // Execer runs a command in a container.
@@ -140,19 +102,11 @@ func askHTTP(ctx context.Context, t Target, get *v1.HTTPGetAction) Answer {
 	if err != nil {
 		return Answer{Output: err.Error()}
 	}
-	resp, err := Client.Do(req)
+	result, output, err := httpprobe.DoHTTPProbe(req, Client)
 	if err != nil {
 		return Answer{Output: err.Error()}
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxOutput))
-	if err != nil {
-		return Answer{Output: err.Error()}
-	}
-	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
-		return Answer{OK: true, Output: string(body)}
-	}
-	return Answer{Output: fmt.Sprintf("HTTP probe failed with statuscode: %d", resp.StatusCode)}
+	return Answer{OK: result == probe.Success || result == probe.Warning, Output: output}
 }
 
 func askTCP(ctx context.Context, t Target, tcp *v1.TCPSocketAction) Answer {
@@ -164,8 +118,7 @@ func askTCP(ctx context.Context, t Target, tcp *v1.TCPSocketAction) Answer {
 	if host == "" {
 		host = t.IP
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	conn, err := probe.ProbeDialer().DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return Answer{Output: err.Error()}
 	}
@@ -175,7 +128,10 @@ func askTCP(ctx context.Context, t Target, tcp *v1.TCPSocketAction) Answer {
 
 func askGRPC(ctx context.Context, t Target, g *v1.GRPCAction) Answer {
 	conn, err := grpc.NewClient(net.JoinHostPort(t.IP, strconv.Itoa(int(g.Port))),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUserAgent("kube-probe/1.36"))
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUserAgent("kube-probe/1.36"),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return probe.ProbeDialer().DialContext(ctx, "tcp", address)
+		}))
 	if err != nil {
 		return Answer{Output: err.Error()}
 	}

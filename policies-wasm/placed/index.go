@@ -20,6 +20,9 @@ const (
 
 // Index holds who is where, and the tallies. A policy passes on what the SDK
 // tells it of rows, pods and namespaces.
+//
+// It is large because each change that a policy can be told of is followed into
+// several tallies, by small methods.
 type Index struct {
 	rows *row.Table
 	live []bool

@@ -17,6 +17,9 @@ import (
 
 // Instance is one opened policy. A guest has one; tests that run natively may
 // have many. Its methods are the exports of the ABI, taking and giving bytes.
+//
+// It is large because each export of the ABI is a method, with the steps that
+// it takes.
 type Instance struct {
 	policy  *Policy
 	rows    *row.Table

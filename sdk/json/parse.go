@@ -141,23 +141,8 @@ func parseNumber(s string) (f float64, ok bool) {
 	if rest != "" && rest[0] == '-' {
 		rest, neg = rest[1:], true
 	}
-	digits, scale := 0, 0
-	for point := false; rest != ""; rest = rest[1:] {
-		c := rest[0]
-		if c == '.' && !point && digits > 0 {
-			point = true
-			continue
-		}
-		if c < '0' || c > '9' {
-			break
-		}
-		f = f*10 + float64(c-'0')
-		digits++
-		if point {
-			scale--
-		}
-	}
-	if digits == 0 {
+	f, scale, rest, ok := digits(rest)
+	if !ok {
 		return 0, false
 	}
 	if rest != "" {
@@ -167,6 +152,34 @@ func parseNumber(s string) (f float64, ok bool) {
 		}
 		scale += int(e)
 	}
+	if f = scaled(f, scale); neg {
+		f = -f
+	}
+	return f, f-f == 0 // neither infinite nor NaN
+}
+
+// digits reads a number up to its exponent: f times ten to the scale.
+func digits(s string) (f float64, scale int, rest string, ok bool) {
+	point := false
+	for ; s != ""; s = s[1:] {
+		c := s[0]
+		if c == '.' && !point && ok {
+			point = true
+			continue
+		}
+		if c < '0' || c > '9' {
+			break
+		}
+		f, ok = f*10+float64(c-'0'), true
+		if point {
+			scale--
+		}
+	}
+	return f, scale, s, ok
+}
+
+// scaled is f times ten to the scale.
+func scaled(f float64, scale int) float64 {
 	for ; scale > 0; scale-- {
 		f *= 10
 	}
@@ -177,10 +190,7 @@ func parseNumber(s string) (f float64, ok bool) {
 		}
 		f /= div
 	}
-	if neg {
-		f = -f
-	}
-	return f, f-f == 0 // neither infinite nor NaN
+	return f
 }
 
 func (p *parser) list(depth int) error {

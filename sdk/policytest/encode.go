@@ -18,6 +18,10 @@ const batchSeq = 1
 
 type offset = flatbuffers.UOffsetT
 
+// encoder writes the records of a table.
+//
+// It is large because the schema has that many tables, and each is written by a
+// method of its own.
 type encoder struct {
 	*flatbuffers.Builder
 	err error

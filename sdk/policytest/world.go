@@ -20,6 +20,9 @@ import (
 //
 // Objects are JSON, as they are written: a world sets no defaults and validates
 // nothing. Names are of the namespace default, or NAMESPACE/NAME.
+//
+// It is large because its methods are the words of a test: one for each thing
+// that can happen in a cluster or be looked at.
 type World struct {
 	T *testing.T
 

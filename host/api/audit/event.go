@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -23,60 +27,21 @@ type Request struct {
 	Annotations map[string]string
 }
 
-// event is a line; its fields are those of audit.k8s.io/v1 Event.
-type event struct {
-	Kind       string     `json:"kind"`
-	APIVersion string     `json:"apiVersion"`
-	Level      string     `json:"level"`
-	AuditID    string     `json:"auditID"`
-	Stage      string     `json:"stage"`
-	RequestURI string     `json:"requestURI"`
-	Verb       string     `json:"verb"`
-	User       eventUser  `json:"user"`
-	SourceIPs  []string   `json:"sourceIPs,omitempty"`
-	UserAgent  string     `json:"userAgent,omitempty"`
-	ObjectRef  *objectRef `json:"objectRef,omitempty"`
-	Response   response   `json:"responseStatus"`
-	Received   string     `json:"requestReceivedTimestamp"`
-	Stamped    string     `json:"stageTimestamp"`
-	// Annotations are admission's.
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// Dropped counts the lines that did not fit before this one.
-	Dropped uint64 `json:"dropped,omitempty"`
-}
-
-type eventUser struct {
-	Username string   `json:"username"`
-	UID      string   `json:"uid,omitempty"`
-	Groups   []string `json:"groups,omitempty"`
-}
-
-type objectRef struct {
-	Resource    string `json:"resource,omitempty"`
-	Namespace   string `json:"namespace,omitempty"`
-	Name        string `json:"name,omitempty"`
-	APIGroup    string `json:"apiGroup,omitempty"`
-	APIVersion  string `json:"apiVersion,omitempty"`
-	Subresource string `json:"subresource,omitempty"`
-}
-
-type response struct {
-	Code int `json:"code"`
-}
-
-const stamp = "2006-01-02T15:04:05.000000Z"
+// dropped is the annotation that counts the lines that did not fit before this one.
+const dropped = "audit.berth.dev/dropped"
 
 // longest bounds what a client chooses to send: paths, names and agents.
 const longest = 1024
 
-func eventOf(r *Request, id string) *event {
-	e := &event{
-		Kind: "Event", APIVersion: "audit.k8s.io/v1", Level: "Metadata", Stage: "ResponseComplete", AuditID: id,
-		Response: response{r.Code}, Annotations: r.Annotations,
-		Received: r.Begun.UTC().Format(stamp), Stamped: r.Begun.Add(r.Took).UTC().Format(stamp),
+func eventOf(r *Request, id types.UID) *auditv1.Event {
+	e := &auditv1.Event{
+		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
+		Level:    auditv1.LevelMetadata, Stage: auditv1.StageResponseComplete, AuditID: id,
+		ResponseStatus: &metav1.Status{Code: int32(r.Code)}, Annotations: r.Annotations,
+		RequestReceivedTimestamp: metav1.NewMicroTime(r.Begun), StageTimestamp: metav1.NewMicroTime(r.Begun.Add(r.Took)),
 	}
 	if r.User != nil {
-		e.User = eventUser{Username: r.User.GetName(), UID: r.User.GetUID(), Groups: r.User.GetGroups()}
+		e.User = authenticationv1.UserInfo{Username: r.User.GetName(), UID: r.User.GetUID(), Groups: r.User.GetGroups()}
 	}
 	if q := r.Request; q != nil {
 		e.RequestURI, e.UserAgent = cut(plainURI(q.URL)), cut(q.UserAgent())
@@ -85,7 +50,7 @@ func eventOf(r *Request, id string) *event {
 	if a := r.About; a != nil {
 		e.Verb = a.Verb
 		if a.IsResourceRequest {
-			e.ObjectRef = &objectRef{Resource: a.Resource, Namespace: cut(a.Namespace), Name: cut(a.Name), APIGroup: a.APIGroup, APIVersion: a.APIVersion, Subresource: a.Subresource}
+			e.ObjectRef = &auditv1.ObjectReference{Resource: a.Resource, Namespace: cut(a.Namespace), Name: cut(a.Name), APIGroup: a.APIGroup, APIVersion: a.APIVersion, Subresource: a.Subresource}
 		}
 	}
 	return e

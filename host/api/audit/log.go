@@ -8,14 +8,18 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
 // Options bound the log; zero values are the defaults.
@@ -53,7 +57,7 @@ func (o Options) withDefaults() Options {
 type Log struct {
 	path    string
 	opts    Options
-	lines   chan *event
+	lines   chan *auditv1.Event
 	dropped atomic.Uint64
 
 	// Run's own.
@@ -65,7 +69,7 @@ type Log struct {
 // Open opens the file for appending, or makes it.
 func Open(path string, opts Options) (*Log, error) {
 	l := &Log{path: path, opts: opts.withDefaults()}
-	l.lines = make(chan *event, l.opts.Queue)
+	l.lines = make(chan *auditv1.Event, l.opts.Queue)
 	return l, l.open()
 }
 
@@ -84,12 +88,17 @@ func (l *Log) open() error {
 
 // Record takes a request down. It never waits.
 func (l *Log) Record(r *Request) {
-	e := eventOf(r, uuid.NewString())
-	e.Dropped = l.dropped.Swap(0)
+	e := eventOf(r, types.UID(uuid.NewString()))
+	before := l.dropped.Swap(0)
+	if before > 0 {
+		told := map[string]string{dropped: strconv.FormatUint(before, 10)}
+		maps.Copy(told, e.Annotations)
+		e.Annotations = told
+	}
 	select {
 	case l.lines <- e:
 	default:
-		l.dropped.Add(e.Dropped + 1)
+		l.dropped.Add(before + 1)
 	}
 }
 
@@ -120,7 +129,7 @@ func (l *Log) finish() error {
 	}
 }
 
-func (l *Log) write(e *event) {
+func (l *Log) write(e *auditv1.Event) {
 	line, err := json.Marshal(e)
 	if err != nil {
 		l.complain(err)

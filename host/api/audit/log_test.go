@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
@@ -44,16 +47,16 @@ func run(t *testing.T, l *Log) (stop func()) {
 	}
 }
 
-func lines(t *testing.T, path string) []event {
+func lines(t *testing.T, path string) []auditv1.Event {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var all []event
+	var all []auditv1.Event
 	for scanner := bufio.NewScanner(file); scanner.Scan(); {
-		var e event
+		var e auditv1.Event
 		if err := json.Unmarshal(scanner.Bytes(), &e); err != nil {
 			t.Fatalf("%q: %v", scanner.Text(), err)
 		}
@@ -76,12 +79,13 @@ func TestALineSaysWhoDidWhatAndNoSecrets(t *testing.T) {
 	if len(got) != 1 {
 		t.Fatalf("%d lines", len(got))
 	}
-	want := event{
-		Kind: "Event", APIVersion: "audit.k8s.io/v1", Level: "Metadata", Stage: "ResponseComplete", AuditID: got[0].AuditID,
+	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	want := auditv1.Event{
+		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: "Metadata", Stage: "ResponseComplete", AuditID: got[0].AuditID,
 		RequestURI: "/api/v1/namespaces/dev/pods/p/exec?container=c", Verb: "create",
-		User: eventUser{Username: "erin", Groups: []string{"dev"}}, SourceIPs: []string{"10.0.0.7"},
-		ObjectRef: &objectRef{Resource: "secrets", Namespace: "dev", Name: "s", APIVersion: "v1"},
-		Response:  response{201}, Received: "2026-03-01T12:00:00.000000Z", Stamped: "2026-03-01T12:00:01.000000Z",
+		User: authenticationv1.UserInfo{Username: "erin", Groups: []string{"dev"}}, SourceIPs: []string{"10.0.0.7"},
+		ObjectRef:      &auditv1.ObjectReference{Resource: "secrets", Namespace: "dev", Name: "s", APIVersion: "v1"},
+		ResponseStatus: &metav1.Status{Code: 201}, RequestReceivedTimestamp: metav1.NewMicroTime(begun), StageTimestamp: metav1.NewMicroTime(begun.Add(time.Second)),
 	}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
@@ -148,15 +152,14 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	for range 5 {
 		l.Record(record("/a")) // nobody writes yet
 	}
-	stop := run(t, l)
 	for len(l.lines) > 0 {
-		time.Sleep(time.Millisecond)
+		l.write(<-l.lines)
 	}
 	l.Record(record("/b"))
-	stop()
+	run(t, l)()
 	got := lines(t, path)
-	if len(got) != 3 || got[2].Dropped != 3 {
-		t.Errorf("%d lines, the last tells of %d dropped", len(got), got[len(got)-1].Dropped)
+	if len(got) != 3 || got[2].Annotations[dropped] != "3" {
+		t.Errorf("%d lines, the last says %v", len(got), got[len(got)-1].Annotations)
 	}
 }
 

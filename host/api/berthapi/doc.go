@@ -48,6 +48,9 @@ type Config struct {
 }
 
 // API answers.
+//
+// It is large because each command of Berth's own has its handlers in a file of
+// its own.
 type API struct {
 	Config
 	planning turns // of those who make a plan or a rehearsal

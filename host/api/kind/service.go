@@ -41,15 +41,7 @@ var serviceStatus = typed(rules[*core.Service]{
 // what the old type left there and not what the user now asks for.
 func dropForType(s, old *core.Service) {
 	if hasClusterIP(old) && !hasClusterIP(s) {
-		if old.Spec.ClusterIP == s.Spec.ClusterIP && slices.Equal(old.Spec.ClusterIPs, s.Spec.ClusterIPs) {
-			s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
-		}
-		if slices.Equal(old.Spec.IPFamilies, s.Spec.IPFamilies) {
-			s.Spec.IPFamilies = nil
-		}
-		if reflect.DeepEqual(old.Spec.IPFamilyPolicy, s.Spec.IPFamilyPolicy) {
-			s.Spec.IPFamilyPolicy = nil
-		}
+		dropAddresses(s, old)
 	}
 	if hasNodePorts(old) && !hasNodePorts(s) && addsNoNodePort(s, old) {
 		for i := range s.Spec.Ports {
@@ -63,6 +55,18 @@ func dropForType(s, old *core.Service) {
 		s.Spec.ExternalTrafficPolicy = ""
 	}
 	dropBalancer(s, old)
+}
+
+func dropAddresses(s, old *core.Service) {
+	if old.Spec.ClusterIP == s.Spec.ClusterIP && slices.Equal(old.Spec.ClusterIPs, s.Spec.ClusterIPs) {
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
+	}
+	if slices.Equal(old.Spec.IPFamilies, s.Spec.IPFamilies) {
+		s.Spec.IPFamilies = nil
+	}
+	if reflect.DeepEqual(old.Spec.IPFamilyPolicy, s.Spec.IPFamilyPolicy) {
+		s.Spec.IPFamilyPolicy = nil
+	}
 }
 
 func dropBalancer(s, old *core.Service) {

@@ -147,21 +147,17 @@ func jobOptions(j, old *batch.Job) batchvalidation.JobValidationOptions {
 // jobStatusOptions holds a status to the rules that concern what it changes.
 func jobStatusOptions(j, old *batch.Job) batchvalidation.JobStatusValidationOptions {
 	now, was := &j.Status, &old.Status
-	cond := func(s *batch.JobStatus, t batch.JobConditionType) bool {
-		return batchvalidation.IsConditionTrue(s.Conditions, t)
-	}
 	indexed := ptr.Deref(j.Spec.CompletionMode, batch.NonIndexedCompletion) == batch.IndexedCompletion
 	finished := batchvalidation.IsJobFinished(old) != batchvalidation.IsJobFinished(j)
 	complete := batchvalidation.IsJobComplete(old) != batchvalidation.IsJobComplete(j)
 	failed := batchvalidation.IsJobFailed(old) != batchvalidation.IsJobFailed(j)
-	criteria := cond(was, batch.JobSuccessCriteriaMet) != cond(now, batch.JobSuccessCriteriaMet)
+	criteria := jobIs(was, batch.JobSuccessCriteriaMet) != jobIs(now, batch.JobSuccessCriteriaMet)
 	completedIndexes := was.CompletedIndexes != now.CompletedIndexes
 	failedIndexes := !ptr.Equal(was.FailedIndexes, now.FailedIndexes)
 	active := was.Active != now.Active
 	started := !ptr.Equal(was.StartTime, now.StartTime)
 	ended := !ptr.Equal(was.CompletionTime, now.CompletionTime)
-	empty := ptr.Equal(j.Spec.Suspend, ptr.To(true)) && ptr.Equal(j.Spec.Completions, ptr.To[int32](0))
-	resuming := cond(was, batch.JobSuspended) && batchvalidation.IsConditionFalse(now.Conditions, batch.JobSuspended)
+	completion := complete || ended
 	return batchvalidation.JobStatusValidationOptions{
 		RejectDecreasingSucceededCounter:             !indexed || !ptr.Equal(j.Spec.Completions, j.Spec.Parallelism),
 		RejectDecreasingFailedCounter:                true,
@@ -174,17 +170,33 @@ func jobStatusOptions(j, old *batch.Job) batchvalidation.JobStatusValidationOpti
 		RejectFailedJobWithoutFailureTarget:          failed || failedIndexes,
 		RejectCompleteJobWithoutSuccessCriteriaMet:   complete || criteria,
 		RejectFinishedJobWithActivePods:              finished || active,
-		RejectFinishedJobWithoutStartTime:            (finished || started) && !empty,
+		RejectFinishedJobWithoutStartTime:            (finished || started) && !needsNoStart(j),
 		RejectFinishedJobWithUncountedTerminatedPods: finished || !apiequality.Semantic.DeepEqual(was.UncountedTerminatedPods, now.UncountedTerminatedPods),
-		RejectStartTimeUpdateForUnsuspendedJob:       started && !resuming,
+		RejectStartTimeUpdateForUnsuspendedJob:       movesStart(now, was),
 		RejectCompletionTimeBeforeStartTime:          started || ended,
 		RejectMutatingCompletionTime:                 true,
-		RejectNotCompleteJobWithCompletionTime:       complete || ended,
-		RejectCompleteJobWithoutCompletionTime:       complete || ended,
+		RejectNotCompleteJobWithCompletionTime:       completion,
+		RejectCompleteJobWithoutCompletionTime:       completion,
 		RejectCompleteJobWithFailedCondition:         complete || failed,
-		RejectCompleteJobWithFailureTargetCondition:  complete || cond(was, batch.JobFailureTarget) != cond(now, batch.JobFailureTarget),
+		RejectCompleteJobWithFailureTargetCondition:  complete || jobIs(was, batch.JobFailureTarget) != jobIs(now, batch.JobFailureTarget),
 		AllowForSuccessCriteriaMetInExtendedScope:    true,
 		RejectMoreReadyThanActivePods:                !ptr.Equal(was.Ready, now.Ready) || active,
 		RejectFinishedJobWithTerminatingPods:         finished || !ptr.Equal(was.Terminating, now.Terminating),
 	}
+}
+
+func jobIs(s *batch.JobStatus, condition batch.JobConditionType) bool {
+	return batchvalidation.IsConditionTrue(s.Conditions, condition)
+}
+
+// needsNoStart says whether a job is done before it begins.
+func needsNoStart(j *batch.Job) bool {
+	return ptr.Equal(j.Spec.Suspend, ptr.To(true)) && ptr.Equal(j.Spec.Completions, ptr.To[int32](0))
+}
+
+// movesStart says whether the start is another, though the job is not one that was
+// suspended and starts anew.
+func movesStart(now, was *batch.JobStatus) bool {
+	resumes := jobIs(was, batch.JobSuspended) && batchvalidation.IsConditionFalse(now.Conditions, batch.JobSuspended)
+	return !ptr.Equal(was.StartTime, now.StartTime) && !resumes
 }

@@ -29,6 +29,9 @@ type Config struct {
 }
 
 // Registry holds the operations of the API.
+//
+// It is large because each operation of the API is a file, and all of them
+// share admission and the store.
 type Registry struct {
 	store        *store.Store
 	admission    Admission

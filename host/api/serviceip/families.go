@@ -27,16 +27,7 @@ func (g *grant) families() {
 		return
 	}
 	g.infer()
-	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
-		path := field.NewPath("spec", "ipFamilyPolicy")
-		const must = "must be 'RequireDualStack' or 'PreferDualStack' when multiple %s are specified"
-		if len(spec.ClusterIPs) == 2 {
-			g.refuse(field.Invalid(path, spec.IPFamilyPolicy, fmt.Sprintf(must, "cluster IPs")))
-		}
-		if len(spec.IPFamilies) == 2 {
-			g.refuse(field.Invalid(path, spec.IPFamilyPolicy, fmt.Sprintf(must, "IP families")))
-		}
-	}
+	g.refuseSecond()
 	if len(g.errs) > 0 {
 		return
 	}
@@ -44,6 +35,28 @@ func (g *grant) families() {
 		g.fill(true)
 		return
 	}
+	g.fillServed()
+}
+
+// refuseSecond refuses a second family where the policy is a single stack.
+func (g *grant) refuseSecond() {
+	spec := &g.service.Spec
+	if *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+		return
+	}
+	path := field.NewPath("spec", "ipFamilyPolicy")
+	const must = "must be 'RequireDualStack' or 'PreferDualStack' when multiple %s are specified"
+	if len(spec.ClusterIPs) == 2 {
+		g.refuse(field.Invalid(path, spec.IPFamilyPolicy, fmt.Sprintf(must, "cluster IPs")))
+	}
+	if len(spec.IPFamilies) == 2 {
+		g.refuse(field.Invalid(path, spec.IPFamilyPolicy, fmt.Sprintf(must, "IP families")))
+	}
+}
+
+// fillServed completes the families from those that the cluster has ranges of.
+func (g *grant) fillServed() {
+	spec := &g.service.Spec
 	both := g.served(corev1.IPv4Protocol) && g.served(corev1.IPv6Protocol)
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && !both {
 		g.refuse(field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))

@@ -39,6 +39,9 @@ type Config struct {
 }
 
 // Streams proxies to node agents.
+//
+// It is large because logs, exec, attach, port-forward and the proxies are
+// files of their own over one way to the agents.
 type Streams struct {
 	objects   Objects
 	may       authorizer.Authorizer

@@ -97,19 +97,7 @@ func readClause(clause string, offer Offer) (f Format, q float64, ok bool) {
 			return f, 0, false
 		}
 	}
-	switch media {
-	case JSONType, "*/*", "application/*":
-	case YAMLType, "text/yaml", "application/x-yaml":
-		f.Media = YAML
-		if offer.Stream {
-			return f, 0, false
-		}
-	case ProtobufType:
-		f.Media = Protobuf
-		if !offer.Protobuf {
-			return f, 0, false
-		}
-	default:
+	if f.Media, ok = offer.media(media); !ok {
 		return f, 0, false
 	}
 	if params["pretty"] == "1" || params["pretty"] == "true" {
@@ -123,6 +111,19 @@ func readClause(clause string, offer Offer) (f Format, q float64, ok bool) {
 		return f, q, true
 	}
 	return shape(f, as, params, q, offer)
+}
+
+// media is what a media type asks for, if it is offered.
+func (o Offer) media(name string) (m Media, ok bool) {
+	switch name {
+	case JSONType, "*/*", "application/*":
+		return JSON, true
+	case YAMLType, "text/yaml", "application/x-yaml":
+		return YAML, !o.Stream
+	case ProtobufType:
+		return Protobuf, o.Protobuf
+	}
+	return JSON, false
 }
 
 func shape(f Format, as string, params map[string]string, q float64, offer Offer) (Format, float64, bool) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -29,13 +30,18 @@ type Tokens interface {
 
 // Requests tells who sent a request. It implements authenticator.Request.
 type Requests struct {
-	tokens []Tokens
-	now    func() time.Time
+	tokens  []Tokens
+	now     func() time.Time
+	sockets *websocket.ProtocolAuthenticator
 }
 
 // NewRequests asks the kinds of tokens in order.
 func NewRequests(now func() time.Time, tokens ...Tokens) *Requests {
-	return &Requests{tokens: tokens, now: now}
+	a := &Requests{tokens: tokens, now: now}
+	// A browser cannot set the header Authorization on a WebSocket, but it can name
+	// a protocol.
+	a.sockets = websocket.NewProtocolAuthenticator(a)
+	return a
 }
 
 var _ authenticator.Request = (*Requests)(nil)
@@ -49,21 +55,31 @@ func (a *Requests) AuthenticateRequest(r *http.Request) (*authenticator.Response
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		return a.certificate(r.TLS.VerifiedChains)
 	}
-	token, shown, err := bearer(r.Header)
+	response, ok, err := a.shown(r)
 	if err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("%w: %w", ErrUnauthorized, err)
 	}
-	if shown {
-		response, ok, err := a.AuthenticateToken(r.Context(), token)
-		if err != nil {
-			return nil, false, fmt.Errorf("%w: %w", ErrUnauthorized, err)
-		}
-		return response, ok, nil
+	if ok {
+		return response, true, nil
 	}
 	if public(r.URL.Path) && readOnly(r.Method) {
 		return &authenticator.Response{User: anonymous}, true, nil
 	}
 	return nil, false, fmt.Errorf("%w: no credentials", ErrUnauthorized)
+}
+
+// shown is who showed a token; not ok showed none.
+func (a *Requests) shown(r *http.Request) (*authenticator.Response, bool, error) {
+	text := r.Header.Get("Authorization")
+	if text == "" {
+		return a.sockets.AuthenticateRequest(r)
+	}
+	scheme, token, _ := strings.Cut(text, " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return nil, false, errors.New("the Authorization header is no bearer token")
+	}
+	return a.AuthenticateToken(r.Context(), token)
 }
 
 // certificate believes the handshake, which verified the chain against the
@@ -90,6 +106,9 @@ func (a *Requests) certificate(chains [][]*x509.Certificate) (*authenticator.Res
 // # Errors
 // ErrUnknown, or why a kind does not believe a token of its own.
 func (a *Requests) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	if len(token) > maxToken {
+		return nil, false, errors.New("the token is too long")
+	}
 	for _, kind := range a.tokens {
 		response, ok, err := kind.AuthenticateToken(ctx, token)
 		if err != nil {
@@ -105,22 +124,6 @@ func (a *Requests) AuthenticateToken(ctx context.Context, token string) (*authen
 
 // maxToken bounds a bearer token; a service account's has about 1 KB.
 const maxToken = 16 << 10
-
-func bearer(header http.Header) (token string, shown bool, err error) {
-	text := header.Get("Authorization")
-	if text == "" {
-		return webSocketToken(header)
-	}
-	scheme, token, _ := strings.Cut(text, " ")
-	token = strings.TrimSpace(token)
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return "", false, fmt.Errorf("%w: the Authorization header is no bearer token", ErrUnauthorized)
-	}
-	if len(token) > maxToken {
-		return "", false, fmt.Errorf("%w: the token is too long", ErrUnauthorized)
-	}
-	return token, true, nil
-}
 
 // known adds the group of everybody who showed a credential.
 func known(info user.Info) *authenticator.Response {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
@@ -337,46 +338,63 @@ func (c *cast) endpointTimes(ctx context.Context, ns string, n int, pod func(i, 
 	}
 	defer endpoints.Stop()
 	more := min(newPods, n)
-	ready, seen := map[types.UID]time.Time{}, map[types.UID]time.Time{}
 	next := time.NewTicker(50 * time.Millisecond)
 	defer next.Stop()
-	made := map[types.UID]bool{}
-	lags := times{}
-	for len(lags) < more {
+	lag := endpointLag{made: map[types.UID]bool{}, ready: map[types.UID]time.Time{}, seen: map[types.UID]time.Time{}}
+	for len(lag.took) < more {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-next.C:
-			if len(made) == more {
+			if len(lag.made) == more {
 				continue
 			}
-			p, err := c.client.CoreV1().Pods(ns).Create(ctx, pod(len(made)*n/more, 1), metav1.CreateOptions{})
+			p, err := c.client.CoreV1().Pods(ns).Create(ctx, pod(len(lag.made)*n/more, 1), metav1.CreateOptions{})
 			if err != nil {
 				return 0, err
 			}
-			made[p.UID] = true
-		case e, ok := <-pods.ResultChan():
-			if p, is := e.Object.(*v1.Pod); ok && is && ready[p.UID].IsZero() && isReady(p) {
-				ready[p.UID] = time.Now()
-			}
-		case e, ok := <-endpoints.ResultChan():
-			s, is := e.Object.(*discoveryv1.EndpointSlice)
-			if !ok || !is {
-				continue
-			}
-			for i := range s.Endpoints {
-				if ref := s.Endpoints[i].TargetRef; ref != nil && seen[ref.UID].IsZero() {
-					seen[ref.UID] = time.Now()
-				}
-			}
+			lag.made[p.UID] = true
+		case e := <-pods.ResultChan():
+			lag.pod(e.Object)
+		case e := <-endpoints.ResultChan():
+			lag.slice(e.Object)
 		}
-		for uid := range made {
-			if made[uid] && !ready[uid].IsZero() && !seen[uid].IsZero() {
-				lags, made[uid] = append(lags, max(seen[uid].Sub(ready[uid]), 0)), false
-			}
+		lag.reckon()
+	}
+	return millis(lag.took.at(0.99)), nil
+}
+
+// endpointLag is when a watcher saw the pods that were made, as pods and in slices.
+type endpointLag struct {
+	made        map[types.UID]bool // true until it is reckoned
+	ready, seen map[types.UID]time.Time
+	took        times
+}
+
+func (l *endpointLag) pod(o runtime.Object) {
+	if p, ok := o.(*v1.Pod); ok && l.ready[p.UID].IsZero() && isReady(p) {
+		l.ready[p.UID] = time.Now()
+	}
+}
+
+func (l *endpointLag) slice(o runtime.Object) {
+	s, ok := o.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return
+	}
+	for i := range s.Endpoints {
+		if ref := s.Endpoints[i].TargetRef; ref != nil && l.seen[ref.UID].IsZero() {
+			l.seen[ref.UID] = time.Now()
 		}
 	}
-	return millis(lags.at(0.99)), nil
+}
+
+func (l *endpointLag) reckon() {
+	for uid := range l.made {
+		if l.made[uid] && !l.ready[uid].IsZero() && !l.seen[uid].IsZero() {
+			l.took, l.made[uid] = append(l.took, max(l.seen[uid].Sub(l.ready[uid]), 0)), false
+		}
+	}
 }
 
 func isReady(p *v1.Pod) bool {

@@ -16,6 +16,9 @@ import (
 )
 
 // rig is a host of its own, with a client.
+//
+// It is large because each table of the benchmarks drives the same host, from a
+// file of its own.
 type rig struct {
 	client     kubernetes.Interface
 	config     *rest.Config

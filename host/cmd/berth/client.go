@@ -27,6 +27,9 @@ import (
 )
 
 // client talks to a host as its user would: by kubeconfig.
+//
+// It is large because each command adds beside itself the one question that it
+// asks.
 type client struct {
 	rest      rest.Interface
 	namespace string

@@ -59,6 +59,11 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 	if err := build.Sources(path); err != nil {
 		return nil, err
 	}
+	return s.build(ctx, out, path)
+}
+
+// build compiles the folder, and tells how long it took.
+func (s *source) build(ctx context.Context, out io.Writer, path string) ([]byte, error) {
 	find := build.Find
 	if s.stock {
 		find = build.Stock

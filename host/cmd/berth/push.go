@@ -118,15 +118,9 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	was, err := c.known(ctx, name) // who cannot reach the host learns it before a build
+	was, err := f.before(cmd, c, name) // who cannot reach the host learns it before a build
 	if err != nil {
 		return err
-	}
-	if bad := validation.IsDNS1123Subdomain(name); was == nil && len(bad) > 0 {
-		return fmt.Errorf("%q cannot name a policy: use small letters, digits, '-' and '.', with a letter or digit at both ends, such as gpu-only", name)
-	}
-	if was != nil && (cmd.Flags().Changed("weight") || cmd.Flags().Changed("profile")) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "--profile and --weight are for a new policy, and %s is there: `kubectl edit profile` changes where it takes part\n", name)
 	}
 	wasm, err := f.module(ctx, out, source)
 	if err != nil {
@@ -148,8 +142,8 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 	if err := f.fits(out, was, name, entry); err != nil {
 		return err
 	}
-	if entry.Kind == "controller" && f.own.ServiceAccount == nil && (was == nil || was.Spec.ServiceAccount == nil) {
-		return fmt.Errorf("%s is a controller, which acts as a ServiceAccount: name one by --service-account NAMESPACE/NAME, and grant it by RBAC what %[1]s reads and writes", entry.Name)
+	if err := f.hasAccount(was, entry); err != nil {
+		return err
 	}
 	if err := f.tryOut(cmd, c, name, wasm, module, entry, was); err != nil || f.dryRun {
 		return err
@@ -159,6 +153,29 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	return c.reportLive(cmd, p, began)
+}
+
+// before is the policy of that name as it is, nil if it is new.
+func (f *pushFlags) before(cmd *cobra.Command, c *client, name string) (*v1alpha1.Policy, error) {
+	was, err := c.known(cmd.Context(), name)
+	if err != nil {
+		return nil, err
+	}
+	if bad := validation.IsDNS1123Subdomain(name); was == nil && len(bad) > 0 {
+		return nil, fmt.Errorf("%q cannot name a policy: use small letters, digits, '-' and '.', with a letter or digit at both ends, such as gpu-only", name)
+	}
+	if was != nil && (cmd.Flags().Changed("weight") || cmd.Flags().Changed("profile")) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "--profile and --weight are for a new policy, and %s is there: `kubectl edit profile` changes where it takes part\n", name)
+	}
+	return was, nil
+}
+
+// hasAccount refuses a controller that nobody said whom it acts as.
+func (f *pushFlags) hasAccount(was *v1alpha1.Policy, entry v1alpha1.ModuleEntry) error {
+	if entry.Kind != "controller" || f.own.ServiceAccount != nil || was != nil && was.Spec.ServiceAccount != nil {
+		return nil
+	}
+	return fmt.Errorf("%s is a controller, which acts as a ServiceAccount: name one by --service-account NAMESPACE/NAME, and grant it by RBAC what %[1]s reads and writes", entry.Name)
 }
 
 // read checks the flags, and the files that they name.

@@ -20,18 +20,8 @@ const ownFile = "policy.yaml"
 // pushed says what a push is of: `push`, `push NAME`, `push DIR` or `push NAME DIR`.
 // What the folder's own policy.yaml says holds where no flag says otherwise.
 func (f *pushFlags) pushed(args []string) (name, source string, err error) {
-	source = "."
-	switch {
-	case len(args) == 2:
-		name, source = args[0], args[1]
-	case len(args) == 1 && exists(filepath.Join(args[0], ownFile)):
-		source = args[0]
-	case len(args) == 1 && exists(args[0]) && (strings.Contains(args[0], "/") || build.Sources(source) != nil):
-		return "", "", fmt.Errorf("%s has no %s that names a policy: use `berth policy push NAME %[1]s`", args[0], ownFile)
-	case len(args) == 1 && strings.Contains(args[0], "/"):
-		return "", "", fmt.Errorf("%s is neither a file nor a folder: name the folder that holds the policy", args[0])
-	case len(args) == 1:
-		name = args[0]
+	if name, source, err = nameAndSource(args); err != nil {
+		return "", "", err
 	}
 	own, err := readOwn(source)
 	if err != nil {
@@ -47,6 +37,27 @@ func (f *pushFlags) pushed(args []string) (name, source string, err error) {
 		}
 	}
 	return name, source, nil
+}
+
+// nameAndSource tells a name from a folder; the name is empty if there is none.
+func nameAndSource(args []string) (name, source string, err error) {
+	const here = "."
+	switch len(args) {
+	case 0:
+		return "", here, nil
+	case 2:
+		return args[0], args[1], nil
+	}
+	one, folder := args[0], strings.Contains(args[0], "/")
+	switch {
+	case exists(filepath.Join(one, ownFile)):
+		return "", one, nil
+	case exists(one) && (folder || build.Sources(here) != nil):
+		return "", "", fmt.Errorf("%s has no %s that names a policy: use `berth policy push NAME %[1]s`", one, ownFile)
+	case folder:
+		return "", "", fmt.Errorf("%s is neither a file nor a folder: name the folder that holds the policy", one)
+	}
+	return one, here, nil
 }
 
 // readOwn reads the Policy of a folder, nil if it has none.

@@ -30,22 +30,9 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	case f.rehearse == 0 && !f.dryRun:
 		return nil
 	}
-	v := trial.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
-	if f.dryRun {
-		v.Wasm, v.Signatures = wasm, m.Spec.Signatures
-	}
-	config, err := f.readConfig()
+	v, err := f.variation(name, wasm, m, e, was == nil)
 	if err != nil {
 		return err
-	}
-	if f.canary == 0 {
-		v.FailureMode, v.Limits = f.own.FailureMode, f.own.Limits
-	}
-	if config != nil && f.canary == 0 {
-		v.Config = config.Raw
-	}
-	if was == nil {
-		v.Profile, v.Weight = f.profile, f.weight
 	}
 	done := during(cmd.ErrOrStderr(), fmt.Sprintf("making the last %d decisions again", f.rehearse))
 	r, err := c.rehearse(cmd.Context(), v, f.rehearse)
@@ -64,6 +51,28 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 		return err
 	}
 	return f.obey(out, r)
+}
+
+// variation is the live set with what is pushed in it.
+func (f *pushFlags) variation(name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry, fresh bool) (trial.Variation, error) {
+	v := trial.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
+	if f.dryRun {
+		v.Wasm, v.Signatures = wasm, m.Spec.Signatures
+	}
+	config, err := f.readConfig()
+	if err != nil {
+		return v, err
+	}
+	if f.canary == 0 {
+		v.FailureMode, v.Limits = f.own.FailureMode, f.own.Limits
+	}
+	if config != nil && f.canary == 0 {
+		v.Config = config.Raw
+	}
+	if fresh {
+		v.Profile, v.Weight = f.profile, f.weight
+	}
+	return v, nil
 }
 
 // decides says whether what is pushed is to decide anything.

@@ -17,8 +17,9 @@ import (
 // Sandbox is one instance of a program that follows a snapshot. It belongs to
 // one goroutine; an instance that fails is thrown away, and the next cycle
 // builds another from the snapshot.
-// It is the largest type here: all its methods are steps of one goroutine's talk
-// with one instance.
+//
+// It is large because all its methods are steps of one goroutine's talk with one
+// instance: to follow, to ask in pieces, to fail, to be built anew.
 type Sandbox struct {
 	*Program
 	instance *engine.Instance

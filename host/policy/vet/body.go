@@ -3,6 +3,9 @@ package vet
 // body copies one function, and follows the paths through it on the way: it
 // makes nodes of what runs in one go, and edges between them, for the charges
 // to be placed by.
+//
+// It is large because each kind of instruction is copied, priced and followed
+// by a method, over one state of the function.
 type body struct {
 	m        *module
 	r        *reader
@@ -420,61 +423,73 @@ func (b *body) branchTable() {
 	b.now = dead
 }
 
+// operands copy what stands behind an instruction, by its form. What is not there
+// is no instruction that is accepted.
+var operands = [...]func(b *body, op byte){
+	formIndirect: (*body).indirect,
+	formLocal:    func(b *body, op byte) { b.variable(op == opLocalGet, b.index("local", b.locals)) },
+	formGlobal:   (*body).global,
+	formTable:    func(b *body, _ byte) { b.out = appendU32(b.out, b.m.tableIndex(b.r)) },
+	formMemarg:   func(b *body, _ byte) { b.memarg() },
+	formMemory:   (*body).sizeOrGrow,
+	formI32:      func(b *body, _ byte) { b.out = appendS64(b.out, b.r.signed(32)) },
+	formI64:      func(b *body, _ byte) { b.out = appendS64(b.out, b.r.signed(64)) },
+	formF32:      func(b *body, _ byte) { b.out = append(b.out, b.r.bytes(4)...) },
+	formF64:      func(b *body, _ byte) { b.out = append(b.out, b.r.bytes(8)...) },
+	formSelect:   (*body).typedSelect,
+	formNull:     (*body).null,
+	formMore:     func(b *body, _ byte) { b.more() },
+	formSIMD:     func(b *body, _ byte) { b.simd() },
+}
+
 func (b *body) operand(op byte, f form) {
-	switch f {
-	case formIndirect:
-		const places = 2 // where in the table it looks, and what it finds there
-		b.calls.indirect = true
-		b.kept.values += places
-		b.sum += shortPath
-		t, table := b.m.typeIndex(b.r), b.m.tableIndex(b.r)
-		if b.r.err != nil {
-			return
-		}
-		b.called(b.m.types[t])
-		b.call(appendU32(appendU32([]byte{op}, t), table), false)
-		b.look()
-	case formLocal:
-		b.variable(op == opLocalGet, b.index("local", b.locals))
-	case formGlobal:
-		if i := b.index("global", uint32(b.m.globals)); b.r.err == nil {
-			b.kept.globals = max(b.kept.globals, i+1)
-			b.variable(op == opGlobalGet, b.globalVariable(i))
-		}
-	case formTable:
-		b.out = appendU32(b.out, b.m.tableIndex(b.r))
-	case formMemarg:
-		b.memarg()
-	case formMemory:
-		b.memory()
-		if op == opMemoryGrow && b.r.err == nil {
-			b.chargeGrow()
-		}
-	case formI32:
-		b.out = appendS64(b.out, b.r.signed(32))
-	case formI64:
-		b.out = appendS64(b.out, b.r.signed(64))
-	case formF32:
-		b.out = append(b.out, b.r.bytes(4)...)
-	case formF64:
-		b.out = append(b.out, b.r.bytes(8)...)
-	case formSelect:
-		if n := b.r.u32(); b.r.err == nil && n != 1 {
-			b.r.fail("a select has not one type")
-		}
-		b.out = append(b.out, 1, b.m.valueType(b.r))
-	case formNull:
-		if t := b.r.byte(); b.r.err == nil && t != typeFuncref {
-			b.feature("a null reference of type 0x%02x", t)
-		}
-		b.out = append(b.out, typeFuncref)
-	case formMore:
-		b.more()
-	case formSIMD:
-		b.simd()
-	default:
+	if int(f) >= len(operands) || operands[f] == nil {
 		b.feature("instruction 0x%02x", op)
+		return
 	}
+	operands[f](b, op)
+}
+
+func (b *body) indirect(op byte) {
+	const places = 2 // where in the table it looks, and what it finds there
+	b.calls.indirect = true
+	b.kept.values += places
+	b.sum += shortPath
+	t, table := b.m.typeIndex(b.r), b.m.tableIndex(b.r)
+	if b.r.err != nil {
+		return
+	}
+	b.called(b.m.types[t])
+	b.call(appendU32(appendU32([]byte{op}, t), table), false)
+	b.look()
+}
+
+func (b *body) global(op byte) {
+	if i := b.index("global", uint32(b.m.globals)); b.r.err == nil {
+		b.kept.globals = max(b.kept.globals, i+1)
+		b.variable(op == opGlobalGet, b.globalVariable(i))
+	}
+}
+
+func (b *body) sizeOrGrow(op byte) {
+	b.memory()
+	if op == opMemoryGrow && b.r.err == nil {
+		b.chargeGrow()
+	}
+}
+
+func (b *body) typedSelect(byte) {
+	if n := b.r.u32(); b.r.err == nil && n != 1 {
+		b.r.fail("a select has not one type")
+	}
+	b.out = append(b.out, 1, b.m.valueType(b.r))
+}
+
+func (b *body) null(byte) {
+	if t := b.r.byte(); b.r.err == nil && t != typeFuncref {
+		b.feature("a null reference of type 0x%02x", t)
+	}
+	b.out = append(b.out, typeFuncref)
 }
 
 func (b *body) feature(format string, code any) {

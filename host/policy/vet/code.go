@@ -13,8 +13,34 @@ const codeShare = 2
 // codeSection rewrites every function. It runs last, when all that a function
 // may name is known.
 func (m *module) codeSection() ([]byte, *Refusal) {
-	r := m.code
 	own := m.functions[m.imports:]
+	all, err := m.surveys(own)
+	if err != nil {
+		return nil, err
+	}
+	m.excuse(all)
+	edges := make([]calls, len(all))
+	for i := range all {
+		edges[i] = all[i].calls
+	}
+	deep := recursive(edges, m.imports, m.taken)
+	out := appendU32(make([]byte, 0, len(m.code.b)+len(m.code.b)/2), uint32(len(all)))
+	for i := range all {
+		f := m.function(&all[i], m.types[own[i]], all)
+		if err := all[i].code.err; err != nil {
+			err.Function = m.imports + i
+			return nil, err
+		}
+		if out = m.appendFunction(out, &f, m.types[own[i]], deep[i]); len(out) > codeShare*m.limits.Bytes {
+			return nil, tooMany("bytes of code, with the meter", uint64(len(out)), codeShare*m.limits.Bytes, adviceSplit)
+		}
+	}
+	return out, nil
+}
+
+// surveys is the first pass over every function; own are their types.
+func (m *module) surveys(own []uint32) ([]survey, *Refusal) {
+	r := m.code
 	n := r.count("function bodies", m.limits.Functions, "split the module")
 	if r.err == nil && n != len(own) {
 		r.fail("it has another number of bodies than of functions")
@@ -42,27 +68,7 @@ func (m *module) codeSection() ([]byte, *Refusal) {
 	if r.err == nil && r.left() > 0 {
 		r.fail("the code section holds more than it says")
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	m.excuse(all)
-	edges := make([]calls, n)
-	for i := range all {
-		edges[i] = all[i].calls
-	}
-	deep := recursive(edges, m.imports, m.taken)
-	out := appendU32(make([]byte, 0, len(r.b)+len(r.b)/2), uint32(n))
-	for i := range all {
-		f := m.function(&all[i], m.types[own[i]], all)
-		if err := all[i].code.err; err != nil {
-			err.Function = m.imports + i
-			return nil, err
-		}
-		if out = m.appendFunction(out, &f, m.types[own[i]], deep[i]); len(out) > codeShare*m.limits.Bytes {
-			return nil, tooMany("bytes of code, with the meter", uint64(len(out)), codeShare*m.limits.Bytes, adviceSplit)
-		}
-	}
-	return out, nil
+	return all, r.err
 }
 
 // flow adds to what the compiler's time goes by.

@@ -78,6 +78,9 @@ func typeName(t byte) string {
 }
 
 // module is what has been read so far, and the sections as they will be written.
+//
+// It is large because each section of a module is read by a method of its own,
+// into one set of tables that later sections name.
 type module struct {
 	limits     Limits
 	types      []funcType

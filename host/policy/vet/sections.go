@@ -198,14 +198,8 @@ func (m *module) globalSection(r *reader) *Refusal {
 func (m *module) constant(r *reader, out []byte, globals int) []byte {
 	const end = 0x0b
 	switch c := r.byte(); c {
-	case 0x41:
-		out = appendS64(append(out, c), r.signed(32))
-	case 0x42:
-		out = appendS64(append(out, c), r.signed(64))
-	case 0x43:
-		out = append(append(out, c), r.bytes(4)...)
-	case 0x44:
-		out = append(append(out, c), r.bytes(8)...)
+	case 0x41, 0x42, 0x43, 0x44:
+		out = literal(r, append(out, c), c)
 	case 0x23:
 		g := r.u32()
 		if r.err == nil && int64(g) >= int64(globals) {
@@ -231,6 +225,19 @@ func (m *module) constant(r *reader, out []byte, globals int) []byte {
 		r.fail("a constant has more than one instruction")
 	}
 	return append(out, end)
+}
+
+// literal copies the number behind an instruction that gives one.
+func literal(r *reader, out []byte, op byte) []byte {
+	switch op {
+	case 0x41:
+		return appendS64(out, r.signed(32))
+	case 0x42:
+		return appendS64(out, r.signed(64))
+	case 0x43:
+		return append(out, r.bytes(4)...)
+	}
+	return append(out, r.bytes(8)...)
 }
 
 func (m *module) funcIndex(r *reader) uint32 {

@@ -16,6 +16,9 @@ import (
 type offset = flatbuffers.UOffsetT
 
 // Encoder writes records.
+//
+// It is large because the schema has that many tables, and each is written by a
+// method of its own.
 type Encoder struct {
 	b *flatbuffers.Builder
 	// offs is a stack of the children of vectors under construction.

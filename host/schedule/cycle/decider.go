@@ -22,6 +22,9 @@ type Options struct {
 }
 
 // Decider decides, one pod at a time. It belongs to one goroutine.
+//
+// It is large because its files are the steps of one decision in the order in
+// which they are taken, and all of them work on the same remembered answers.
 type Decider struct {
 	reasons      *framework.Reasons
 	onDivergence func(Divergence)

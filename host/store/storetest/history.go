@@ -43,6 +43,13 @@ func testPages(t *testing.T, reopen func() store.Engine) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("pages (-want +got):\n%s", d)
 	}
+	matchingPages(t, s)
+	foreignPages(t, s)
+}
+
+// matchingPages are of what is looked for only.
+func matchingPages(t *testing.T, s *store.Store) {
+	t.Helper()
 	one, err := s.List("configmaps", "a", store.ListOptions{Limit: 2, After: "a/x1", Match: func(obj store.Object) bool {
 		return obj.GetName() != "x2"
 	}})
@@ -55,6 +62,11 @@ func testPages(t *testing.T, reopen func() store.Engine) {
 	if err != nil || len(full.Items) != 2 || !full.More || full.Remaining != 0 {
 		t.Errorf("a full page with Match: %d items, more %v, remaining %d, %v", len(full.Items), full.More, full.Remaining, err)
 	}
+}
+
+// foreignPages continue where nobody left off.
+func foreignPages(t *testing.T, s *store.Store) {
+	t.Helper()
 	for _, after := range []string{"\xff/", "a", "/", "a/x\x00", "0/z"} {
 		list, err := s.List("configmaps", "a", store.ListOptions{After: after})
 		if err != nil {

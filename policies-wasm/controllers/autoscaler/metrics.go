@@ -223,6 +223,12 @@ func (c *calculation) replicas() (n int64, problem string) {
 		return ceil(ratio, c.ready), ""
 	}
 	c.assume(requests, ratio, rising)
+	return c.again(ratio)
+}
+
+// again is replicas with what was assumed: it never turns round what the
+// measurements say.
+func (c *calculation) again(ratio float64) (n int64, problem string) {
 	again, problem := c.ratio(false)
 	if problem != "" {
 		return 0, problem

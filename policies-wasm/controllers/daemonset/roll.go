@@ -102,44 +102,52 @@ func (s *set) replace(maxUnavailable int) {
 // surge makes newer pods beside older ones, and removes the older when the newer
 // are available.
 func (s *set) surge(maxSurge, wanted int) {
-	surging, available := 0, 0
-	var misplaced []*pod
-	var broken, candidates []*node
+	var all surging
 	for _, n := range s.nodes {
 		newer, older, ok := n.pair()
 		if !ok {
-			surging++
+			all.surging++
 			continue
 		}
 		if older != nil && s.available(older) || older == nil && newer != nil && s.available(newer) {
-			available++
+			all.available++
 		}
-		switch {
-		case older == nil || newer == nil && n.gone:
-		case newer != nil:
-			if s.available(newer) {
-				s.remove(older)
-			} else {
-				surging++
-			}
-		case !s.available(older) && !n.run:
-			s.remove(older)
-		case !s.available(older):
-			broken = append(broken, n)
-		case !n.run:
-			misplaced = append(misplaced, older)
-		default:
-			candidates = append(candidates, n)
+		if older != nil && (newer != nil || !n.gone) {
+			s.pass(&all, n, newer, older)
 		}
 	}
-	for _, p := range misplaced[:min(max(available-wanted, 0), len(misplaced))] {
+	for _, p := range all.misplaced[:min(max(all.available-wanted, 0), len(all.misplaced))] {
 		s.remove(p)
 	}
-	left := min(max(maxSurge-surging, 0), len(candidates))
-	for _, n := range append(broken, candidates[:left]...) {
+	left := min(max(maxSurge-all.surging, 0), len(all.candidates))
+	for _, n := range append(all.broken, all.candidates[:left]...) {
 		s.make(n, 0)
 	}
-	if rest := len(candidates) - left; rest > 0 {
+	if rest := len(all.candidates) - left; rest > 0 {
 		s.wait(strconv.Itoa(rest) + " pods are of an older template, and " + strconv.Itoa(maxSurge) + " may be made beside them at a time")
+	}
+}
+
+// surging tells the nodes of a surge apart by what is to be done there.
+type surging struct {
+	surging, available int
+	misplaced          []*pod
+	broken, candidates []*node
+}
+
+// pass looks at a node with an older pod, which goes where a newer is available or
+// nobody would miss it.
+func (s *set) pass(all *surging, n *node, newer, older *pod) {
+	switch {
+	case newer != nil && s.available(newer), newer == nil && !s.available(older) && !n.run:
+		s.remove(older)
+	case newer != nil:
+		all.surging++
+	case !s.available(older):
+		all.broken = append(all.broken, n)
+	case !n.run:
+		all.misplaced = append(all.misplaced, older)
+	default:
+		all.candidates = append(all.candidates, n)
 	}
 }

@@ -43,6 +43,9 @@ func init() {
 type controller struct{}
 
 // deployment is the parent, read once, and what becomes of its ReplicaSets.
+//
+// It is large because each rule of Kubernetes' rollouts is a method of its own
+// over what was read once.
 type deployment struct {
 	*reconcile.Request
 	out                          *reconcile.Result

@@ -39,13 +39,7 @@ func (legacy) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 	subsets, truncated := s.subsets()
 	labels := s.labels(have, "endpoints.kubernetes.io/managed-by", "endpoint-controller")
 	if have == nil {
-		j := (&json.Writer{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Endpoints")
-		j.Key("metadata").Open('{').Key("name").Text(s.name).Key("labels").Value(labels)
-		if truncated {
-			j.Key("annotations").Open('{').Key(overCapacity).Text("truncated").Close('}')
-		}
-		j.Close('}').Key("subsets").Value(subsets)
-		out.Create = []reconcile.Creation{{Object: string(j.Close('}').Bytes()), Count: 1}}
+		out.Create = []reconcile.Creation{{Object: s.whole(subsets, labels, truncated), Count: 1}}
 		return out, nil
 	}
 	if have.Controller() == "" && have.Deleted == 0 {
@@ -56,6 +50,22 @@ func (legacy) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 	if same && labels == "" && was == truncated {
 		return out, nil
 	}
+	out.Patch = []reconcile.Patch{{UID: have.UID, Patch: changed(subsets, labels, truncated, was)}}
+	return out, nil
+}
+
+// whole is a new Endpoints object.
+func (s *service) whole(subsets, labels string, truncated bool) string {
+	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Endpoints")
+	j.Key("metadata").Open('{').Key("name").Text(s.name).Key("labels").Value(labels)
+	if truncated {
+		j.Key("annotations").Open('{').Key(overCapacity).Text("truncated").Close('}')
+	}
+	return string(j.Close('}').Key("subsets").Value(subsets).Close('}').Bytes())
+}
+
+// changed is a patch of one; was says whether it said that it is truncated.
+func changed(subsets, labels string, truncated, was bool) string {
 	j := (&json.Writer{}).Open('{').Key("metadata").Open('{')
 	if labels != "" {
 		j.Key("labels").Value(labels)
@@ -66,9 +76,7 @@ func (legacy) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 	case was && !truncated:
 		j.Key("annotations").Open('{').Key(overCapacity).Value("null").Close('}')
 	}
-	j.Close('}').Key("subsets").Value(subsets)
-	out.Patch = []reconcile.Patch{{UID: have.UID, Patch: string(j.Close('}').Bytes())}}
-	return out, nil
+	return string(j.Close('}').Key("subsets").Value(subsets).Close('}').Bytes())
 }
 
 // subset are the addresses that serve the same ports.

@@ -44,6 +44,9 @@ func init() {
 type controller struct{}
 
 // job is the parent, read once, and the answer about it.
+//
+// It is large because each rule of Kubernetes' Jobs is a method of its own over
+// what was read once.
 type job struct {
 	*reconcile.Request
 	out reconcile.Result

@@ -9,22 +9,7 @@ import (
 // track counts pods that have ended, or are to be forgotten, and takes their
 // finalizer off; and it ends the job once all are counted.
 func (j *job) track() {
-	left, more, passing := counted, false, false
-	for i := range j.pods {
-		p := &j.pods[i]
-		if !p.tracked {
-			continue
-		}
-		if j.free(p) {
-			if left == 0 {
-				more = true
-				continue
-			}
-			left--
-			p.free = true
-			passing = j.tally(p) && p.gone || passing
-		}
-	}
+	more, passing := j.release()
 	for i := range j.pods {
 		p := &j.pods[i]
 		o := j.child(p)
@@ -47,6 +32,25 @@ func (j *job) track() {
 		j.again(1)
 	}
 	j.end(more)
+}
+
+// release frees the pods that it counts, as many as fit into one answer. More says
+// that there are others, passing that one failed which is gone.
+func (j *job) release() (more, passing bool) {
+	left := counted
+	for i := range j.pods {
+		p := &j.pods[i]
+		switch {
+		case !p.tracked || !j.free(p):
+		case left == 0:
+			more = true
+		default:
+			left--
+			p.free = true
+			passing = j.tally(p) && p.gone || passing
+		}
+	}
+	return more, passing
 }
 
 // free tells whether the pod's finalizer may go.

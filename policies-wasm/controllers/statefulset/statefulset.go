@@ -57,6 +57,9 @@ func init() {
 type controller struct{}
 
 // set is the parent, read once, and the answer about it.
+//
+// It is large because each rule of Kubernetes' StatefulSets is a method of its
+// own over what was read once.
 type set struct {
 	*reconcile.Request
 	out reconcile.Result

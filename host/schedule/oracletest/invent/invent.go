@@ -16,6 +16,9 @@ import (
 const asked = 3
 
 // inventor makes up one case.
+//
+// It is large because each part of a Pod or Node that a rule reads is made up
+// by a method of its own, from one seed.
 type inventor struct {
 	*rand.Rand
 	c *oracletest.Case

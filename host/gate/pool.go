@@ -20,7 +20,7 @@ const (
 	breath = 20 * time.Millisecond
 )
 
-// desk is where one checker's gates are worked on: several are looked at at
+// pool is where one checker's gates are worked on: several are looked at at
 // once, and what was seen is judged by the batch, one batch at a time. So an
 // endpoint that does not answer takes a place, and holds up nobody.
 type pool struct {
@@ -37,7 +37,7 @@ type pool struct {
 	last time.Time
 }
 
-// newDesk makes a checker's desk; where nobody can look, there is nothing to see.
+// newPool makes a checker's pool; where nobody can look, there is nothing to see.
 func newPool(checker Checker, sees bool) *pool {
 	at := &pool{checker: checker}
 	if sees {
@@ -50,7 +50,7 @@ func newPool(checker Checker, sees bool) *pool {
 // under way as things are wanted of it.
 func (at *pool) places() int { return max(maxLooking/max(len(at.wants), 1), 1) }
 
-// room says whether the desk takes one more.
+// room says whether the pool takes one more.
 func (at *pool) room(late bool) bool {
 	switch {
 	case len(at.ready) >= maxBatch:
@@ -84,7 +84,7 @@ func (at *pool) keep(s item, now time.Time) {
 	at.ready = append(at.ready, s)
 }
 
-// ripens is when to judge what the desk has: a full batch now, and less when
+// ripens is when to judge what the pool has: a full batch now, and less when
 // others would not join soon.
 func (at *pool) ripens() (when time.Time, waits bool) {
 	if at.judging || len(at.ready) == 0 {
@@ -103,7 +103,7 @@ func (at *pool) ripens() (when time.Time, waits bool) {
 	return when, true
 }
 
-// gather takes a batch off the desk.
+// gather takes a batch off the pool.
 func (at *pool) gather(now time.Time) []item {
 	n := min(len(at.ready), maxBatch)
 	taken := at.ready[:n:n]
@@ -112,7 +112,7 @@ func (at *pool) gather(now time.Time) []item {
 	return taken
 }
 
-// over says whether nothing is left of a desk that another began.
+// over says whether nothing is left of a pool that another began.
 func (at *pool) over(now time.Time) bool {
 	return at.looking == 0 && len(at.ready) == 0 && !at.judging && !now.Before(at.last.Add(breath))
 }
@@ -136,7 +136,7 @@ func (l *lanes) add(k key, late bool) {
 	l.quick.add(k)
 }
 
-// next takes the next gate for which the desk has room; nobody's desk takes all.
+// next takes the next gate for which the pool has room; nobody's pool takes all.
 func (l *lanes) next(at *pool) (k key, late, ok bool) {
 	if at == nil || at.room(false) {
 		if k, ok = l.quick.take(); ok {

@@ -30,7 +30,7 @@ func names(keys []key) []string {
 	return out
 }
 
-func TestBook(t *testing.T) {
+func TestQueue(t *testing.T) {
 	t.Parallel()
 	web := types.NamespacedName{Namespace: "default", Name: "web"}
 	tests := []struct {
@@ -89,7 +89,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-func TestBookHoldsNothingOfForgottenPods(t *testing.T) {
+func TestTheQueueHoldsNothingOfForgottenPods(t *testing.T) {
 	t.Parallel()
 	b := NewQueue()
 	for range 100 {
@@ -99,7 +99,7 @@ func TestBookHoldsNothingOfForgottenPods(t *testing.T) {
 		b.Forget(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 	}
 	if b.Len() != 0 || len(b.due) != 0 || len(b.byPod) != 0 {
-		t.Errorf("book holds %d entries, %d due, %d pods, want none", b.Len(), len(b.due), len(b.byPod))
+		t.Errorf("the queue holds %d entries, %d due, %d pods, want none", b.Len(), len(b.due), len(b.byPod))
 	}
 }
 

@@ -15,7 +15,7 @@ type key struct {
 	condition v1.PodConditionType
 }
 
-// Book knows which gates are due when. It belongs to one goroutine.
+// Queue knows which gates are due when. It belongs to one goroutine.
 type Queue struct {
 	entries map[key]*entry
 	byPod   map[types.NamespacedName][]v1.PodConditionType
@@ -27,7 +27,7 @@ type entry struct {
 	at    time.Time
 	index int
 	rate  rateLimit
-	// told is what its checker was last told and said; nil if that is to be
+	// lastInput is what its checker was last told and said; nil if that is to be
 	// forgotten.
 	lastInput *input
 	// late says that the last look at its pod took long.
@@ -41,7 +41,7 @@ const (
 	pause = time.Second
 )
 
-// asks bounds how often one gate is asked.
+// rateLimit bounds how often one gate is asked.
 type rateLimit struct {
 	used  int
 	since time.Time // of the first that counts
@@ -63,7 +63,7 @@ func (a *rateLimit) take(now time.Time) (again time.Time, ok bool) {
 	return now, true
 }
 
-// NewBook returns an empty book.
+// NewQueue returns an empty queue.
 func NewQueue() *Queue {
 	return &Queue{entries: map[key]*entry{}, byPod: map[types.NamespacedName][]v1.PodConditionType{}}
 }
@@ -125,7 +125,7 @@ func (b *Queue) Forget(name types.NamespacedName) {
 	delete(b.byPod, name)
 }
 
-// Again makes one gate due at a time, or earlier if it already is. One that was
+// Requeue makes one gate due at a time, or earlier if it already is. One that was
 // forgotten stays so.
 func (b *Queue) Requeue(name types.NamespacedName, condition v1.PodConditionType, at time.Time) {
 	k := key{name, condition}
@@ -167,7 +167,7 @@ func (b *Queue) Due(now time.Time, limit int) []key {
 	return keys
 }
 
-// told is what was said about one gate; nil without one.
+// lastInput is what was said about one gate; nil without one.
 func (b *Queue) lastInput(k key) *input {
 	if e := b.entries[k]; e != nil {
 		return e.lastInput
@@ -175,7 +175,7 @@ func (b *Queue) lastInput(k key) *input {
 	return nil
 }
 
-// tell keeps what was said about a gate.
+// setLastInput keeps what was said about a gate.
 func (b *Queue) setLastInput(k key, t *input) {
 	if e := b.entries[k]; e != nil {
 		e.lastInput = t

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// batch is how many pods one call of a checker judges.
+	// maxBatch is how many pods one call of a checker judges.
 	maxBatch = 256
 	// lookEvery is how often the host looks anew for a checker that observes
 	// and does not say itself when it wants to be asked again.
@@ -26,7 +26,7 @@ const (
 	maxWriting = 16
 )
 
-// round is one batch of gates that one checker was asked about.
+// batch is the gates that one checker was asked about.
 type batch struct {
 	at      *pool
 	answers []answer
@@ -40,7 +40,7 @@ type answer struct {
 	input *input
 }
 
-// subject is one gate of one pod in a round.
+// item is one gate of one pod in a batch.
 type item struct {
 	wire.GatePod
 	key   key
@@ -48,7 +48,7 @@ type item struct {
 	input *input
 }
 
-// told is what a checker was asked about a gate, so that it is not asked the
+// input is what a checker was asked about a gate, so that it is not asked the
 // same again.
 type input struct {
 	checker Checker
