@@ -29,15 +29,18 @@ type Sandbox struct {
 	claim
 
 	encoder *wire.Encoder
-	told    told    // of rows, where it is told on demand
-	asked   []int32 // scratch
-	seen    uint64  // newest delta of the log that was looked at
-	sent    uint64  // sequence of the last batch that the guest was given
-	ids     []framework.ReasonID
-	about   subject
-	slots   int // that it was told of when the log was last followed, or the most objects that it was asked about
-	calls   int // since the guest last tidied up
-	wear    wear
+	told    told // of rows, where it is told on demand
+	// Scratch: the guest's places of the rows that it is asked about, and of which
+	// of them it has to be told.
+	asked []int32
+	news  []snapshot.Delta
+	seen  uint64 // newest delta of the log that was looked at
+	sent  uint64 // sequence of the last batch that the guest was given
+	ids   []framework.ReasonID
+	about subject
+	slots int // that it was told of when the log was last followed, or the most objects that it was asked about
+	calls int // since the guest last tidied up
+	wear  wear
 	meter
 }
 

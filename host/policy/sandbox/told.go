@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
-	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
@@ -142,29 +141,20 @@ func (s *Sandbox) Warm(ctx context.Context, log snapshot.Log) error {
 	return s.collect()
 }
 
-// tell has the guest know some rows, and says whether it had to be told of any.
+// tell has the guest know some rows, whose places it leaves in asked, and says
+// whether the guest had to be told of any.
 func (s *Sandbox) tell(rows []int32) (any bool, err error) {
-	log, deltas := s.about.rows, make([]snapshot.Delta, 0, wire.MaxBatch)
-	flush := func() error {
-		any = any || len(deltas) > 0
-		err := s.apply(deltas)
-		deltas = deltas[:0]
-		return err
-	}
+	s.asked, s.news = s.asked[:0], s.news[:0]
 	for _, slot := range rows {
-		row := log.Row(slot)
+		row := s.about.rows.Row(slot)
 		at, isNew := s.told.find(slot, row, s.info.Reads)
-		if !isNew {
-			continue
-		}
-		deltas = append(deltas, snapshot.Delta{Seq: s.sent + 1, Kind: snapshot.RowUpsert, Slot: at, Groups: abi.NodeGroups, Row: row})
-		if len(deltas) == wire.MaxBatch {
-			if err := flush(); err != nil {
-				return any, err
-			}
+		s.asked = append(s.asked, at)
+		if isNew {
+			s.news = append(s.news, snapshot.Delta{Seq: s.sent + 1 + uint64(len(s.news)), Kind: snapshot.RowUpsert, Slot: at, Groups: abi.NodeGroups, Row: row})
 		}
 	}
-	return any, flush()
+	defer clear(s.news)
+	return len(s.news) > 0, s.apply(s.news)
 }
 
 // input writes the rows that the guest is to be asked about, which it then knows.
@@ -174,10 +164,6 @@ func (s *Sandbox) input(ctx context.Context, rows []int32) ([]byte, error) {
 	}
 	if err := s.know(ctx, rows); err != nil {
 		return nil, err
-	}
-	s.asked = s.asked[:0]
-	for _, slot := range rows {
-		s.asked = append(s.asked, s.told.rowOf[slot])
 	}
 	return s.encoder.Rows(s.asked), nil
 }
