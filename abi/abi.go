@@ -59,10 +59,11 @@ const (
 	Namespaces
 	Volumes
 	Time
+	NodeName
 )
 
 // NumGroups is how many groups there are.
-const NumGroups = 23
+const NumGroups = 24
 
 // PodTerms stands for the placed pods that carry affinity or anti-affinity
 // terms, a part of Pods. It is named in Policy.SkipDependsOn only.
@@ -77,9 +78,11 @@ var GroupNames = [NumGroups]string{
 	"node.labels", "node.taints", "node.conditions", "node.annotations", "node.capacity",
 	"node.usage", "node.ports", "node.volumes", "node.images",
 	"pods", "services", "owners", "namespaces", "volumes", "time",
+	"node.name",
 }
 
-// Sets of groups by what they are facts of.
+// Sets of groups by what they are facts of. NodeGroups are what changes of a node;
+// its name, NodeName, never does.
 const (
 	PodGroups     = PodRequests | PodLabels | PodAnnotations | PodAffinity | PodTolerations | PodPorts | PodVolumes | PodImages
 	NodeGroups    = NodeLabels | NodeTaints | NodeConditions | NodeAnnotations | NodeCapacity | NodeUsage | NodePorts | NodeVolumes | NodeImages

@@ -27,6 +27,7 @@ const (
 	Namespaces      = abi.Namespaces
 	VolumeObjects   = abi.Volumes
 	Time            = abi.Time
+	NodeName        = abi.NodeName
 	// PodTerms is for SkipDependsOn: the placed pods that carry affinity terms.
 	PodTerms = abi.PodTerms
 )

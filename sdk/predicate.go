@@ -74,7 +74,7 @@ func Priority[S Scorer](name string, f S, opts ...Option) {
 }
 
 func registerSimple(name string, kind guest.Kind, opts []Option, open func(*guest.Setup) (any, error)) {
-	p := guest.Policy{Name: name, Kind: kind, Reads: abi.PodGroups | abi.NodeGroups, Open: open}
+	p := guest.Policy{Name: name, Kind: kind, Reads: abi.PodGroups | abi.NodeGroups | abi.NodeName, Open: open}
 	for _, o := range opts {
 		o(&p)
 	}

@@ -26,11 +26,11 @@ type version struct {
 
 func (o *version) follow(ctx context.Context, log snapshot.Log) error {
 	if o.verifier == nil {
-		return o.main.Follow(ctx, log)
+		return o.main.Warm(ctx, log)
 	}
 	verified := make(chan error, 1)
 	go func() { verified <- o.verifier.Follow(ctx, log) }()
-	err := o.main.Follow(ctx, log)
+	err := o.main.Warm(ctx, log)
 	if other := <-verified; err == nil && !errors.Is(other, sandbox.ErrMemoryReclaimed) {
 		err = other
 	}

@@ -1,6 +1,7 @@
 package row
 
 import (
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk/facts"
 	"github.com/berth-dev/berth/sdk/internal/text"
 )
@@ -21,10 +22,16 @@ type Node struct {
 	allocatable, requested rowAsks
 }
 
-// Name of the node.
+// Name of the node. It reads NodeName, and panics in a policy that does not: the
+// host asks such a one about one of several equal nodes, and its answer is for all.
 //
 //go:noinline
-func (n *Node) Name() string { return n.rows.Symbols.String(n.rows.Name[n.slot]) }
+func (n *Node) Name() string {
+	if n.rows.reads&abi.NodeName == 0 {
+		panic("Node.Name: the policy has to say that it Reads sdk.NodeName")
+	}
+	return n.rows.Symbols.String(n.rows.Name[n.slot])
+}
 
 // Slot is the row's number.
 func (n *Node) Slot() int32 { return n.slot }

@@ -26,11 +26,11 @@ type size struct {
 }
 
 var sizes = []size{
-	{nodes: 100, placed: 1_000, same: 2_000, different: 500},
-	{nodes: 1_000, placed: 10_000, same: 5_000, different: 200},
-	{nodes: 5_000, placed: 50_000, same: 10_000, different: 100},
-	{nodes: 20_000, placed: 100_000, same: 10_000, different: 30},
-	{nodes: 100_000, placed: 100_000, same: 5_000, different: 20},
+	{nodes: 100, placed: 1_000, same: 2_000, different: 2_000},
+	{nodes: 1_000, placed: 10_000, same: 5_000, different: 3_000},
+	{nodes: 5_000, placed: 50_000, same: 10_000, different: 3_000},
+	{nodes: 20_000, placed: 100_000, same: 10_000, different: 2_000},
+	{nodes: 100_000, placed: 100_000, same: 5_000, different: 1_000},
 }
 
 // aimInProcess is in pods/s, for one class at 5,000 nodes.
@@ -53,7 +53,7 @@ func measureCycles(ctx context.Context, o *options) ([]table, error) {
 		if o.nodes != 0 && o.nodes != s.nodes {
 			continue
 		}
-		rows, err := s.measure(ctx, dir)
+		rows, err := s.measure(ctx, dir, profiled(o.cpuProfile))
 		t.Rows = append(t.Rows, rows...)
 		if err != nil {
 			return []table{t}, fmt.Errorf("%d nodes: %w", s.nodes, err)
@@ -64,7 +64,7 @@ func measureCycles(ctx context.Context, o *options) ([]table, error) {
 	return []table{t, binds}, err
 }
 
-func (s size) measure(ctx context.Context, dir string) (rows []row, err error) {
+func (s size) measure(ctx context.Context, dir string, profiled func(func() error) error) (rows []row, err error) {
 	say("decisions at %d nodes", s.nodes)
 	d, err := newDesk(ctx, dir)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s size) measure(ctx context.Context, dir string) (rows []row, err error) {
 			pod  func(int) *v1.Pod
 			n    int
 		}{{"one class", replica, s.same}, {"all different", different, s.different}} {
-			r, err := d.decide(ctx, class.pod, class.n)
+			r, err := d.decide(ctx, class.pod, class.n, profiled)
 			if err != nil {
 				return rows, fmt.Errorf("%d placed, %s: %w", placed, class.name, err)
 			}
@@ -249,13 +249,13 @@ func (d *desk) place(ctx context.Context, nodes, n int) error {
 
 // decide has n pods decided and removes them again. One pod before them finds
 // the guests as cold as what came before has left them.
-func (d *desk) decide(ctx context.Context, pod func(int) *v1.Pod, n int) (row, error) {
+func (d *desk) decide(ctx context.Context, pod func(int) *v1.Pod, n int, profiled func(func() error) error) (row, error) {
 	if _, err := d.submit(ctx, pod, n, n+1); err != nil {
 		return row{}, err
 	}
 	settle()
 	before, began := use(), time.Now()
-	if err := d.all(ctx, pod, n); err != nil {
+	if err := profiled(func() error { return d.all(ctx, pod, n) }); err != nil {
 		return row{}, err
 	}
 	took, after := time.Since(began), use()

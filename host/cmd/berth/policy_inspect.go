@@ -115,7 +115,7 @@ func scopeName(p *abi.Policy) string {
 
 // readsName is short for those who did not say what they read.
 func readsName(p *abi.Policy) string {
-	if p.Groups() == abi.PodGroups|abi.NodeGroups {
+	if p.Groups() == abi.PodGroups|abi.NodeGroups|abi.NodeName {
 		return "all of pod and node"
 	}
 	return strings.Join(p.Reads, ",")

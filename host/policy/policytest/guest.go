@@ -8,7 +8,8 @@ import (
 	. "github.com/berth-dev/berth/host/policy/vet/wasmtest"
 )
 
-// Guest is one policy. It reads nodes' labels, and takes in whatever it is told.
+// Guest is one policy. It reads what pods request, and nodes' labels and names, and
+// takes in whatever it is told.
 type Guest struct {
 	Name, Version, Kind string
 	// A predicate refuses the rows for which row&mask == refuse; -1 is none.
@@ -19,6 +20,9 @@ type Guest struct {
 	// Spins has it spin instead.
 	Traps int64
 	Spins bool
+	// Set makes it one of scope set: it is told of the whole cluster, and its rows
+	// are the host's slots.
+	Set bool
 	// Rows are as many as a predicate can take: it traps at those beyond; 0 is any.
 	Rows int32
 	// BadOpen has it refuse its config, badApply the cluster's state.
@@ -42,8 +46,12 @@ func (g Guest) Bytes() []byte {
 	if g.Schema == "" {
 		g.Schema = "{}"
 	}
-	manifest := fmt.Sprintf(`{"abi":1,"module":"made","version":%q,"policies":[{"name":%q,"kind":%q,"reads":["node.labels"],"scope":"row","normalize":"none","configSchema":%s,"conditionTypes":["made"]}]}`,
-		g.Version, g.Name, g.Kind, g.Schema)
+	scope := "row"
+	if g.Set {
+		scope = "set"
+	}
+	manifest := fmt.Sprintf(`{"abi":1,"module":"made","version":%q,"policies":[{"name":%q,"kind":%q,"reads":["pod.requests","node.labels","node.name"],"scope":%q,"normalize":"none","configSchema":%s,"conditionTypes":["made"]}]}`,
+		g.Version, g.Name, g.Kind, scope, g.Schema)
 	reasons := fmt.Sprintf(`[{"text":"version %s says no"}]`, g.Version)
 	m := Policy().Drop("berth_manifest").Drop("berth_open")
 	m.Memory = &[2]uint32{64, 1024}

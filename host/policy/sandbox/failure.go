@@ -94,7 +94,7 @@ func (s *Sandbox) call(f engine.Func, in []byte, budget engine.Fuel) (engine.Res
 	return r, nil
 }
 
-func (s *Sandbox) fail(err error) error { return s.failAt(err, placeOf(err)) }
+func (s *Sandbox) fail(err error) error { return s.failAt(err, s.place(err)) }
 
 // failAt throws the instance away and tells all who want to know. That one has
 // left is no failure.
@@ -151,7 +151,7 @@ const maxSearched = 10 * engine.MaxBudget
 // one row after the other, until one fails as well. The breaker bounds how often
 // that may happen.
 func (s *Sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err error) int32 {
-	switch place := placeOf(err); {
+	switch place := s.place(err); {
 	case len(rows) == 1:
 		return rows[0]
 	case place >= 0 || !trapped(err):
@@ -164,7 +164,10 @@ func (s *Sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 		return -1
 	}
 	for i, spent := 0, engine.Fuel(0); i < len(rows) && spent < maxSearched; i++ {
-		in := box.encoder.Rows(rows[i : i+1])
+		in, err := box.input(ctx, rows[i:i+1])
+		if err != nil {
+			return -1
+		}
 		r, err := box.try(f, in, box.rowsBudget(1, len(in)))
 		if err != nil {
 			return rows[i]

@@ -90,8 +90,8 @@ func (p *Program) Cacheable() bool { return p.info.Cacheable() }
 // Health is how it has been doing.
 func (p *Program) Health() *Health { return p.health }
 
-// told is how much a guest is told of a cluster, in nodes: budgets are by that.
-func (p *Program) told(log snapshot.Log) int {
+// size is how much a guest is told of a cluster, in nodes: budgets are by that.
+func (p *Program) size(log snapshot.Log) int {
 	slots := int(log.Slots())
 	if p.info.Reads&abi.Pods != 0 {
 		slots += engine.SlotsOfPods(log.Pods())

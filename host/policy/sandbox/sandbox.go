@@ -29,13 +29,18 @@ type Sandbox struct {
 	claim
 
 	encoder *wire.Encoder
-	seen    uint64 // newest delta of the log that was looked at
-	sent    uint64 // sequence of the last batch that the guest was given
-	ids     []framework.ReasonID
-	about   subject
-	slots   int // that it was told of when the log was last followed, or the most objects that it was asked about
-	calls   int // since the guest last tidied up
-	wear    wear
+	told    told // of rows, where it is told on demand
+	// Scratch: the guest's places of the rows that it is asked about, and of which
+	// of them it has to be told.
+	asked []int32
+	news  []snapshot.Delta
+	seen  uint64 // newest delta of the log that was looked at
+	sent  uint64 // sequence of the last batch that the guest was given
+	ids   []framework.ReasonID
+	about subject
+	slots int // that it was told of when the log was last followed, or the most objects that it was asked about
+	calls int // since the guest last tidied up
+	wear  wear
 	meter
 }
 
@@ -70,10 +75,13 @@ var errQuarantined = errors.New("the policy is quarantined, since it kept failin
 
 // Follow brings the guest up to the log's newest delta.
 func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
-	s.slots, s.about = s.told(log), subject{rows: log}
+	s.slots, s.about = s.size(log), subject{rows: log}
 	s.notice()
 	if s.instance != nil && s.outgrown() {
 		s.Close()
+	}
+	if s.toldOnDemand() {
+		return s.followRows(ctx, log)
 	}
 	if s.instance != nil {
 		if log.Seq() == s.seen {
@@ -89,6 +97,23 @@ func (s *Sandbox) Follow(ctx context.Context, log snapshot.Log) error {
 		s.Close()
 	}
 	return s.rebuild(ctx, log)
+}
+
+// followRows takes down which rows have changed: the guest is told of them when it
+// is asked.
+func (s *Sandbox) followRows(ctx context.Context, log snapshot.Log) error {
+	if s.instance == nil {
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+		s.told.reset()
+		s.wear.young = s.instance.MemoryBytes()
+	} else if log.Seq() != s.seen {
+		deltas, known := log.Since(s.seen)
+		s.told.follow(deltas, known, s.info.Reads)
+	}
+	s.seen = log.Seq()
+	return nil
 }
 
 // ready opens an instance unless there is one.
@@ -145,17 +170,9 @@ func (s *Sandbox) rebuild(ctx context.Context, log snapshot.Log) error {
 	if err != nil {
 		return err
 	}
-	// Loading leaves as much garbage as it leaves rows. It is collected here,
-	// lest the first decision has to.
 	// Whatever it answers, it was built anew just now.
-	if s.wear = (wear{young: s.instance.MemoryBytes()}); !s.module.Has(engine.FuncIdle) {
-		return nil
-	}
-	if _, err := s.instance.Call(engine.FuncIdle, nil, engine.IdleBudget(s.instance.MemoryBytes(), s.slots)); err != nil {
-		return s.fail(err)
-	}
-	s.wear.young = s.instance.MemoryBytes()
-	return nil
+	s.wear = wear{young: s.instance.MemoryBytes()}
+	return s.collect()
 }
 
 // take tells the guest what changed.
@@ -190,6 +207,12 @@ func (s *Sandbox) Pod(ctx context.Context, log snapshot.Log, pod *snapshot.Pod, 
 		return framework.Answer{}, err
 	}
 	s.about.pod, s.about.now = pod, now
+	return s.pod(ctx)
+}
+
+// pod tells the guest of the pod that the cycle is about.
+func (s *Sandbox) pod(ctx context.Context) (framework.Answer, error) {
+	log, pod, now := s.about.rows, s.about.pod, s.about.now
 	in := s.encoder.Pod(s.sent, now, pod, s.info.Reads)
 	r, err := s.call(engine.FuncPod, in, s.podBudget(int(log.Slots()), len(in)))
 	if errors.Is(err, errWorn) {
@@ -302,7 +325,10 @@ func (s *Sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.
 	if s.instance == nil {
 		return engine.Result{}, errNotOpen
 	}
-	in := s.encoder.Rows(rows)
+	in, err := s.input(ctx, rows)
+	if err != nil {
+		return engine.Result{}, err
+	}
 	r, err := s.try(f, in, s.rowsBudget(len(rows), len(in)))
 	if err == nil {
 		return r, nil
@@ -375,7 +401,11 @@ func (s *Sandbox) WhatIf(ctx context.Context, questions []framework.WhatIf, verd
 		if s.instance == nil {
 			return errNotOpen
 		}
-		in := s.encoder.WhatIf(questions[:n], s.info.Reads)
+		asked, err := s.questions(ctx, questions[:n])
+		if err != nil {
+			return err
+		}
+		in := s.encoder.WhatIf(asked, s.info.Reads)
 		r, err := s.call(engine.FuncWhatIf, in, engine.ApplyBudget(n, len(in), s.instance.MemoryBytes(), s.slots))
 		if errors.Is(err, errWorn) {
 			if err = s.reopen(ctx, err); err == nil {

@@ -32,7 +32,7 @@ func (d *Decider) check(ctx context.Context, r *run, c *class) {
 		return
 	}
 	which := int(pick % 1000)
-	from := int32((pick >> 32) % uint64(max(len(c.by), 1)))
+	from := int32((pick >> 32) % uint64(max(r.log.Slots(), 1)))
 	if which < len(c.predicates) {
 		d.checkPredicate(ctx, r, c, which, from)
 		return
@@ -69,14 +69,14 @@ func (d *Decider) checkPredicate(ctx context.Context, r *run, c *class, k int, f
 	if answer.Ask != abi.AskRows {
 		return
 	}
-	rows := d.sample(r, from, int(r.log.Slots()), func(slot int32) bool { return col.verdicts[slot] != unknownVerdict })
+	rows := d.sample(r, from, int(r.log.Slots()), func(slot int32) bool { return col.verdicts[col.part.of[slot]] != unknownVerdict })
 	verdicts := d.verdictsFor(len(rows))
 	if len(rows) == 0 || p.Verifier.Filter(ctx, rows, verdicts) != nil {
 		return
 	}
 	for i, slot := range rows {
-		if verdicts[i] != col.verdicts[slot] {
-			d.differs(r, p.Policy.Info(), slot, d.verdictText(col.verdicts[slot]), d.verdictText(verdicts[i]))
+		if known := col.verdicts[col.part.of[slot]]; verdicts[i] != known {
+			d.differs(r, p.Policy.Info(), slot, d.verdictText(known), d.verdictText(verdicts[i]))
 			return
 		}
 	}
@@ -98,14 +98,14 @@ func (d *Decider) checkPriority(ctx context.Context, r *run, p *scored, c *class
 	if answer.Ask != abi.AskRows {
 		return
 	}
-	rows := d.sample(r, from, int(r.log.Slots()), func(slot int32) bool { return p.raw[slot] != unknownRaw })
+	rows := d.sample(r, from, int(r.log.Slots()), func(slot int32) bool { return p.raw[p.part.of[slot]] != unknownRaw })
 	raw := d.rawFor(len(rows))
 	if len(rows) == 0 || of.Verifier.Score(ctx, rows, raw) != nil {
 		return
 	}
 	for i, slot := range rows {
-		if score.Clamp(raw[i]) != p.raw[slot] {
-			d.differs(r, of.Policy.Info(), slot, number(p.raw[slot]), number(raw[i]))
+		if known := p.raw[p.part.of[slot]]; score.Clamp(raw[i]) != known {
+			d.differs(r, of.Policy.Info(), slot, number(known), number(raw[i]))
 			return
 		}
 	}

@@ -2,11 +2,11 @@ package cycle
 
 import (
 	"context"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/score"
-	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // out is the total of a row that is not feasible.
@@ -24,26 +24,39 @@ type classKey struct {
 	pod     uint64
 }
 
-// class is a profile's remembered columns put together for one kind of pod.
+// class is a profile's remembered columns put together for one kind of pod. Its
+// lists are by part: rows that are equal in all that the profile's policies read for
+// such a pod share what becomes of them.
 type class struct {
-	key    classKey
-	groups abi.Groups
-	// seq is the log's position up to which it stands; built is false while it
-	// must be put together from scratch.
-	seq   uint64
+	key  classKey
+	part *partition
+	// same are partitions of a single part, which divide nothing: as soon as one
+	// does, or all rows change alike, the class is put together anew.
+	same []single
+	// at is the place in the partition's journal of touched parts up to which it
+	// stands; built is false while it must be put together from scratch.
+	at    uint64
 	built bool
 
 	predicates []*column
 	priorities []scored
 
-	// by and why tell for each slot which predicate refused it first, and its
-	// reason; total is out for those.
-	by       []int16
-	why      []framework.ReasonID
-	total    []int64
+	// by and why tell for each part which predicate refused it first, and its
+	// reason; total is out for those. size is how many rows it was counted with.
+	by    []int16
+	why   []framework.ReasonID
+	total []int64
+	size  []int32
+	// feasible counts rows.
 	feasible int
-	// tops sum up total and by, block by block.
+	// tops sum up total, block by block.
 	tops []top
+}
+
+// single is a partition of which all rows are one part, that of the hash.
+type single struct {
+	part *partition
+	hash uint64
 }
 
 // scored is a priority's part in a class.
@@ -52,7 +65,7 @@ type scored struct {
 	index  int
 	weight int64
 	kind   abi.Normalization
-	// raws are the feasible rows' scores where the extremes count.
+	// raws are the feasible parts' scores where the extremes count.
 	raws         []int64
 	extremes     score.Extremes
 	atMin, atMax int
@@ -60,7 +73,7 @@ type scored struct {
 }
 
 func (c *class) bytes() int64 {
-	n := int64(2*cap(c.by) + 4*cap(c.why) + 8*cap(c.total) + 16*cap(c.tops) + 256)
+	n := int64(2*cap(c.by) + 4*cap(c.why) + 8*cap(c.total) + 4*cap(c.size) + 16*cap(c.tops) + 256)
 	for _, p := range c.predicates {
 		n += p.bytes()
 	}
@@ -70,14 +83,12 @@ func (c *class) bytes() int64 {
 	return n
 }
 
-// grow makes room for n slots.
+// grow makes room for n parts.
 func (c *class) grow(n int) {
-	if len(c.by) >= n {
-		return
-	}
 	c.by = grown(c.by, n, empty)
 	c.why = grown(c.why, n, 0)
 	c.total = grown(c.total, n, out)
+	c.size = grown(c.size, n, 0)
 	for i := range c.priorities {
 		if p := &c.priorities[i]; p.kind != abi.NormalizeNone {
 			p.raws = grown(p.raws, n, 0)
@@ -85,111 +96,122 @@ func (c *class) grow(n int) {
 	}
 }
 
+// stands says whether the class's partition still is the right one.
+func (c *class) stands() bool {
+	for _, one := range c.same {
+		if only := one.part.only(); only == none || one.part.parts[only].hash != one.hash {
+			return false
+		}
+	}
+	return true
+}
+
+// cell is where a column has the answer for a part of the class.
+func (c *class) cell(col *column, id int32) int32 {
+	if col.part == c.part {
+		return id
+	}
+	return col.part.of[c.part.parts[id].first]
+}
+
 // refresh brings the class up to date with the log: what changed is asked again.
 func (d *Decider) refresh(ctx context.Context, r *run, c *class) {
-	d.collectDirty(r, c)
-	c.seq = r.log.Seq()
+	d.collectDirty(c)
+	c.at = c.part.touched.end()
 	for _, col := range c.predicates {
-		col.sync(r.log)
+		col.sync()
 	}
 	for i := range c.priorities {
-		c.priorities[i].sync(r.log)
+		c.priorities[i].sync()
 	}
 	if len(d.dirty) == 0 && c.built {
 		return
 	}
-	for _, slot := range d.dirty {
-		c.drop(slot)
-	}
-	rows := d.rows[:0]
-	for _, slot := range d.dirty {
-		if r.log.Row(slot) == nil {
-			c.by[slot] = empty
+	ids := d.ids[:0]
+	for _, id := range d.dirty {
+		c.drop(id)
+		if c.size[id] = c.part.parts[id].size; c.size[id] == 0 {
+			c.by[id] = empty
 			continue
 		}
-		rows = append(rows, slot)
+		ids = append(ids, id)
 	}
-	d.rows = rows
-	rows = d.narrow(ctx, r, c, rows)
-	moved := d.weigh(ctx, r, c, rows)
+	d.ids = ids
+	ids = d.narrow(ctx, r, c, ids)
+	moved := d.weigh(ctx, r, c, ids)
 	c.retop(d.dirty, moved)
 	c.built = !r.tainted
 }
 
-// collectDirty lists the slots that changed since the class was put together.
-func (d *Decider) collectDirty(r *run, c *class) {
-	n := int(r.log.Slots())
+// collectDirty lists the parts that changed since the class was put together.
+func (d *Decider) collectDirty(c *class) {
+	n := len(c.part.parts)
 	c.grow(n)
 	d.dirty = d.dirty[:0]
-	var deltas snapshot.Deltas
-	known := c.built
-	if known {
-		deltas, known = r.log.Since(c.seq)
-	}
-	if !known {
-		for slot := range int32(n) {
-			d.dirty = append(d.dirty, slot)
+	touched, known := c.part.touched.since(c.at)
+	if !known || !c.built {
+		for id := range int32(n) {
+			if c.part.parts[id].size > 0 || c.by[id] != empty {
+				d.dirty = append(d.dirty, id)
+			}
 		}
 		return
 	}
 	d.newMarks(n)
-	for delta := range deltas.All() {
-		if delta.Kind > rowRemove || d.marked(delta.Slot) {
-			continue
-		}
-		if delta.Kind == rowRemove || delta.Groups&c.groups != 0 || c.by[delta.Slot] == empty {
-			d.mark(delta.Slot)
-			d.dirty = append(d.dirty, delta.Slot)
+	for _, id := range touched {
+		if !d.marked(id) {
+			d.mark(id)
+			d.dirty = append(d.dirty, id)
 		}
 	}
 }
 
-// drop takes a slot out of the feasible ones.
-func (c *class) drop(slot int32) {
-	if c.total[slot] == out {
+// drop takes a part out of the feasible ones.
+func (c *class) drop(id int32) {
+	if c.total[id] == out {
 		return
 	}
-	c.total[slot] = out
-	c.feasible--
+	c.total[id] = out
+	c.feasible -= int(c.size[id])
 	for i := range c.priorities {
 		p := &c.priorities[i]
 		if p.raws == nil || p.skip {
 			continue
 		}
-		if p.raws[slot] == p.extremes.Max {
+		if p.raws[id] == p.extremes.Max {
 			p.atMax--
 		}
-		if p.raws[slot] == p.extremes.Min {
+		if p.raws[id] == p.extremes.Min {
 			p.atMin--
 		}
 	}
 }
 
-// narrow asks the remembered predicates in order; rows ends as those that all admit.
-func (d *Decider) narrow(ctx context.Context, r *run, c *class, rows []int32) []int32 {
+// narrow asks the remembered predicates in order; ids ends as the parts that all admit.
+func (d *Decider) narrow(ctx context.Context, r *run, c *class, ids []int32) []int32 {
 	for k, i := range r.remembered {
-		if len(rows) == 0 {
+		if len(ids) == 0 {
 			break
 		}
-		rows = d.narrowBy(ctx, r, c, c.predicates[k], i, rows)
+		ids = d.narrowBy(ctx, r, c, c.predicates[k], i, ids)
 	}
-	for _, slot := range rows {
-		c.by[slot], c.why[slot] = admitted, 0
+	for _, id := range ids {
+		c.by[id], c.why[id] = admitted, 0
 	}
-	return rows
+	return ids
 }
 
-func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i int, rows []int32) []int32 {
+func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i int, ids []int32) []int32 {
 	answer, err := d.answer(ctx, r, &r.predicates[i], col)
 	again := r.failsAgain(r.predicates[i].policy, 0)
 	if err == nil && again == nil && answer.Ask == abi.AskSkip {
-		return rows
+		return ids
 	}
 	if err == nil && again == nil && answer.Ask == abi.AskRefuse {
-		return refuseAll(c, i, answer.Reason, rows)
+		return refuseAll(c, i, answer.Reason, ids)
 	}
 	if err == nil && answer.Ask == abi.AskRows {
-		err = d.fillVerdicts(ctx, r, i, col, rows)
+		err = d.fillVerdicts(ctx, r, i, c, col, ids)
 	}
 	if err == nil && again != nil {
 		err = again.Err
@@ -197,28 +219,43 @@ func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i
 	}
 	failed := framework.ReasonID(0)
 	if err != nil {
-		failed = d.predicateFailed(r, i, Failure{Err: err, Rows: col.unknown(rows)})
+		failed = d.predicateFailed(r, i, Failure{Err: err, Rows: c.unknown(col, ids)})
 	}
-	left := rows[:0]
-	for _, slot := range rows {
-		verdict := col.verdicts[slot]
+	if only := col.part.only(); only != none && col.verdicts[only] == 0 {
+		return ids
+	}
+	left := ids[:0]
+	for _, id := range ids {
+		verdict := col.verdicts[c.cell(col, id)]
 		if verdict == unknownVerdict {
 			verdict = failed
 		}
 		if verdict == 0 {
-			left = append(left, slot)
+			left = append(left, id)
 			continue
 		}
-		c.by[slot], c.why[slot] = int16(i), verdict
+		c.by[id], c.why[id] = int16(i), verdict
 	}
 	return left
 }
 
-func refuseAll(c *class, i int, why framework.ReasonID, rows []int32) []int32 {
-	for _, slot := range rows {
-		c.by[slot], c.why[slot] = int16(i), why
+// unknown lists the rows of parts that have no verdict.
+func (c *class) unknown(col *column, ids []int32) []int32 {
+	var list []int32
+	for _, id := range ids {
+		if col.verdicts[c.cell(col, id)] == unknownVerdict {
+			list = c.part.members(list, id)
+		}
 	}
-	return rows[:0]
+	slices.Sort(list)
+	return list
+}
+
+func refuseAll(c *class, i int, why framework.ReasonID, ids []int32) []int32 {
+	for _, id := range ids {
+		c.by[id], c.why[id] = int16(i), why
+	}
+	return ids[:0]
 }
 
 // answer asks a policy about the pod as such, or remembers what it said.
@@ -233,54 +270,63 @@ func (d *Decider) answer(ctx context.Context, r *run, s *session, col *column) (
 	return answer, err
 }
 
-// fillVerdicts asks about those of rows whose cell is unknown.
-func (d *Decider) fillVerdicts(ctx context.Context, r *run, i int, col *column, rows []int32) error {
-	ask := d.asked[:0]
-	for _, slot := range rows {
-		if col.verdicts[slot] == unknownVerdict {
-			ask = append(ask, slot)
+// fillVerdicts asks about one row of each part whose cell is unknown.
+func (d *Decider) fillVerdicts(ctx context.Context, r *run, i int, c *class, col *column, ids []int32) error {
+	ask, cells := d.asked[:0], d.cells[:0]
+	if only := col.part.only(); only != none {
+		ids = ids[:1] // what holds for it holds for all
+	}
+	for _, id := range ids {
+		if cell := c.cell(col, id); col.verdicts[cell] == unknownVerdict {
+			col.verdicts[cell] = pendingVerdict
+			ask, cells = append(ask, c.part.parts[id].first), append(cells, cell)
 		}
 	}
-	d.asked = ask
+	d.asked, d.cells = ask, cells
 	if len(ask) == 0 {
 		return nil
 	}
-	if _, err := r.predicates[i].ask(ctx, r); err != nil {
-		return err
-	}
 	verdicts := d.verdictsFor(len(ask))
-	if err := r.profile.Predicates[i].Policy.Filter(ctx, ask, verdicts); err != nil {
-		return err
+	_, err := r.predicates[i].ask(ctx, r)
+	if err == nil {
+		err = r.profile.Predicates[i].Policy.Filter(ctx, ask, verdicts)
 	}
-	for k, slot := range ask {
-		col.verdicts[slot] = verdicts[k]
-	}
-	return nil
-}
-
-// weigh scores rows that have become feasible, and totals what moved. It says
-// whether the totals of other rows may have.
-func (d *Decider) weigh(ctx context.Context, r *run, c *class, rows []int32) (moved bool) {
-	for k := range c.priorities {
-		moved = d.weighBy(ctx, r, c, &c.priorities[k], rows) || moved
-	}
-	c.feasible += len(rows)
-	for _, slot := range rows {
-		c.total[slot] = c.sum(slot)
-	}
-	if !moved {
-		return false
-	}
-	for slot, total := range c.total {
-		if total != out {
-			c.total[slot] = c.sum(int32(slot))
+	for k, cell := range cells {
+		if col.verdicts[cell] = verdicts[k]; err != nil {
+			col.verdicts[cell] = unknownVerdict
 		}
 	}
-	return true
+	return err
 }
 
-// weighBy scores rows by one priority and says whether others' scores moved.
-func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, rows []int32) bool {
+// weigh scores parts that have become feasible, and totals what moved. It says
+// whether the totals of others may have.
+func (d *Decider) weigh(ctx context.Context, r *run, c *class, ids []int32) (moved bool) {
+	for k := range c.priorities {
+		moved = d.weighBy(ctx, r, c, &c.priorities[k], ids) || moved
+	}
+	for _, id := range ids {
+		c.feasible += int(c.size[id])
+		c.total[id] = 0
+	}
+	if moved {
+		ids = d.ids[:0]
+		for id, total := range c.total {
+			if total != out {
+				c.total[id] = 0
+				ids = append(ids, int32(id))
+			}
+		}
+		d.ids = ids
+	}
+	for k := range c.priorities {
+		c.add(&c.priorities[k], ids)
+	}
+	return moved
+}
+
+// weighBy scores parts by one priority and says whether others' scores moved.
+func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, ids []int32) bool {
 	answer, err := d.answer(ctx, r, &r.priorities[p.index], p.column)
 	if again := r.failsAgain(r.priorities[p.index].policy, 0); err == nil && again != nil {
 		err = again.Err
@@ -288,54 +334,59 @@ func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, rows
 	was := p.skip
 	p.skip = err != nil || answer.Ask != abi.AskRows
 	if err == nil && !p.skip {
-		err = d.fillRaw(ctx, r, p, rows)
+		err = d.fillRaw(ctx, r, c, p, ids)
 		p.skip = err != nil
 	}
 	if err != nil {
 		d.priorityFailed(r, p.index, err)
 	}
 	if p.skip || p.raws == nil {
-		// Rows that were scored before must not keep what these do not get.
+		// Parts that were scored before must not keep what these do not get.
 		return p.skip != was
 	}
 	before := p.extremes
-	for _, slot := range rows {
-		p.raws[slot] = p.raw[slot]
+	for _, id := range ids {
+		p.raws[id] = p.raw[c.cell(p.column, id)]
 	}
-	c.extremes(p, rows)
+	c.extremes(p, ids)
 	return score.Moves(p.kind, before, p.extremes)
 }
 
-func (d *Decider) fillRaw(ctx context.Context, r *run, p *scored, rows []int32) error {
-	ask := d.asked[:0]
-	for _, slot := range rows {
-		if p.raw[slot] == unknownRaw {
-			ask = append(ask, slot)
+// fillRaw asks about one row of each part whose cell is unknown.
+func (d *Decider) fillRaw(ctx context.Context, r *run, c *class, p *scored, ids []int32) error {
+	ask, cells := d.asked[:0], d.cells[:0]
+	if only := p.part.only(); only != none && len(ids) > 0 {
+		ids = ids[:1]
+	}
+	for _, id := range ids {
+		if cell := c.cell(p.column, id); p.raw[cell] == unknownRaw {
+			p.raw[cell] = pendingRaw
+			ask, cells = append(ask, c.part.parts[id].first), append(cells, cell)
 		}
 	}
-	d.asked = ask
+	d.asked, d.cells = ask, cells
 	if len(ask) == 0 {
 		return nil
 	}
-	if _, err := r.priorities[p.index].ask(ctx, r); err != nil {
-		return err
-	}
 	raw := d.rawFor(len(ask))
-	if err := r.profile.Priorities[p.index].Policy.Score(ctx, ask, raw); err != nil {
-		return err
+	_, err := r.priorities[p.index].ask(ctx, r)
+	if err == nil {
+		err = r.profile.Priorities[p.index].Policy.Score(ctx, ask, raw)
 	}
-	for k, slot := range ask {
-		p.raw[slot] = score.Clamp(raw[k])
+	for k, cell := range cells {
+		if p.raw[cell] = score.Clamp(raw[k]); err != nil {
+			p.raw[cell] = unknownRaw
+		}
 	}
-	return nil
+	return err
 }
 
-// extremes takes further rows into a priority's extremes, and looks at all the
-// feasible ones only where the last row that held one has gone.
-func (c *class) extremes(p *scored, rows []int32) {
+// extremes takes further parts into a priority's extremes, and looks at all the
+// feasible ones only where the last part that held one has gone.
+func (c *class) extremes(p *scored, ids []int32) {
 	if c.feasible > 0 && p.atMax > 0 && p.atMin > 0 {
-		for _, slot := range rows {
-			p.take(p.raws[slot])
+		for _, id := range ids {
+			p.take(p.raws[id])
 		}
 		return
 	}
@@ -347,12 +398,12 @@ func (c *class) extremes(p *scored, rows []int32) {
 		}
 		p.take(v)
 	}
-	for _, slot := range rows {
-		take(p.raws[slot])
+	for _, id := range ids {
+		take(p.raws[id])
 	}
-	for slot, total := range c.total {
+	for id, total := range c.total {
 		if total != out {
-			take(p.raws[slot])
+			take(p.raws[id])
 		}
 	}
 }
@@ -372,14 +423,19 @@ func (p *scored) take(v int64) {
 	}
 }
 
-// sum is the total of a feasible slot.
-func (c *class) sum(slot int32) int64 {
-	var total int64
-	for i := range c.priorities {
-		p := &c.priorities[i]
-		if !p.skip {
-			total += p.weight * score.Normalize(p.kind, p.raw[slot], p.extremes)
-		}
+// add adds a priority's share to the totals of parts.
+func (c *class) add(p *scored, ids []int32) {
+	if p.skip {
+		return
 	}
-	return total
+	if only := p.part.only(); only != none {
+		share := p.weight * score.Normalize(p.kind, p.raw[only], p.extremes)
+		for _, id := range ids {
+			c.total[id] += share
+		}
+		return
+	}
+	for _, id := range ids {
+		c.total[id] += p.weight * score.Normalize(p.kind, p.raw[c.cell(p.column, id)], p.extremes)
+	}
 }

@@ -2,17 +2,16 @@ package cycle
 
 import (
 	"context"
-	"slices"
 
-	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
-	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-// unknown marks a cell that has not been asked or has changed since.
+// Cells that have no answer: not asked yet, and asked just now.
 const (
 	unknownVerdict = ^framework.ReasonID(0)
+	pendingVerdict = unknownVerdict - 1
 	unknownRaw     = int64(-1 << 63)
+	pendingRaw     = unknownRaw + 1
 )
 
 // columnKey is what remembered answers are found by.
@@ -22,12 +21,14 @@ type columnKey struct {
 	scores   bool
 }
 
-// column is a policy's remembered answers about one kind of pod.
+// column is a policy's remembered answers about one kind of pod, one for each part
+// of the rows as the policy sees them.
 type column struct {
-	key    columnKey
-	groups abi.Groups
-	// seq is the log's position up to which stale cells are marked.
-	seq      uint64
+	key  columnKey
+	part *partition
+	// at is the place in the partition's journal of new parts up to which stale
+	// cells are marked.
+	at       uint64
 	answered bool
 	answer   framework.Answer
 	// held counts the remembered classes that use the column.
@@ -39,77 +40,58 @@ type column struct {
 // bytes is what the column holds in memory.
 func (c *column) bytes() int64 { return int64(4*cap(c.verdicts) + 8*cap(c.raw) + 160) }
 
-// sync marks the cells whose rows changed in a group that the policy reads.
-func (c *column) sync(log snapshot.Log) {
-	now := log.Seq()
-	if !c.fit(int(log.Slots())) && c.seq == now {
+// sync marks the cells of parts that are new.
+func (c *column) sync() {
+	now := c.part.born.end()
+	if c.at == now && len(c.verdicts)+len(c.raw) >= len(c.part.parts) {
 		return
 	}
-	deltas, ok := log.Since(c.seq)
+	n := len(c.part.parts)
+	if c.key.scores {
+		c.raw = grown(c.raw, n, unknownRaw)
+	} else {
+		c.verdicts = grown(c.verdicts, n, unknownVerdict)
+	}
+	born, ok := c.part.born.since(c.at)
+	c.at = now
 	if !ok {
 		c.forget()
 	}
-	for d := range deltas.All() {
-		if d.Kind > snapshot.RowRemove {
-			continue
-		}
-		// Another node at the slot changes even what reads no group of it.
-		if d.Groups&c.groups != 0 || d.Groups == abi.NodeGroups {
-			c.mark(d.Slot)
-		}
+	for _, id := range born {
+		c.mark(id)
 	}
-	c.seq = now
 }
 
-// fit grows the column to n slots and says whether it had to.
-func (c *column) fit(n int) bool {
-	if c.key.scores {
-		if len(c.raw) >= n {
-			return false
-		}
-		c.raw = grown(c.raw, n, unknownRaw)
-		return true
-	}
-	if len(c.verdicts) >= n {
-		return false
-	}
-	c.verdicts = grown(c.verdicts, n, unknownVerdict)
-	return true
-}
-
+// grown lengthens a list to n, if it is shorter.
 func grown[T any](old []T, n int, fill T) []T {
-	next := make([]T, n)
-	for i := copy(next, old); i < n; i++ {
+	if len(old) >= n {
+		return old
+	}
+	next := old
+	if cap(old) < n {
+		next = make([]T, len(old), n+n/2)
+		copy(next, old)
+	}
+	next = next[:n]
+	for i := len(old); i < n; i++ {
 		next[i] = fill
 	}
 	return next
 }
 
-func (c *column) mark(slot int32) {
+func (c *column) mark(id int32) {
 	if c.key.scores {
-		c.raw[slot] = unknownRaw
+		c.raw[id] = unknownRaw
 		return
 	}
-	c.verdicts[slot] = unknownVerdict
-}
-
-// unknown lists those of rows that have no verdict.
-func (c *column) unknown(rows []int32) []int32 {
-	var list []int32
-	for _, slot := range rows {
-		if c.verdicts[slot] == unknownVerdict {
-			list = append(list, slot)
-		}
-	}
-	slices.Sort(list)
-	return list
+	c.verdicts[id] = unknownVerdict
 }
 
 // lose takes the verdicts of rows away, as far as there are any.
 func (c *column) lose(rows []int32) {
 	for _, slot := range rows {
-		if slot >= 0 && int(slot) < len(c.verdicts) {
-			c.verdicts[slot] = unknownVerdict
+		if slot >= 0 && int(slot) < len(c.part.of) && c.part.of[slot] != none {
+			c.verdicts[c.part.of[slot]] = unknownVerdict
 		}
 	}
 }

@@ -58,7 +58,7 @@ type Refusal struct {
 // Decide asks the profile about a pod and picks a row.
 func (d *Decider) Decide(ctx context.Context, in Input) Decision {
 	r := d.begin(in)
-	c := d.classFor(r)
+	c := d.classFor(ctx, r)
 	d.refresh(ctx, r, c)
 	d.check(ctx, r, c)
 	f := &d.field
@@ -79,7 +79,7 @@ func (d *Decider) Decide(ctx context.Context, in Input) Decision {
 // Again picks another row than the one picked before, which proved unable for
 // the reason given.
 func (d *Decider) Again(slot int32, reason string) Decision {
-	if d.field.total[slot] != out {
+	if d.field.totalOf(slot) != out {
 		d.field.refuse(slot, byHost, d.hostReason(reason, false))
 	}
 	return d.conclude(&d.run, &d.field, d.field.best(d.run.seed))
@@ -98,7 +98,7 @@ func (d *Decider) Compare(ctx context.Context, picked int32) {
 		f := &d.field
 		after(ctx, r.log, r.pod, r.now, framework.Outcome{
 			Rows:    f.list(),
-			Refused: func(row int32) bool { return f.total[row] == out },
+			Refused: func(row int32) bool { return f.totalOf(row) == out },
 			Winner:  picked,
 		})
 	}
@@ -114,6 +114,10 @@ func (d *Decider) End() {
 }
 
 func (d *Decider) begin(in Input) *run {
+	if len(d.partitions.all) > maxPartitions {
+		d.forget()
+	}
+	d.partitions.follow(in.Log)
 	if d.set != in.Set || d.stale {
 		d.forgetClasses()
 		d.set, d.stale = in.Set, false
@@ -176,10 +180,7 @@ func splitmix(x uint64) uint64 {
 }
 
 func (d *Decider) conclude(r *run, f *field, best choice) Decision {
-	decision := Decision{Slot: best.slot, Total: best.total, Tied: best.tied, Feasible: f.feasible, Failures: r.failures}
-	for _, t := range f.class.tops {
-		decision.Nodes += int(t.rows)
-	}
+	decision := Decision{Slot: best.slot, Total: best.total, Tied: best.tied, Feasible: f.feasible, Failures: r.failures, Nodes: f.class.part.rows}
 	if best.slot < 0 {
 		d.blame(r, f, &decision)
 	}
@@ -190,16 +191,25 @@ func (d *Decider) conclude(r *run, f *field, best choice) Decision {
 func (d *Decider) blame(r *run, f *field, decision *Decision) {
 	counts := map[framework.ReasonID]int{}
 	blamed := make([]bool, len(r.predicates))
-	for slot, by := range f.by {
+	count := func(by int16, why framework.ReasonID, rows int) {
 		switch {
 		case by == empty:
-			continue
+			return
 		case by == byHost:
 			decision.Wake |= abi.NodeUsage | abi.NodeCapacity | abi.Volumes
 		case by >= 0:
 			blamed[by] = true
 		}
-		counts[f.why[slot]]++
+		counts[why] += rows
+	}
+	if f.own {
+		for slot, by := range f.ownBy {
+			count(by, f.ownWhy[slot], 1)
+		}
+	} else {
+		for id, by := range f.class.by {
+			count(by, f.class.why[id], int(f.class.size[id]))
+		}
 	}
 	for i, yes := range blamed {
 		if !yes {

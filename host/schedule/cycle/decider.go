@@ -2,6 +2,9 @@ package cycle
 
 import (
 	"container/list"
+	"context"
+	"encoding/binary"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
@@ -33,9 +36,10 @@ type Decider struct {
 	// it has nothing to say of a kind of pod.
 	skips map[skipKey]skip
 
-	columns lru[columnKey, *column]
-	classes lru[classKey, *class]
-	seen    [1 << 13]uint64
+	partitions partitions
+	columns    lru[columnKey, *column]
+	classes    lru[classKey, *class]
+	seen       [1 << 13]uint64
 	// set is the live set that the classes are of.
 	set *framework.LiveSet
 
@@ -48,8 +52,9 @@ type Decider struct {
 	marks    []uint32
 	epoch    uint32
 	dirty    []int32
-	rows     []int32
+	ids      []int32
 	asked    []int32
+	cells    []int32
 	verdicts []framework.ReasonID
 	raw      []int64
 	field    field
@@ -101,8 +106,8 @@ func (d *Decider) newMarks(n int) {
 	}
 }
 
-func (d *Decider) marked(slot int32) bool { return d.marks[slot] == d.epoch }
-func (d *Decider) mark(slot int32)        { d.marks[slot] = d.epoch }
+func (d *Decider) marked(id int32) bool { return d.marks[id] == d.epoch }
+func (d *Decider) mark(id int32)        { d.marks[id] = d.epoch }
 
 func (d *Decider) verdictsFor(n int) []framework.ReasonID {
 	if cap(d.verdicts) < n {
@@ -143,8 +148,9 @@ func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 		return col
 	}
 	col := d.spareColumn(key)
-	col.key, col.groups, col.seq, col.answered = key, info.Reads&abi.NodeGroups, r.log.Seq(), false
-	if d.before(key.pod ^ uint64(info.Identity[0])<<56 ^ uint64(info.Identity[1])<<48) {
+	col.key, col.part, col.answered = key, d.partitions.by(info.Reads, r.log), false
+	col.at = col.part.born.end()
+	if d.before(splitmix(key.pod ^ binary.LittleEndian.Uint64(info.Identity[:]))) {
 		d.columns.put(key, col)
 		return col
 	}
@@ -154,7 +160,7 @@ func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 
 // spareColumn takes a column that nobody needs any more, or makes one.
 func (d *Decider) spareColumn(key columnKey) *column {
-	for i, col := range d.spare {
+	for i, col := range slices.Backward(d.spare) {
 		if col.key.scores != key.scores {
 			continue
 		}
@@ -168,9 +174,12 @@ func (d *Decider) spareColumn(key columnKey) *column {
 }
 
 // classFor finds or makes the class of the cycle's pod.
-func (d *Decider) classFor(r *run) *class {
+func (d *Decider) classFor(ctx context.Context, r *run) *class {
 	key := classKey{profile: r.profile, pod: r.pod.HashOf(abi.PodGroups)}
 	if c, ok := d.classes.get(key); ok {
+		if !c.stands() {
+			d.divide(ctx, r, c)
+		}
 		return c
 	}
 	c := d.spareOne
@@ -178,7 +187,7 @@ func (d *Decider) classFor(r *run) *class {
 		c = &class{}
 	}
 	d.spareOne = nil
-	d.compose(r, c, key)
+	d.compose(ctx, r, c, key)
 	if d.before(key.pod) {
 		d.classes.put(key, c)
 		c.hold(1)
@@ -189,16 +198,11 @@ func (d *Decider) classFor(r *run) *class {
 }
 
 // compose makes an unbuilt class of the profile's columns.
-func (d *Decider) compose(r *run, c *class, key classKey) {
-	c.key, c.built, c.feasible, c.seq, c.groups = key, false, 0, 0, 0
+func (d *Decider) compose(ctx context.Context, r *run, c *class, key classKey) {
+	c.key = key
 	c.predicates = c.predicates[:0]
-	for i := range c.by {
-		c.by[i], c.total[i] = empty, out
-	}
 	for _, i := range r.remembered {
-		info := r.profile.Predicates[i].Policy.Info()
-		c.groups |= info.Reads & abi.NodeGroups
-		c.predicates = append(c.predicates, d.columnFor(r, info, false))
+		c.predicates = append(c.predicates, d.columnFor(r, r.profile.Predicates[i].Policy.Info(), false))
 	}
 	old := c.priorities
 	c.priorities = c.priorities[:0]
@@ -208,17 +212,49 @@ func (d *Decider) compose(r *run, c *class, key classKey) {
 		if !d.remembers(info) {
 			continue
 		}
-		c.groups |= info.Reads & abi.NodeGroups
 		part := scored{column: d.columnFor(r, info, true), index: i, weight: p.Weight, kind: info.Normalize}
 		if k := len(c.priorities); part.kind != abi.NormalizeNone {
-			if k < len(old) && len(old[k].raws) == len(c.by) && old[k].raws != nil {
+			part.raws = []int64{}
+			if k < len(old) && old[k].raws != nil {
 				part.raws = old[k].raws
-			} else {
-				part.raws = make([]int64, len(c.by))
 			}
 		}
 		c.priorities = append(c.priorities, part)
 	}
+	d.divide(ctx, r, c)
+}
+
+// divide chooses the class's partition, by what its policies read of rows for the
+// cycle's pod, and puts nothing in it. Policies that skip the pod or refuse it as
+// such read nothing, and what is the same on all rows divides none.
+func (d *Decider) divide(ctx context.Context, r *run, c *class) {
+	c.same = c.same[:0]
+	var groups abi.Groups
+	matters := func(s *session, col *column) {
+		answer, err := d.answer(ctx, r, s, col)
+		if err == nil && answer.Ask != abi.AskRows {
+			return
+		}
+		if only := col.part.only(); only != none {
+			c.same = append(c.same, single{col.part, col.part.parts[only].hash})
+			return
+		}
+		groups |= col.part.groups
+	}
+	for k, i := range r.remembered {
+		matters(&r.predicates[i], c.predicates[k])
+	}
+	for k := range c.priorities {
+		matters(&r.priorities[c.priorities[k].index], c.priorities[k].column)
+	}
+	c.part = d.partitions.by(groups, r.log)
+	n := min(len(c.by), len(c.part.parts))
+	c.by, c.why, c.total, c.size = c.by[:n], c.why[:n], c.total[:n], c.size[:n]
+	for id := range n {
+		c.by[id], c.total[id] = empty, out
+	}
+	c.tops, c.built, c.feasible = c.tops[:0], false, 0
+	c.at = c.part.touched.end()
 }
 
 // endCycle takes back what the cycle used but nobody keeps.
@@ -256,6 +292,13 @@ func (c *class) hold(n int) {
 	for i := range c.priorities {
 		c.priorities[i].held += n
 	}
+}
+
+// forget drops all that is remembered.
+func (d *Decider) forget() {
+	d.forgetClasses()
+	d.columns.clear()
+	d.spare, d.partitions = nil, partitions{}
 }
 
 // forgetClasses drops what was put together, when the live set has changed; the

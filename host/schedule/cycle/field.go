@@ -17,13 +17,11 @@ const Host = "host"
 const byHost = int16(-3)
 
 // field is what is left of a class in one cycle, after those who are asked
-// afresh. It shares the class's lists until it must change them.
+// afresh. It shares the class's lists by part until it must change them; its own
+// are by slot.
 type field struct {
 	class    *class
 	own      bool
-	total    []int64
-	by       []int16
-	why      []framework.ReasonID
 	feasible int
 	// rows lists the feasible slots, once somebody needs them.
 	rows   []int32
@@ -35,32 +33,47 @@ type field struct {
 }
 
 func (f *field) start(c *class) {
-	f.class, f.own, f.listed = c, false, false
-	f.total, f.by, f.why, f.feasible = c.total, c.by, c.why, c.feasible
+	f.class, f.own, f.listed, f.feasible = c, false, false, c.feasible
 }
 
-// take copies the class's lists before the first change.
+// totalOf is a row's total.
+func (f *field) totalOf(slot int32) int64 {
+	if f.own {
+		return f.ownTotal[slot]
+	}
+	if id := f.class.part.of[slot]; id != none {
+		return f.class.total[id]
+	}
+	return out
+}
+
+// take makes lists of its own before the first change.
 func (f *field) take() {
 	if f.own {
 		return
 	}
+	c, n := f.class, len(f.class.part.of)
 	f.own = true
-	f.ownTotal = append(f.ownTotal[:0], f.total...)
-	f.ownBy = append(f.ownBy[:0], f.by...)
-	f.ownWhy = append(f.ownWhy[:0], f.why...)
-	f.total, f.by, f.why = f.ownTotal, f.ownBy, f.ownWhy
+	f.ownTotal, f.ownBy, f.ownWhy = grown(f.ownTotal, n, 0)[:n], grown(f.ownBy, n, 0)[:n], grown(f.ownWhy, n, 0)[:n]
+	for slot, id := range c.part.of {
+		if id == none {
+			f.ownTotal[slot], f.ownBy[slot], f.ownWhy[slot] = out, empty, 0
+			continue
+		}
+		f.ownTotal[slot], f.ownBy[slot], f.ownWhy[slot] = c.total[id], c.by[id], c.why[id]
+	}
 }
 
 func (f *field) refuse(slot int32, by int16, why framework.ReasonID) {
 	f.take()
-	f.total[slot], f.by[slot], f.why[slot] = out, by, why
+	f.ownTotal[slot], f.ownBy[slot], f.ownWhy[slot] = out, by, why
 	f.feasible--
 }
 
 // refuseAll refuses what is left, in the name of the host.
 func (f *field) refuseAll(why framework.ReasonID) {
 	for _, slot := range slices.Clone(f.list()) {
-		if f.total[slot] != out {
+		if f.totalOf(slot) != out {
 			f.refuse(slot, byHost, why)
 		}
 	}
@@ -72,8 +85,8 @@ func (f *field) list() []int32 {
 		return f.rows
 	}
 	f.rows, f.listed = f.rows[:0], true
-	for slot, total := range f.total {
-		if total != out {
+	for slot := range f.class.part.of {
+		if f.totalOf(int32(slot)) != out {
 			f.rows = append(f.rows, int32(slot))
 		}
 	}
@@ -180,7 +193,7 @@ func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominat
 	}
 	slots := make([]int32, 0, len(nominated))
 	for slot := range nominated {
-		if f.total[slot] != out {
+		if f.totalOf(slot) != out {
 			slots = append(slots, slot)
 		}
 	}
@@ -196,7 +209,7 @@ func (d *Decider) narrowNominated(ctx context.Context, r *run, f *field, nominat
 	}
 	if len(questions) > 0 {
 		d.foresee(ctx, r, questions, func(k int, by int, why framework.ReasonID) {
-			if slot := questions[k].Row; f.total[slot] != out {
+			if slot := questions[k].Row; f.totalOf(slot) != out {
 				f.refuse(slot, int16(by), why)
 			}
 		})
@@ -299,23 +312,25 @@ func (d *Decider) weighAfresh(ctx context.Context, r *run, f *field) {
 
 // correct follows the extremes of the rows that are left.
 func (f *field) correct() {
+	of := f.class.part.of
 	for i := range f.class.priorities {
 		p := &f.class.priorities[i]
 		if p.skip || p.raws == nil || p.extremes.Min == p.extremes.Max {
 			continue
 		}
 		rows := f.list()
-		left := score.Extremes{Min: p.raws[rows[0]], Max: p.raws[rows[0]]}
+		first := p.raws[of[rows[0]]]
+		left := score.Extremes{Min: first, Max: first}
 		for _, slot := range rows {
-			left.Min = min(left.Min, p.raws[slot])
-			left.Max = max(left.Max, p.raws[slot])
+			raw := p.raws[of[slot]]
+			left.Min, left.Max = min(left.Min, raw), max(left.Max, raw)
 		}
 		if !score.Moves(p.kind, p.extremes, left) {
 			continue
 		}
 		for _, slot := range rows {
-			raw := p.raws[slot]
-			f.total[slot] += p.weight * (score.Normalize(p.kind, raw, left) - score.Normalize(p.kind, raw, p.extremes))
+			raw := p.raws[of[slot]]
+			f.ownTotal[slot] += p.weight * (score.Normalize(p.kind, raw, left) - score.Normalize(p.kind, raw, p.extremes))
 		}
 	}
 }
@@ -344,6 +359,6 @@ func (d *Decider) weighAfreshBy(ctx context.Context, r *run, f *field, i int) {
 	f.take()
 	kind, extremes := p.Policy.Info().Normalize, score.Of(raw)
 	for k, slot := range rows {
-		f.total[slot] += p.Weight * score.Normalize(kind, raw[k], extremes)
+		f.ownTotal[slot] += p.Weight * score.Normalize(kind, raw[k], extremes)
 	}
 }

@@ -45,21 +45,70 @@ func (b *bench) pod(cpu string) *snapshot.Pod {
 	return snapshot.NewPod(policytest.Pod(fmt.Sprint("p", b.n), cpu, "200Mi", nil))
 }
 
-func TestAReplicaCostsOnlyTheRowsThatChanged(t *testing.T) {
+// A policy is asked about rows that differ in what it reads, not about each: one
+// that saw an empty node, and one with a replica on it, knows all the others.
+func TestEqualRowsAreAskedAboutOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(500, Options{}, policytest.Default)
 	fits := b.set.Profiles["default-scheduler"].Predicates[3].Policy.(*policytest.Native)
-	for range 3 {
-		pod := b.pod("100m")
-		b.c.Place(pod, b.c.Row(b.decide(pod, 1).Slot).Node.Name)
-	}
-	before := fits.Rows
-	for i := range 50 {
+	for i := range 53 {
 		pod := b.pod("100m")
 		b.c.Place(pod, b.c.Row(b.decide(pod, uint64(i)).Slot).Node.Name)
 	}
-	if asked := fits.Rows - before; asked != 50 {
-		t.Errorf("50 replicas asked PodFitsResources about %d rows, want the 50 that changed", asked)
+	if fits.Rows > 5 {
+		t.Errorf("53 replicas asked PodFitsResources about %d rows, want few: empty ones and taken ones", fits.Rows)
+	}
+	before := fits.Rows
+	b.decide(b.pod("200m"), 1)
+	if asked := fits.Rows - before; asked != 2 {
+		t.Errorf("another pod asked about %d rows, want one that is empty and one that is not", asked)
+	}
+}
+
+// Policies that read the same of pods are remembered all, also where each pod
+// differs from the others in what these do not read.
+func TestWhatADifferentPodSharesIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	var policies []*policytest.Native
+	b := newBench(50, Options{}, func(reasons *framework.Reasons) *framework.Profile {
+		p := &framework.Profile{Name: "default-scheduler"}
+		for i := range 5 {
+			n := policytest.Taints(reasons)
+			n.Is = policytest.Named(fmt.Sprint("Taints", i), n.Is.Reads, n.Is.Scope)
+			policies = append(policies, n)
+			p.Predicates = append(p.Predicates, framework.ProfilePredicate{Policy: n})
+		}
+		return p
+	})
+	for i := range 20 {
+		b.decide(b.pod(fmt.Sprintf("%dm", 100+i)), 1)
+	}
+	for _, p := range policies {
+		if p.Calls > 4 {
+			t.Errorf("%s was called %d times for 20 pods of equal tolerations", p.Is.Name, p.Calls)
+		}
+	}
+}
+
+// What reads the nodes' names is asked about each.
+func TestAPolicyThatReadsNamesIsAskedAboutEachRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(50, Options{}, func(reasons *framework.Reasons) *framework.Profile {
+		return &framework.Profile{Name: "default-scheduler", Predicates: []framework.ProfilePredicate{{Policy: &policytest.Native{
+			Is: policytest.Named("One", abi.NodeName, abi.ScopeRow), Reasons: reasons,
+			Judge: func(_ snapshot.Log, _ *snapshot.Pod, row *snapshot.Row) string {
+				if row.Node.Name == "node-00007" {
+					return ""
+				}
+				return "another node"
+			},
+		}}}}
+	})
+	for range 3 {
+		got := b.decide(b.pod("1"), 1)
+		if got.Feasible != 1 || b.c.Row(got.Slot).Node.Name != "node-00007" {
+			t.Errorf("%+v, want node-00007 alone", got)
+		}
 	}
 }
 

@@ -83,8 +83,9 @@ func (d *Decider) Preempt(ctx context.Context, room Room) (Preemption, bool) {
 // priority, from a seeded start on, as many as may be asked about.
 func (d *Decider) candidates(ctx context.Context, r *run, room Room) []candidate {
 	var rows []int32
-	for slot, by := range d.field.by {
-		if by != empty && d.reasons.Get(d.field.why[slot]).Resolvable {
+	d.field.take()
+	for slot, by := range d.field.ownBy {
+		if by != empty && d.reasons.Get(d.field.ownWhy[slot]).Resolvable {
 			rows = append(rows, int32(slot))
 		}
 	}

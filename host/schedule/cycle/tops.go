@@ -1,116 +1,129 @@
 package cycle
 
-// blockRows is how many slots one top stands for: a decision looks at the tops
-// and at one block, where it had to look at every row twice.
-const blockRows = 64
+// blockParts is how many parts one top stands for: a decision looks at the tops
+// and at one block, where it had to look at every part twice.
+const blockParts = 64
 
-// top is the highest total among some slots, how many have it, and how many of
-// the slots hold a row.
+// top is the highest total among some parts, and how many rows have it.
 type top struct {
-	total      int64
-	tied, rows int32
+	total int64
+	tied  int32
 }
 
-// retop brings the tops up to date where totals have changed: at some slots,
+// retop brings the tops up to date where totals have changed: at some parts,
 // or anywhere.
 func (c *class) retop(changed []int32, anywhere bool) {
-	blocks := (len(c.total) + blockRows - 1) / blockRows
+	blocks := (len(c.total) + blockParts - 1) / blockParts
 	if anywhere || len(c.tops) != blocks || len(changed) > blocks {
-		if cap(c.tops) < blocks {
-			c.tops = make([]top, blocks, blocks+blocks/4)
-		}
-		c.tops = c.tops[:blocks]
+		c.tops = grown(c.tops, blocks, top{})[:blocks]
 		for block := range c.tops {
 			c.retopBlock(block)
 		}
 		return
 	}
-	for _, slot := range changed {
-		c.retopBlock(int(slot) / blockRows)
+	for _, id := range changed {
+		c.retopBlock(int(id) / blockParts)
 	}
 }
 
 func (c *class) retopBlock(block int) {
-	from := block * blockRows
-	to := min(from+blockRows, len(c.total))
+	from := block * blockParts
+	to := min(from+blockParts, len(c.total))
 	t := top{total: out}
-	t.total, t.tied = highest(c.total[from:to])
-	for _, by := range c.by[from:to] {
-		if by != empty {
-			t.rows++
+	for id := from; id < to; id++ {
+		switch total := c.total[id]; {
+		case total < t.total || total == out: // nearly always: the first question is the only one
+		case total == t.total:
+			t.tied += c.size[id]
+		default:
+			t = top{total, c.size[id]}
 		}
 	}
 	c.tops[block] = t
 }
 
-// highest returns the highest of totals and how many times it stands there.
-func highest(totals []int64) (top int64, tied int32) {
-	top = out
-	for _, t := range totals {
-		switch {
-		case t < top: // nearly always: the first question is the only one
-		case t == top:
-			tied++
-		default:
-			top, tied = t, 1
-		}
-	}
-	return top, tied
-}
-
-// best returns a slot with the highest total, chosen by the seed among equals.
+// best returns a row with the highest total, chosen by the seed among equals.
 // Without changes of the field's own, the class's tops tell where to look.
 func (f *field) best(seed uint64) choice {
+	best := choice{slot: -1, total: out}
 	if f.own {
-		return pick(f.total, seed)
-	}
-	top, tied := out, int32(0)
-	for _, t := range f.class.tops {
-		switch {
-		case t.total < top:
-		case t.total == top:
-			tied += t.tied
-		default:
-			top, tied = t.total, t.tied
+		for _, total := range f.ownTotal {
+			best.take(total, 1)
+		}
+	} else {
+		for _, t := range f.class.tops {
+			best.take(t.total, int(t.tied))
 		}
 	}
-	if top == out {
+	if best.total == out {
 		return choice{slot: -1}
 	}
-	left := int32(splitmix(seed) % uint64(tied))
-	for block, t := range f.class.tops {
-		if t.total != top {
-			continue
-		}
-		if left < t.tied {
-			from := block * blockRows
-			return choice{slot: nth(f.total, from, top, left), total: top, tied: int(tied)}
-		}
-		left -= t.tied
-	}
-	return choice{slot: -1}
+	best.slot = f.pick(best, seed)
+	return best
 }
 
-// pick is best over all totals.
-func pick(totals []int64, seed uint64) choice {
-	top, tied := highest(totals)
-	if top == out {
-		return choice{slot: -1}
+func (c *choice) take(total int64, rows int) {
+	switch {
+	case total < c.total || total == out:
+	case total == c.total:
+		c.tied += rows
+	default:
+		c.total, c.tied = total, rows
 	}
-	left := int32(splitmix(seed) % uint64(tied))
-	return choice{slot: nth(totals, 0, top, left), total: top, tied: int(tied)}
 }
 
-// nth finds, from a slot on, the one with that total that has left before it.
-func nth(totals []int64, from int, top int64, left int32) int32 {
-	for slot := from; slot < len(totals); slot++ {
-		if totals[slot] != top {
+// rare is one row in so many: where fewer are tied, each is looked at; where more
+// are, rows are drawn until one of them is hit. Neither depends on how the parts
+// came to be, so that a decision which is made again ends the same.
+const rare = 32
+
+// maxDraws bounds the drawing, which ends long before.
+const maxDraws = 1 << 12
+
+// pick draws one of the rows that are tied.
+func (f *field) pick(best choice, seed uint64) int32 {
+	slots := uint64(f.class.part.end())
+	for draw := uint64(0); draw < maxDraws && uint64(best.tied)*rare >= slots; draw++ {
+		if slot := int32(splitmix(seed+draw) % slots); f.totalOf(slot) == best.total {
+			return slot
+		}
+	}
+	l := lot{slot: -1, seed: seed}
+	if f.own {
+		for slot, total := range f.ownTotal {
+			if total == best.total {
+				l.draw(int32(slot))
+			}
+		}
+		return l.slot
+	}
+	c := f.class
+	for block, t := range c.tops {
+		if t.total != best.total {
 			continue
 		}
-		if left == 0 {
-			return int32(slot)
+		from := block * blockParts
+		for id := from; id < min(from+blockParts, len(c.total)); id++ {
+			if c.total[id] != best.total {
+				continue
+			}
+			for slot := c.part.parts[id].first; slot != none; slot = c.part.next[slot] {
+				l.draw(slot)
+			}
 		}
-		left--
 	}
-	return -1
+	return l.slot
+}
+
+// lot draws one of several slots, whatever their order.
+type lot struct {
+	seed, least uint64
+	slot        int32
+}
+
+func (l *lot) draw(slot int32) {
+	number := splitmix(l.seed ^ uint64(slot)<<32)
+	if l.slot < 0 || number < l.least || number == l.least && slot < l.slot {
+		l.least, l.slot = number, slot
+	}
 }

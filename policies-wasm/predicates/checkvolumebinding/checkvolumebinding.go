@@ -15,9 +15,10 @@ func init() {
 	for _, name := range [...]string{"CheckVolumeBinding", "NoVolumeNodeConflict"} {
 		guest.Register(guest.Policy{
 			Name: name, Kind: guest.KindPredicate, Scope: guest.ScopeSet,
-			Description: "The node can use the volumes of the pod's claims, or volumes can be had for them there.",
-			Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeLabels | sdk.VolumeObjects,
-			Open:        open,
+			Description:   "The node can use the volumes of the pod's claims, or volumes can be had for them there.",
+			Reads:         sdk.PodLabels | sdk.PodVolumes | sdk.NodeLabels | sdk.VolumeObjects,
+			SkipDependsOn: sdk.PodVolumes | sdk.VolumeObjects,
+			Open:          open,
 		})
 	}
 }

@@ -15,7 +15,7 @@ func init() {
 	guest.Register(guest.Policy{
 		Name: "HostName", Kind: guest.KindPredicate,
 		Description: "The pod names no node, or this one.",
-		Reads:       sdk.PodAffinity,
+		Reads:       sdk.PodAffinity | sdk.NodeName,
 		Open:        open,
 	})
 }

@@ -24,7 +24,7 @@ func init() {
 	guest.Register(guest.Policy{
 		Name: "MatchNodeSelector", Kind: guest.KindPredicate, ConfigSchema: schema,
 		Description: "The node has the labels that the pod selects, and matches its required node affinity.",
-		Reads:       sdk.PodAffinity | sdk.NodeLabels,
+		Reads:       sdk.PodAffinity | sdk.NodeLabels | sdk.NodeName,
 		Open:        open,
 	})
 }

@@ -27,9 +27,10 @@ import (
 func init() {
 	guest.Register(guest.Policy{
 		Name: "MaxCSIVolumeCount", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
-		Description: "The node's CSI drivers can attach the pod's volumes too.",
-		Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
-		Open:        openCSI,
+		Description:   "The node's CSI drivers can attach the pod's volumes too.",
+		Reads:         sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
+		SkipDependsOn: sdk.PodVolumes | sdk.VolumeObjects,
+		Open:          openCSI,
 	})
 	for i := range kinds {
 		guest.Register(guest.Policy{
@@ -37,7 +38,8 @@ func init() {
 			Description: "No more than so many different " + kinds[i].what + " are on a node.",
 			Reads: sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.NodeLabels |
 				sdk.NodeCapacity | sdk.VolumeObjects,
-			Open: kinds[i].open,
+			SkipDependsOn: sdk.PodVolumes | sdk.VolumeObjects,
+			Open:          kinds[i].open,
 		})
 	}
 }

@@ -24,9 +24,10 @@ import (
 func init() {
 	guest.Register(guest.Policy{
 		Name: "NoDiskConflict", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
-		Description: "No pod holds a disk or claim that the pod would need for itself.",
-		Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
-		Open:        open,
+		Description:   "No pod holds a disk or claim that the pod would need for itself.",
+		Reads:         sdk.PodLabels | sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
+		SkipDependsOn: sdk.PodVolumes | sdk.NodeVolumes | sdk.VolumeObjects,
+		Open:          open,
 	})
 }
 

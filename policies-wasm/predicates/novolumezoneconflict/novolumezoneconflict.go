@@ -23,9 +23,10 @@ import (
 func init() {
 	guest.Register(guest.Policy{
 		Name: "NoVolumeZoneConflict", Kind: guest.KindPredicate, Scope: guest.ScopeSet,
-		Description: "The node is in the zones and regions of the pod's volumes.",
-		Reads:       sdk.PodLabels | sdk.PodVolumes | sdk.NodeLabels | sdk.VolumeObjects,
-		Open:        open,
+		Description:   "The node is in the zones and regions of the pod's volumes.",
+		Reads:         sdk.PodLabels | sdk.PodVolumes | sdk.NodeLabels | sdk.VolumeObjects,
+		SkipDependsOn: sdk.PodVolumes | sdk.VolumeObjects,
+		Open:          open,
 	})
 }
 

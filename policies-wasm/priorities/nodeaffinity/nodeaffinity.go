@@ -18,7 +18,7 @@ func init() {
 	guest.Register(guest.Policy{
 		Name: "NodeAffinityPriority", Kind: guest.KindPriority, Normalize: sdk.NormalizeMax,
 		Description: "The more of the pod's preferred node affinity matches, by weight, the higher.",
-		Reads:       sdk.PodAffinity | sdk.NodeLabels,
+		Reads:       sdk.PodAffinity | sdk.NodeLabels | sdk.NodeName,
 		Open: func(s *guest.Setup) (any, error) {
 			return &policy{matcher: row.NewNodeMatcher(s.Rows)}, s.Config.OnlyKeys()
 		},

@@ -70,9 +70,9 @@ type notes struct{ trips }
 func (notes) RowAdded(int32)   { trip("panic") }
 func (notes) RowRemoved(int32) {}
 
-type trips struct{}
+type checks struct{}
 
-func (trips) Check(_ int64, pod *gate.Pod) gate.Readiness {
+func (checks) Check(_ int64, pod *gate.Pod) gate.Readiness {
 	trip(pod.Label("trap"))
 	return gate.Readiness{Status: gate.True, Reason: "Fine"}
 }
@@ -115,7 +115,7 @@ func init() {
 	sdk.Priority("TripsScoring", trips{})
 	guest.Register(guest.Policy{Name: "TripsBatch", Kind: guest.KindPredicate, Reads: sdk.NodeLabels,
 		Open: func(s *guest.Setup) (any, error) { return &batch{s.Rows}, nil }})
-	sdk.Gate("TripsGate", trips{}, []string{"troubled"})
+	sdk.Gate("TripsGate", checks{}, []string{"troubled"})
 	sdk.Controller("TripsReconciling", controller{}, reconcile.Kind{APIVersion: "apps/v1", Kind: "ReplicaSet", Fields: []string{"spec.trap"}}, nil)
 	sdk.Predicate("Talks", &talks{})
 }

@@ -1,0 +1,277 @@
+package cycle
+
+import (
+	"slices"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
+)
+
+// partition divides the rows into parts: rows that are equal in its groups. What a
+// policy that reads no others says of one row of a part, it says of all. Uniform
+// machines are few parts, however many they are.
+type partition struct {
+	groups abi.Groups
+	// of is the part of each slot, none where there is no row; next and prev link
+	// the rows of a part.
+	of, next, prev []int32
+	parts          []part
+	byHash         map[uint64]int32
+	// rows is how many rows there are, live how many parts have some.
+	rows, live int
+	// idle are parts without rows, the oldest first. They are kept for a while,
+	// since a pod that goes leaves a row as it was before the pod came.
+	idle []int32
+	// free are places for new parts.
+	free []int32
+	// touched tells which parts have lost or won rows, born which are new.
+	touched, born journal
+}
+
+// part is the rows that are alike.
+type part struct {
+	hash  uint64
+	first int32 // one of its slots, none if it has no rows
+	size  int32
+}
+
+const none = int32(-1)
+
+func newPartition(groups abi.Groups) *partition {
+	return &partition{groups: groups, byHash: map[uint64]int32{}}
+}
+
+// join puts a row into the part of its hash.
+func (p *partition) join(slot int32, hash uint64) {
+	id, known := p.byHash[hash]
+	if !known {
+		id = p.newPart(hash)
+	}
+	at := &p.parts[id]
+	p.of[slot], p.prev[slot], p.next[slot] = id, none, at.first
+	if at.first != none {
+		p.prev[at.first] = slot
+	} else {
+		p.live++
+	}
+	at.first = slot
+	at.size++
+	p.rows++
+	p.touched.note(id)
+}
+
+func (p *partition) newPart(hash uint64) int32 {
+	id := int32(len(p.parts))
+	if n := len(p.free); n > 0 {
+		id, p.free = p.free[n-1], p.free[:n-1]
+	} else {
+		p.parts = append(p.parts, part{})
+	}
+	p.parts[id] = part{hash: hash, first: none}
+	p.byHash[hash] = id
+	p.born.note(id)
+	return id
+}
+
+// leave takes a slot out of its part, if it is in one.
+func (p *partition) leave(slot int32) {
+	id := p.of[slot]
+	if id == none {
+		return
+	}
+	at := &p.parts[id]
+	if prev := p.prev[slot]; prev != none {
+		p.next[prev] = p.next[slot]
+	} else {
+		at.first = p.next[slot]
+	}
+	if next := p.next[slot]; next != none {
+		p.prev[next] = p.prev[slot]
+	}
+	p.of[slot] = none
+	at.size--
+	p.rows--
+	p.touched.note(id)
+	if at.size == 0 {
+		p.live--
+		p.idle = append(p.idle, id)
+	}
+}
+
+// keptIdle is how many parts without rows are kept at least.
+const keptIdle = 1 << 10
+
+// tidy forgets the parts that have been without rows for longest.
+func (p *partition) tidy() {
+	most := max(keptIdle, p.live)
+	if len(p.idle) <= 2*most {
+		return
+	}
+	// One that won rows again and lost them stands in the list more than once.
+	slices.Reverse(p.idle)
+	kept, seen := p.idle[:0], make(map[int32]bool, len(p.idle))
+	for _, id := range p.idle {
+		switch {
+		case p.parts[id].size > 0 || seen[id]:
+			continue
+		case len(kept) < most:
+			kept = append(kept, id)
+		default:
+			delete(p.byHash, p.parts[id].hash)
+			p.free = append(p.free, id)
+		}
+		seen[id] = true
+	}
+	slices.Reverse(kept)
+	p.idle = kept
+}
+
+// only is the one part that has rows, none if there are more.
+func (p *partition) only() int32 {
+	if p.live != 1 {
+		return none
+	}
+	for _, id := range p.of {
+		if id != none {
+			return id
+		}
+	}
+	return none
+}
+
+// members appends the rows of a part to a list.
+func (p *partition) members(list []int32, id int32) []int32 {
+	for slot := p.parts[id].first; slot != none; slot = p.next[slot] {
+		list = append(list, slot)
+	}
+	return list
+}
+
+// end is one more than the highest slot that has a row.
+func (p *partition) end() int {
+	n := len(p.of)
+	for n > 0 && p.of[n-1] == none {
+		n--
+	}
+	return n
+}
+
+// grow makes room for n slots.
+func (p *partition) grow(n int) {
+	if len(p.of) < n {
+		p.of, p.next, p.prev = grown(p.of, n, none), grown(p.next, n, none), grown(p.prev, n, none)
+	}
+}
+
+// journal is a bounded list of parts to which something happened, with positions
+// that never come again.
+type journal struct {
+	start uint64
+	ids   []int32
+}
+
+// journalLength bounds it: who is further behind looks at everything anew.
+const journalLength = 1 << 16
+
+func (j *journal) note(id int32) {
+	if len(j.ids) == journalLength {
+		j.start += journalLength / 2
+		j.ids = append(j.ids[:0], j.ids[journalLength/2:]...)
+	}
+	j.ids = append(j.ids, id)
+}
+
+func (j *journal) end() uint64 { return j.start + uint64(len(j.ids)) }
+
+// since is what came after a position; ok is false where that is not known any more.
+func (j *journal) since(at uint64) (ids []int32, ok bool) {
+	if at < j.start {
+		return nil, false
+	}
+	return j.ids[at-j.start:], true
+}
+
+// partitions are those that a Decider's policies need, kept in step with the log.
+type partitions struct {
+	// seq is the log's position up to which they stand.
+	seq    uint64
+	hashes []snapshot.RowHashes
+	all    []*partition
+}
+
+// maxPartitions bounds how many are kept: one for each set of groups that policies
+// read, alone or together.
+const maxPartitions = 64
+
+// by is the partition of the rows by some groups.
+func (p *partitions) by(groups abi.Groups, log snapshot.Log) *partition {
+	groups &= snapshot.RowGroups
+	for _, known := range p.all {
+		if known.groups == groups {
+			return known
+		}
+	}
+	made := newPartition(groups)
+	made.grow(int(log.Slots()))
+	for slot := range log.Slots() {
+		if log.Row(slot) != nil {
+			made.join(slot, p.hashes[slot].Of(groups))
+		}
+	}
+	p.all = append(p.all, made)
+	return made
+}
+
+// follow takes in what has changed in the log.
+func (p *partitions) follow(log snapshot.Log) {
+	n := int(log.Slots())
+	p.hashes = grown(p.hashes, n, snapshot.RowHashes{})
+	for _, one := range p.all {
+		one.grow(n)
+	}
+	deltas, ok := log.Since(p.seq)
+	p.seq = log.Seq()
+	if !ok {
+		for slot := range int32(n) {
+			p.put(log, slot, snapshot.RowGroups)
+		}
+	}
+	for d := range deltas.All() {
+		switch {
+		case d.Kind > rowRemove:
+		case d.Groups&abi.NodeGroups == abi.NodeGroups:
+			p.put(log, d.Slot, snapshot.RowGroups)
+		default:
+			p.put(log, d.Slot, d.Groups)
+		}
+	}
+	for _, one := range p.all {
+		one.tidy()
+	}
+}
+
+// put finds a slot's place in each partition after its row changed in groups.
+func (p *partitions) put(log snapshot.Log, slot int32, groups abi.Groups) {
+	row, hashes := log.Row(slot), &p.hashes[slot]
+	if row != nil {
+		row.Hash(hashes, groups)
+	}
+	for _, one := range p.all {
+		if row == nil {
+			one.leave(slot)
+			continue
+		}
+		if one.of[slot] == none || groups&one.groups != 0 {
+			one.move(slot, hashes.Of(one.groups))
+		}
+	}
+}
+
+// move puts a row into the part of its hash, if it is not there yet.
+func (p *partition) move(slot int32, hash uint64) {
+	if id := p.of[slot]; id != none && p.parts[id].hash == hash {
+		return
+	}
+	p.leave(slot)
+	p.join(slot, hash)
+}
