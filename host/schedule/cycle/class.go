@@ -221,6 +221,12 @@ func (d *Decider) narrowBy(ctx context.Context, r *run, c *class, col *column, i
 	if err != nil {
 		failed = d.predicateFailed(r, i, Failure{Err: err, Rows: c.unknown(col, ids)})
 	}
+	return c.admittedBy(col, i, ids, failed)
+}
+
+// admittedBy are the parts that the policy admits; failed is what those get that have
+// no verdict.
+func (c *class) admittedBy(col *column, i int, ids []int32, failed framework.ReasonID) []int32 {
 	if only := col.part.only(); only != none && col.verdicts[only] == 0 {
 		return ids
 	}
