@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -44,160 +45,168 @@ func crowded(t *testing.T) (*cluster, *schedule.Scheduler, schedule.Trace) {
 
 func TestAPreemptionIsExplainedToAllWhomItConcerns(t *testing.T) {
 	t.Parallel()
-	c, s, made := crowded(t)
-	room := &explain.Room{
-		Decision: made.Number, For: "default/urgent", Priority: 9, Node: "a", Victims: []explain.Victim{
-			{Namespace: "default", Pod: "guarded", Priority: 2, Breaks: []string{"guard"}}, {Namespace: "default", Pod: "plain", Priority: 1},
-		},
-	}
-	report := func(pod string) (*explain.Report, string) {
-		t.Helper()
-		r, err := explain.Pod(t.Context(), s, "default", pod, explain.Options{})
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		c, s, made := crowded(t)
+		room := &explain.Room{
+			Decision: made.Number, For: "default/urgent", Priority: 9, Node: "a", Victims: []explain.Victim{
+				{Namespace: "default", Pod: "guarded", Priority: 2, Breaks: []string{"guard"}}, {Namespace: "default", Pod: "plain", Priority: 1},
+			},
 		}
-		var text strings.Builder
-		if err := r.Write(&text, explain.Page{}); err != nil {
-			t.Fatal(err)
+		report := func(pod string) (*explain.Report, string) {
+			t.Helper()
+			r, err := explain.Pod(t.Context(), s, "default", pod, explain.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text strings.Builder
+			if err := r.Write(&text, explain.Page{}); err != nil {
+				t.Fatal(err)
+			}
+			return r, strings.Join(strings.Fields(text.String()), " ")
 		}
-		return r, strings.Join(strings.Fields(text.String()), " ")
-	}
-	is := func(what string, got *explain.Room) {
-		t.Helper()
-		if diff := cmp.Diff(room, got, cmpopts.IgnoreFields(explain.Room{}, "At")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
+		is := func(what string, got *explain.Room) {
+			t.Helper()
+			if diff := cmp.Diff(room, got, cmpopts.IgnoreFields(explain.Room{}, "At")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
 		}
-	}
-	r, text := report("urgent")
-	is("room for the urgent pod", r.Room)
-	for _, want := range []string{
-		fmt.Sprintf("Room: was made on a by decision %d, by preempting what has a lower priority than 9; it goes there when they have ended", made.Number),
-		"default/guarded, priority 2, against PodDisruptionBudget guard, since there was no other room default/plain, priority 1 ",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the urgent pod's explanation lacks %q:\n%s", want, text)
+		r, text := report("urgent")
+		is("room for the urgent pod", r.Room)
+		for _, want := range []string{
+			fmt.Sprintf("Room: was made on a by decision %d, by preempting what has a lower priority than 9; it goes there when they have ended", made.Number),
+			"default/guarded, priority 2, against PodDisruptionBudget guard, since there was no other room default/plain, priority 1 ",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the urgent pod's explanation lacks %q:\n%s", want, text)
+			}
 		}
-	}
-	c.letGo(t, 2)
-	decided(t, s, "urgent", schedule.Placed)
-	r, text = report("urgent")
-	is("room that the urgent pod has taken", r.Room)
-	if !strings.Contains(text, "it waited for them to end") || r.Node != "a" || !r.Decision.Same {
-		t.Errorf("the urgent pod has its place:\n%s", text)
-	}
-	r, text = report("guarded")
-	is("why the guarded pod is gone", r.PreemptedBy)
-	want := fmt.Sprintf("Preempted: by decision %d, to make room on a for default/urgent of priority 9 (this one has 2), against PodDisruptionBudget guard, since", made.Number)
-	if r.State != "preempted" || !strings.Contains(text, want) {
-		t.Errorf("the guarded pod is %s, want %q:\n%s", r.State, want, text)
-	}
+		c.letGo(t, 2)
+		decided(t, s, "urgent", schedule.Placed)
+		r, text = report("urgent")
+		is("room that the urgent pod has taken", r.Room)
+		if !strings.Contains(text, "it waited for them to end") || r.Node != "a" || !r.Decision.Same {
+			t.Errorf("the urgent pod has its place:\n%s", text)
+		}
+		r, text = report("guarded")
+		is("why the guarded pod is gone", r.PreemptedBy)
+		want := fmt.Sprintf("Preempted: by decision %d, to make room on a for default/urgent of priority 9 (this one has 2), against PodDisruptionBudget guard, since", made.Number)
+		if r.State != "preempted" || !strings.Contains(text, want) {
+			t.Errorf("the guarded pod is %s, want %q:\n%s", r.State, want, text)
+		}
+	})
 }
 
 func TestAPreemptionIsReplayedAfterItsVictimsAreLongGone(t *testing.T) {
 	t.Parallel()
-	c, s, made := crowded(t)
-	c.letGo(t, 2)
-	decided(t, s, "urgent", schedule.Placed)
-	c.put("nodes", policytest.Node("b", "64", "64Gi", 110, nil))
-	for i := range 50 {
-		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "1Mi", nil))
-	}
-	decided(t, s, "p49", schedule.Placed)
-	again, err := explain.Replay(t.Context(), s, made.Number)
-	if err != nil || !again.Same || again.Note != "" || len(again.Differs) > 0 {
-		t.Fatalf("replay = %+v, %v", again, err)
-	}
-	was, is := again.Room()
-	if diff := cmp.Diff(was, is); diff != "" || len(is.Victims) != 2 {
-		t.Errorf("room then and now (-then +now):\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, s, made := crowded(t)
+		c.letGo(t, 2)
+		decided(t, s, "urgent", schedule.Placed)
+		c.put("nodes", policytest.Node("b", "64", "64Gi", 110, nil))
+		for i := range 50 {
+			c.put("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "1Mi", nil))
+		}
+		decided(t, s, "p49", schedule.Placed)
+		again, err := explain.Replay(t.Context(), s, made.Number)
+		if err != nil || !again.Same || again.Note != "" || len(again.Differs) > 0 {
+			t.Fatalf("replay = %+v, %v", again, err)
+		}
+		was, is := again.Room()
+		if diff := cmp.Diff(was, is); diff != "" || len(is.Victims) != 2 {
+			t.Errorf("room then and now (-then +now):\n%s", diff)
+		}
+	})
 }
 
 func TestARehearsalTellsWhomAnotherPolicyWouldPreempt(t *testing.T) {
 	t.Parallel()
-	c := newCluster()
-	s := run(t, c, 0)
-	kept := func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}} }
-	tolerates := func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }
-	c.put("nodes", policytest.Node("a", "1", "8Gi", 110, nil), policytest.Node("b", "1", "8Gi", 110, kept))
-	c.put("pods", policytest.Pod("mid", "1", "1Gi", func(p *v1.Pod) {
-		priority(5)(p)
-		p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "a"}
-	}), policytest.Pod("low", "1", "1Gi", func(p *v1.Pod) {
-		tolerates(p)
-		p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "b"}
-	}))
-	decided(t, s, "mid", schedule.Placed)
-	decided(t, s, "low", schedule.Placed)
-	c.put("pods", policytest.Pod("urgent", "1", "1Gi", priority(9)))
-	made := decided(t, s, "urgent", schedule.Refused)
-	c.letGo(t, 1)
-	decided(t, s, "urgent", schedule.Placed)
-	all := map[string]bool{whole(s).Profiles["default-scheduler"].Name: true}
-	for _, tt := range []struct {
-		name   string
-		varied *framework.LiveSet
-		want   []string
-	}{
-		{"the same policies", whole(s), nil},
-		{"no taints", without(s, "PodToleratesNodeTaints"), []string{
-			"urgent: it fits nowhere: room made on b by preempting default/low, and room made on a by preempting default/mid by the live policies",
-		}},
-	} {
-		r, err := explain.Rehearse(t.Context(), s, explain.Variant{Live: whole(s), Varied: tt.varied, Profiles: all}, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, ch := range r.Changes {
-			if ch.Number == made.Number {
-				got = append(got, ch.Pod+": "+ch.Why)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		s := run(t, c, 0)
+		kept := func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}} }
+		tolerates := func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }
+		c.put("nodes", policytest.Node("a", "1", "8Gi", 110, nil), policytest.Node("b", "1", "8Gi", 110, kept))
+		c.put("pods", policytest.Pod("mid", "1", "1Gi", func(p *v1.Pod) {
+			priority(5)(p)
+			p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "a"}
+		}), policytest.Pod("low", "1", "1Gi", func(p *v1.Pod) {
+			tolerates(p)
+			p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "b"}
+		}))
+		decided(t, s, "mid", schedule.Placed)
+		decided(t, s, "low", schedule.Placed)
+		c.put("pods", policytest.Pod("urgent", "1", "1Gi", priority(9)))
+		made := decided(t, s, "urgent", schedule.Refused)
+		c.letGo(t, 1)
+		decided(t, s, "urgent", schedule.Placed)
+		all := map[string]bool{whole(s).Profiles["default-scheduler"].Name: true}
+		for _, tt := range []struct {
+			name   string
+			varied *framework.LiveSet
+			want   []string
+		}{
+			{"the same policies", whole(s), nil},
+			{"no taints", without(s, "PodToleratesNodeTaints"), []string{
+				"urgent: it fits nowhere: room made on b by preempting default/low, and room made on a by preempting default/mid by the live policies",
+			}},
+		} {
+			r, err := explain.Rehearse(t.Context(), s, explain.Variant{Live: whole(s), Varied: tt.varied, Profiles: all}, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, ch := range r.Changes {
+				if ch.Number == made.Number {
+					got = append(got, ch.Pod+": "+ch.Why)
+				}
+			}
+			if !slices.Equal(got, tt.want) || r.Decisions != 3 || r.Preempting != 1 || r.Remade != 0 {
+				t.Errorf("%s: %q, want %q; %+v", tt.name, got, tt.want, r)
 			}
 		}
-		if !slices.Equal(got, tt.want) || r.Decisions != 3 || r.Preempting != 1 || r.Remade != 0 {
-			t.Errorf("%s: %q, want %q; %+v", tt.name, got, tt.want, r)
-		}
-	}
+	})
 }
 
 // A policy that failed, then, fails again: what it left unsaid is not made up.
 func TestADecisionInWhichAPolicyFailedIsReplayed(t *testing.T) {
 	t.Parallel()
-	reasons := framework.NewReasons(0)
-	open := func() *framework.Profile {
-		p := policytest.Default(reasons)
-		p.Predicates[1].FailOpen = true
-		return p
-	}
-	set := policytest.Live(1, open)
-	broken := set.Profiles["default-scheduler"].Priorities[0].Policy.(*policytest.Native)
-	broken.Fail = func() error { return policytest.ErrBroken }
-	set.Profiles["default-scheduler"].Predicates[1].Policy.(*policytest.Native).Fail = broken.Fail
-	c := newCluster()
-	s, err := schedule.New(schedule.Config{Source: c, Binder: c, Reasons: reasons, Set: func() *framework.LiveSet { return set }, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, s)
-	for i := range 9 {
-		c.put("nodes", policytest.Node(fmt.Sprint("n", i), fmt.Sprint(1+i), "8Gi", 110, nil))
-	}
-	for i := range 12 {
-		c.put("pods", policytest.Pod(fmt.Sprint("p", i), "300m", "1Mi", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "such"} }))
-	}
-	decided(t, s, "p11", schedule.Placed)
-	for _, trace := range s.Traces().Last(12) {
-		again, err := explain.Replay(t.Context(), s, trace.Number)
-		if err != nil || !again.Same || len(trace.Failures) != 2 {
-			t.Errorf("replay of %d, in which %v failed: %+v, %v", trace.Number, trace.Failures, again.Differs, err)
+	synctest.Test(t, func(t *testing.T) {
+		reasons := framework.NewReasons(0)
+		open := func() *framework.Profile {
+			p := policytest.Default(reasons)
+			p.Predicates[1].FailOpen = true
+			return p
 		}
-	}
-	r, err := explain.Pod(t.Context(), s, "default", "p11", explain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = "these policies failed, and had no part in it: MatchNodeSelector, LeastRequestedPriority"
-	if !strings.Contains(r.Note, want) {
-		t.Errorf("explain notes %q, want %q in it", r.Note, want)
-	}
+		set := policytest.Live(1, open)
+		broken := set.Profiles["default-scheduler"].Priorities[0].Policy.(*policytest.Native)
+		broken.Fail = func() error { return policytest.ErrBroken }
+		set.Profiles["default-scheduler"].Predicates[1].Policy.(*policytest.Native).Fail = broken.Fail
+		c := newCluster()
+		s, err := schedule.New(schedule.Config{Source: c, Binder: c, Reasons: reasons, Set: func() *framework.LiveSet { return set }, Seed: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		serve(t, s)
+		for i := range 9 {
+			c.put("nodes", policytest.Node(fmt.Sprint("n", i), fmt.Sprint(1+i), "8Gi", 110, nil))
+		}
+		for i := range 12 {
+			c.put("pods", policytest.Pod(fmt.Sprint("p", i), "300m", "1Mi", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "such"} }))
+		}
+		decided(t, s, "p11", schedule.Placed)
+		for _, trace := range s.Traces().Last(12) {
+			again, err := explain.Replay(t.Context(), s, trace.Number)
+			if err != nil || !again.Same || len(trace.Failures) != 2 {
+				t.Errorf("replay of %d, in which %v failed: %+v, %v", trace.Number, trace.Failures, again.Differs, err)
+			}
+		}
+		r, err := explain.Pod(t.Context(), s, "default", "p11", explain.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "these policies failed, and had no part in it: MatchNodeSelector, LeastRequestedPriority"
+		if !strings.Contains(r.Note, want) {
+			t.Errorf("explain notes %q, want %q in it", r.Note, want)
+		}
+	})
 }
