@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/berth-dev/berth/host/api/gc"
 	"github.com/berth-dev/berth/host/api/kind"
@@ -103,88 +104,100 @@ func (w *world) gone(resource, ns, name string) func() bool {
 
 func TestDependentsGoInTheBackground(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	parent := w.configMap("parent")
-	child := w.configMap("child", parent)
-	w.configMap("grandchild", child)
-	w.remove("configmaps", "ns", "parent", metav1.DeletePropagationBackground)
-	w.eventually("the child goes", w.gone("configmaps", "ns", "child"))
-	w.eventually("the grandchild goes", w.gone("configmaps", "ns", "grandchild"))
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		parent := w.configMap("parent")
+		child := w.configMap("child", parent)
+		w.configMap("grandchild", child)
+		w.remove("configmaps", "ns", "parent", metav1.DeletePropagationBackground)
+		w.eventually("the child goes", w.gone("configmaps", "ns", "child"))
+		w.eventually("the grandchild goes", w.gone("configmaps", "ns", "grandchild"))
+	})
 }
 
 func TestForegroundDeletionEndsWithTheOwner(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	parent := w.configMap("parent")
-	child := w.configMap("child", parent)
-	w.configMap("grandchild", child)
-	w.remove("configmaps", "ns", "parent", metav1.DeletePropagationForeground)
-	w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
-	for _, name := range []string{"child", "grandchild"} {
-		if !w.gone("configmaps", "ns", name)() {
-			t.Errorf("%s is left although its owner waited for it", name)
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		parent := w.configMap("parent")
+		child := w.configMap("child", parent)
+		w.configMap("grandchild", child)
+		w.remove("configmaps", "ns", "parent", metav1.DeletePropagationForeground)
+		w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
+		for _, name := range []string{"child", "grandchild"} {
+			if !w.gone("configmaps", "ns", name)() {
+				t.Errorf("%s is left although its owner waited for it", name)
+			}
 		}
-	}
+	})
 }
 
 func TestOrphansStayWithoutTheirOwner(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	w.configMap("child", w.configMap("parent"))
-	w.remove("configmaps", "ns", "parent", metav1.DeletePropagationOrphan)
-	w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
-	child, err := w.reg.Get(t.Context(), registry.On("configmaps", "ns", "child"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if refs := child.GetOwnerReferences(); len(refs) != 0 {
-		t.Errorf("the orphan has references %v, want none", refs)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		w.configMap("child", w.configMap("parent"))
+		w.remove("configmaps", "ns", "parent", metav1.DeletePropagationOrphan)
+		w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
+		child, err := w.reg.Get(t.Context(), registry.On("configmaps", "ns", "child"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refs := child.GetOwnerReferences(); len(refs) != 0 {
+			t.Errorf("the orphan has references %v, want none", refs)
+		}
+	})
 }
 
 func TestAnObjectCreatedForAnOwnerThatIsGoneGoes(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	w.configMap("late", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "no-such-uid"}})
-	w.eventually("the late child goes", w.gone("configmaps", "ns", "late"))
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		w.configMap("late", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "never", UID: "no-such-uid"}})
+		w.eventually("the late child goes", w.gone("configmaps", "ns", "late"))
+	})
 }
 
 func TestAnObjectStaysWhileOneOwnerStays(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	first, second := w.configMap("first"), w.configMap("second")
-	w.configMap("child", first, second)
-	w.remove("configmaps", "ns", "first", metav1.DeletePropagationBackground)
-	w.eventually("the reference to the first owner goes", func() bool {
-		child, err := w.reg.Get(t.Context(), registry.On("configmaps", "ns", "child"))
-		return err == nil && len(child.GetOwnerReferences()) == 1 && child.GetOwnerReferences()[0].UID == second.GetUID()
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		first, second := w.configMap("first"), w.configMap("second")
+		w.configMap("child", first, second)
+		w.remove("configmaps", "ns", "first", metav1.DeletePropagationBackground)
+		w.eventually("the reference to the first owner goes", func() bool {
+			child, err := w.reg.Get(t.Context(), registry.On("configmaps", "ns", "child"))
+			return err == nil && len(child.GetOwnerReferences()) == 1 && child.GetOwnerReferences()[0].UID == second.GetUID()
+		})
 	})
 }
 
 func TestADeletedNamespaceEmptiesItself(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	w.configMap("a")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, NodeName: "n"}}
-	w.create("pods", "ns", pod)
-	w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
-	w.eventually("the pod is asked to end", func() bool {
-		p, err := w.reg.Get(t.Context(), registry.On("pods", "ns", "p"))
-		return err == nil && p.GetDeletionTimestamp() != nil
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		w.configMap("a")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, NodeName: "n"}}
+		w.create("pods", "ns", pod)
+		w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
+		w.eventually("the pod is asked to end", func() bool {
+			p, err := w.reg.Get(t.Context(), registry.On("pods", "ns", "p"))
+			return err == nil && p.GetDeletionTimestamp() != nil
+		})
+		w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "Some resources are remaining: pods. has 1 resource instances")
+		w.condition("ns", corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered", "All resources successfully discovered")
+		if w.gone("configmaps", "ns", "a")() {
+			t.Error("other objects go before the pods have ended")
+		}
+		_, err := w.reg.Create(t.Context(), registry.On("configmaps", "ns", ""), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			t.Errorf("create in a namespace that is going: %v, want the cause NamespaceTerminating", err)
+		}
+		if _, _, err := w.reg.Delete(t.Context(), registry.On("pods", "ns", "p"), &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
 	})
-	w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain", "Some resources are remaining: pods. has 1 resource instances")
-	w.condition("ns", corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered", "All resources successfully discovered")
-	if w.gone("configmaps", "ns", "a")() {
-		t.Error("other objects go before the pods have ended")
-	}
-	_, err := w.reg.Create(t.Context(), registry.On("configmaps", "ns", ""), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
-	if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		t.Errorf("create in a namespace that is going: %v, want the cause NamespaceTerminating", err)
-	}
-	if _, _, err := w.reg.Delete(t.Context(), registry.On("pods", "ns", "p"), &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
 }
 
 // condition waits for a condition of a namespace.
@@ -203,57 +216,61 @@ func (w *world) condition(name string, t corev1.NamespaceConditionType, status c
 
 func TestANamespaceTellsWhatHoldsIt(t *testing.T) {
 	t.Parallel()
-	w := start(t)
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
-	w.create("configmaps", "ns", held)
-	w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
-	w.condition("ns", corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain",
-		"Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
-	w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain",
-		"Some resources are remaining: configmaps. has 1 resource instances")
-	w.condition("ns", corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse, "ContentDeleted",
-		"All content successfully deleted, may be waiting on finalization")
-	if _, err := w.reg.Modify(t.Context(), registry.On("configmaps", "ns", "held"), func(old store.Object) (store.Object, error) {
-		next := old.DeepCopyObject().(store.Object)
-		next.SetFinalizers(nil)
-		return next, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/hold"}}}
+		w.create("configmaps", "ns", held)
+		w.remove("namespaces", "", "ns", metav1.DeletePropagationBackground)
+		w.condition("ns", corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain",
+			"Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances")
+		w.condition("ns", corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain",
+			"Some resources are remaining: configmaps. has 1 resource instances")
+		w.condition("ns", corev1.NamespaceDeletionContentFailure, corev1.ConditionFalse, "ContentDeleted",
+			"All content successfully deleted, may be waiting on finalization")
+		if _, err := w.reg.Modify(t.Context(), registry.On("configmaps", "ns", "held"), func(old store.Object) (store.Object, error) {
+			next := old.DeepCopyObject().(store.Object)
+			next.SetFinalizers(nil)
+			return next, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the namespace goes", w.gone("namespaces", "", "ns"))
+	})
 }
 
 // Owners that own one another would each wait for the next one for ever.
 func TestACircleOfOwnersGoesInTheForeground(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ names, removed []string }{
-		{[]string{"a", "b", "c"}, []string{"a"}},
-		{[]string{"a", "b", "c"}, []string{"a", "b", "c"}},
-		{[]string{"self"}, []string{"self"}},
-	} {
-		w, names := newWorld(t), c.names
-		made := map[string]store.Object{}
-		for _, name := range names {
-			made[name] = w.configMap(name)
-		}
-		for i, name := range names {
-			owner := made[names[(i+1)%len(names)]]
-			if _, err := w.reg.Modify(w.Context(), registry.On("configmaps", "ns", name), func(old store.Object) (store.Object, error) {
-				next := old.DeepCopyObject().(store.Object)
-				next.SetOwnerReferences([]metav1.OwnerReference{{
-					APIVersion: "v1", Kind: "ConfigMap", Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-				}})
-				return next, nil
-			}); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ names, removed []string }{
+			{[]string{"a", "b", "c"}, []string{"a"}},
+			{[]string{"a", "b", "c"}, []string{"a", "b", "c"}},
+			{[]string{"self"}, []string{"self"}},
+		} {
+			w, names := newWorld(t), c.names
+			made := map[string]store.Object{}
+			for _, name := range names {
+				made[name] = w.configMap(name)
+			}
+			for i, name := range names {
+				owner := made[names[(i+1)%len(names)]]
+				if _, err := w.reg.Modify(w.Context(), registry.On("configmaps", "ns", name), func(old store.Object) (store.Object, error) {
+					next := old.DeepCopyObject().(store.Object)
+					next.SetOwnerReferences([]metav1.OwnerReference{{
+						APIVersion: "v1", Kind: "ConfigMap", Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+					}})
+					return next, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range c.removed {
+				w.remove("configmaps", "ns", name, metav1.DeletePropagationForeground)
+			}
+			w.collect()
+			for _, name := range names {
+				w.eventually(name+" goes", w.gone("configmaps", "ns", name))
 			}
 		}
-		for _, name := range c.removed {
-			w.remove("configmaps", "ns", name, metav1.DeletePropagationForeground)
-		}
-		w.collect()
-		for _, name := range names {
-			w.eventually(name+" goes", w.gone("configmaps", "ns", name))
-		}
-	}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-dev/berth/host/polltest"
@@ -145,166 +146,180 @@ func scheduled(p *v1.Pod) *v1.PodCondition {
 
 func TestBindsPodsDurably(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil), policytest.Node("b", "4", "8Gi", 110, nil))
-	for i := range 60 {
-		h.create("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "64Mi", nil))
-	}
-	on := map[string]int{}
-	for i := range 60 {
-		p := h.eventually(fmt.Sprint("p", i), "bound", isBound)
-		on[p.Spec.NodeName]++
-		if c := scheduled(p); c == nil || c.Status != v1.ConditionTrue {
-			t.Errorf("pod %s has condition %v, want PodScheduled True", p.Name, c)
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil), policytest.Node("b", "4", "8Gi", 110, nil))
+		for i := range 60 {
+			h.create("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "64Mi", nil))
 		}
-	}
-	if on["a"] != 30 || on["b"] != 30 {
-		t.Errorf("pods by node = %v, want 30 each", on)
-	}
+		on := map[string]int{}
+		for i := range 60 {
+			p := h.eventually(fmt.Sprint("p", i), "bound", isBound)
+			on[p.Spec.NodeName]++
+			if c := scheduled(p); c == nil || c.Status != v1.ConditionTrue {
+				t.Errorf("pod %s has condition %v, want PodScheduled True", p.Name, c)
+			}
+		}
+		if on["a"] != 30 || on["b"] != 30 {
+			t.Errorf("pods by node = %v, want 30 each", on)
+		}
+	})
 }
 
 func TestTellsWhyAPodWaitsAndTriesAgainWhenANodeComes(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.create("nodes", policytest.Node("small", "1", "8Gi", 110, nil), policytest.Node("full", "8", "8Gi", 0, nil))
-	h.create("pods", policytest.Pod("big", "3", "64Mi", nil))
-	p := h.eventually("big", "refused by both", func(p *v1.Pod) bool {
-		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/2 nodes")
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		h.create("nodes", policytest.Node("small", "1", "8Gi", 110, nil), policytest.Node("full", "8", "8Gi", 0, nil))
+		h.create("pods", policytest.Pod("big", "3", "64Mi", nil))
+		p := h.eventually("big", "refused by both", func(p *v1.Pod) bool {
+			return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/2 nodes")
+		})
+		want := "0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+		if c := scheduled(p); c.Status != v1.ConditionFalse || c.Reason != v1.PodReasonUnschedulable || c.Message != want {
+			t.Errorf("condition = %s %s %q, want False Unschedulable %q", c.Status, c.Reason, c.Message, want)
+		}
+		h.create("nodes", policytest.Node("large", "8", "8Gi", 110, nil))
+		if p = h.eventually("big", "bound", isBound); p.Spec.NodeName != "large" {
+			t.Errorf("bound to %s, want large", p.Spec.NodeName)
+		}
 	})
-	want := "0/2 nodes are available: 1 Insufficient cpu, 1 Too many pods. preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
-	if c := scheduled(p); c.Status != v1.ConditionFalse || c.Reason != v1.PodReasonUnschedulable || c.Message != want {
-		t.Errorf("condition = %s %s %q, want False Unschedulable %q", c.Status, c.Reason, c.Message, want)
-	}
-	h.create("nodes", policytest.Node("large", "8", "8Gi", 110, nil))
-	if p = h.eventually("big", "bound", isBound); p.Spec.NodeName != "large" {
-		t.Errorf("bound to %s, want large", p.Spec.NodeName)
-	}
 }
 
 func TestPodsThatWaitAreTriedAgainWhenPoliciesChange(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, func(n *v1.Node) {
-		n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}}
-	}))
-	h.create("pods", policytest.Pod("p", "1", "64Mi", nil))
-	h.eventually("p", "refused by the taint", func(p *v1.Pod) bool {
-		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/1 nodes")
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		h.create("nodes", policytest.Node("a", "4", "8Gi", 110, func(n *v1.Node) {
+			n.Spec.Taints = []v1.Taint{{Key: "kept", Effect: v1.TaintEffectNoSchedule}}
+		}))
+		h.create("pods", policytest.Pod("p", "1", "64Mi", nil))
+		h.eventually("p", "refused by the taint", func(p *v1.Pod) bool {
+			return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "0/1 nodes")
+		})
+		// Nothing else happens from here on.
+		h.set.Store(policytest.Set(2, &framework.Profile{Name: "default-scheduler"}))
+		h.swapped <- struct{}{}
+		h.eventually("p", "bound", isBound)
 	})
-	// Nothing else happens from here on.
-	h.set.Store(policytest.Set(2, &framework.Profile{Name: "default-scheduler"}))
-	h.swapped <- struct{}{}
-	h.eventually("p", "bound", isBound)
 }
 
 func TestMakesRoomByPreemption(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	zero, high := int64(0), int32(10)
-	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
-	for i := range 4 {
-		h.create("pods", policytest.Pod(fmt.Sprint("low", i), "900m", "64Mi", func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &zero }))
-	}
-	for i := range 4 {
-		h.eventually(fmt.Sprint("low", i), "bound", isBound)
-	}
-	h.create("pods", policytest.Pod("high", "3", "64Mi", func(p *v1.Pod) { p.Spec.Priority = &high }))
-	h.eventually("high", "bound", isBound)
-	left := 0
-	for i := range 4 {
-		if h.pod(fmt.Sprint("low", i)) != nil {
-			left++
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		zero, high := int64(0), int32(10)
+		h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+		for i := range 4 {
+			h.create("pods", policytest.Pod(fmt.Sprint("low", i), "900m", "64Mi", func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &zero }))
 		}
-	}
-	if left != 1 {
-		t.Errorf("%d pods of low priority are left, want 1: no more may go than must", left)
-	}
+		for i := range 4 {
+			h.eventually(fmt.Sprint("low", i), "bound", isBound)
+		}
+		h.create("pods", policytest.Pod("high", "3", "64Mi", func(p *v1.Pod) { p.Spec.Priority = &high }))
+		h.eventually("high", "bound", isBound)
+		left := 0
+		for i := range 4 {
+			if h.pod(fmt.Sprint("low", i)) != nil {
+				left++
+			}
+		}
+		if left != 1 {
+			t.Errorf("%d pods of low priority are left, want 1: no more may go than must", left)
+		}
+	})
 }
 
 func TestLeavesGatedAndForeignPodsAlone(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
-	h.create("pods",
-		policytest.Pod("gated", "100m", "64Mi", func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }),
-		policytest.Pod("foreign", "100m", "64Mi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
-		policytest.Pod("mine", "100m", "64Mi", nil))
-	h.eventually("mine", "bound", isBound)
-	for _, name := range []string{"gated", "foreign"} {
-		if p := h.pod(name); isBound(p) || len(p.Status.Conditions) > 0 {
-			t.Errorf("pod %s was touched: %+v", name, p)
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+		h.create("pods",
+			policytest.Pod("gated", "100m", "64Mi", func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }),
+			policytest.Pod("foreign", "100m", "64Mi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }),
+			policytest.Pod("mine", "100m", "64Mi", nil))
+		h.eventually("mine", "bound", isBound)
+		for _, name := range []string{"gated", "foreign"} {
+			if p := h.pod(name); isBound(p) || len(p.Status.Conditions) > 0 {
+				t.Errorf("pod %s was touched: %+v", name, p)
+			}
 		}
-	}
-	_, err := h.store.Update(t.Context(), store.Key{Resource: "pods", Namespace: "default", Name: "gated"}, func(o store.Object) (store.Object, error) {
-		p := o.(*v1.Pod).DeepCopy()
-		p.Spec.SchedulingGates = nil
-		return p, nil
+		_, err := h.store.Update(t.Context(), store.Key{Resource: "pods", Namespace: "default", Name: "gated"}, func(o store.Object) (store.Object, error) {
+			p := o.(*v1.Pod).DeepCopy()
+			p.Spec.SchedulingGates = nil
+			return p, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.eventually("gated", "bound", isBound)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.eventually("gated", "bound", isBound)
 }
 
 func TestRoomIsGivenAwayOnce(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
-	foreign := func(name, cpu string) *v1.Pod {
-		return policytest.Pod(name, cpu, "64Mi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
-	}
-	first, second := foreign("first", "3"), foreign("second", "2")
-	h.create("pods", policytest.Pod("probe", "10m", "1Mi", nil), first, second)
-	h.eventually("probe", "bound", isBound) // the scheduler knows the node
-	done, err := h.s.Claim(t.Context(), first, "a")
-	if err != nil {
-		t.Fatalf("Claim() = %v, want 3 of 4 CPUs", err)
-	}
-	if _, err := h.s.Claim(t.Context(), second, "a"); !errors.Is(err, schedule.ErrNoRoom) || !strings.Contains(err.Error(), "Insufficient cpu") {
-		t.Errorf("Claim() = %v, want ErrNoRoom for want of CPU", err)
-	}
-	h.create("pods", policytest.Pod("own", "2", "64Mi", nil))
-	h.eventually("own", "refused: its CPUs are claimed", func(p *v1.Pod) bool {
-		return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "1 Insufficient cpu")
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+		foreign := func(name, cpu string) *v1.Pod {
+			return policytest.Pod(name, cpu, "64Mi", func(p *v1.Pod) { p.Spec.SchedulerName = "other" })
+		}
+		first, second := foreign("first", "3"), foreign("second", "2")
+		h.create("pods", policytest.Pod("probe", "10m", "1Mi", nil), first, second)
+		h.eventually("probe", "bound", isBound) // the scheduler knows the node
+		done, err := h.s.Claim(t.Context(), first, "a")
+		if err != nil {
+			t.Fatalf("Claim() = %v, want 3 of 4 CPUs", err)
+		}
+		if _, err := h.s.Claim(t.Context(), second, "a"); !errors.Is(err, schedule.ErrNoRoom) || !strings.Contains(err.Error(), "Insufficient cpu") {
+			t.Errorf("Claim() = %v, want ErrNoRoom for want of CPU", err)
+		}
+		h.create("pods", policytest.Pod("own", "2", "64Mi", nil))
+		h.eventually("own", "refused: its CPUs are claimed", func(p *v1.Pod) bool {
+			return scheduled(p) != nil && strings.Contains(scheduled(p).Message, "1 Insufficient cpu")
+		})
+		done(errors.New("the client's bind came to nothing"))
+		h.eventually("own", "bound", isBound)
+		if _, err := h.s.Claim(t.Context(), foreign("elsewhere", "100"), "unknown"); err != nil {
+			t.Errorf("Claim() on a node that the scheduler does not know = %v, want no word on it", err)
+		}
 	})
-	done(errors.New("the client's bind came to nothing"))
-	h.eventually("own", "bound", isBound)
-	if _, err := h.s.Claim(t.Context(), foreign("elsewhere", "100"), "unknown"); err != nil {
-		t.Errorf("Claim() on a node that the scheduler does not know = %v, want no word on it", err)
-	}
 }
 
 func TestBindsVolumesTogetherWithThePod(t *testing.T) {
 	t.Parallel()
-	h := start(t)
-	wait := storagev1.VolumeBindingWaitForFirstConsumer
-	h.create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait,
-	})
-	h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
-	for i, size := range []string{"10Gi", "2Gi", "5Gi"} {
-		h.create("persistentvolumes", volume(fmt.Sprint("v", i), size, "local"))
-	}
-	for i := range 3 {
-		h.create("persistentvolumeclaims", claim(fmt.Sprint("c", i), "1Gi", "local"))
-		h.create("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "64Mi", func(p *v1.Pod) {
-			p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
-				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("c", i)},
-			}}}
-		}))
-	}
-	of := map[string]string{}
-	for i := range 3 {
-		h.eventually(fmt.Sprint("p", i), "bound", isBound)
-		c := h.boundClaim(fmt.Sprint("c", i))
-		if other := of[c.Spec.VolumeName]; other != "" || c.Spec.VolumeName == "" || c.Status.Phase != v1.ClaimBound {
-			t.Errorf("claim %s has volume %q as %q has, phase %s", c.Name, c.Spec.VolumeName, other, c.Status.Phase)
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t)
+		wait := storagev1.VolumeBindingWaitForFirstConsumer
+		h.create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: &wait,
+		})
+		h.create("nodes", policytest.Node("a", "4", "8Gi", 110, nil))
+		for i, size := range []string{"10Gi", "2Gi", "5Gi"} {
+			h.create("persistentvolumes", volume(fmt.Sprint("v", i), size, "local"))
 		}
-		of[c.Spec.VolumeName] = c.Name
-	}
-	if of["v1"] != "c0" {
-		t.Errorf("claim c0 did not get the smallest volume: %v", of)
-	}
+		for i := range 3 {
+			h.create("persistentvolumeclaims", claim(fmt.Sprint("c", i), "1Gi", "local"))
+			h.create("pods", policytest.Pod(fmt.Sprint("p", i), "100m", "64Mi", func(p *v1.Pod) {
+				p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+					PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("c", i)},
+				}}}
+			}))
+		}
+		of := map[string]string{}
+		for i := range 3 {
+			h.eventually(fmt.Sprint("p", i), "bound", isBound)
+			c := h.boundClaim(fmt.Sprint("c", i))
+			if other := of[c.Spec.VolumeName]; other != "" || c.Spec.VolumeName == "" || c.Status.Phase != v1.ClaimBound {
+				t.Errorf("claim %s has volume %q as %q has, phase %s", c.Name, c.Spec.VolumeName, other, c.Status.Phase)
+			}
+			of[c.Spec.VolumeName] = c.Name
+		}
+		if of["v1"] != "c0" {
+			t.Errorf("claim c0 did not get the smallest volume: %v", of)
+		}
+	})
 }
 
 // boundClaim returns a claim whose pod is bound. A commit is one on disk, and
