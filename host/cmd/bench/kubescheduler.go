@@ -14,7 +14,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // schedulerPerf is Kubernetes' own measurement of its scheduler, as others.sh
@@ -30,11 +29,22 @@ type upstream struct {
 // kubeSchedulerTimeout bounds one run, with etcd and API server.
 const kubeSchedulerTimeout = 15 * time.Minute
 
+// measuredBeside is kube-scheduler's rate for a workload, 0 where it cannot be had.
+func measuredBeside(ctx context.Context, w workload, o *options) (float64, error) {
+	switch {
+	case w.upstream.name != "":
+		return kubeScheduler(ctx, w.upstream)
+	case w.each != nil:
+		return onBerth(ctx, w, o)
+	}
+	return 0, nil
+}
+
 // kubeScheduler has scheduler_perf measure a workload on this machine, now: API
 // server, etcd and kube-scheduler. It returns 0 where scheduler_perf is not there.
 func kubeScheduler(ctx context.Context, u upstream) (perSecond float64, err error) {
 	program, err := exec.LookPath(schedulerPerf)
-	if err != nil || u.name == "" {
+	if err != nil {
 		return 0, nil
 	}
 	out, err := os.MkdirTemp("", "scheduler-perf-")
@@ -43,12 +53,6 @@ func kubeScheduler(ctx context.Context, u upstream) (perSecond float64, err erro
 	}
 	defer os.RemoveAll(out)
 	configs := filepath.Join(filepath.Dir(filepath.Dir(program)), "share", schedulerPerf, u.topic)
-	if u.topic == allDifferent {
-		configs = filepath.Join(out, "config")
-		if err := writeAllDifferent(configs); err != nil {
-			return 0, err
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, kubeSchedulerTimeout)
 	defer cancel()
 	var log bytes.Buffer
@@ -67,54 +71,53 @@ func kubeScheduler(ctx context.Context, u upstream) (perSecond float64, err erro
 	return 0, fmt.Errorf("kube-scheduler: %s says nothing of %s: %w\n%s", schedulerPerf, u.name, err, tail(log.String()))
 }
 
-// allDifferent is a topic that is not scheduler_perf's own.
-const allDifferent = "all different"
-
-// writeAllDifferent writes the workload AllDifferent as scheduler_perf reads one. A
-// step of it creates replicas, so each pod has a step.
-func writeAllDifferent(dir string) error {
-	var w workload
-	for _, w = range workloads {
-		if w.upstream.topic == allDifferent {
-			break
-		}
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	type fields map[string]any
-	steps := []fields{
-		{"opcode": "createNodes", "count": w.nodes},
-		{"opcode": "createPods", "count": w.init, "namespace": first, "podTemplatePath": "plain.yaml"},
-		{"opcode": "startCollectingMetrics", "name": second, "namespaces": []string{second}},
-	}
-	write := func(name string, pod *v1.Pod) error {
-		data, err := yaml.Marshal(pod)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, name), data, 0o600)
-	}
-	if err := write("plain.yaml", plain()); err != nil {
-		return err
-	}
-	for i := range w.measured {
-		file := fmt.Sprint(i, ".yaml")
-		if err := write(file, w.each(i)); err != nil {
-			return err
-		}
-		steps = append(steps, fields{"opcode": "createPods", "count": 1, "namespace": second, "podTemplatePath": file, "skipWaitToCompletion": true})
-	}
-	steps = append(steps, fields{"opcode": "barrier"}, fields{"opcode": "stopCollectingMetrics"})
-	name, of, _ := strings.Cut(w.upstream.name, "/")
-	config, err := yaml.Marshal([]fields{{
-		"name": name, "workloadTemplate": steps,
-		"workloads": []fields{{"name": of, "labels": []string{"performance"}, "params": fields{}}},
-	}})
+// onBerth has the real kube-scheduler place a workload's pods on a host of Berth's,
+// beside simulated nodes: for pods that scheduler_perf cannot make, since a step of
+// it makes replicas. It returns 0 where kube-scheduler is not there.
+func onBerth(ctx context.Context, w workload, o *options) (perSecond float64, err error) {
+	program, err := exec.LookPath("kube-scheduler")
 	if err != nil {
-		return err
+		return 0, nil
 	}
-	return os.WriteFile(filepath.Join(dir, "performance-config.yaml"), config, 0o600)
+	const theirs = "kube-scheduler"
+	each, initPod := w.each, w.initPod
+	w.each = func(i int) *v1.Pod { return placedBy(theirs, each(i)) }
+	w.initPod = func() *v1.Pod { return placedBy(theirs, initPod()) }
+	res := result{workload: w}
+	err = onRig(ctx, func(r *rig) error {
+		config := filepath.Join(r.dir, "kube-scheduler.yaml")
+		text := fmt.Sprintf("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
+			"clientConnection: {kubeconfig: %s, qps: 5000, burst: 5000}\nleaderElection: {leaderElect: false}\nprofiles: [{schedulerName: %s}]\n", r.kubeconfig, theirs)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		// Told to be a 1.33, as in docs/compatibility.
+		cmd := exec.CommandContext(ctx, program, "--config", config, "--emulated-version=1.33", "--feature-gates=WatchListClient=true",
+			"--authentication-kubeconfig", r.kubeconfig, "--authorization-kubeconfig", r.kubeconfig, "--secure-port=0")
+		var log bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &log, &log
+		if err := cmd.Start(); err != nil {
+			cancel()
+			return err
+		}
+		err := r.prepare(ctx, w, o.clients)
+		if err == nil {
+			err = r.measure(ctx, w, o.clients, &res)
+		}
+		cancel()
+		_ = cmd.Wait()
+		if err != nil {
+			err = fmt.Errorf("kube-scheduler on Berth: %w\n%s", err, tail(log.String()))
+		}
+		return err
+	})
+	return res.perSecond, err
+}
+
+func placedBy(scheduler string, p *v1.Pod) *v1.Pod {
+	p.Spec.SchedulerName = scheduler
+	return p
 }
 
 // exactly is a pattern of the testing package that matches one name, part by part.

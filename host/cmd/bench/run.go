@@ -61,7 +61,7 @@ func runBeside(ctx context.Context, w workload, o *options) (result, error) {
 	if err != nil {
 		return before, err
 	}
-	if before.kubeScheduler, err = kubeScheduler(ctx, w.upstream); err != nil || before.kubeScheduler == 0 {
+	if before.kubeScheduler, err = measuredBeside(ctx, w, o); err != nil || before.kubeScheduler == 0 {
 		return before, err
 	}
 	after, err := run(ctx, w, o.clients, profiled(o.cpuProfile))
