@@ -3,9 +3,10 @@
 # manifests that come with them. Those of Kubernetes' own version are built by
 # kubectl's module, so that they share what is compiled.
 #
-#   others.sh [kube-scheduler|kube-state-metrics|kwok|kube-controller-manager]...
+#   others.sh [kube-scheduler|kube-state-metrics|kwok|kube-controller-manager|scheduler_perf]...
 #
-# By default all but the last, beside which controllers are measured.
+# By default all but the last two, beside which controllers and the scheduler are
+# measured.
 . "$(dirname "$0")/lib.sh"
 
 MODULES=$ROOT/.ci/tools
@@ -13,7 +14,7 @@ KUBERNETES=$(sed -n 's/^\tk8s.io\/kubernetes \(v[0-9.]*\).*/\1/p' "$MODULES/kube
 
 # module NAME: the folder of the module that pins the program.
 module() {
-  local own=$MODULES/$1
+  local own=$MODULES/${1/scheduler_perf/kube-controller-manager}
   [ -d "$own" ] || own=$MODULES/kubectl
   printf '%s\n' "$own"
 }
@@ -48,6 +49,17 @@ provide() {
   kube-state-metrics)
     build k8s.io/kube-state-metrics/v2 "$1" && from=$(source_of "$1" k8s.io/kube-state-metrics/v2) &&
       share "$1" role.yaml "$from/examples/standard/cluster-role.yaml"
+    ;;
+  scheduler_perf)
+    # Its API server looks for its own source, so paths are not trimmed.
+    local v=k8s.io/component-base/version minor=${KUBERNETES#v1.}
+    CGO_ENABLED=0 go -C "$(module "$1")" test -c -o "$TOOLS/bin/$1" -ldflags \
+      "-s -w -X $v.gitVersion=$KUBERNETES -X $v.gitMajor=1 -X $v.gitMinor=${minor%.*}" \
+      k8s.io/kubernetes/test/integration/scheduler_perf/misc &&
+      from=$(source_of "$1" k8s.io/kubernetes)/test/integration/scheduler_perf &&
+      rm -rf "$TOOLS/share/$1" && mkdir -p "$TOOLS/share/$1" &&
+      cp -r "$from"/{misc,affinity,topology_spreading,templates} "$TOOLS/share/$1/" &&
+      chmod -R u+w "$TOOLS/share/$1"
     ;;
   kwok)
     build sigs.k8s.io/kwok/cmd/kwok "$1" && from=$(source_of "$1" sigs.k8s.io/kwok)/kustomize &&

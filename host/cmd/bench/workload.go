@@ -11,10 +11,9 @@ import (
 // workload is one of scheduler_perf's shapes.
 type workload struct {
 	name string
-	// reference is kube-scheduler's throughput on 2 cores, in pods/s, at the
-	// full number of nodes.
-	reference float64
-	// aimRatio is the aim in multiples of the reference, aimRate in pods/s.
+	// upstream is what scheduler_perf calls it.
+	upstream upstream
+	// aimRatio is the aim in multiples of kube-scheduler's rate, aimRate in pods/s.
 	aimRatio, aimRate float64
 	nodes             int
 	zones             []string
@@ -22,6 +21,8 @@ type workload struct {
 	initPod           func() *v1.Pod
 	measured          int
 	pod               func() *v1.Pod
+	// each is pod for workloads whose pods differ from one another.
+	each func(i int) *v1.Pod
 	// beside is created every 200 ms while the clock runs; nil for nothing.
 	beside func() *v1.Pod
 }
@@ -32,21 +33,49 @@ const (
 )
 
 var workloads = []workload{
-	{name: "SchedulingBasic", reference: 289, aimRatio: 20, nodes: 5000, init: 1000, initPod: plain, measured: 10000, pod: plain},
-	{name: "SchedulingNodeAffinity", reference: 210, aimRatio: 20, nodes: 5000, zones: []string{"zone1"},
+	{name: "SchedulingBasic", upstream: upstream{"misc", "SchedulingBasic/5000Nodes_10000Pods_QueueingHintsEnabled"},
+		aimRatio: 20, nodes: 5000, init: 1000, initPod: plain, measured: 10000, pod: plain},
+	{name: "SchedulingNodeAffinity", upstream: upstream{"affinity", "SchedulingNodeAffinity/5000Nodes_10000Pods_QueueingHintsEnabled"},
+		aimRatio: 20, nodes: 5000, zones: []string{"zone1"},
 		init: 5000, initPod: inZone, measured: 10000, pod: inZone},
-	{name: "SchedulingPodAntiAffinity", reference: 112, aimRatio: 20, nodes: 5000,
+	{name: "SchedulingPodAntiAffinity", upstream: upstream{"affinity", "SchedulingPodAntiAffinity/5000Nodes_2000Pods_QueueingHintsEnabled"},
+		aimRatio: 20, nodes: 5000,
 		init: 1000, initPod: in(first, apart), measured: 2000, pod: in(second, apart)},
-	{name: "SchedulingPodAffinity", reference: 36, aimRate: 3000, nodes: 5000, zones: []string{"zone1"},
+	{name: "SchedulingPodAffinity", upstream: upstream{"affinity", "SchedulingPodAffinity/5000Nodes_5000Pods_QueueingHintsEnabled"},
+		aimRate: 3000, nodes: 5000, zones: []string{"zone1"},
 		init: 5000, initPod: in(first, together), measured: 5000, pod: in(second, together)},
-	{name: "SchedulingPreferredPodAffinity", reference: 71, aimRate: 3000, nodes: 5000,
+	{name: "SchedulingPreferredPodAffinity", upstream: upstream{"affinity", "SchedulingPreferredPodAffinity/5000Nodes_5000Pods_QueueingHintsEnabled"},
+		aimRate: 3000, nodes: 5000,
 		init: 5000, initPod: in(first, preferTogether), measured: 5000, pod: in(second, preferTogether)},
-	{name: "TopologySpreading", reference: 134, aimRate: 3000, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
+	{name: "TopologySpreading", upstream: upstream{"topology_spreading", "TopologySpreading/5000Nodes_5000Pods_QueueingHintsEnabled"},
+		aimRate: 3000, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
 		init: 5000, initPod: plain, measured: 5000, pod: spread(v1.DoNotSchedule)},
-	{name: "PreferredTopologySpreading", reference: 113, aimRate: 3000, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
+	{name: "PreferredTopologySpreading", upstream: upstream{"topology_spreading", "PreferredTopologySpreading/5000Nodes_5000Pods_QueueingHintsEnabled"},
+		aimRate: 3000, nodes: 5000, zones: []string{"moon-1", "moon-2", "moon-3"},
 		init: 5000, initPod: plain, measured: 5000, pod: spread(v1.ScheduleAnyway)},
-	{name: "Unschedulable", reference: 338, aimRatio: 20, nodes: 5000, init: 100, initPod: plain, measured: 10000, pod: plain, beside: tooLarge},
-	{name: "PreemptionBasic", reference: 17, aimRate: 1000, nodes: 1000, init: 4000, initPod: low, measured: 1000, pod: high},
+	{name: "Unschedulable", upstream: upstream{"misc", "Unschedulable/5kNodes/100Init/10kPods_AsyncAPICallsEnabled"},
+		aimRatio: 20, nodes: 5000, init: 100, initPod: plain, measured: 10000, pod: plain, beside: tooLarge},
+	{name: "AllDifferent", upstream: upstream{allDifferent, "AllDifferent/5000Nodes_2000Pods"},
+		aimRatio: 20, nodes: 5000, init: 1000, initPod: plain, measured: 2000, each: unlike},
+	{name: "PreemptionBasic", upstream: upstream{"misc", "PreemptionBasic/1000Nodes_AsyncAPICallsEnabled"},
+		aimRate: 1000, nodes: 1000, init: 4000, initPod: low, measured: 1000, pod: high},
+}
+
+// unlike is a pod that has requests, labels, tolerations and affinity of its own.
+func unlike(i int) *v1.Pod {
+	p := plain()
+	p.Labels = map[string]string{"app": fmt.Sprint("app-", i)}
+	use := amounts("50m", "100Mi")
+	use[v1.ResourceCPU] = *resource.NewMilliQuantity(50+int64(i%200), resource.DecimalSI)
+	use[v1.ResourceMemory] = *resource.NewQuantity(100<<20+int64(i)<<12, resource.BinarySI)
+	p.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: use, Limits: use}
+	p.Spec.Tolerations = []v1.Toleration{{Key: fmt.Sprint("kept-for-", i), Operator: v1.TolerationOpExists}}
+	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+			{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpNotIn, Values: []string{fmt.Sprint("lost-", i)}},
+		}}},
+	}}}
+	return p
 }
 
 // scaled is the workload on fewer nodes, with as many fewer pods.
@@ -55,7 +84,7 @@ func (w workload) scaled(nodes int) workload {
 		return w
 	}
 	w.init, w.measured = w.init*nodes/w.nodes, max(w.measured*nodes/w.nodes, 100)
-	w.nodes, w.reference, w.aimRatio, w.aimRate = nodes, 0, 0, 0
+	w.nodes, w.upstream, w.aimRatio, w.aimRate = nodes, upstream{}, 0, 0
 	return w
 }
 
