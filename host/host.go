@@ -218,7 +218,7 @@ func (h *Host) openScheduler() (err error) {
 		Rest: h.loader.Rest, Clock: h.Now, LogBytes: h.LogBytes, Decided: h.histograms.decided, Seed: uint64(h.Now().UnixNano()),
 		OnDivergence: func(d schedule.Divergence) { h.Log.Warn("a policy does not repeat its answers", "difference", d) },
 	}
-	// Each decision makes writes: numbers of former runs are not given again.
+	// Each decision makes writes: numbers of previous runs are not given again.
 	config.FirstDecision = uint64(h.store.Revision())
 	if h.recorder != nil {
 		config.FirstDecision = max(config.FirstDecision, h.recorder.Next) // runs between may not have been recorded

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// mostGarbage bounds what garbagePercent lets lie: four times a heap of
+	// maxGarbage bounds what garbagePercent lets lie: four times a heap of
 	// 700 MiB would be most of three GiB.
-	mostGarbage = 1 << 30
+	maxGarbage = 1 << 30
 	// leastGarbage is what it takes for a collection to be worth it on a host
 	// that rests.
 	leastGarbage = 64 << 20
@@ -42,7 +42,7 @@ func (h heap) garbage() int {
 	if h.live == 0 {
 		return garbagePercent
 	}
-	return int(min(garbagePercent, max(100, mostGarbage*100/h.live)))
+	return int(min(garbagePercent, max(100, maxGarbage*100/h.live)))
 }
 
 // lies says whether a host that has rested since was keeps memory that it could

@@ -26,8 +26,8 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// place is where a route leads.
-type place struct {
+// target is where a route leads.
+type target struct {
 	kind    *kind.Kind
 	version schema.GroupVersion
 	sub     string
@@ -45,7 +45,7 @@ type call struct {
 	echo     echo.Context
 	w        *echo.Response
 	r        *http.Request
-	place    *place
+	place    *target
 	info     *apirequest.RequestInfo
 	user     user.Info
 	query    query
@@ -58,7 +58,7 @@ type call struct {
 	watching *watchStream
 }
 
-func (s *server) begin(c echo.Context, at *place) *call {
+func (s *server) begin(c echo.Context, at *target) *call {
 	k := &call{server: s, echo: c, w: c.Response(), r: c.Request(), place: at, begun: time.Now(), leave: func() {}}
 	k.query = parseQuery(k.r.URL.RawQuery)
 	k.info = k.describe()
@@ -66,7 +66,7 @@ func (s *server) begin(c echo.Context, at *place) *call {
 }
 
 // serve makes an echo handler of one that may fail.
-func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
+func (s *server) serve(at target, answer func(*call) error) echo.HandlerFunc {
 	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.verb == "list" {
 		return s.serveListOrWatch(&at, answer, one)
@@ -81,7 +81,7 @@ func (s *server) serve(at place, answer func(*call) error) echo.HandlerFunc {
 }
 
 // run answers, or begins the watch that goes on with k.watching.
-func (s *server) run(c echo.Context, at *place, answer func(*call) error) (k *call) {
+func (s *server) run(c echo.Context, at *target, answer func(*call) error) (k *call) {
 	k = s.begin(c, at)
 	defer k.end()
 	err := k.pass()

@@ -48,7 +48,7 @@ func (s *server) routeKind(k *kind.Kind, gv schema.GroupVersion) {
 		if part, ok := k.Sub(sub); ok {
 			stream = part.Connect
 		}
-		s.echo.Add(method, path, s.serve(place{kind: k, version: gv, sub: sub, verb: verb, stream: stream}, answer))
+		s.echo.Add(method, path, s.serve(target{kind: k, version: gv, sub: sub, verb: verb, stream: stream}, answer))
 	}
 	one := these + "/:name"
 	if k.Strategy == nil {

@@ -45,7 +45,7 @@ func (s *server) routeSystem() {
 
 // get lays a path that is no resource. Some clients end it with a slash.
 func (s *server) get(path string, answer func(*call) error) {
-	handler := s.serve(place{verb: "get"}, answer)
+	handler := s.serve(target{verb: "get"}, answer)
 	s.echo.GET(path, handler)
 	if path != "/" && !strings.HasSuffix(path, "*") {
 		s.echo.GET(path+"/", handler)
@@ -53,7 +53,7 @@ func (s *server) get(path string, answer func(*call) error) {
 }
 
 func (s *server) routeRaw(method, path string, route Route) {
-	at := place{verb: "", stream: true}
+	at := target{verb: "", stream: true}
 	s.echo.Add(method, path, func(c echo.Context) error {
 		k := s.begin(c, &at)
 		defer k.end()

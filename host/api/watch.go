@@ -64,7 +64,7 @@ var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10)
 // serveListOrWatch makes a handler of lists and watches. What begins and ends a
 // watch, and writes, runs on a worker: the request's own goroutine waits for
 // hours, and shall not have grown a stack for that.
-func (s *server) serveListOrWatch(at *place, answer func(*call) error, list func(echo.Context)) echo.HandlerFunc {
+func (s *server) serveListOrWatch(at *target, answer func(*call) error, list func(echo.Context)) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !strings.Contains(c.Request().URL.RawQuery, "watch") {
 			list(c)

@@ -30,7 +30,7 @@ type plan struct {
 	d *Driver
 	*gathered
 	tx     Transaction
-	events []told
+	events []note
 	// refused is what admission or RBAC refused of the creations.
 	refused string
 	// unfinished: there was more to create than one commit takes.
@@ -38,7 +38,7 @@ type plan struct {
 	empty      bool
 }
 
-type told struct {
+type note struct {
 	about                 store.Object
 	kind, reason, message string
 }
@@ -308,7 +308,7 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 }
 
 func (p *plan) tell(about store.Object, kind, reason, message string) {
-	p.events = append(p.events, told{about, kind, reason, message})
+	p.events = append(p.events, note{about, kind, reason, message})
 }
 
 func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
@@ -339,7 +339,7 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 
 // createOne adds one creation; an error is what was refused, and is told
 // already.
-func (p *plan) createOne(ctx context.Context, w *watched, o store.Object, c *abi.Creation) error {
+func (p *plan) createOne(ctx context.Context, w *kindWatch, o store.Object, c *abi.Creation) error {
 	generated := o.GetName() == ""
 	if !generated {
 		if have, ok := p.tx.Get(w.key(o.GetNamespace(), o.GetName())); ok && (c.Unowned || controlledBy(have, p.parent)) {
@@ -372,15 +372,15 @@ func (p *plan) createOne(ctx context.Context, w *watched, o store.Object, c *abi
 }
 
 // singular names a kind in an event as Kubernetes does: pod, not pods.
-func singular(w *watched) string {
+func singular(w *kindWatch) string {
 	name := []byte(w.kind.Kind)
 	name[0] |= 0x20
 	return string(name)
 }
 
 // creatable finds the kind of a creation.
-func (d *Driver) creatable(meta metav1.TypeMeta) (*watched, error) {
-	for _, list := range [][]watched{d.children, d.related} {
+func (d *Driver) creatable(meta metav1.TypeMeta) (*kindWatch, error) {
+	for _, list := range [][]kindWatch{d.children, d.related} {
 		for i := range list {
 			k := &list[i].kind
 			if k.Kind != meta.Kind || k.APIVersion != meta.APIVersion {
@@ -396,7 +396,7 @@ func (d *Driver) creatable(meta metav1.TypeMeta) (*watched, error) {
 }
 
 // stamp makes the object of a creation.
-func (p *plan) stamp(c *abi.Creation) (*watched, store.Object, error) {
+func (p *plan) stamp(c *abi.Creation) (*kindWatch, store.Object, error) {
 	var meta metav1.TypeMeta
 	if err := json.Unmarshal(c.Object, &meta); err != nil {
 		return nil, nil, fmt.Errorf("the guest wants an object that is none: %w", err)

@@ -111,9 +111,9 @@ type Config struct {
 // of one guest's reconciliation, each in a file.
 type Driver struct {
 	Config
-	parent   watched
-	children []watched
-	related  []watched
+	parent   kindWatch
+	children []kindWatch
+	related  []kindWatch
 	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	pace     pace
 	facts    *facts
@@ -123,8 +123,8 @@ type Driver struct {
 	outcomes outcomes
 }
 
-// watched is a kind with all that is needed to read it.
-type watched struct {
+// kindWatch is a kind with all that is needed to read it.
+type kindWatch struct {
 	kind Kind
 	Type
 	fields *fields
@@ -138,7 +138,7 @@ type watched struct {
 }
 
 // selects tells whether parents find objects of the kind by a selector.
-func (w *watched) selects() bool {
+func (w *kindWatch) selects() bool {
 	if w.child {
 		return w.kind.By == "" || w.kind.By == abi.ByOwner
 	}
@@ -146,7 +146,7 @@ func (w *watched) selects() bool {
 }
 
 // selectorPath is where a parent keeps the selector of the kind.
-func (w *watched) selectorPath() string {
+func (w *kindWatch) selectorPath() string {
 	if w.kind.Path != "" {
 		return w.kind.Path
 	}
@@ -154,7 +154,7 @@ func (w *watched) selectorPath() string {
 }
 
 // selector is a parent's for the kind.
-func (w *watched) selector(parent store.Object) labels.Selector {
+func (w *kindWatch) selector(parent store.Object) labels.Selector {
 	return selectorAt(at(parent, w.selectorPath()), !w.child)
 }
 
@@ -175,7 +175,7 @@ func New(cfg Config) (*Driver, error) {
 	return d, err
 }
 
-func (d *Driver) resolveAll(kinds []Kind, child bool) (all []watched, err error) {
+func (d *Driver) resolveAll(kinds []Kind, child bool) (all []kindWatch, err error) {
 	for _, k := range kinds {
 		w, err := d.resolve(k, child)
 		if err != nil {
@@ -189,19 +189,19 @@ func (d *Driver) resolveAll(kinds []Kind, child bool) (all []watched, err error)
 	return all, nil
 }
 
-func (d *Driver) resolve(k Kind, child bool) (watched, error) {
+func (d *Driver) resolve(k Kind, child bool) (kindWatch, error) {
 	t, ok := d.Types(k.APIVersion, k.Kind)
 	if !ok {
-		return watched{}, fmt.Errorf("controller %s asks for %s %s, which this host does not serve", d.Guest.Name(), k.APIVersion, k.Kind)
+		return kindWatch{}, fmt.Errorf("controller %s asks for %s %s, which this host does not serve", d.Guest.Name(), k.APIVersion, k.Kind)
 	}
 	f, err := compile(reflect.TypeOf(t.New()), k.Fields)
 	if err != nil {
-		return watched{}, fmt.Errorf("controller %s: %w", d.Guest.Name(), err)
+		return kindWatch{}, fmt.Errorf("controller %s: %w", d.Guest.Name(), err)
 	}
 	if p, ok := pathOf(reflect.TypeOf(t.New()), k.Path); k.By == abi.ByReference && (!ok || p.leaf != referenceType) {
-		return watched{}, fmt.Errorf("controller %s finds %s by the reference at %q, and %[2]s has none there", d.Guest.Name(), k.Kind, k.Path)
+		return kindWatch{}, fmt.Errorf("controller %s finds %s by the reference at %q, and %[2]s has none there", d.Guest.Name(), k.Kind, k.Path)
 	}
-	return watched{kind: k, Type: t, fields: f, child: child, pods: slices.Contains(k.Facts, abi.FactPod)}, nil
+	return kindWatch{kind: k, Type: t, fields: f, child: child, pods: slices.Contains(k.Facts, abi.FactPod)}, nil
 }
 
 // Run works until ctx ends.
@@ -239,7 +239,7 @@ func (d *Driver) Run(ctx context.Context) error {
 }
 
 // revisions are where the kinds stand.
-func (d *Driver) revisions(kinds []watched) ([]int64, error) {
+func (d *Driver) revisions(kinds []kindWatch) ([]int64, error) {
 	none := store.ListOptions{Match: func(store.Object) bool { return false }}
 	since := make([]int64, len(kinds))
 	for i := range kinds {
@@ -254,7 +254,7 @@ func (d *Driver) revisions(kinds []watched) ([]int64, error) {
 
 // follow reports every change of a kind since a revision; if that is 0, what is
 // there too.
-func (d *Driver) follow(ctx context.Context, w *watched, changed func(store.Object), since int64) error {
+func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Object), since int64) error {
 	for {
 		if since == 0 {
 			list, err := d.Objects.List(w.Resource, "", store.ListOptions{})
@@ -306,7 +306,7 @@ func stopped(ctx context.Context, err error) error {
 
 // same tells whether the guest is told the same of two states of an object.
 // Facts follow from the generation, or are of objects that are followed too.
-func (w *watched) same(a, b store.Object) bool {
+func (w *kindWatch) same(a, b store.Object) bool {
 	return a != nil && a.GetGeneration() == b.GetGeneration() && maps.Equal(a.GetLabels(), b.GetLabels()) &&
 		maps.Equal(a.GetAnnotations(), b.GetAnnotations()) && slices.Equal(a.GetFinalizers(), b.GetFinalizers()) &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp()) &&
@@ -314,7 +314,7 @@ func (w *watched) same(a, b store.Object) bool {
 }
 
 // sameStatus compares the facts that follow from a status.
-func (w *watched) sameStatus(a, b store.Object) bool {
+func (w *kindWatch) sameStatus(a, b store.Object) bool {
 	for _, name := range w.kind.Facts {
 		of := ofStatus[name]
 		if of == nil {
@@ -348,7 +348,7 @@ func (d *Driver) parentChanged(o store.Object) {
 	if !there || have.GetUID() != o.GetUID() {
 		d.gone(o)
 	}
-	for _, list := range [][]watched{d.children, d.related} {
+	for _, list := range [][]kindWatch{d.children, d.related} {
 		for i := range list {
 			w := &list[i]
 			switch {
@@ -363,7 +363,7 @@ func (d *Driver) parentChanged(o store.Object) {
 	d.queue.Add(nameOf(o))
 }
 
-func (w *watched) key(namespace, name string) store.Key {
+func (w *kindWatch) key(namespace, name string) store.Key {
 	return store.Key{Resource: w.Resource, Namespace: namespace, Name: name}
 }
 
@@ -374,7 +374,7 @@ func (d *Driver) soon(name types.NamespacedName) {
 }
 
 // waker is what a change of an object of the kind does.
-func (d *Driver) waker(w *watched) func(store.Object) {
+func (d *Driver) waker(w *kindWatch) func(store.Object) {
 	switch w.kind.By {
 	case abi.ByTarget:
 		return func(store.Object) {}
@@ -432,7 +432,7 @@ func (d *Driver) wakeByChildren(o store.Object) {
 }
 
 // wakeByName wakes the parents that name the object.
-func (d *Driver) wakeByName(w *watched, o store.Object) {
+func (d *Driver) wakeByName(w *kindWatch, o store.Object) {
 	if w.kind.Path == "" {
 		d.soon(nameOf(o))
 		return
@@ -449,7 +449,7 @@ func (d *Driver) wakeByName(w *watched, o store.Object) {
 }
 
 // names tells whether a parent's field names the object.
-func (w *watched) names(parent, o store.Object) bool {
+func (w *kindWatch) names(parent, o store.Object) bool {
 	if ref, ok := referenceAt(parent, w.kind.Path); ok {
 		return ref != nil && ref.Name == o.GetName() && ref.Namespace == o.GetNamespace()
 	}
@@ -458,7 +458,7 @@ func (w *watched) names(parent, o store.Object) bool {
 
 // wakeByReference wakes the parent that the object names, or all for one that
 // names none.
-func (d *Driver) wakeByReference(w *watched, o store.Object) {
+func (d *Driver) wakeByReference(w *kindWatch, o store.Object) {
 	if ref, _ := referenceAt(o, w.kind.Path); ref != nil {
 		d.soon(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 		return

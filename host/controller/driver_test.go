@@ -809,7 +809,7 @@ func TestWhereAKindIsRead(t *testing.T) {
 	for by, want := range map[string]string{abi.ByName: "theirs", abi.ByReference: "", abi.ByCluster: "", abi.ByNamespace: "own"} {
 		parent := volume.DeepCopy()
 		parent.Namespace = "own"
-		w := watched{kind: Kind{By: by, Path: "spec.claimRef"}}
+		w := kindWatch{kind: Kind{By: by, Path: "spec.claimRef"}}
 		if got := w.readIn(parent); got != want {
 			t.Errorf("by %s it is read in %q, want %q", by, got, want)
 		}

@@ -18,8 +18,8 @@ func FuzzChild(f *testing.F) {
 	f.Add([]byte(`null`), []byte(`[]`))
 	parent := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "parent", UID: "u"}}
 	pod := Type{Resource: "pods", New: func() store.Object { return &v1.Pod{} }}
-	w := watched{kind: Kind{APIVersion: "v1", Kind: "Pod", Writes: []string{"create"}}, Type: pod, child: true}
-	p := &plan{d: &Driver{parent: w, children: []watched{w}}, gathered: &gathered{parent: parent}}
+	w := kindWatch{kind: Kind{APIVersion: "v1", Kind: "Pod", Writes: []string{"create"}}, Type: pod, child: true}
+	p := &plan{d: &Driver{parent: w, children: []kindWatch{w}}, gathered: &gathered{parent: parent}}
 	f.Fuzz(func(t *testing.T, child, status []byte) {
 		if next, err := withStatus(parent, status); err == nil && next.GetUID() != "u" {
 			t.Errorf("the parent becomes %v", next)

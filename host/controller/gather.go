@@ -23,7 +23,7 @@ type gathered struct {
 
 // named is an object that an answer may name.
 type named struct {
-	w *watched
+	w *kindWatch
 	o store.Object
 }
 
@@ -68,7 +68,7 @@ func (d *Driver) gather(parent store.Object) (*gathered, error) {
 	return g, nil
 }
 
-func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, error) {
+func (d *Driver) childrenOf(w *kindWatch, parent store.Object) ([]store.Object, error) {
 	if w.kind.By == abi.ByName {
 		return d.named(w, parent), nil
 	}
@@ -91,7 +91,7 @@ func (d *Driver) childrenOf(w *watched, parent store.Object) ([]store.Object, er
 }
 
 // controlled are the objects of a kind that the owner controls.
-func (d *Driver) controlled(w *watched, owner types.UID) (found []store.Object) {
+func (d *Driver) controlled(w *kindWatch, owner types.UID) (found []store.Object) {
 	for _, o := range d.Objects.Indexed(w.Resource, IndexByOwner, string(owner)) {
 		if ref := metav1.GetControllerOf(o); ref != nil && ref.UID == owner {
 			found = append(found, o)
@@ -101,7 +101,7 @@ func (d *Driver) controlled(w *watched, owner types.UID) (found []store.Object) 
 }
 
 // orphans are those that may be some, for kinds that many look for by index.
-func (d *Driver) orphans(w *watched, namespace string) ([]store.Object, error) {
+func (d *Driver) orphans(w *kindWatch, namespace string) ([]store.Object, error) {
 	if slices.Contains(adoptable, w.Resource) {
 		return d.Objects.Indexed(w.Resource, IndexOrphans, namespace), nil
 	}
@@ -109,7 +109,7 @@ func (d *Driver) orphans(w *watched, namespace string) ([]store.Object, error) {
 	return list.Items, err
 }
 
-func (d *Driver) named(w *watched, parent store.Object) []store.Object {
+func (d *Driver) named(w *kindWatch, parent store.Object) []store.Object {
 	name, namespaces := parent.GetName(), slices.Compact([]string{parent.GetNamespace(), ""})
 	if w.kind.Path != "" {
 		if ref, ok := referenceAt(parent, w.kind.Path); !ok {
@@ -128,7 +128,7 @@ func (d *Driver) named(w *watched, parent store.Object) []store.Object {
 	return nil
 }
 
-func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
+func (d *Driver) relatedTo(g *gathered, w *kindWatch) ([]store.Object, error) {
 	opts, namespace := store.ListOptions{}, g.parent.GetNamespace()
 	switch w.kind.By {
 	case abi.ByName:
@@ -165,7 +165,7 @@ func (d *Driver) relatedTo(g *gathered, w *watched) ([]store.Object, error) {
 
 // selected are the objects of a namespace that a selector matches. Pods are found
 // by one label that it asks for: there may be very many of others.
-func (d *Driver) selected(w *watched, namespace string, selector labels.Selector) ([]store.Object, error) {
+func (d *Driver) selected(w *kindWatch, namespace string, selector labels.Selector) ([]store.Object, error) {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
 		return nil, nil
@@ -192,7 +192,7 @@ func (g *gathered) target(path string) store.Object {
 	return g.parent
 }
 
-func (d *Driver) objects(g *gathered, w *watched, found []store.Object, to []Object) ([]Object, error) {
+func (d *Driver) objects(g *gathered, w *kindWatch, found []store.Object, to []Object) ([]Object, error) {
 	for _, o := range found {
 		one, err := d.object(w, o)
 		if err != nil {
@@ -207,7 +207,7 @@ func (d *Driver) objects(g *gathered, w *watched, found []store.Object, to []Obj
 }
 
 // object is an object with the fields and facts that its kind asks for.
-func (d *Driver) object(w *watched, o store.Object) (Object, error) {
+func (d *Driver) object(w *kindWatch, o store.Object) (Object, error) {
 	values, err := w.fields.of(o)
 	if err != nil {
 		return Object{}, fmt.Errorf("%s %s: %w", w.Resource, o.GetName(), err)

@@ -46,7 +46,7 @@ func namesAt(parent store.Object, path string) (names []string) {
 
 // wakeByOrdinal wakes the parents after which the object may be named: a name of
 // three parts can be read in more ways than one, since each may hold dashes.
-func (d *Driver) wakeByOrdinal(w *watched, o store.Object) {
+func (d *Driver) wakeByOrdinal(w *kindWatch, o store.Object) {
 	rest, ok := numbered(o.GetName())
 	if !ok {
 		return

@@ -73,7 +73,7 @@ func TestFactsOfAPodsEnd(t *testing.T) {
 	if got, err := podRestarts(pod); err != nil || string(got) != "4" {
 		t.Errorf("podRestarts = %s, %v, want 4", got, err)
 	}
-	w := watched{kind: Kind{Facts: []string{"pod.restarts"}}, fields: &fields{}}
+	w := kindWatch{kind: Kind{Facts: []string{"pod.restarts"}}, fields: &fields{}}
 	if more := pod.DeepCopy(); !w.same(pod, more) {
 		t.Error("the same pod is not the same")
 	} else if more.Status.InitContainerStatuses[0].RestartCount++; w.same(pod, more) {

@@ -83,7 +83,7 @@ func (d *Driver) forget(name types.NamespacedName) {
 // mayRead says whether the guest may be told of a parent: its ServiceAccount must
 // be allowed to list and watch all that the manifest names, where it is.
 func (d *Driver) mayRead(ctx context.Context, parent store.Object) error {
-	for _, w := range slices.Concat([]watched{d.parent}, d.children, d.related) {
+	for _, w := range slices.Concat([]kindWatch{d.parent}, d.children, d.related) {
 		in := w.readIn(parent)
 		for _, verb := range []string{"list", "watch"} {
 			if err := d.Access.May(ctx, verb, w.Resource, "", in, ""); err != nil {
@@ -96,7 +96,7 @@ func (d *Driver) mayRead(ctx context.Context, parent store.Object) error {
 
 // readIn is the namespace that objects of the kind are read in for a parent, empty
 // for all of them.
-func (w *watched) readIn(parent store.Object) string {
+func (w *kindWatch) readIn(parent store.Object) string {
 	switch w.kind.By {
 	case abi.ByCluster, abi.ByReference:
 		return ""

@@ -3,10 +3,13 @@ package deptest
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -68,5 +71,37 @@ func TestInventionsAreFound(t *testing.T) {
 	t.Parallel()
 	if got := inventions([]byte("a twin\nand askAgainNanos\ntwins")); len(got) != 2 {
 		t.Errorf("found %q, want two", got)
+	}
+}
+
+// participles say what was done to a thing, and not what it is.
+var participles = []string{"told", "asked", "kept", "awaited", "watched", "given", "seen"}
+
+// named are types that may have such a name.
+var named = map[string]string{
+	"host/policy/engine.given": "it is what a compile child is given, beside what it gives back",
+	"host/policy/sandbox.told": "its package calls it by what a guest was told, as the contract does",
+	"host/cmd/bench.seen":      "it is what a run has seen, and nothing else",
+}
+
+func TestTypesAreNouns(t *testing.T) {
+	t.Parallel()
+	for _, top := range []string{"abi", "sdk", "policies-wasm", "host", "examples"} {
+		err := filepath.WalkDir("../../"+top, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") {
+				return err
+			}
+			folder := filepath.ToSlash(filepath.Dir(strings.TrimPrefix(file, "../../")))
+			ast.Inspect(parse(t, file), func(node ast.Node) bool {
+				if of, ok := node.(*ast.TypeSpec); ok && slices.Contains(participles, of.Name.Name) && named[folder+"."+of.Name.Name] == "" {
+					t.Errorf("%s: type %s is no noun", file, of.Name.Name)
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -62,8 +62,8 @@ type Writer struct {
 	last  int64 // newest number given out for a name
 }
 
-// told is one thing that happened.
-type told struct {
+// occurrence is one thing that happened.
+type occurrence struct {
 	about                         store.Object
 	source, kind, reason, message string
 	at                            time.Time
@@ -97,7 +97,7 @@ func (r *Recorder) Event(about store.Object, kind, reason, message string) {
 	if len(message) > maxMessage {
 		message = message[:maxMessage-3] + "..."
 	}
-	t := told{about: about, source: r.source, kind: kind, reason: reason, message: message, at: r.writer.now()}
+	t := occurrence{about: about, source: r.source, kind: kind, reason: reason, message: message, at: r.writer.now()}
 	if !r.writer.queue.put(t) {
 		r.writer.dropped.Add(1)
 	}
@@ -107,7 +107,7 @@ func (r *Recorder) Event(about store.Object, kind, reason, message string) {
 func (w *Writer) Run(ctx context.Context) error {
 	expire := time.NewTicker(expireEvery)
 	defer expire.Stop()
-	var all []told
+	var all []occurrence
 	for {
 		select {
 		case <-w.queue.more:
@@ -123,7 +123,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-func (w *Writer) write(ctx context.Context, all []told) {
+func (w *Writer) write(ctx context.Context, all []occurrence) {
 	ops := make([]store.Op, 0, len(all))
 	written := map[same]int{} // place in ops
 	for i := range all {
@@ -149,7 +149,7 @@ func (w *Writer) write(ctx context.Context, all []told) {
 }
 
 // op counts a repetition, or makes a new Event.
-func (w *Writer) op(s same, t *told) store.Op {
+func (w *Writer) op(s same, t *occurrence) store.Op {
 	namespace := t.about.GetNamespace()
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -189,7 +189,7 @@ func repeat(e *v1.Event, at time.Time) {
 	e.LastTimestamp = metav1.NewTime(at).Rfc3339Copy()
 }
 
-func (w *Writer) event(namespace string, t *told) *v1.Event {
+func (w *Writer) event(namespace string, t *occurrence) *v1.Event {
 	at := metav1.NewTime(t.at).Rfc3339Copy()
 	apiVersion, kind := w.kindOf(t.about)
 	w.last = max(w.last+1, t.at.UnixNano())

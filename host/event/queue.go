@@ -5,7 +5,7 @@ import "sync"
 // queue is what waits to be written. It takes memory only while much does.
 type queue struct {
 	mu      sync.Mutex
-	waiting []told
+	waiting []occurrence
 	// more is told when something waits.
 	more chan struct{}
 }
@@ -16,7 +16,7 @@ const spare = 1024
 func newQueue() queue { return queue{more: make(chan struct{}, 1)} }
 
 // put takes one more in, unless too many wait.
-func (q *queue) put(t told) bool {
+func (q *queue) put(t occurrence) bool {
 	q.mu.Lock()
 	if len(q.waiting) == queued {
 		q.mu.Unlock()
@@ -35,7 +35,7 @@ func (q *queue) put(t told) bool {
 }
 
 // take gives all that waits, for the memory of what was taken before.
-func (q *queue) take(before []told) []told {
+func (q *queue) take(before []occurrence) []occurrence {
 	clear(before)
 	if cap(before) > spare {
 		before = nil

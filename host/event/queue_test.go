@@ -10,11 +10,11 @@ func TestAQueueKeepsOrderWithinItsBound(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
 	var got, want []string
-	var taken []told
+	var taken []occurrence
 	fill := func(n int) {
 		for range n {
 			message := strconv.Itoa(len(want))
-			if !q.put(told{message: message}) {
+			if !q.put(occurrence{message: message}) {
 				t.Fatalf("event %s has no place", message)
 			}
 			want = append(want, message)
@@ -34,7 +34,7 @@ func TestAQueueKeepsOrderWithinItsBound(t *testing.T) {
 		t.Errorf("%d events came, want %d in their order", len(got), len(want))
 	}
 	fill(queued)
-	if q.put(told{}) {
+	if q.put(occurrence{}) {
 		t.Error("a full queue takes more")
 	}
 	if drain(); cap(q.take(taken)) > spare {
@@ -46,8 +46,8 @@ func TestAQueueWakesItsReader(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
 	for range 3 {
-		q.put(told{})
-		q.put(told{})
+		q.put(occurrence{})
+		q.put(occurrence{})
 		<-q.more // or the test hangs
 		if n := len(q.take(nil)); n != 2 {
 			t.Fatalf("%d events were there, want 2", n)

@@ -16,7 +16,7 @@
 //
 // What it keeps true: a Set is never changed, a swap makes the next one; what does
 // not load leaves the last good program of its Policy live, with the reason in
-// Policy.status; the former program stays warm, so that rolling back is one
+// Policy.status; the previous program stays warm, so that rolling back is one
 // pointer again; who has left a set is given back when no cycle can ask it.
 //
 // What it refuses to do: judge pods, or serve requests.

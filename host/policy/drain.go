@@ -9,7 +9,7 @@ import (
 
 // How a program leaves. Who may still ask one that is in no set any more?
 //
-//	a cycle that took a former set     its sandboxes stay until that cycle has ended
+//	a cycle that took a previous set     its sandboxes stay until that cycle has ended
 //	a replay, an explanation, a plan   holds the program, and opens its own sandboxes
 //	a round of gates, a controller     is told ErrClosed, and turns to who came next
 

@@ -38,7 +38,7 @@ func TestModulesThatNobodyUsesAreCollected(t *testing.T) {
 		}
 		return m.Name
 	}
-	live, former, idle := r.upload(t, made("live")), r.upload(t, made("former")), r.upload(t, made("idle"))
+	live, former, idle := r.upload(t, made("live")), r.upload(t, made("previous")), r.upload(t, made("idle"))
 	r.put(t, "made", withModule(former))
 	r.put(t, "made", withModule(live))
 	orphan := stored("orphan")

@@ -241,7 +241,7 @@ func TestHistoryTellsHowEachRevisionCameAndLeft(t *testing.T) {
 	}
 	former := p.Status.History[0]
 	if former.Module != one || string(former.Config.Raw) != `{"a":2}` || former.Until == nil {
-		t.Errorf("former revision = %+v", former)
+		t.Errorf("previous revision = %+v", former)
 	}
 	p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module, s.Config = former.Module, former.Config })
 	if p.Status.Current.Reason != v1alpha1.CameRolledBack || p.Status.History[0].Module != two || p.Status.History[0].Left != v1alpha1.LeftRolledBack {

@@ -114,7 +114,7 @@ func signal(c chan struct{}) {
 }
 
 const (
-	// warmEvery is how often former programs are told what has changed, and
+	// warmEvery is how often previous programs are told what has changed, and
 	// what shadows and canaries have counted is written down.
 	warmEvery = 2 * time.Second
 )

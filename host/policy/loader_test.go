@@ -153,11 +153,11 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 		t.Errorf("status = %s: %s", after.Status.Phase, after.Status.Message)
 	}
 	if after.Status.Live != before.Status.Live {
-		t.Errorf("live = %s, want the former %s", after.Status.Live, before.Status.Live)
+		t.Errorf("live = %s, want the previous %s", after.Status.Live, before.Status.Live)
 	}
 	r.cluster.UpsertNode(policytest.Node("small", "1", "1Gi", 10, nil))
 	if got := r.decide(t, policytest.Pod("big", "4", "8Gi", nil)); !strings.Contains(got, "Slot:-1") {
-		t.Errorf("the former policy does not decide: the pod went to %s", got)
+		t.Errorf("the previous policy does not decide: the pod went to %s", got)
 	}
 }
 

@@ -160,7 +160,7 @@ func TestCanariesDoNotPushOutWhatOneCanGoBackTo(t *testing.T) {
 		p = r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Canary = canaryOf(bad, 10, "") })
 	}
 	if !slices.ContainsFunc(p.Status.History, func(v v1alpha1.PolicyRevision) bool { return v.Module == one }) || len(p.Status.History) > 10 {
-		t.Errorf("history = %v, want the former revision in it", history(p))
+		t.Errorf("history = %v, want the previous revision in it", history(p))
 	}
 }
 

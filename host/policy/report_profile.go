@@ -41,7 +41,7 @@ func (r reporter) reportProfiles(ctx context.Context, set *Set) {
 	}
 }
 
-// profileStatus is that of a profile as the set holds it, given its former one.
+// profileStatus is that of a profile as the set holds it, given its previous one.
 // A set that other policies brought about is no news to it.
 func (r reporter) profileStatus(set *Set, p *v1alpha1.Profile, was *v1alpha1.ProfileStatus) v1alpha1.ProfileStatus {
 	s := v1alpha1.ProfileStatus{ObservedGeneration: p.Generation, Set: was.Set, Conditions: slices.Clone(was.Conditions)}

@@ -98,7 +98,7 @@ func TestCountsBeginAnewWithEachModeAndVersion(t *testing.T) {
 		{"and becomes a shadow", 3, mode(v1alpha1.Shadow), 3},
 		{"decides again", 1, mode(v1alpha1.Enforce), 0},
 		{"a shadow once more", 2, mode(v1alpha1.Shadow), 2},
-		{"the former version as a shadow", 4, withModule(old), 4},
+		{"the previous version as a shadow", 4, withModule(old), 4},
 		{"and back", 5, withModule(young), 5},
 	} {
 		if got := compared(step.pods, step.change); got != step.want {

@@ -89,7 +89,7 @@ func TestAKeyThatIsNotTrustedAnyMoreDoesNotCount(t *testing.T) {
 	r.put(t, "made", withModule(name))
 	_, ring := keyOf(2)
 	if p := r.trusting(t, ring).policy(t, "made"); p.Status.Phase != v1alpha1.PhaseRefused {
-		t.Errorf("signed by a key of former times it is %s", p.Status.Phase)
+		t.Errorf("signed by a key of previous times it is %s", p.Status.Phase)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
-// keepWarm tells former programs what has changed, so that going back to them
+// keepWarm tells previous programs what has changed, so that going back to them
 // costs no more than a pointer.
 func (l *Loader) keepWarm(ctx context.Context) {
 	l.reloading.Lock()
@@ -31,7 +31,7 @@ func (l *Loader) keepWarm(ctx context.Context) {
 	}
 	for _, f := range former {
 		if err := f.follow(ctx, log); err != nil {
-			l.Log.Debug("former program is not kept warm", "policy", f.program.Name(), "err", err)
+			l.Log.Debug("previous program is not kept warm", "policy", f.program.Name(), "err", err)
 		}
 	}
 }

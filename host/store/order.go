@@ -15,9 +15,9 @@ func lessEntry(a, b *entry) bool { return a.compare(b.namespace, b.name) < 0 }
 
 type tree = btree.BTreeG[*entry]
 
-// mostPending bounds what a reader has to put in order, and which old states are
+// maxPending bounds what a reader has to put in order, and which old states are
 // kept alive for that.
-const mostPending = 1024
+const maxPending = 1024
 
 // snapshot is the state of a resource from revision rev until its next event.
 type snapshot struct {

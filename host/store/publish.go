@@ -27,7 +27,7 @@ func (s *Store) publish(b *batch, now time.Time) {
 	s.revision.Store(b.revision)
 	s.wakes.add(wakes)
 	for _, r := range changed {
-		r.tidy(mostPending)
+		r.tidy(maxPending)
 	}
 }
 

@@ -79,18 +79,18 @@ func (q *question) keep(now time.Time, a *abi.ReconcileResult) {
 }
 
 // find is an object that the controller was given.
-func (g *gathered) find(uid string) (told, error) {
+func (g *gathered) find(uid string) (member, error) {
 	if uid == g.parent.uid {
-		return told{g.parent, g.as, false}, nil
+		return member{g.parent, g.as, false}, nil
 	}
-	for _, list := range [][]told{g.children, g.related} {
+	for _, list := range [][]member{g.children, g.related} {
 		for _, o := range list {
 			if o.uid == uid {
 				return o, nil
 			}
 		}
 	}
-	return told{}, fmt.Errorf("it names %.64q, which it was not given", uid)
+	return member{}, fmt.Errorf("it names %.64q, which it was not given", uid)
 }
 
 func (w *World) own(g *gathered, uid string, adopt bool) error {

@@ -14,12 +14,12 @@ import (
 type gathered struct {
 	parent            *object
 	as                *abi.ObjectKind
-	children, related []told
+	children, related []member
 	q                 *question
 }
 
-// told is an object with the kind of the manifest that it is given for.
-type told struct {
+// member is an object with the kind of the manifest that it is given for.
+type member struct {
 	*object
 	as    *abi.ObjectKind
 	child bool
@@ -98,7 +98,7 @@ func (w *World) gather(parent *object, q *question) *gathered {
 		k := &w.policy.Children[i]
 		for _, o := range w.objects {
 			if is(o, k) && w.isChild(parent, o, k) {
-				g.children = append(g.children, told{o, k, true})
+				g.children = append(g.children, member{o, k, true})
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (w *World) gather(parent *object, q *question) *gathered {
 		k := &w.policy.Related[i]
 		for _, o := range w.objects {
 			if is(o, k) && g.relates(o, k) {
-				g.related = append(g.related, told{o, k, false})
+				g.related = append(g.related, member{o, k, false})
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (g *gathered) relates(o *object, k *abi.ObjectKind) bool {
 	case abi.ByName:
 		return named(g.parent, o, k)
 	case abi.ByChildren:
-		return slices.ContainsFunc(g.children, func(c told) bool { return c.uid == o.controller() })
+		return slices.ContainsFunc(g.children, func(c member) bool { return c.uid == o.controller() })
 	}
 	return o.namespace == g.parent.namespace && selects(g.parent.at(selectorPath(k)), o.labels(), true)
 }
@@ -161,7 +161,7 @@ func named(parent, o *object, k *abi.ObjectKind) bool {
 // encode is the question as a host would send it. What it compares to see whether anything
 // has changed has no time, no versions, and not what it refused itself.
 func (g *gathered) encode(now time.Time, versions bool) []byte {
-	c := &ControllerCase{Parent: g.object(told{g.parent, g.as, false}, versions)}
+	c := &ControllerCase{Parent: g.object(member{g.parent, g.as, false}, versions)}
 	if versions {
 		c.Now, c.Refused = now.UnixNano(), g.q.refused
 	}
@@ -175,7 +175,7 @@ func (g *gathered) encode(now time.Time, versions bool) []byte {
 }
 
 // object is an object with what its kind in the manifest asks for.
-func (g *gathered) object(o told, versions bool) Object {
+func (g *gathered) object(o member, versions bool) Object {
 	out := Object{
 		APIVersion: o.apiVersion, Kind: o.kind, Namespace: o.namespace, Name: o.name, UID: o.uid,
 		Generation: o.generation, Created: nanos(o.created), Deleted: nanos(o.deleted),

@@ -8,8 +8,8 @@ import (
 // blockRows is how many rows are looked up together for a simple face.
 const blockRows = 64
 
-// asked is a resource that a policy asks for.
-type asked struct {
+// request is a resource that a policy asks for.
+type request struct {
 	place uint64
 	// first is where the values of a block of rows begin.
 	first uint32
@@ -17,7 +17,7 @@ type asked struct {
 
 // rowAsks are amounts of the rows of a block.
 type rowAsks struct {
-	table  [text.Places]asked
+	table  [text.Places]request
 	values [facts.MaxAsked * blockRows]int64
 	names  [facts.MaxAsked]string
 	n      int
@@ -29,7 +29,7 @@ func (a *rowAsks) add(resource string) (k int) {
 	a.names[k] = resource
 	a.n++
 	if home := &a.table[text.Place(resource)]; home.place == 0 {
-		*home = asked{text.Address(resource), uint32(k * blockRows)}
+		*home = request{text.Address(resource), uint32(k * blockRows)}
 	}
 	return k
 }

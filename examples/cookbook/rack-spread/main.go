@@ -15,7 +15,7 @@ type app struct{ namespace, name facts.Symbol }
 type rackSpread struct {
 	rows      *row.Table
 	rack, app facts.Symbol           // labels of nodes and pods
-	pods      map[app][]int64      // by slot
+	pods      map[app][]int64        // by slot
 	sums      map[facts.Symbol]int64 // of the cycle's application, by rack
 	most      int64
 }

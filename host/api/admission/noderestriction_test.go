@@ -88,13 +88,13 @@ func TestAMachineWritesItsOwnOnly(t *testing.T) {
 		write
 		want string // "" is allowed
 	}{
-		"a mirror pod":                  {create(mirror(nil)), ""},
-		"a pod that is no mirror":       {create(mirror(func(p *corev1.Pod) { p.Annotations, p.Spec.ServiceAccountName = nil, "default" })), "can only create mirror pods"},
-		"a mirror pod elsewhere":        {create(mirror(func(p *corev1.Pod) { p.Spec.NodeName = "n2" })), "spec.nodeName set to itself"},
-		"a mirror pod of nobody":        {create(mirror(func(p *corev1.Pod) { p.OwnerReferences = nil })), "single owner reference"},
-		"a mirror pod of another node":  {create(mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Name = "n2" })), "controller owner reference"},
-		"a mirror pod of a former node": {create(mirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })), "UID mismatch"},
-		"a mirror pod that blocks":      {create(mirror(func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = ptr.To(true) })), "blockOwnerDeletion"},
+		"a mirror pod":                    {create(mirror(nil)), ""},
+		"a pod that is no mirror":         {create(mirror(func(p *corev1.Pod) { p.Annotations, p.Spec.ServiceAccountName = nil, "default" })), "can only create mirror pods"},
+		"a mirror pod elsewhere":          {create(mirror(func(p *corev1.Pod) { p.Spec.NodeName = "n2" })), "spec.nodeName set to itself"},
+		"a mirror pod of nobody":          {create(mirror(func(p *corev1.Pod) { p.OwnerReferences = nil })), "single owner reference"},
+		"a mirror pod of another node":    {create(mirror(func(p *corev1.Pod) { p.OwnerReferences[0].Name = "n2" })), "controller owner reference"},
+		"a mirror pod of a previous node": {create(mirror(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })), "UID mismatch"},
+		"a mirror pod that blocks":        {create(mirror(func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = ptr.To(true) })), "blockOwnerDeletion"},
 		"a mirror pod that mounts a config": {create(mirror(func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "x"}}}}}
 		})), "reference configmaps"},
@@ -128,7 +128,7 @@ func TestAMachineWritesItsOwnOnly(t *testing.T) {
 		"a token for another's pod": {token(func(r *authenticationv1.TokenRequest) {
 			r.Spec.BoundObjectRef.Name, r.Spec.BoundObjectRef.UID = theirs.Name, theirs.UID
 		}), "different node"},
-		"a token for a former pod":          {token(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.UID = "old" }), "does not match the UID"},
+		"a token for a previous pod":        {token(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.UID = "old" }), "does not match the UID"},
 		"a token for an audience of nobody": {token(func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = []string{"vault"} }), `audience "vault" not found`},
 		"its lease":                         {write{op: registry.Create, resource: "leases.coordination.k8s.io", ns: "kube-node-lease", name: "n1", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, ""},
 		"another's lease":                   {write{op: registry.Create, resource: "leases.coordination.k8s.io", ns: "kube-node-lease", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}, "same name"},

@@ -20,7 +20,7 @@ import (
 const MaxCallMilliseconds = 1000
 
 // MaxPolicyConfig is the longest config, in bytes of JSON: a Policy's status
-// repeats those of its former revisions.
+// repeats those of its previous revisions.
 const MaxPolicyConfig = 256 << 10
 
 // MaxSignatures is how many a Module may have.

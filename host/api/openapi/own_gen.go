@@ -816,7 +816,7 @@ func schema_berth_host_policy_v1alpha1_PolicyStatus(ref common.ReferenceCallback
 					},
 					"history": {
 						SchemaProps: spec.SchemaProps{
-							Description: "History lists former revisions and canaries that failed, newest first.",
+							Description: "History lists previous revisions and canaries that failed, newest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -41,14 +41,14 @@ func (w *leaving) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &watched{Conn: conn, from: both.Reader, timeout: w.timeout, left: w.left}
+	c := &clientConn{Conn: conn, from: both.Reader, timeout: w.timeout, left: w.left}
 	c.timer = time.AfterFunc(c.timeout, c.look)
 	context.AfterFunc(w.ctx, c.stop)
 	return c, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
 }
 
-// watched is a client's connection that knows whether somebody reads it.
-type watched struct {
+// clientConn is a client's connection that knows whether somebody reads it.
+type clientConn struct {
 	net.Conn
 	// from holds what was read already, and has the server see the end: that ends
 	// the request's context.
@@ -66,13 +66,13 @@ type watched struct {
 }
 
 // Read implements net.Conn.
-func (c *watched) Read(p []byte) (int, error) {
+func (c *clientConn) Read(p []byte) (int, error) {
 	c.mark(true)
 	defer c.mark(false)
 	return c.from.Read(p)
 }
 
-func (c *watched) mark(reading bool) {
+func (c *clientConn) mark(reading bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reading = reading
@@ -81,13 +81,13 @@ func (c *watched) mark(reading bool) {
 
 // Close implements net.Conn. Whoever closes it has seen the client's end, or has
 // made it: nobody is left to work for.
-func (c *watched) Close() error {
+func (c *clientConn) Close() error {
 	c.stop()
 	c.left()
 	return c.Conn.Close()
 }
 
-func (c *watched) stop() {
+func (c *clientConn) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopped = true
@@ -95,7 +95,7 @@ func (c *watched) stop() {
 }
 
 // look ends a connection that nobody reads any more and nobody holds.
-func (c *watched) look() {
+func (c *clientConn) look() {
 	if c.stalls() && gone(c.Conn) {
 		_ = c.Close()
 		return
@@ -108,7 +108,7 @@ func (c *watched) look() {
 }
 
 // stalls says whether nobody has read since the last look.
-func (c *watched) stalls() bool {
+func (c *clientConn) stalls() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	same := c.reads == c.seen

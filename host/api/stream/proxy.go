@@ -19,19 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// place is the [SCHEME:]NAME[:PORT] of a proxied pod, service or node.
-type place struct{ scheme, name, port string }
+// target is the [SCHEME:]NAME[:PORT] of a proxied pod, service or node.
+type target struct{ scheme, name, port string }
 
-func placeOf(text string) (place, error) {
+func targetOf(text string) (target, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(text)
 	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return place{}, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [SCHEME:]NAME[:PORT]", text))
+		return target{}, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [SCHEME:]NAME[:PORT]", text))
 	}
-	return place{scheme, name, port}, nil
+	return target{scheme, name, port}, nil
 }
 
 func (s *Streams) proxyPod(w http.ResponseWriter, r *http.Request, t Target) error {
-	to, err := placeOf(t.Name)
+	to, err := targetOf(t.Name)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func firstPort(pod *corev1.Pod) string {
 }
 
 func (s *Streams) proxyService(w http.ResponseWriter, r *http.Request, t Target) error {
-	to, err := placeOf(t.Name)
+	to, err := targetOf(t.Name)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *Streams) forward(w http.ResponseWriter, r *http.Request, t Target, sche
 
 // proxyNode reaches the node's agent, and nothing else on that machine.
 func (s *Streams) proxyNode(w http.ResponseWriter, r *http.Request, t Target) error {
-	to, err := placeOf(t.Name)
+	to, err := targetOf(t.Name)
 	if err != nil {
 		return err
 	}

@@ -553,7 +553,7 @@ func FuzzStreamParameters(f *testing.F) {
 		if opts, err := logOptions(values, "p"); err == nil && opts.TailLines != nil && *opts.TailLines < 0 {
 			t.Errorf("%q has a negative tail", query)
 		}
-		if to, err := placeOf(name); err == nil && strings.ContainsAny(to.name, "/?#@ ") {
+		if to, err := targetOf(name); err == nil && strings.ContainsAny(to.name, "/?#@ ") {
 			t.Errorf("%q is the place %v", name, to)
 		}
 	})

@@ -105,13 +105,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // a machine that went away asks again
 }
 
-// asked is a join whose form is good.
-type asked struct {
+// joinRequest is a join whose form is good.
+type joinRequest struct {
 	name            string
 	client, serving *x509.CertificateRequest
 }
 
-func read(w http.ResponseWriter, r *http.Request) (*asked, error) {
+func read(w http.ResponseWriter, r *http.Request) (*joinRequest, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, apierrors.NewBadRequest("expected Content-Type: application/json")
 	}
@@ -127,7 +127,7 @@ func read(w http.ResponseWriter, r *http.Request) (*asked, error) {
 }
 
 // parse reads the body of a join; errors are the API's.
-func parse(body []byte) (*asked, error) {
+func parse(body []byte) (*joinRequest, error) {
 	var req Request
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
@@ -151,10 +151,10 @@ func parse(body []byte) (*asked, error) {
 	if len(serving.IPAddresses) > maxAddresses {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("servingCSR: %d addresses: %d at most", len(serving.IPAddresses), maxAddresses))
 	}
-	return &asked{name: req.NodeName, client: client, serving: serving}, nil
+	return &joinRequest{name: req.NodeName, client: client, serving: serving}, nil
 }
 
-func (h *Handler) join(ctx context.Context, who user.Info, ask *asked) (*Response, error) {
+func (h *Handler) join(ctx context.Context, who user.Info, ask *joinRequest) (*Response, error) {
 	if err := h.may(ctx, who, ask); err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (h *Handler) join(ctx context.Context, who user.Info, ask *asked) (*Respons
 
 // may lets a machine renew its own name, and a token holder take a name whose
 // machine is not live.
-func (h *Handler) may(ctx context.Context, who user.Info, ask *asked) error {
+func (h *Handler) may(ctx context.Context, who user.Info, ask *joinRequest) error {
 	if node, ok := authz.NodeOf(who); ok {
 		if node == ask.name {
 			return nil

@@ -31,7 +31,7 @@ type holder struct {
 
 // free refuses a name whose machine is live, and takes it otherwise. The same
 // key may ask again: its first answer may have been lost.
-func (h *Handler) free(ctx context.Context, ask *asked) error {
+func (h *Handler) free(ctx context.Context, ask *joinRequest) error {
 	now := h.config.Now()
 	lease, err := view.Get[*coordinationv1.Lease](ctx, h.config.Objects, view.Leases, corev1.NamespaceNodeLease, ask.name)
 	if err != nil && !view.Missing(err) {

@@ -28,7 +28,7 @@ import (
 // Sizes and aims.
 const (
 	manyNodes    = 1_000
-	mostNodes    = 5_000
+	maxNodes     = 5_000
 	manyServices = 5_000
 	newPods      = 200
 	restFor      = 10 * time.Second
@@ -83,7 +83,7 @@ var plays = []play{
 	{"Job of 10,000 indexes, 1,000 at once", manyNodes, 10_000, "s", aimJob, playJob, false},
 	{"StatefulSet, 0 → 5,000 in parallel", manyNodes, 5_000, "s", aimParallel, playParallel, false},
 	{"StatefulSet, 0 → 200 in order", manyNodes, 200, "s", aimOrdered, playOrdered, true},
-	{"DaemonSet onto 5,000 nodes", mostNodes, mostNodes, "s", aimDaemons, playDaemons, false},
+	{"DaemonSet onto 5,000 nodes", maxNodes, maxNodes, "s", aimDaemons, playDaemons, false},
 	{"a pod ready → in its EndpointSlice, p99 at 5,000 services", manyNodes, manyServices, "ms", aimEndpoint, playEndpoints, false},
 	{"CPU for 10,000 Deployments at rest", manyNodes, 10_000, "% of a core", 0, playIdle, false},
 }

@@ -192,7 +192,7 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 		return err
 	}
 	if p.Status.Phase == v1alpha1.PhaseRefused {
-		return fmt.Errorf("policy %s was refused, the former set stays live: %s", p.Name, p.Status.Message)
+		return fmt.Errorf("policy %s was refused, the previous set stays live: %s", p.Name, p.Status.Message)
 	}
 	out := cmd.OutOrStdout()
 	if c := p.Status.Canary; c != nil && c.Phase != v1alpha1.PhaseRunning {

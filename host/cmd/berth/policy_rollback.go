@@ -14,7 +14,7 @@ func newPolicyRollback() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "rollback NAME",
-		Short: "Withdraw a policy's canary, or make its former revision live again",
+		Short: "Withdraw a policy's canary, or make its previous revision live again",
 		Long: "While a canary is on trial, withdraws it; while the newest spec is refused, withdraws that.\n" +
 			"Else makes the newest revision of the history live again, module and config, that was not\n" +
 			"itself rolled back since; --to names another one.",
@@ -35,10 +35,10 @@ func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
 		return backTo(live), nil // what was pushed last is not live: withdraw it
 	}
 	if to == "" {
-		if r := rollout.Former(&p.Status); r != nil {
+		if r := rollout.Previous(&p.Status); r != nil {
 			return backTo(r), nil
 		}
-		return nil, fmt.Errorf("policy %s has no former module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
+		return nil, fmt.Errorf("policy %s has no previous module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
 	}
 	for i := range p.Status.History {
 		r := &p.Status.History[i]

@@ -34,7 +34,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	_ = syscall.Kill(group, syscall.SIGINT)
 	late := time.AfterFunc(grace, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 	defer late.Stop()
-	_ = <-ended                              // ctx says why
+	<-ended                                  //nolint:errcheck // ctx says why
 	_ = syscall.Kill(group, syscall.SIGKILL) // who is left of them
 	return ctx.Err()
 }

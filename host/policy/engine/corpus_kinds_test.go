@@ -65,12 +65,12 @@ func harms(f engine.Func) []hostile {
 	}
 }
 
-func byKind() []asked {
-	var all []asked
+func byKind() []attack {
+	var all []attack
 	for _, k := range kinds {
 		for _, h := range harms(k.f) {
 			h.name = k.kind + " that " + h.name
-			all = append(all, asked{h, k.f})
+			all = append(all, attack{h, k.f})
 		}
 	}
 	return all
@@ -78,8 +78,8 @@ func byKind() []asked {
 
 // elsewhere are guests that spin, trap and recurse in the exports that are about
 // no decision of their own.
-func elsewhere() []asked {
-	var all []asked
+func elsewhere() []attack {
+	var all []attack
 	for f, gives := range map[engine.Func]byte{
 		engine.FuncOpen: I32, engine.FuncApply: I32, engine.FuncPod: I64, engine.FuncReasons: I64, engine.FuncExplain: I64,
 		engine.FuncIdle: I32, engine.FuncError: I64,
@@ -104,7 +104,7 @@ func elsewhere() []asked {
 			}), 1, ends(engine.StackSpent)},
 		} {
 			h.name = "a guest that " + how + " in " + f.String()
-			all = append(all, asked{h, f})
+			all = append(all, attack{h, f})
 		}
 	}
 	return all
@@ -144,7 +144,7 @@ func TestTheCorpusHasEachClass(t *testing.T) {
 	all := corpus()
 	for class, names := range classes {
 		for _, name := range names {
-			if !slices.ContainsFunc(all, func(h asked) bool { return strings.Contains(h.name, name) }) {
+			if !slices.ContainsFunc(all, func(h attack) bool { return strings.Contains(h.name, name) }) {
 				t.Errorf("%s: no module is %q", class, name)
 			}
 		}

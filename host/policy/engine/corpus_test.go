@@ -16,8 +16,8 @@ type hostile struct {
 	want  outcome
 }
 
-// asked is a hostile module with the export in which it does harm.
-type asked struct {
+// attack is a hostile module with the export in which it does harm.
+type attack struct {
 	hostile
 	f engine.Func
 }
@@ -371,8 +371,8 @@ func lying() []hostile {
 }
 
 // everywhere are lies in each export that answers with a range.
-func everywhere() []asked {
-	var all []asked
+func everywhere() []attack {
+	var all []attack
 	for _, f := range []engine.Func{engine.FuncScore, engine.FuncWhatIf, engine.FuncReasons, engine.FuncExplain, engine.FuncGate, engine.FuncError, engine.FuncReconcile} {
 		takes := Sig([]byte{I32}, I64)
 		if f == engine.FuncError {
@@ -380,14 +380,14 @@ func everywhere() []asked {
 		}
 		for what, packed := range map[string]int64{"outside of memory": 1<<62 | 10, "that runs out of memory": 65530<<32 | 100, "of 1 GB": InputAt<<32 | 1<<30} {
 			build := policy(func(m *Module) { m.Export(f.String(), takes, nil, I64Const(packed)) })
-			all = append(all, asked{hostile{fmt.Sprintf("an answer of %s %s", f, what), build, 1, ends(engine.BadAnswer)}, f})
+			all = append(all, attack{hostile{fmt.Sprintf("an answer of %s %s", f, what), build, 1, ends(engine.BadAnswer)}, f})
 		}
 	}
 	return all
 }
 
 // between are modules that wait for the larger budgets outside of a cycle.
-func between() []asked {
+func between() []attack {
 	chasing := func(export string, params []byte, megabytes uint32) func() []byte {
 		last := int32(megabytes*mib - 1)
 		return policy(func(m *Module) {
@@ -400,11 +400,11 @@ func between() []asked {
 			m.Export(export, Sig(params, I32), []byte{I32}, Forever(Times(100, Get(at), Load32(0), Set(at))), I32Const(0))
 		})
 	}
-	var all []asked
+	var all []attack
 	for _, mb := range []uint32{8, 64} {
 		all = append(all,
-			asked{hostile{fmt.Sprintf("a chase over %d MiB in berth_idle", mb), chasing("berth_idle", nil, mb), 1, ends(engine.FuelSpent)}, engine.FuncIdle},
-			asked{hostile{fmt.Sprintf("a chase over %d MiB in berth_apply", mb), chasing("berth_apply", []byte{I32}, mb), 1, ends(engine.FuelSpent)}, engine.FuncApply})
+			attack{hostile{fmt.Sprintf("a chase over %d MiB in berth_idle", mb), chasing("berth_idle", nil, mb), 1, ends(engine.FuelSpent)}, engine.FuncIdle},
+			attack{hostile{fmt.Sprintf("a chase over %d MiB in berth_apply", mb), chasing("berth_apply", []byte{I32}, mb), 1, ends(engine.FuelSpent)}, engine.FuncApply})
 	}
 	return all
 }

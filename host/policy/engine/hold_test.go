@@ -79,7 +79,7 @@ func TestABudgetBoundsTime(t *testing.T) {
 			var took time.Duration
 			for try := range attempts {
 				runtime.LockOSThread()
-				_, failure := attempt(e, asked{h, engine.FuncFilter})
+				_, failure := attempt(e, attack{h, engine.FuncFilter})
 				runtime.UnlockOSThread()
 				if failure == nil || failure.Kind != engine.FuelSpent || failure.Export == "_initialize" || failure.Export == "berth_manifest" {
 					break

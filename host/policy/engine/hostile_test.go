@@ -20,18 +20,18 @@ import (
 // end, of this process and of its compile child.
 const containment = 5 * time.Second
 
-func corpus() []asked {
-	var all []asked
+func corpus() []attack {
+	var all []attack
 	for _, part := range [][]hostile{spinning(), calling(), hungry(), chatty(), lying(), bombs(), forged()} {
 		for _, h := range part {
-			all = append(all, asked{h, engine.FuncFilter})
+			all = append(all, attack{h, engine.FuncFilter})
 		}
 	}
 	return slices.Concat(all, everywhere(), byKind(), elsewhere(), between())
 }
 
 // attempt takes a module from its bytes to its end.
-func attempt(e *engine.Engine, h asked) (outcome, *engine.Failure) {
+func attempt(e *engine.Engine, h attack) (outcome, *engine.Failure) {
 	ctx := context.Background()
 	m, err := e.Load(ctx, h.build(), vet.Limits{})
 	var refusal *vet.Refusal

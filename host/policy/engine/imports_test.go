@@ -18,7 +18,7 @@ import (
 
 // asked is a guest that calls imports by hand: what it may burn, and its memory
 // of one page.
-type asked struct {
+type attack struct {
 	*guest
 	memory api.Memory
 	lines  []string
@@ -26,14 +26,14 @@ type asked struct {
 
 const askedFuel = 1 << 30
 
-func newAsked(t *testing.T) *asked {
+func newAsked(t *testing.T) *attack {
 	t.Helper()
 	ctx := context.Background()
 	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	t.Cleanup(func() { _ = r.Close(ctx) })
 	m, err := r.InstantiateWithConfig(ctx, wasmtest.Empty().Bytes(), wazero.NewModuleConfig().WithStartFunctions())
 	check(t, err)
-	a := &asked{memory: m.Memory()}
+	a := &attack{memory: m.Memory()}
 	a.guest = newGuest(OpenConfig{Log: func(_ slog.Level, s string) { a.lines = append(a.lines, s) }})
 	a.fuel = &account{left: askedFuel}
 	a.memory.Write(0, bytes.Repeat([]byte{0xee}, vet.PageBytes))
@@ -42,7 +42,7 @@ func newAsked(t *testing.T) *asked {
 
 // call calls an import, and tells what it gave and took; a guest whose fuel is
 // spent gives nothing.
-func (a *asked) call(module, name string, stack ...uint64) (gave uint64, took Fuel, spent bool) {
+func (a *attack) call(module, name string, stack ...uint64) (gave uint64, took Fuel, spent bool) {
 	before := a.left()
 	defer func() {
 		took = before - a.left()
@@ -56,7 +56,7 @@ func (a *asked) call(module, name string, stack ...uint64) (gave uint64, took Fu
 }
 
 // put writes numbers of 32 bits into the memory.
-func (a *asked) put(at uint32, numbers ...uint32) {
+func (a *attack) put(at uint32, numbers ...uint32) {
 	for i, n := range numbers {
 		a.memory.WriteUint32Le(at+4*uint32(i), n)
 	}

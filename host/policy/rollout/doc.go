@@ -30,6 +30,6 @@
 //
 // What it keeps true: a spec that does not load takes nothing away that decides;
 // a canary that was rolled back is not tried again, not after a restart either;
-// at most two former programs are kept warm; the same state and input give the
+// at most two previous programs are kept warm; the same state and input give the
 // same answer. What it refuses to do: load, wait, count, or look at a clock.
 package rollout

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
-// maxHistory is how many former revisions a status lists, maxTried how many
+// maxHistory is how many previous revisions a status lists, maxTried how many
 // of them may be canaries that never were more, lest these push out all that
 // one can go back to.
 const (
@@ -110,9 +110,9 @@ func came(is *v1alpha1.PolicyRevision, was *v1alpha1.PolicyStatus, promoted bool
 	return v1alpha1.CamePushed // it is new, or was taken back itself: somebody goes forth again
 }
 
-// Former is the revision that a roll-back goes to: the newest that was replaced,
+// Previous is the revision that a roll-back goes to: the newest that was replaced,
 // and not taken back since. Nil is none.
-func Former(s *v1alpha1.PolicyStatus) *v1alpha1.PolicyRevision {
+func Previous(s *v1alpha1.PolicyStatus) *v1alpha1.PolicyRevision {
 	for i := range s.History {
 		r := &s.History[i]
 		if s.Current != nil && SameRevision(s.Current, r) {

@@ -35,7 +35,7 @@ func TestARollBackGoesToWhatWasNotRolledBack(t *testing.T) {
 				s.History = append(s.History, r)
 			}
 			got := ""
-			if r := rollout.Former(s); r != nil {
+			if r := rollout.Previous(s); r != nil {
 				got = r.Module
 			}
 			if got != tt.want {

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
-// maxPrevious is how many former programs are kept warm.
+// maxPrevious is how many previous programs are kept warm.
 const maxPrevious = 2
 
 // Next is where a Policy stands next, and what is to be done for it. A pass calls

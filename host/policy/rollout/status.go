@@ -27,7 +27,7 @@ type Facts struct {
 	Differences *v1alpha1.Differences
 }
 
-// Status is what holds of a Policy, given its former status.
+// Status is what holds of a Policy, given its previous status.
 func Status(s *State, was *v1alpha1.PolicyStatus, f *Facts) v1alpha1.PolicyStatus {
 	is := v1alpha1.PolicyStatus{
 		ObservedGeneration: s.Policy.Generation, History: was.History, Set: was.Set, Live: was.Live,

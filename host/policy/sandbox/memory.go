@@ -11,7 +11,7 @@ import (
 // Who has memory, where all guests together want more than they may have? Each
 // gives way to those below it here, and none to its like:
 //
-//	verifiers, former programs, explanations   nobody waits for them; they fail unheard
+//	verifiers, previous programs, explanations   nobody waits for them; they fail unheard
 //	shadows                                they decide nothing
 //	what decides
 //	what came with the host and decides    without it no pod is placed

@@ -93,7 +93,7 @@ func Check(schema, config []byte, path string) error {
 		return fmt.Errorf("%s: not JSON: %w", path, err)
 	}
 	c := checker{left: maxWork}
-	c.check(s, value, place{name: path})
+	c.check(s, value, location{name: path})
 	return errors.Join(c.faults...)
 }
 
@@ -110,19 +110,21 @@ const (
 	maxWork   = 1 << 20
 )
 
-// place is where in the config something lies. It is made into text for what is
+// location is where in the config something lies. It is made into text for what is
 // told alone.
-type place struct {
-	up    *place
+type location struct {
+	up    *location
 	name  string // of a property, or of the config
 	index int    // of an item, where there is no name
 	depth int
 }
 
-func (p place) property(name string) place { return place{up: &p, name: name, depth: p.depth + 1} }
-func (p place) item(i int) place           { return place{up: &p, index: i, depth: p.depth + 1} }
+func (p location) property(name string) location {
+	return location{up: &p, name: name, depth: p.depth + 1}
+}
+func (p location) item(i int) location { return location{up: &p, index: i, depth: p.depth + 1} }
 
-func (p place) String() string {
+func (p location) String() string {
 	switch {
 	case p.up == nil:
 		return p.name
@@ -133,7 +135,7 @@ func (p place) String() string {
 }
 
 // fault notes what is wrong there.
-func (c *checker) fault(at place, format string, args ...any) {
+func (c *checker) fault(at location, format string, args ...any) {
 	if len(c.faults) < maxFaults {
 		c.faults = append(c.faults, fmt.Errorf("%s: "+format, append([]any{at}, args...)...))
 		return
@@ -142,7 +144,7 @@ func (c *checker) fault(at place, format string, args ...any) {
 }
 
 // spend says whether another n steps may be made.
-func (c *checker) spend(n int, at place) bool {
+func (c *checker) spend(n int, at location) bool {
 	if c.left <= 0 {
 		return false
 	}
@@ -152,12 +154,12 @@ func (c *checker) spend(n int, at place) bool {
 	return c.left > 0
 }
 
-func (c *checker) stop(at place, why string) {
+func (c *checker) stop(at location, why string) {
 	c.left = 0
 	c.faults = append(c.faults[:min(len(c.faults), maxFaults)], fmt.Errorf("%s: %s", at, why))
 }
 
-func (c *checker) check(s *Schema, v any, at place) {
+func (c *checker) check(s *Schema, v any, at location) {
 	if s == nil || !c.spend(1+len(s.Enum)+len(s.Required), at) {
 		return
 	}
@@ -196,7 +198,7 @@ func (s *Schema) lists(value string) bool {
 	return slices.Contains(s.listed, value)
 }
 
-func (c *checker) checkObject(s *Schema, v map[string]any, at place) {
+func (c *checker) checkObject(s *Schema, v map[string]any, at location) {
 	for _, name := range s.Required {
 		if _, ok := v[name]; !ok {
 			c.fault(at.property(name), "it is required")
@@ -221,7 +223,7 @@ func (c *checker) checkObject(s *Schema, v map[string]any, at place) {
 	}
 }
 
-func (c *checker) checkNumber(s *Schema, v json.Number, at place) {
+func (c *checker) checkNumber(s *Schema, v json.Number, at location) {
 	f, err := v.Float64()
 	switch {
 	case err != nil:
@@ -233,7 +235,7 @@ func (c *checker) checkNumber(s *Schema, v json.Number, at place) {
 	}
 }
 
-func (c *checker) within(n int, least, most *int, at place, what string) {
+func (c *checker) within(n int, least, most *int, at location, what string) {
 	switch {
 	case least != nil && n < *least:
 		c.fault(at, "it has %d %s, want at least %d", n, what, *least)

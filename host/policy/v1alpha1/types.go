@@ -158,7 +158,7 @@ type PolicyStatus struct {
 	// Current is the revision that decides now, or did last where none can be
 	// loaded (Live is empty then).
 	Current *PolicyRevision `json:"current,omitempty"`
-	// History lists former revisions and canaries that failed, newest first.
+	// History lists previous revisions and canaries that failed, newest first.
 	History []PolicyRevision `json:"history,omitempty"`
 	// Canary tells what became of spec.canary.
 	Canary *CanaryStatus `json:"canary,omitempty"`

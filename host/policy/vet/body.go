@@ -27,7 +27,7 @@ type body struct {
 	inside []int   // the loops that are open, as places in turns
 	plan   *plan   // nil in the first pass
 	sum    int     // of all prices
-	kept   kept
+	kept   frameUse
 }
 
 // body begins a function, in the memory of the one before it: a module has
@@ -35,7 +35,7 @@ type body struct {
 func (m *module) body(r *reader, locals uint32, p *plan) *body {
 	old := &m.last
 	*old = body{m: m, r: r, locals: locals, plan: p, out: old.out[:0], nodes: old.nodes[:0], frames: old.frames[:0],
-		outer: old.outer[:0], marks: old.marks[:0], inside: old.inside[:0], kept: kept{flow: old.kept.flow[:0]}}
+		outer: old.outer[:0], marks: old.marks[:0], inside: old.inside[:0], kept: frameUse{flow: old.kept.flow[:0]}}
 	return old
 }
 

@@ -18,7 +18,7 @@ const (
 //   - where ways meet, each local that is set on one of them and used later.
 //     There a module can make thousands of values out of a few bytes, by blocks
 //     within blocks.
-type kept struct {
+type frameUse struct {
 	values   int  // but those that liveness tells
 	waiting  bool // the last instruction left one, which the next may take
 	globals  uint32

@@ -16,14 +16,14 @@ import (
 // as deleted.
 type Source struct {
 	store *store.Store
-	told  chan told
+	told  chan batch
 	once  sync.Once
 	// waiting counts the resources whose first list is not told yet.
 	waiting int
 }
 
-// told is what was listed or watched of one resource.
-type told struct {
+// batch is what was listed or watched of one resource.
+type batch struct {
 	events []schedule.Event
 	listed bool
 	err    error
@@ -31,7 +31,7 @@ type told struct {
 
 // NewSource returns a source over a store.
 func NewSource(s *store.Store) *Source {
-	return &Source{store: s, told: make(chan told, 16), waiting: len(schedule.Resources)}
+	return &Source{store: s, told: make(chan batch, 16), waiting: len(schedule.Resources)}
 }
 
 // Next implements schedule.Source. All calls must be given one context: the
@@ -66,12 +66,12 @@ func (s *Source) follow(ctx context.Context, resource string) {
 		if errors.Is(err, store.ErrCompacted) {
 			continue
 		}
-		s.tell(ctx, told{err: fmt.Errorf("follow %s: %w", resource, err)})
+		s.tell(ctx, batch{err: fmt.Errorf("follow %s: %w", resource, err)})
 		return
 	}
 }
 
-func (s *Source) tell(ctx context.Context, t told) {
+func (s *Source) tell(ctx context.Context, t batch) {
 	select {
 	case s.told <- t:
 	case <-ctx.Done():
@@ -106,7 +106,7 @@ func (f *follower) list(ctx context.Context, first bool) (int64, error) {
 	for _, was := range gone {
 		deleted = append(deleted, schedule.Event{Resource: f.resource, Deleted: true, Object: was})
 	}
-	f.source.tell(ctx, told{events: append(deleted, events...), listed: first})
+	f.source.tell(ctx, batch{events: append(deleted, events...), listed: first})
 	return list.Revision, nil
 }
 
@@ -134,6 +134,6 @@ func (f *follower) watch(ctx context.Context, from int64) error {
 			}
 			events = append(events, schedule.Event{Resource: f.resource, Deleted: change.Type == store.Deleted, Object: change.Object})
 		}
-		f.source.tell(ctx, told{events: events})
+		f.source.tell(ctx, batch{events: events})
 	}
 }

@@ -135,9 +135,9 @@ func crashObject(name, value string, n int) *corev1.ConfigMap {
 	}
 }
 
-// told is what the killed processes said about one key: what was acknowledged
+// acknowledgement is what the killed processes said about one key: what was acknowledged
 // last, and what was tried after that.
-type told struct {
+type acknowledgement struct {
 	acked string
 	tried []string
 	rev   string
@@ -146,7 +146,7 @@ type told struct {
 func TestKilledProcessLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	known := map[string]told{}
+	known := map[string]acknowledgement{}
 	newest := int64(0)
 	acks := 0
 	for n := range *kills {
@@ -199,7 +199,7 @@ type heard struct {
 }
 
 // listen notes in known what the process said, but a last line cut short.
-func listen(t *testing.T, log string, known map[string]told) heard {
+func listen(t *testing.T, log string, known map[string]acknowledgement) heard {
 	t.Helper()
 	var h heard
 	lines := bufio.NewScanner(strings.NewReader(log[:strings.LastIndex(log, "\n")+1]))
@@ -209,7 +209,7 @@ func listen(t *testing.T, log string, known map[string]told) heard {
 		line := lines.Text()
 		switch {
 		case scanned(line, "ack %s %s %d", &name, &value, &rev):
-			known[name] = told{acked: value, rev: fmt.Sprint(rev)}
+			known[name] = acknowledgement{acked: value, rev: fmt.Sprint(rev)}
 			h.newest = max(h.newest, rev)
 			if h.acks++; h.first == 0 || rev < h.first {
 				h.first = rev
@@ -236,7 +236,7 @@ func scanned(line, format string, into ...any) bool {
 // checkSurvived opens the directory after a kill. Each key holds what was
 // acknowledged last or, since the kill may have come between the disk and the
 // answer, what was tried after it; and mirrors agree. It returns the revision.
-func checkSurvived(t *testing.T, dir string, known map[string]told, newest int64) int64 {
+func checkSurvived(t *testing.T, dir string, known map[string]acknowledgement, newest int64) int64 {
 	t.Helper()
 	s := storetest.OpenEngine(t, open(t, dir))
 	defer closeStore(t, s)
@@ -255,7 +255,7 @@ func checkSurvived(t *testing.T, dir string, known map[string]told, newest int64
 		if got != want.acked && !slices.Contains(want.tried, got) {
 			t.Fatalf("%s is %s at %s; acknowledged was %s at %s, then tried %s", name, got, rev, want.acked, want.rev, want.tried)
 		}
-		known[name] = told{acked: got, rev: twinRev}
+		known[name] = acknowledgement{acked: got, rev: twinRev}
 	}
 	return s.Revision()
 }

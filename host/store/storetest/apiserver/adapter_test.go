@@ -22,19 +22,19 @@ const (
 	keyPrefix = "/pods/"
 )
 
-// kept is a pod under the key that the suite chose, whatever the pod's name.
-type kept struct {
+// keyedPod is a pod under the key that the suite chose, whatever the pod's name.
+type keyedPod struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	Pod *example.Pod
 }
 
-func (k *kept) DeepCopyObject() runtime.Object {
-	return &kept{k.TypeMeta, *k.ObjectMeta.DeepCopy(), k.Pod.DeepCopy()}
+func (k *keyedPod) DeepCopyObject() runtime.Object {
+	return &keyedPod{k.TypeMeta, *k.ObjectMeta.DeepCopy(), k.Pod.DeepCopy()}
 }
 
 // pod is a copy of the caller's own, at the revision of what is kept.
-func (k *kept) pod() *example.Pod {
+func (k *keyedPod) pod() *example.Pod {
 	pod := k.Pod.DeepCopy()
 	pod.ResourceVersion = k.ResourceVersion
 	return pod
@@ -43,7 +43,7 @@ func (k *kept) pod() *example.Pod {
 type codec struct{}
 
 func (codec) Encode(obj store.Object) ([]byte, error) {
-	k := obj.(*kept)
+	k := obj.(*keyedPod)
 	body, err := json.Marshal(k.Pod)
 	return append([]byte(join(k)+"\n"), body...), err
 }
@@ -117,13 +117,13 @@ func (a *adapter) Create(ctx context.Context, key string, obj, out runtime.Objec
 	return nil
 }
 
-func keep(k store.Key, pod *example.Pod) *kept {
-	return &kept{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Pod: pod}
+func keep(k store.Key, pod *example.Pod) *keyedPod {
+	return &keyedPod{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}, Pod: pod}
 }
 
 func give(obj store.Object, out runtime.Object) {
 	if out != nil {
-		*out.(*example.Pod) = *obj.(*kept).pod()
+		*out.(*example.Pod) = *obj.(*keyedPod).pod()
 	}
 }
 
@@ -193,7 +193,7 @@ func (a *adapter) state(k store.Key, suggestion runtime.Object, ignoreNotFound b
 	if !ok {
 		return state{}, storage.NewKeyNotFoundError(k.Name, 0)
 	}
-	pod := obj.(*kept).pod()
+	pod := obj.(*keyedPod).pod()
 	rev, err := strconv.ParseInt(pod.ResourceVersion, 10, 64)
 	return state{pod, rev, true}, err
 }

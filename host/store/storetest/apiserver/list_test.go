@@ -50,7 +50,7 @@ func (a *adapter) scope(prefix, from string, opts storage.ListOptions, broken *e
 		if key < from || !opts.Recursive && key != prefix {
 			return false
 		}
-		ok, err := opts.Predicate.Matches(obj.(*kept).pod())
+		ok, err := opts.Predicate.Matches(obj.(*keyedPod).pod())
 		if err != nil {
 			*broken = err
 		}
@@ -85,7 +85,7 @@ func (a *adapter) answer(page store.List, prefix string, opts storage.ListOption
 	out.Items = make([]example.Pod, 0, len(page.Items))
 	last := ""
 	for _, obj := range page.Items {
-		out.Items = append(out.Items, *obj.(*kept).pod())
+		out.Items = append(out.Items, *obj.(*keyedPod).pod())
 		last = join(obj)
 	}
 	items := int64(len(page.Items)) + page.Remaining

@@ -61,7 +61,7 @@ func stored(a *adapter) suite.KeyValidation {
 		if !ok {
 			t.Fatalf("nothing at %s", key)
 		}
-		if pod := obj.(*kept).Pod; pod.ResourceVersion != "" || pod.SelfLink != "" {
+		if pod := obj.(*keyedPod).Pod; pod.ResourceVersion != "" || pod.SelfLink != "" {
 			t.Errorf("stored with version %q and link %q", pod.ResourceVersion, pod.SelfLink)
 		}
 	}
@@ -148,4 +148,4 @@ func TestStorage(t *testing.T) {
 // uncounted stands where the suite counts etcd's calls.
 func uncounted(*testing.T, uint64, uint64) {}
 
-var _ metav1.Object = &kept{}
+var _ metav1.Object = &keyedPod{}

@@ -113,7 +113,7 @@ func (w *watching) initial(from int64) (int64, error) {
 		return 0, storage.NewTooLargeResourceVersionError(uint64(from), uint64(list.Revision), 0)
 	}
 	for _, obj := range list.Items {
-		if w.shows(obj) && !w.send(watch.Event{Type: watch.Added, Object: obj.(*kept).pod()}) {
+		if w.shows(obj) && !w.send(watch.Event{Type: watch.Added, Object: obj.(*keyedPod).pod()}) {
 			return 0, w.ctx.Err()
 		}
 	}
@@ -135,7 +135,7 @@ func (w *watching) shows(obj store.Object) bool {
 	if name != w.prefix && !(w.opts.Recursive && strings.HasPrefix(name, w.prefix)) {
 		return false
 	}
-	ok, err := w.opts.Predicate.Matches(obj.(*kept).pod())
+	ok, err := w.opts.Predicate.Matches(obj.(*keyedPod).pod())
 	return err == nil && ok
 }
 
@@ -143,11 +143,11 @@ func (w *watching) translate(ev store.Event) (watch.Event, bool) {
 	before, now := w.shows(ev.Prev), ev.Type != store.Deleted && w.shows(ev.Object)
 	switch {
 	case now && before:
-		return watch.Event{Type: watch.Modified, Object: ev.Object.(*kept).pod()}, true
+		return watch.Event{Type: watch.Modified, Object: ev.Object.(*keyedPod).pod()}, true
 	case now:
-		return watch.Event{Type: watch.Added, Object: ev.Object.(*kept).pod()}, true
+		return watch.Event{Type: watch.Added, Object: ev.Object.(*keyedPod).pod()}, true
 	case before:
-		last := ev.Prev.(*kept).pod()
+		last := ev.Prev.(*keyedPod).pod()
 		last.ResourceVersion = ev.Object.GetResourceVersion()
 		return watch.Event{Type: watch.Deleted, Object: last}, true
 	}
