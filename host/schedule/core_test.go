@@ -501,23 +501,28 @@ func (w *world) checkNoneLost() {
 		if w.core.cluster.NominatedNode(uid) != "" {
 			nominated++
 		}
-		entry := w.core.queue.Get(uid)
-		_, node, placed := w.core.cluster.Placed(uid)
-		switch {
-		case p.Spec.NodeName != "":
-			if !placed || node != p.Spec.NodeName || entry != nil {
-				w.t.Errorf("pod %s is bound to %s; the core has it on %q, queued: %v", p.Name, p.Spec.NodeName, node, entry != nil)
-			}
-		case entry == nil || placed:
-			w.t.Errorf("pod %s is lost: placed on %q", p.Name, node)
-		case entry.State().String() != "gated" && entry.State().String() != "waiting" && entry.State().String() != "backoff":
-			w.t.Errorf("pod %s is %s at rest", p.Name, entry.State())
-		case entry.State().String() == "waiting":
-			w.checkWaits(p)
-		}
+		w.checkAtRest(uid, p)
 	}
 	if n := w.core.cluster.Nominations(); n != nominated {
 		w.t.Errorf("room is kept for %d pods, of which %d are there", n, nominated)
+	}
+}
+
+// checkAtRest asks whether a pod is where it is said to be, or waits for a reason.
+func (w *world) checkAtRest(uid types.UID, p *v1.Pod) {
+	entry := w.core.queue.Get(uid)
+	_, node, placed := w.core.cluster.Placed(uid)
+	switch {
+	case p.Spec.NodeName != "":
+		if !placed || node != p.Spec.NodeName || entry != nil {
+			w.t.Errorf("pod %s is bound to %s; the core has it on %q, queued: %v", p.Name, p.Spec.NodeName, node, entry != nil)
+		}
+	case entry == nil || placed:
+		w.t.Errorf("pod %s is lost: placed on %q", p.Name, node)
+	case entry.State().String() != "gated" && entry.State().String() != "waiting" && entry.State().String() != "backoff":
+		w.t.Errorf("pod %s is %s at rest", p.Name, entry.State())
+	case entry.State().String() == "waiting":
+		w.checkWaits(p)
 	}
 }
 

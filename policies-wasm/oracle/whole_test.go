@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/host/policy/builtin/builtintest"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/oracletest"
 	"github.com/berth-dev/berth/host/schedule/oracletest/invent"
 )
@@ -77,6 +78,14 @@ func complete(t *testing.T, host *builtintest.Host) {
 			t.Errorf("no policy stands for the score %s", plugin.Name)
 		}
 	}
+	if len(p.Predicates) != len(filtering) || len(p.Priorities) != len(scoring) {
+		t.Errorf("the profile has %d predicates and %d priorities, want %d and %d", len(p.Predicates), len(p.Priorities), len(filtering), len(scoring))
+	}
+	sameOrderAndWeights(t, p, &a, filtering)
+}
+
+func sameOrderAndWeights(t *testing.T, p *framework.Profile, a *oracletest.Answer, filtering []string) {
+	t.Helper()
 	for i, one := range p.Predicates {
 		if i >= len(filtering) || one.Policy.Info().Name != filtering[i] {
 			t.Errorf("predicate %d is %s, want the order %v", i, one.Policy.Info().Name, filtering)
@@ -88,8 +97,5 @@ func complete(t *testing.T, host *builtintest.Host) {
 		if at < 0 || a.ScoreOrder[at].Weight != one.Weight {
 			t.Errorf("%s weighs %d, want kube-scheduler's %v", name, one.Weight, a.ScoreOrder)
 		}
-	}
-	if len(p.Predicates) != len(filtering) || len(p.Priorities) != len(scoring) {
-		t.Errorf("the profile has %d predicates and %d priorities, want %d and %d", len(p.Predicates), len(p.Priorities), len(filtering), len(scoring))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,9 +71,18 @@ func TestAGuestsWordsAreFollowed(t *testing.T) {
 	}
 }
 
-// scrape reads /metrics as Prometheus does: the values of one policy, by metric,
-// and of its own counters, by name.
-func scrape(t *testing.T, kubeconfig, policy string) (values map[string]float64, counters map[string]float64, digest string) {
+// noCounters are metrics of policies that go up and down, or are histograms.
+var noCounters = []string{"berth_policy_quarantined", "berth_policy_call_duration_seconds", "berth_policy_guest_memory_bytes"}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+func metricsOf(t *testing.T, kubeconfig string) map[string]*dto.MetricFamily {
 	t.Helper()
 	c, err := newClient(kubeconfig, "")
 	if err != nil {
@@ -87,19 +97,23 @@ func scrape(t *testing.T, kubeconfig, policy string) (values map[string]float64,
 	if err != nil {
 		t.Fatal(err)
 	}
+	return families
+}
+
+// scrape reads /metrics as Prometheus does: the values of one policy, by metric,
+// and of its own counters, by name.
+func scrape(t *testing.T, kubeconfig, policy string) (values map[string]float64, counters map[string]float64, digest string) {
+	t.Helper()
 	values, counters = map[string]float64{}, map[string]float64{}
-	for name, f := range families {
-		if !strings.HasPrefix(name, "berth_policy_") || name == "berth_policy_quarantined" || name == "berth_policy_call_duration_seconds" || name == "berth_policy_guest_memory_bytes" {
+	for name, f := range metricsOf(t, kubeconfig) {
+		if !strings.HasPrefix(name, "berth_policy_") || slices.Contains(noCounters, name) {
 			continue
 		}
 		if f.GetType() != dto.MetricType_COUNTER || f.GetHelp() == "" || !strings.HasSuffix(name, "_total") {
 			t.Errorf("%s is a %s, with the help %q", name, f.GetType(), f.GetHelp())
 		}
 		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
+			labels := labelsOf(m)
 			if labels["policy"] != policy {
 				continue
 			}

@@ -230,7 +230,16 @@ func (g *odd) statement(results int) []byte {
 	}
 	g.deep++
 	defer func() { g.deep-- }()
-	switch g.IntN(14) {
+	n := g.IntN(14)
+	if n < 7 {
+		return g.way(n, results)
+	}
+	return g.hold(n, results)
+}
+
+// way is a statement whose ways, or calls, make values.
+func (g *odd) way(n, results int) []byte {
+	switch n {
 	case 0:
 		return g.setAll()
 	case 1:
@@ -252,9 +261,15 @@ func (g *odd) statement(results int) []byte {
 		return wasmtest.Loop(wasmtest.Void, g.statement(results), g.set(), wasmtest.Get(0), wasmtest.BrIf(0), g.statement(results))
 	case 5:
 		return wasmtest.Seq(wasmtest.Get(0), wasmtest.Op(0x04, wasmtest.Void), g.statement(results), wasmtest.Op(0x05), g.statement(results), wasmtest.Op(0x0b))
-	case 6: // many values wait
+	default: // many values wait
 		n := 1 + g.IntN(60)
 		return wasmtest.Seq(wasmtest.Times(n, wasmtest.Op(0x41, 8), wasmtest.Get(0), load(wasmtest.I64)), wasmtest.Call(g.none), wasmtest.Times(n, wasmtest.Store64(0)))
+	}
+}
+
+// hold is a statement whose values are kept for long.
+func (g *odd) hold(n, results int) []byte {
+	switch n {
 	case 7: // the same addresses again and again
 		var code []byte
 		for i, t := range g.types {

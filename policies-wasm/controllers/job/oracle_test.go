@@ -173,6 +173,16 @@ func (r inventor) pod(i int) *v1.Pod {
 		},
 		Spec: v1.PodSpec{NodeName: "n"},
 	}
+	r.indexOf(p)
+	p.Status.Phase = []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}[r.IntN(5)]
+	ended := metav1.NewTime(now.Add(-time.Duration(9*r.IntN(5)+i) * time.Second))
+	r.statusOf(p, ended)
+	r.marks(p, ended)
+	return p
+}
+
+// indexOf gives a pod an index, or one that is none, and how often that failed.
+func (r inventor) indexOf(p *v1.Pod) {
 	p.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: strconv.Itoa(r.IntN(8))}
 	switch r.IntN(12) {
 	case 0:
@@ -186,8 +196,10 @@ func (r inventor) pod(i int) *v1.Pod {
 			p.Annotations[batchv1.JobIndexIgnoredFailureCountAnnotation] = strconv.Itoa(r.IntN(3))
 		}
 	}
-	p.Status.Phase = []v1.PodPhase{v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodSucceeded, v1.PodFailed}[r.IntN(5)]
-	ended := metav1.NewTime(now.Add(-time.Duration(9*r.IntN(5)+i) * time.Second))
+}
+
+// statusOf makes up what the containers of a pod of its phase are like.
+func (r inventor) statusOf(p *v1.Pod, ended metav1.Time) {
 	switch p.Status.Phase {
 	case v1.PodPending:
 		if r.one(2) {
@@ -212,6 +224,10 @@ func (r inventor) pod(i int) *v1.Pod {
 			})
 		}
 	}
+}
+
+// marks may have a pod disrupted, deleted, counted, adopted or of another's labels.
+func (r inventor) marks(p *v1.Pod, ended metav1.Time) {
 	if r.one(4) {
 		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
 	}
@@ -236,7 +252,6 @@ func (r inventor) pod(i int) *v1.Pod {
 			p.Labels = map[string]string{"app": "db"}
 		}
 	}
-	return p
 }
 
 // longAgo lets a pod have ended before any that delays others: upstream keeps in
@@ -448,6 +463,24 @@ func (d *deeds) patched(name, patch string) {
 	}
 }
 
+// fromTemplate is a pod of the job's template with patches, as the host makes it.
+func fromTemplate(t *testing.T, job *batchv1.Job, patches []json.RawMessage) *v1.Pod {
+	t.Helper()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: job.Name + "-"}}
+	template := job.Spec.Template.DeepCopy()
+	p.Labels, p.Annotations, p.Spec = template.Labels, template.Annotations, template.Spec
+	p.Spec.Containers, p.Spec.InitContainers = nil, nil
+	if *job.Spec.CompletionMode != batchv1.IndexedCompletion {
+		p.Spec = template.Spec
+	}
+	for _, patch := range patches {
+		if err := json.Unmarshal(patch, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
 // guests is what the guest does about a state.
 func guests(t *testing.T, s *state) (did []string, status *batchv1.JobStatus) {
 	t.Helper()
@@ -480,23 +513,11 @@ func guests(t *testing.T, s *state) (did []string, status *batchv1.JobStatus) {
 	}
 	for _, c := range out.Create {
 		for n := range c.Count {
-			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: s.job.Name + "-"}}
-			template := s.job.Spec.Template.DeepCopy()
-			p.Labels, p.Annotations, p.Spec = template.Labels, template.Annotations, template.Spec
-			p.Spec.Containers, p.Spec.InitContainers = nil, nil
-			if *s.job.Spec.CompletionMode != batchv1.IndexedCompletion {
-				p.Spec = template.Spec
-			}
 			patches := []json.RawMessage{c.Object}
 			if len(c.Each) > 0 {
 				patches = append(patches, c.Each[n])
 			}
-			for _, patch := range patches {
-				if err := json.Unmarshal(patch, p); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d.created(p)
+			d.created(fromTemplate(t, s.job, patches))
 		}
 	}
 	for _, e := range out.Events {
