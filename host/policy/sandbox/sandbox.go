@@ -301,6 +301,9 @@ func (s *Sandbox) rowsBudget(rows, size int) engine.Fuel {
 
 // Filter implements framework.Predicate.
 func (s *Sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
+	if err := s.prepare(ctx, rows); err != nil {
+		return err
+	}
 	return s.pieces(ctx, engine.FuncFilter, len(rows), func(from, to int) (engine.Fuel, error) {
 		return s.filter(ctx, rows[from:to], verdicts[from:to])
 	})
@@ -374,6 +377,9 @@ func (s *Sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.Reaso
 
 // Score implements framework.Priority.
 func (s *Sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
+	if err := s.prepare(ctx, rows); err != nil {
+		return err
+	}
 	return s.pieces(ctx, engine.FuncScore, len(rows), func(from, to int) (engine.Fuel, error) {
 		return s.score(ctx, rows[from:to], raw[from:to])
 	})

@@ -168,6 +168,15 @@ func (s *Sandbox) input(ctx context.Context, rows []int32) ([]byte, error) {
 	return s.encoder.Rows(s.asked), nil
 }
 
+// prepare tells the guest of all rows of a question at once, before it is asked
+// about them in pieces: after each time it has to be told of the pod again.
+func (s *Sandbox) prepare(ctx context.Context, rows []int32) error {
+	if s.instance == nil || !s.toldOnDemand() {
+		return nil // asking says so
+	}
+	return s.know(ctx, rows)
+}
+
 // know is tell in the midst of a cycle, after which the guest has to be told of the
 // pod again.
 func (s *Sandbox) know(ctx context.Context, rows []int32) error {
