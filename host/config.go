@@ -22,6 +22,8 @@ type Config struct {
 	// ServiceCIDR is the range of services' addresses, or two, one of each
 	// family, parted by a comma; 10.96.0.0/16 if empty.
 	ServiceCIDR string
+	// Ingress has a class be made for Ingresses that node agents answer for.
+	Ingress bool
 	// NodeGrace is how long a node may leave its Lease unrenewed before it is
 	// taken for dead; 0 is 40 s.
 	NodeGrace time.Duration

@@ -157,7 +157,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{Services: h.services}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.berth.BeforeCreate},
 	})
-	h.network = network.New(network.Config{Registry: h.registry, Services: h.services, Log: h.Log})
+	h.network = network.New(network.Config{Registry: h.registry, Services: h.services, Ingress: h.Ingress, Log: h.Log})
 	return close, nil
 }
 

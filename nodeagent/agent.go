@@ -35,6 +35,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
 	"github.com/berth-dev/berth/nodeagent/dns"
 	"github.com/berth-dev/berth/nodeagent/image"
+	"github.com/berth-dev/berth/nodeagent/ingress"
 	"github.com/berth-dev/berth/nodeagent/isolation"
 	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/node"
@@ -111,6 +112,8 @@ type Config struct {
 	AnswerAt []netip.Addr
 	// ClusterRanges are the addresses of pods in the whole cluster.
 	ClusterRanges []netip.Prefix
+	// Ingress is where the machine answers for Ingresses; its zero value is nowhere.
+	Ingress Ingress
 	// Sysctls that pods may set beyond the safe ones.
 	Sysctls []string
 	// SeccompRoot holds Localhost profiles; RootDir/seccomp unless set.
@@ -134,6 +137,7 @@ type Agent struct {
 	proxy    *proxy.Proxy         // nil where others make services answer
 	isolated *isolation.Isolation // nil where others make policies hold
 	names    *dns.Server          // nil: others answer
+	ingress  *ingress.Server      // nil: this machine does not
 	objects  *objects.Objects
 	volumes  *volume.Volumes
 	prober   *probe.Prober
@@ -299,6 +303,7 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.objects = objects.New(a.client, a.catalog)
+	a.answerIngresses()
 	if a.cfg.Forward != nil {
 		cfg := proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Log: a.log}
 		if a.names != nil {
@@ -376,7 +381,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.weighClasses()
-	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Log: a.log}
+	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Own: []v1.NodeConditionType{ingressServing}, Log: a.log}
 	for _, run := range []func(context.Context) error{
 		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
 	} {
@@ -390,6 +395,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.names != nil {
 		loop(a.names.Run)
+	}
+	if a.ingress != nil {
+		loop(a.ingress.Run)
+		loop(a.followIngresses)
 	}
 	if a.listener != nil {
 		loop(func(ctx context.Context) error { return a.server().Serve(ctx, a.listener) })

@@ -40,7 +40,7 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 		Capacity: capacity, Allocatable: a.allocatable(),
 		NodeInfo:   node.Info(version, a.cfg.Version),
 		Addresses:  []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: a.address}, {Type: v1.NodeHostName, Address: a.cfg.NodeName}},
-		Conditions: append(a.pressure.conditions(), a.ready(ctx)),
+		Conditions: slices.Concat(a.pressure.conditions(), []v1.NodeCondition{a.ready(ctx)}, a.serving()),
 		Images:     a.images(ctx),
 	}
 	spaces := a.version.UserNamespaces

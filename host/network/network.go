@@ -21,13 +21,19 @@ type Config struct {
 	Registry *registry.Registry
 	// Services are the ranges of the configuration, the default family's first.
 	Services []netip.Prefix
-	Log      *slog.Logger
+	// Ingress has a class be made for Ingresses that node agents answer for.
+	Ingress bool
+	Log     *slog.Logger
 }
 
 // Network keeps them.
 type Network struct {
 	Config
 	store *store.Store
+
+	// answered is where Ingresses were answered last; it is the goroutine's that
+	// follows nodes.
+	answered []string
 
 	mu      sync.Mutex
 	serving []netip.AddrPort
@@ -88,6 +94,9 @@ func (n *Network) Run(ctx context.Context) error {
 	group.Go(func() error { return n.follow(ctx, services, n.serviceChanged) })
 	group.Go(func() error { return n.follow(ctx, ranges, n.rangeChanged) })
 	group.Go(func() error { return n.follow(ctx, addresses, n.addressChanged) })
+	group.Go(func() error { return n.follow(ctx, ingresses, n.ingressChanged) })
+	group.Go(func() error { return n.follow(ctx, nodes, n.nodeChanged) })
+	group.Go(func() error { return n.follow(ctx, classes, n.classChanged) })
 	group.Go(func() error {
 		tick := time.NewTicker(again)
 		defer tick.Stop()

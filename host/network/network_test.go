@@ -37,6 +37,12 @@ type world struct {
 // play runs a Network in time of its own.
 func play(t *testing.T, before func(w *world), test func(w *world)) {
 	t.Helper()
+	playIngress(t, false, before, test)
+}
+
+// playIngress is where agents answer for Ingresses, or do not.
+func playIngress(t *testing.T, ingress bool, before func(w *world), test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		st := storetest.OpenEngine(t, store.NewMemory(), store.Options{Indexes: network.Indexes(registry.Indexes())})
 		own := serviceip.Defaults.Services
@@ -47,7 +53,7 @@ func play(t *testing.T, before func(w *world), test func(w *world)) {
 		if before != nil {
 			before(w)
 		}
-		w.net = network.New(network.Config{Registry: w.reg, Services: own, Log: slog.New(slog.DiscardHandler)})
+		w.net = network.New(network.Config{Registry: w.reg, Services: own, Ingress: ingress, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.net.Run(ctx) }()

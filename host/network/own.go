@@ -32,6 +32,7 @@ const (
 // own makes what is missing of the cluster's own objects.
 func (n *Network) own(ctx context.Context) {
 	n.failed(ctx, "make the range of services", n.ownRange(ctx))
+	n.failed(ctx, "make the class of Ingresses", n.ownIngressClass(ctx))
 	n.failed(ctx, "make the service of the API", n.service(ctx, n.apiService()))
 	n.failed(ctx, "make the service of the cluster's DNS", n.service(ctx, n.dnsService()))
 	n.failed(ctx, "tell where the API is", errors.Join(n.slice(ctx), n.endpoints(ctx)))

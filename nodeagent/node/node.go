@@ -42,7 +42,10 @@ type Keeper struct {
 	Describe func(ctx context.Context) *v1.Node
 	// Lease is how long the Lease holds, LeaseSeconds unless set.
 	Lease time.Duration
-	Log   *slog.Logger
+	// Own are conditions that nobody else tells of: they go when Describe has them
+	// no more.
+	Own []v1.NodeConditionType
+	Log *slog.Logger
 
 	reported time.Time
 }
@@ -173,7 +176,7 @@ func (k *Keeper) Report(ctx context.Context) error {
 	now := time.Now()
 	want := have.DeepCopy()
 	want.Status = k.Describe(ctx).Status
-	want.Status.Conditions = merge(have.Status.Conditions, want.Status.Conditions)
+	want.Status.Conditions = merge(have.Status.Conditions, want.Status.Conditions, k.Own)
 	keepExtended(&want.Status, have.Status)
 	want.Status.VolumesInUse, want.Status.VolumesAttached = have.Status.VolumesInUse, have.Status.VolumesAttached
 	stamp(want.Status.Conditions, have.Status.Conditions, now)
@@ -200,10 +203,10 @@ func (k *Keeper) Report(ctx context.Context) error {
 }
 
 // merge keeps conditions of others.
-func merge(have, want []v1.NodeCondition) []v1.NodeCondition {
+func merge(have, want []v1.NodeCondition, own []v1.NodeConditionType) []v1.NodeCondition {
 	out := slices.Clone(want)
 	for _, c := range have {
-		if !slices.ContainsFunc(want, func(w v1.NodeCondition) bool { return w.Type == c.Type }) {
+		if !slices.Contains(own, c.Type) && !slices.ContainsFunc(want, func(w v1.NodeCondition) bool { return w.Type == c.Type }) {
 			out = append(out, c)
 		}
 	}

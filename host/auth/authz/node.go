@@ -40,7 +40,8 @@ func NodeOf(who user.Info) (node string, ok bool) {
 }
 
 // nodeRules confine a machine: to its Node, Lease and CSINode, to the pods that
-// are bound to it, and to what these refer to.
+// are bound to it, and to what these refer to. It may read the certificates of
+// Ingresses, too, but only of those that node agents answer for.
 type nodeRules struct {
 	objects   view.Objects
 	placement Placement
@@ -58,7 +59,7 @@ func generalNodeRules() []rbacv1.PolicyRule {
 	return append(bootstrappolicy.NodeRules(),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "endpoints", "namespaces"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
-		rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies", "ingresses", "ingressclasses"}, Verbs: []string{"get", "list", "watch"}},
 		// Of others' pods no more than labels, addresses and ports.
 		rbacv1.PolicyRule{NonResourceURLs: []string{"/berth/v1/peers"}, Verbs: []string{"get"}},
 	)
@@ -146,7 +147,8 @@ func (n *nodeRules) reaches(ctx context.Context, node string, pods []*corev1.Pod
 		return anyPod(pods, namespace, func(pod *corev1.Pod) bool { return hasClaim(pod, name) })
 	case "secrets":
 		return anyPod(pods, namespace, func(pod *corev1.Pod) bool { return visits(podutil.VisitPodSecretNames, pod, name) }) ||
-			n.claimedVolume(ctx, pods, func(pv *corev1.PersistentVolume) bool { return volumeSecret(pv, namespace, name) })
+			n.claimedVolume(ctx, pods, func(pv *corev1.PersistentVolume) bool { return volumeSecret(pv, namespace, name) }) ||
+			ask.GetVerb() == "get" && n.certifies(ctx, namespace, name)
 	}
 	return false
 }

@@ -50,6 +50,7 @@ const (
 	ResourceQuotas      = "resourcequotas"
 	PriorityClasses     = "priorityclasses.scheduling.k8s.io"
 	StorageClasses      = "storageclasses.storage.k8s.io"
+	Ingresses           = "ingresses.networking.k8s.io"
 	IngressClasses      = "ingressclasses.networking.k8s.io"
 	Leases              = "leases.coordination.k8s.io"
 	Attachments         = "volumeattachments.storage.k8s.io"

@@ -41,6 +41,7 @@ type agentFlags struct {
 	imagesHigh, imagesLow                   int
 	pressure                                nodeagent.Pressure
 	node                                    nodeFlags
+	ingress                                 ingressFlags
 	registry                                registryFlags
 	// reach has a host of the same process serve its API where pods reach it.
 	reach func(netip.Addr) error
@@ -59,6 +60,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.IntVar(&f.imagesHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use from which on unused images are removed; 100 for never (kubelet: imageGCHighThresholdPercent)")
 	flags.IntVar(&f.imagesLow, "image-gc-low-threshold", 80, "percentage of the images' disk in use down to which unused images are removed (kubelet: imageGCLowThresholdPercent)")
 	f.node.add(cmd)
+	f.ingress.add(cmd)
 	f.registry.add(cmd)
 	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
 }
@@ -86,7 +88,7 @@ func (f *agentFlags) parse() error {
 	if f.imagesLow < 0 || f.imagesLow >= f.imagesHigh {
 		return fmt.Errorf("--image-gc-low-threshold %d: want 0 to %d, less than --image-gc-high-threshold", f.imagesLow, f.imagesHigh-1)
 	}
-	if err := errors.Join(f.node.parse(), f.registry.parse()); err != nil {
+	if err := errors.Join(f.node.parse(), f.registry.parse(), f.ingress.parse()); err != nil {
 		return err
 	}
 	f.pressure = nodeagent.Pressure{Hard: hard, ImagesHigh: f.imagesHigh, ImagesLow: f.imagesLow}
@@ -124,6 +126,7 @@ func newAgent() *cobra.Command {
 		},
 	}
 	f.addLocal(cmd)
+	addIngressFlag(cmd, &f.ingress.on, "answer for Ingresses of the class berth on this machine's ports")
 	addConfigFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&server, "server", "", "URL of the host's API")
@@ -204,13 +207,18 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	if err != nil {
 		return err
 	}
+	answering, err := f.ingress.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer answering.Close()
 	m, err := f.open(ctx, own, log)
 	if err != nil {
 		return err
 	}
 	defer f.close(m, log)
 	cfg := f.config(m, identity, address, own, log)
-	cfg.Keyring = keyring
+	cfg.Keyring, cfg.Ingress = keyring, answering
 	cfg.AnswerAt = f.node.answerAt(ctx, client, log)
 	if f.stopPods { // then nobody asks there any more
 		defer func() {

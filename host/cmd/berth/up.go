@@ -42,6 +42,7 @@ func newUp() *cobra.Command {
 	}
 	f.hostFlags.add(cmd)
 	f.agent.addLocal(cmd)
+	addIngressFlag(cmd, &f.ingress, "answer for Ingresses of the class berth, which is made, on this machine's ports")
 	addConfigFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.kind, "agent", "containerd", "node agent of this machine: containerd or none")
@@ -63,6 +64,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.agent.ingress.on = f.ingress
 	if f.kind == "containerd" {
 		if err := f.agent.check(); err != nil {
 			return err
@@ -145,6 +147,7 @@ type hostFlags struct {
 	maxStreams      int
 	logLevel        string
 	nodeGrace       time.Duration
+	ingress         bool
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
@@ -186,7 +189,7 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 		return host.Config{}, fmt.Errorf("--max-streams %d: want one at least", f.maxStreams)
 	}
 	return host.Config{
-		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace,
+		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace, Ingress: f.ingress,
 		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, GuestMemory: f.guestMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
 	}, nil
 }
@@ -217,6 +220,7 @@ func newHost() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	addIngressFlag(cmd, &f.ingress, "make the class berth of Ingresses, for which machines answer whose agents have this flag, too")
 	addConfigFlag(cmd)
 	return cmd
 }
