@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -50,57 +51,71 @@ func (n *Network) ownIngressClass(ctx context.Context) error {
 	return err
 }
 
+// answers tells Ingresses where they are answered.
+type answers struct {
+	*Network
+
+	mu sync.Mutex
+	// at are the addresses of each node that is ready and answers.
+	at map[string][]string
+}
+
 // ingressChanged tells an Ingress where it is answered.
-func (n *Network) ingressChanged(ctx context.Context, e store.Event) {
+func (a *answers) ingressChanged(ctx context.Context, e store.Event) {
 	if i, ok := e.Object.(*networkingv1.Ingress); ok && e.Type != store.Deleted {
-		n.failed(ctx, "tell where an Ingress is answered", n.tell(ctx, i))
+		a.failed(ctx, "tell where an Ingress is answered", a.tell(ctx, i))
 	}
 }
 
 // classChanged tells all Ingresses: they may be agents' to answer now.
-func (n *Network) classChanged(ctx context.Context, _ store.Event) {
-	n.failed(ctx, "tell where Ingresses are answered", n.tellAll(ctx))
+func (a *answers) classChanged(ctx context.Context, _ store.Event) {
+	a.failed(ctx, "tell where Ingresses are answered", a.tellAll(ctx))
 }
 
 // nodeChanged tells them, where others answer for them than before.
-func (n *Network) nodeChanged(ctx context.Context, _ store.Event) {
-	at := n.answering()
-	if slices.Equal(at, n.answered) {
-		return
-	}
-	err := n.tellAll(ctx)
-	n.failed(ctx, "tell where Ingresses are answered", err)
-	if n.answered = at; err != nil {
-		n.answered = nil
+func (a *answers) nodeChanged(ctx context.Context, e store.Event) {
+	if node, ok := e.Object.(*v1.Node); ok && a.take(node, e.Type == store.Deleted) {
+		a.failed(ctx, "tell where Ingresses are answered", a.tellAll(ctx))
 	}
 }
 
-func (n *Network) tellAll(ctx context.Context) error {
-	list, err := n.store.List(ingresses, "", store.ListOptions{})
+// take notes where a node answers, and says whether that is new.
+func (a *answers) take(node *v1.Node, gone bool) bool {
+	var at []string
+	if !gone && holds(node, serving) && holds(node, v1.NodeReady) {
+		at = addressOf(node)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Equal(at, a.at[node.Name]) {
+		return false
+	}
+	if delete(a.at, node.Name); len(at) > 0 {
+		a.at[node.Name] = at
+	}
+	return true
+}
+
+func (a *answers) tellAll(ctx context.Context) error {
+	list, err := a.store.List(ingresses, "", store.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, obj := range list.Items {
 		if i, ok := obj.(*networkingv1.Ingress); ok {
-			err = errors.Join(err, n.tell(ctx, i))
+			err = errors.Join(err, a.tell(ctx, i))
 		}
 	}
 	return err
 }
 
 // answering are the addresses of the nodes that are ready and answer.
-func (n *Network) answering() []string {
-	list, err := n.store.List(nodes, "", store.ListOptions{})
-	if err != nil {
-		return nil
-	}
+func (a *answers) answering() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	all := []string{}
-	for _, obj := range list.Items {
-		node := obj.(*v1.Node)
-		if !holds(node, serving) || !holds(node, v1.NodeReady) {
-			continue
-		}
-		all = append(all, addressOf(node)...)
+	for _, at := range a.at {
+		all = append(all, at...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -129,24 +144,24 @@ func addressOf(node *v1.Node) (found []string) {
 
 // tell writes the addresses into the status of an Ingress, if it is answered by
 // agents.
-func (n *Network) tell(ctx context.Context, i *networkingv1.Ingress) error {
-	obj, ok := n.store.Get(store.Key{Resource: classes, Name: authz.IngressClassOf(i)})
+func (a *answers) tell(ctx context.Context, i *networkingv1.Ingress) error {
+	obj, ok := a.store.Get(store.Key{Resource: classes, Name: authz.IngressClassOf(i)})
 	if !ok || obj.(*networkingv1.IngressClass).Spec.Controller != authz.IngressController {
 		return nil
 	}
-	if apiequality.Semantic.DeepEqual(i.Status.LoadBalancer, n.answeredAt()) {
+	if apiequality.Semantic.DeepEqual(i.Status.LoadBalancer, a.answeredAt()) {
 		return nil
 	}
-	_, err := n.Registry.Modify(ctx, registry.On(ingresses, i.Namespace, i.Name).Sub("status"), func(old store.Object) (store.Object, error) {
+	_, err := a.Registry.Modify(ctx, registry.On(ingresses, i.Namespace, i.Name).Sub("status"), func(old store.Object) (store.Object, error) {
 		next := old.(*networkingv1.Ingress).DeepCopy()
-		next.Status.LoadBalancer = n.answeredAt() // as of now: another may have told it since
+		next.Status.LoadBalancer = a.answeredAt() // as of now: another may have told it since
 		return next, nil
 	})
 	return ignoreGone(err)
 }
 
-func (n *Network) answeredAt() (s networkingv1.IngressLoadBalancerStatus) {
-	for _, address := range n.answering() {
+func (a *answers) answeredAt() (s networkingv1.IngressLoadBalancerStatus) {
+	for _, address := range a.answering() {
 		s.Ingress = append(s.Ingress, networkingv1.IngressLoadBalancerIngress{IP: address})
 	}
 	return s

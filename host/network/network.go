@@ -31,10 +31,6 @@ type Network struct {
 	Config
 	store *store.Store
 
-	// answered is where Ingresses were answered last; it is the goroutine's that
-	// follows nodes.
-	answered []string
-
 	mu      sync.Mutex
 	serving []netip.AddrPort
 	changed chan struct{}
@@ -94,9 +90,10 @@ func (n *Network) Run(ctx context.Context) error {
 	group.Go(func() error { return n.follow(ctx, services, n.serviceChanged) })
 	group.Go(func() error { return n.follow(ctx, ranges, n.rangeChanged) })
 	group.Go(func() error { return n.follow(ctx, addresses, n.addressChanged) })
-	group.Go(func() error { return n.follow(ctx, ingresses, n.ingressChanged) })
-	group.Go(func() error { return n.follow(ctx, nodes, n.nodeChanged) })
-	group.Go(func() error { return n.follow(ctx, classes, n.classChanged) })
+	ingress := &answers{Network: n, at: map[string][]string{}}
+	group.Go(func() error { return n.follow(ctx, ingresses, ingress.ingressChanged) })
+	group.Go(func() error { return n.follow(ctx, nodes, ingress.nodeChanged) })
+	group.Go(func() error { return n.follow(ctx, classes, ingress.classChanged) })
 	group.Go(func() error {
 		tick := time.NewTicker(again)
 		defer tick.Stop()
