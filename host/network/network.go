@@ -27,6 +27,9 @@ type Config struct {
 }
 
 // Network keeps them.
+//
+// It is large because the cluster's services, the ranges of their addresses, load
+// balancers and ingresses are small steps over the same few objects.
 type Network struct {
 	Config
 	store *store.Store
