@@ -177,7 +177,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 
 // version pushes a good module.
 func (l *load) version(t *testing.T, name string, k int) {
-	g := guest{Name: name, Version: strconv.Itoa(k), Mask: 1, Refuse: int32(k / 2 % 2), Set: true}
+	g := guest{Name: name, Version: strconv.Itoa(k), Mask: 1, Refuse: int32(k / 2 % 2)}
 	if name == "half" {
 		g.Mask, g.Refuse = 2, int32(k/2%2)*2
 	}

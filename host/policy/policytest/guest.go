@@ -20,9 +20,6 @@ type Guest struct {
 	// Spins has it spin instead.
 	Traps int64
 	Spins bool
-	// Set makes it one of scope set: it is told of the whole cluster, and its rows
-	// are the host's slots.
-	Set bool
 	// Rows are as many as a predicate can take: it traps at those beyond; 0 is any.
 	Rows int32
 	// BadOpen has it refuse its config, badApply the cluster's state.
@@ -47,8 +44,8 @@ func (g Guest) Bytes() []byte {
 		g.Schema = "{}"
 	}
 	scope := "row"
-	if g.Set {
-		scope = "set"
+	if g.Times != 0 || g.Mask != 0 && g.Refuse >= 0 {
+		scope = "set" // only such a one's rows are the host's slots
 	}
 	manifest := fmt.Sprintf(`{"abi":1,"module":"made","version":%q,"policies":[{"name":%q,"kind":%q,"reads":["pod.requests","node.labels","node.name"],"scope":%q,"normalize":"none","configSchema":%s,"conditionTypes":["made"]}]}`,
 		g.Version, g.Name, g.Kind, scope, g.Schema)
