@@ -31,10 +31,6 @@ type Network struct {
 	Config
 	store *store.Store
 
-	// answered is where Ingresses were answered last; it is the goroutine's that
-	// follows nodes.
-	answered []string
-
 	mu      sync.Mutex
 	serving []netip.AddrPort
 	changed chan struct{}
@@ -91,12 +87,13 @@ const again = 10 * time.Second
 // Run keeps all of it until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	at := &entrances{net: n, answered: map[string][]string{}}
 	group.Go(func() error { return n.follow(ctx, services, n.serviceChanged) })
 	group.Go(func() error { return n.follow(ctx, ranges, n.rangeChanged) })
 	group.Go(func() error { return n.follow(ctx, addresses, n.addressChanged) })
-	group.Go(func() error { return n.follow(ctx, ingresses, n.ingressChanged) })
-	group.Go(func() error { return n.follow(ctx, nodes, n.nodeChanged) })
-	group.Go(func() error { return n.follow(ctx, classes, n.classChanged) })
+	group.Go(func() error { return n.follow(ctx, ingresses, at.ingressChanged) })
+	group.Go(func() error { return n.follow(ctx, nodes, at.nodeChanged) })
+	group.Go(func() error { return n.follow(ctx, classes, at.classChanged) })
 	group.Go(func() error {
 		tick := time.NewTicker(again)
 		defer tick.Stop()
