@@ -102,5 +102,8 @@ func (a *Agent) metrics() []prometheus.Collector {
 	if a.isolated != nil {
 		out = append(out, a.isolated)
 	}
+	if a.ingress != nil {
+		out = append(out, a.ingress)
+	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -51,71 +50,77 @@ func (n *Network) ownIngressClass(ctx context.Context) error {
 	return err
 }
 
-// answers tells Ingresses where they are answered.
-type answers struct {
-	*Network
-
-	mu sync.Mutex
-	// at are the addresses of each node that is ready and answers.
-	at map[string][]string
+// entrances are where Ingresses are answered.
+type entrances struct {
+	net *Network
+	// answered is by which addresses nodes did last; it is the goroutine's that
+	// follows nodes.
+	answered map[string][]string
 }
 
 // ingressChanged tells an Ingress where it is answered.
-func (a *answers) ingressChanged(ctx context.Context, e store.Event) {
-	if i, ok := e.Object.(*networkingv1.Ingress); ok && e.Type != store.Deleted {
-		a.failed(ctx, "tell where an Ingress is answered", a.tell(ctx, i))
+func (e *entrances) ingressChanged(ctx context.Context, change store.Event) {
+	if i, ok := change.Object.(*networkingv1.Ingress); ok && change.Type != store.Deleted {
+		e.net.failed(ctx, "tell where an Ingress is answered", e.tell(ctx, i))
 	}
 }
 
 // classChanged tells all Ingresses: they may be agents' to answer now.
-func (a *answers) classChanged(ctx context.Context, _ store.Event) {
-	a.failed(ctx, "tell where Ingresses are answered", a.tellAll(ctx))
+func (e *entrances) classChanged(ctx context.Context, _ store.Event) {
+	e.net.failed(ctx, "tell where Ingresses are answered", e.tellAll(ctx))
 }
 
-// nodeChanged tells them, where others answer for them than before.
-func (a *answers) nodeChanged(ctx context.Context, e store.Event) {
-	if node, ok := e.Object.(*v1.Node); ok && a.take(node, e.Type == store.Deleted) {
-		a.failed(ctx, "tell where Ingresses are answered", a.tellAll(ctx))
+// nodeChanged tells them, where a node answers for them as it did not before: nodes
+// change all the time, and most by nothing that matters here.
+func (e *entrances) nodeChanged(ctx context.Context, change store.Event) {
+	node, ok := change.Object.(*v1.Node)
+	if !ok {
+		return
 	}
-}
-
-// take notes where a node answers, and says whether that is new.
-func (a *answers) take(node *v1.Node, gone bool) bool {
 	var at []string
-	if !gone && holds(node, serving) && holds(node, v1.NodeReady) {
-		at = addressOf(node)
+	if change.Type != store.Deleted {
+		at = answersAt(node)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if slices.Equal(at, a.at[node.Name]) {
-		return false
+	if slices.Equal(at, e.answered[node.Name]) {
+		return
 	}
-	if delete(a.at, node.Name); len(at) > 0 {
-		a.at[node.Name] = at
+	e.answered[node.Name] = at
+	if len(at) == 0 {
+		delete(e.answered, node.Name)
 	}
-	return true
+	e.net.failed(ctx, "tell where Ingresses are answered", e.tellAll(ctx))
 }
 
-func (a *answers) tellAll(ctx context.Context) error {
-	list, err := a.store.List(ingresses, "", store.ListOptions{})
+// answersAt are the addresses of a node, if it is ready and answers.
+func answersAt(node *v1.Node) []string {
+	if !holds(node, serving) || !holds(node, v1.NodeReady) {
+		return nil
+	}
+	return addressOf(node)
+}
+
+func (e *entrances) tellAll(ctx context.Context) error {
+	list, err := e.net.store.List(ingresses, "", store.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, obj := range list.Items {
 		if i, ok := obj.(*networkingv1.Ingress); ok {
-			err = errors.Join(err, a.tell(ctx, i))
+			err = errors.Join(err, e.tell(ctx, i))
 		}
 	}
 	return err
 }
 
-// answering are the addresses of the nodes that are ready and answer.
-func (a *answers) answering() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// answering are the addresses of all nodes that do.
+func (e *entrances) answering() []string {
+	list, err := e.net.store.List(nodes, "", store.ListOptions{})
+	if err != nil {
+		return nil
+	}
 	all := []string{}
-	for _, at := range a.at {
-		all = append(all, at...)
+	for _, obj := range list.Items {
+		all = append(all, answersAt(obj.(*v1.Node))...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -144,24 +149,24 @@ func addressOf(node *v1.Node) (found []string) {
 
 // tell writes the addresses into the status of an Ingress, if it is answered by
 // agents.
-func (a *answers) tell(ctx context.Context, i *networkingv1.Ingress) error {
-	obj, ok := a.store.Get(store.Key{Resource: classes, Name: authz.IngressClassOf(i)})
+func (e *entrances) tell(ctx context.Context, i *networkingv1.Ingress) error {
+	obj, ok := e.net.store.Get(store.Key{Resource: classes, Name: authz.IngressClassOf(i)})
 	if !ok || obj.(*networkingv1.IngressClass).Spec.Controller != authz.IngressController {
 		return nil
 	}
-	if apiequality.Semantic.DeepEqual(i.Status.LoadBalancer, a.answeredAt()) {
+	if apiequality.Semantic.DeepEqual(i.Status.LoadBalancer, e.answeredAt()) {
 		return nil
 	}
-	_, err := a.Registry.Modify(ctx, registry.On(ingresses, i.Namespace, i.Name).Sub("status"), func(old store.Object) (store.Object, error) {
+	_, err := e.net.Registry.Modify(ctx, registry.On(ingresses, i.Namespace, i.Name).Sub("status"), func(old store.Object) (store.Object, error) {
 		next := old.(*networkingv1.Ingress).DeepCopy()
-		next.Status.LoadBalancer = a.answeredAt() // as of now: another may have told it since
+		next.Status.LoadBalancer = e.answeredAt() // as of now: another may have told it since
 		return next, nil
 	})
 	return ignoreGone(err)
 }
 
-func (a *answers) answeredAt() (s networkingv1.IngressLoadBalancerStatus) {
-	for _, address := range a.answering() {
+func (e *entrances) answeredAt() (s networkingv1.IngressLoadBalancerStatus) {
+	for _, address := range e.answering() {
 		s.Ingress = append(s.Ingress, networkingv1.IngressLoadBalancerIngress{IP: address})
 	}
 	return s

@@ -89,6 +89,10 @@ func TestIngressesSayWhereTheyAreAnswered(t *testing.T) {
 		w.told("berth", "192.0.2.1")
 		w.put(node("b", "192.0.2.1", v1.NodeReady)) // it answers no more
 		w.told("berth")
+		w.put(node("a", "192.0.2.5", v1.NodeReady, "IngressServing")) // by another address
+		w.told("berth", "192.0.2.5")
+		w.remove("nodes", "", "a")
+		w.told("berth")
 	})
 }
 

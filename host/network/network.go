@@ -27,9 +27,6 @@ type Config struct {
 }
 
 // Network keeps them.
-//
-// It is large because the cluster's services, the ranges of their addresses, load
-// balancers and ingresses are small steps over the same few objects.
 type Network struct {
 	Config
 	store *store.Store
@@ -90,13 +87,13 @@ const again = 10 * time.Second
 // Run keeps all of it until ctx ends.
 func (n *Network) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	at := &entrances{net: n, answered: map[string][]string{}}
 	group.Go(func() error { return n.follow(ctx, services, n.serviceChanged) })
 	group.Go(func() error { return n.follow(ctx, ranges, n.rangeChanged) })
 	group.Go(func() error { return n.follow(ctx, addresses, n.addressChanged) })
-	ingress := &answers{Network: n, at: map[string][]string{}}
-	group.Go(func() error { return n.follow(ctx, ingresses, ingress.ingressChanged) })
-	group.Go(func() error { return n.follow(ctx, nodes, ingress.nodeChanged) })
-	group.Go(func() error { return n.follow(ctx, classes, ingress.classChanged) })
+	group.Go(func() error { return n.follow(ctx, ingresses, at.ingressChanged) })
+	group.Go(func() error { return n.follow(ctx, nodes, at.nodeChanged) })
+	group.Go(func() error { return n.follow(ctx, classes, at.classChanged) })
 	group.Go(func() error {
 		tick := time.NewTicker(again)
 		defer tick.Stop()

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 )
@@ -44,11 +45,13 @@ type Server struct {
 	table atomic.Pointer[Table]
 	proxy *httputil.ReverseProxy
 	keys  *keys
+	// requests by what became of them.
+	requests *prometheus.CounterVec
 }
 
 // New makes a server, which knows no Ingress.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, keys: newKeys(cfg.Secret, cfg.Log)}
+	s := &Server{cfg: cfg, keys: newKeys(cfg.Secret, cfg.Log), requests: newRequests()}
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite: rewrite, Transport: newTransport(), ErrorHandler: s.failed,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
@@ -106,14 +109,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	target := s.table.Load().Route(r.Host, r.URL.Path)
 	if target == nil {
+		s.requests.WithLabelValues(unmatched).Inc()
 		http.Error(w, "no Ingress has a rule for this host and path", http.StatusNotFound)
 		return
 	}
 	ready := s.cfg.Backends(*target)
 	if len(ready) == 0 {
+		s.requests.WithLabelValues(unready).Inc()
 		http.Error(w, "nobody is ready to answer this", http.StatusServiceUnavailable)
 		return
 	}
+	s.requests.WithLabelValues(forwarded).Inc()
 	s.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), readyKey{}, ready)))
 }
 
@@ -130,6 +136,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil { // or the client has gone
 		s.cfg.Log.Warn("a backend of an Ingress does not answer", "host", r.Host, "err", err)
 	}
+	s.requests.WithLabelValues(failed).Inc()
 	http.Error(w, "the backend does not answer", http.StatusBadGateway)
 }
 

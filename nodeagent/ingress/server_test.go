@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/util/cert"
@@ -148,6 +149,12 @@ func TestARequestGoesToWhoIsReadyForIt(t *testing.T) {
 	}{{"b.com", "/", 404}, {"a.com", "/none", 503}, {"a.com", "/broken", 502}} {
 		if code, text := w.ask("GET", c.host, c.path, ""); code != c.want {
 			t.Errorf("%s%s: %d %s, want %d", c.host, c.path, code, text, c.want)
+		}
+	}
+	for answer, want := range map[string]float64{forwarded: 22, unmatched: 1, unready: 1, failed: 1} {
+		var m dto.Metric
+		if err := w.server.requests.WithLabelValues(answer).Write(&m); err != nil || m.Counter.GetValue() != want {
+			t.Errorf("%v requests are counted as %s, want %v", m.Counter.GetValue(), answer, want)
 		}
 	}
 	w.server.Set(NewTable(nil))

@@ -30,9 +30,9 @@ var everyPod = peer{namespaces: labels.Everything(), pods: labels.Everything()}
 func setOf(p peer, port *portName, ranges []forward.Range) forward.Set {
 	text := "in " + p.namespace
 	if p.namespaces != nil {
-		text = "where " + p.namespaces.String()
+		text = "where " + words(p.namespaces)
 	}
-	text = fmt.Sprintf("%s\x00%s", text, p.pods)
+	text = fmt.Sprintf("%s\x00%s", text, words(p.pods))
 	if port != nil {
 		text += fmt.Sprintf("\x00%s/%d", port.name, port.protocol)
 	}
@@ -41,6 +41,14 @@ func setOf(p peer, port *portName, ranges []forward.Range) forward.Set {
 	}
 	sum := sha256.Sum256([]byte(text))
 	return forward.Set(hex.EncodeToString(sum[:10]))
+}
+
+// words tell selectors apart: one that selects nothing prints as one of all.
+func words(s labels.Selector) string {
+	if _, selectable := s.Requirements(); !selectable {
+		return "\x00nothing"
+	}
+	return s.String()
 }
 
 // of gives what a pod is in it, in a namespace with some labels.

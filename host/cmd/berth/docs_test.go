@@ -124,7 +124,7 @@ func TestOperationsNamesEachMetric(t *testing.T) {
 	for _, name := range regexp.MustCompile("`berth_([a-z_]+)[`{]").FindAllStringSubmatch(page, -1) {
 		named[name[1]] = true
 	}
-	for _, m := range regexp.MustCompile(`(?:described\("|"berth_)([a-z_]+)"`).FindAllStringSubmatch(read(t, "host/metrics.go")+read(t, "host/histograms.go")+read(t, "nodeagent/dns/metrics.go")+read(t, "nodeagent/proxy/metrics.go")+read(t, "nodeagent/isolation/metrics.go"), -1) {
+	for _, m := range regexp.MustCompile(`(?:described\("|"berth_)([a-z_]+)"`).FindAllStringSubmatch(read(t, "host/metrics.go")+read(t, "host/histograms.go")+read(t, "nodeagent/dns/metrics.go")+read(t, "nodeagent/proxy/metrics.go")+read(t, "nodeagent/isolation/metrics.go")+read(t, "nodeagent/ingress/metrics.go"), -1) {
 		if !named[m[1]] {
 			t.Errorf("docs/operations.md does not name berth_%s", m[1])
 		}
