@@ -135,7 +135,7 @@ func (s *Sandbox) Warm(ctx context.Context, log snapshot.Log) error {
 			rows = append(rows, slot)
 		}
 	}
-	if _, err := s.tell(rows); err != nil {
+	if news, err := s.tell(rows); err != nil || !news {
 		return err
 	}
 	return s.collect()
