@@ -151,6 +151,7 @@ type Agent struct {
 	listener net.Listener
 
 	started  time.Time
+	keeper   *node.Keeper
 	machine  node.Machine
 	version  runtime.Version
 	pressure pressure
@@ -165,6 +166,8 @@ type Agent struct {
 	// weighed is the milli-CPU by which the classes' cgroups were weighed last;
 	// tend's, too.
 	weighed int64
+	// closing: a shutdown ends the pods.
+	closing atomic.Bool
 	// self is the Node as the API last had it.
 	self atomic.Pointer[v1.Node]
 }
@@ -315,6 +318,7 @@ func (a *Agent) build() error {
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
+	a.keeper = &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Own: []v1.NodeConditionType{ingressServing}, Log: a.log}
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
 		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Keyring: a.cfg.Keyring, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
@@ -363,7 +367,7 @@ func (a *Agent) reserved() v1.ResourceList {
 	return out
 }
 
-// Run works until ctx ends. The pods go on.
+// Run works until ctx ends. The pods go on, unless Shutdown ended them before.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.events.Shutdown()
 	a.events.StartRecordingToSink(&corev1.EventSinkImpl{Interface: a.client.CoreV1().Events("")})
@@ -381,9 +385,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.weighClasses()
-	keeper := &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Own: []v1.NodeConditionType{ingressServing}, Log: a.log}
 	for _, run := range []func(context.Context) error{
-		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, keeper.Run, a.follow, a.tend, a.refresh,
+		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, a.keeper.Run, a.follow, a.tend, a.refresh,
 	} {
 		loop(run)
 	}
@@ -404,7 +407,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		loop(func(ctx context.Context) error { return a.server().Serve(ctx, a.listener) })
 	}
 	a.log.Info("node agent runs", "root", a.cfg.RootDir, "runtime", a.version.Name+" "+a.version.Version)
-	return g.Wait()
+	err := g.Wait()
+	if a.closing.Load() { // the workers have said their last
+		err = errors.Join(err, a.flush(context.WithoutCancel(ctx)))
+	}
+	return err
 }
 
 func (a *Agent) server() *serve.Server {

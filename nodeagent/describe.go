@@ -55,6 +55,9 @@ func (a *Agent) ready(ctx context.Context) v1.NodeCondition {
 	ctx, cancel := context.WithTimeout(ctx, describeWithin)
 	defer cancel()
 	var why []string
+	if a.closing.Load() {
+		why = append(why, shutdownReady)
+	}
 	if _, err := a.cfg.Runtime.Version(ctx); err != nil {
 		why = append(why, "container runtime is down: "+err.Error())
 	}

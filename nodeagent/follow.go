@@ -102,6 +102,9 @@ func (a *Agent) set(p *v1.Pod) {
 		if self == nil {
 			self = a.describe(context.Background())
 		}
+		if a.closing.Load() {
+			return &pod.Verdict{Reason: "NodeShutdown", Message: shutdownRefusal}
+		}
 		if v := a.pressure.refuses(p); v != nil {
 			return v
 		}

@@ -47,7 +47,9 @@ type Keeper struct {
 	Own []v1.NodeConditionType
 	Log *slog.Logger
 
-	reported time.Time
+	// reporting is held by the one report under way.
+	reporting sync.Mutex
+	reported  time.Time
 }
 
 // Run registers and heartbeats until ctx ends.
@@ -55,7 +57,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.Lease <= 0 {
 		k.Lease = LeaseSeconds * time.Second
 	}
-	k.retry(ctx, "register the node", k.register)
+	k.retry(ctx, "register the node", func(ctx context.Context) error {
+		k.reporting.Lock()
+		defer k.reporting.Unlock()
+		return k.register(ctx)
+	})
 	var beat sync.WaitGroup
 	beat.Go(func() { k.beat(ctx) })
 	defer beat.Wait()
@@ -113,6 +119,8 @@ func (k *Keeper) retry(ctx context.Context, what string, f func(context.Context)
 	}
 }
 
+// register makes the Node, or brings the one that is there up to date; k.reporting
+// is held.
 func (k *Keeper) register(ctx context.Context) error {
 	want := k.Describe(ctx)
 	stamp(want.Status.Conditions, nil, time.Now())
@@ -123,7 +131,7 @@ func (k *Keeper) register(ctx context.Context) error {
 	}
 	if err == nil { // the API keeps the status for its own subresource
 		k.reported = time.Time{}
-		return k.Report(ctx)
+		return k.report(ctx)
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -136,7 +144,7 @@ func (k *Keeper) register(ctx context.Context) error {
 		return err
 	}
 	k.reported = time.Time{}
-	return k.Report(ctx)
+	return k.report(ctx)
 }
 
 // relabel brings the labels that describe the machine up to date; others'
@@ -166,6 +174,12 @@ func (k *Keeper) relabel(ctx context.Context, have, want *v1.Node) error {
 // Report brings the Node's status up to date where it changed, or when it has
 // not been told for a while.
 func (k *Keeper) Report(ctx context.Context) error {
+	k.reporting.Lock()
+	defer k.reporting.Unlock()
+	return k.report(ctx)
+}
+
+func (k *Keeper) report(ctx context.Context) error {
 	have, err := k.Client.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return k.register(ctx) // somebody deleted it; we are still here

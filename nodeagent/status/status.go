@@ -11,11 +11,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,7 +144,7 @@ func (w *Writer) send(ctx context.Context, uid string) {
 	}
 	it.queued = false
 	w.mu.Unlock()
-	err := w.flush(ctx, uid, it)
+	err := w.patch(ctx, uid, it)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -159,8 +161,8 @@ func (w *Writer) send(ctx context.Context, uid string) {
 	}
 }
 
-// flush sends one pod's newest status, if the API does not have it yet.
-func (w *Writer) flush(ctx context.Context, uid string, it *item) error {
+// patch sends one pod's newest status, if the API does not have it yet.
+func (w *Writer) patch(ctx context.Context, uid string, it *item) error {
 	select {
 	case it.sending <- struct{}{}:
 	case <-ctx.Done():
@@ -202,6 +204,35 @@ func (w *Writer) flush(ctx context.Context, uid string, it *item) error {
 	return nil
 }
 
+// Flush sends all that the API does not have yet, and returns when it has, or
+// when ctx ends. It needs no Run.
+func (w *Writer) Flush(ctx context.Context) error {
+	w.mu.Lock()
+	items := maps.Clone(w.items)
+	w.mu.Unlock()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writers)
+	for uid, it := range items {
+		g.Go(func() error { return w.insist(ctx, uid, it) })
+	}
+	return g.Wait()
+}
+
+// insist sends one pod's newest status until the API takes it.
+func (w *Writer) insist(ctx context.Context, uid string, it *item) error {
+	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
+		err := w.patch(ctx, uid, it)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
 func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -215,7 +246,7 @@ func (w *Writer) Final(ctx context.Context, p *v1.Pod, st v1.PodStatus) error {
 	it := w.learn(p)
 	it.want = &st
 	w.mu.Unlock()
-	if err := w.flush(ctx, string(p.UID), it); err != nil {
+	if err := w.patch(ctx, string(p.UID), it); err != nil {
 		return err
 	}
 	zero := int64(0)
