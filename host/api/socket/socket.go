@@ -5,11 +5,14 @@
 // soon as others had their turn.
 //
 // It keeps the order of bytes, holds a bounded number of them, and writes what
-// it has taken in before it closes. An error is told to the write after.
+// it has taken in before it closes. An error is told to the write after. A
+// deadline is one for the writes to come: what was taken in before has a moment.
 package socket
 
 import (
+	"errors"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -18,8 +21,10 @@ import (
 const (
 	// most is how many bytes are taken in before a write waits.
 	most = 64 << 10
-	// lastWrites is how long what is left may take once a connection closes.
-	lastWrites = time.Second
+	// lastWrites is how long at least what was taken in may take, whatever
+	// deadline is set after it and once the connection closes. It is what
+	// crypto/tls gives its last alert.
+	lastWrites = 5 * time.Second
 )
 
 // Listener accepts connections that gather.
@@ -34,8 +39,7 @@ func (l Listener) Accept() (net.Conn, error) {
 	return gather(c), nil
 }
 
-// conn is a connection that gathers. Its reads and deadlines are those of the
-// connection below.
+// conn is a connection that gathers. Its reads are those of the connection below.
 type conn struct {
 	net.Conn
 
@@ -45,7 +49,9 @@ type conn struct {
 	// writing: a goroutine writes, and will look for more.
 	writing bool
 	closed  bool
-	err     error
+	// until is the deadline of writes to come; zero for none.
+	until time.Time
+	err   error
 	// changed is told when something was written, or failed.
 	changed sync.Cond
 }
@@ -75,6 +81,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	if c.closed {
 		return 0, net.ErrClosed
+	}
+	if !c.until.IsZero() && !time.Now().Before(c.until) {
+		return 0, os.ErrDeadlineExceeded
 	}
 	if c.taken == nil {
 		c.taken = buffers.Get().(*buffer)
@@ -130,6 +139,24 @@ func (c *conn) fail(err error) {
 	c.err, c.taken = err, nil
 }
 
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetWriteDeadline implements net.Conn. The connection below may have a later
+// one: whoever ends a connection by a deadline that is over, as crypto/tls does,
+// takes all that he wrote before for written.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = t
+	if least := time.Now().Add(lastWrites); c.writing && !t.IsZero() && t.Before(least) {
+		t = least
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
 // Close closes the connection, at once if nothing is left to be written, else
 // soon.
 func (c *conn) Close() error {
@@ -147,7 +174,7 @@ func (c *conn) Close() error {
 	if err := c.SetReadDeadline(time.Now()); err != nil {
 		return c.Conn.Close()
 	}
-	if err := c.SetWriteDeadline(time.Now().Add(lastWrites)); err != nil {
+	if err := c.Conn.SetWriteDeadline(time.Now().Add(lastWrites)); err != nil {
 		return c.Conn.Close()
 	}
 	return nil

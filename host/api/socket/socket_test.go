@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,5 +174,37 @@ func TestAReaderIsLetGoByClose(t *testing.T) {
 	}
 	if err := ours.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a second Close = %v, want %v", err, net.ErrClosed)
+	}
+}
+
+// crypto/tls ends a connection so: the last alert, then a deadline that is over.
+func TestADeadlineThatIsOverLeavesWhatWasTakenIn(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*conn, time.Time) error{
+		"write": (*conn).SetWriteDeadline, "all": (*conn).SetDeadline,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, peer := net.Pipe()
+			slow := &counted{Conn: ours, begun: make(chan struct{}), let: make(chan struct{})}
+			c := gather(slow)
+			mustWrite(t, c, "first")
+			<-slow.begun
+			mustWrite(t, c, " and last")
+			if err := set(c, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a write after the deadline = %v, want %v", err, os.ErrDeadlineExceeded)
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			close(slow.let)
+			got, err := io.ReadAll(peer)
+			if err != nil || string(got) != "first and last" {
+				t.Errorf("the peer read %q, %v; want all that was taken in", got, err)
+			}
+		})
 	}
 }

@@ -164,7 +164,7 @@ func (s *Sandbox) rowOf(ctx context.Context, f engine.Func, rows []int32, err er
 		return -1
 	}
 	for i, spent := 0, engine.Fuel(0); i < len(rows) && spent < maxSearched; i++ {
-		in, err := box.input(ctx, rows[i:i+1])
+		in, err := box.input(ctx, rows, i, i+1)
 		if err != nil {
 			return -1
 		}

@@ -30,17 +30,17 @@ type Sandbox struct {
 
 	encoder *wire.Encoder
 	told    told // of rows, where it is told on demand
-	// Scratch: the guest's places of the rows that it is asked about, and of which
-	// of them it has to be told.
-	asked []int32
-	news  []snapshot.Delta
-	seen  uint64 // newest delta of the log that was looked at
-	sent  uint64 // sequence of the last batch that the guest was given
-	ids   []framework.ReasonID
-	about subject
-	slots int // that it was told of when the log was last followed, or the most objects that it was asked about
-	calls int // since the guest last tidied up
-	wear  wear
+	// asked are the guest's places of the rows of the question under way, if prepared.
+	asked    []int32
+	prepared bool
+	news     []snapshot.Delta // scratch: of which rows it has to be told
+	seen     uint64           // newest delta of the log that was looked at
+	sent     uint64           // sequence of the last batch that the guest was given
+	ids      []framework.ReasonID
+	about    subject
+	slots    int // that it was told of when the log was last followed, or the most objects that it was asked about
+	calls    int // since the guest last tidied up
+	wear     wear
 	meter
 }
 
@@ -107,6 +107,7 @@ func (s *Sandbox) followRows(ctx context.Context, log snapshot.Log) error {
 			return err
 		}
 		s.told.reset()
+		s.prepared = false
 		s.wear.young = s.instance.MemoryBytes()
 	} else if log.Seq() != s.seen {
 		deltas, known := log.Since(s.seen)
@@ -301,18 +302,16 @@ func (s *Sandbox) rowsBudget(rows, size int) engine.Fuel {
 
 // Filter implements framework.Predicate.
 func (s *Sandbox) Filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) error {
-	if err := s.prepare(ctx, rows); err != nil {
-		return err
-	}
+	s.prepared = false
 	return s.pieces(ctx, engine.FuncFilter, len(rows), func(from, to int) (engine.Fuel, error) {
-		return s.filter(ctx, rows[from:to], verdicts[from:to])
+		return s.filter(ctx, rows, from, verdicts[from:to])
 	})
 }
 
 var errNotOpen = errors.New("the policy failed earlier in this cycle")
 
-func (s *Sandbox) filter(ctx context.Context, rows []int32, verdicts []framework.ReasonID) (engine.Fuel, error) {
-	r, err := s.ask(ctx, engine.FuncFilter, rows)
+func (s *Sandbox) filter(ctx context.Context, rows []int32, from int, verdicts []framework.ReasonID) (engine.Fuel, error) {
+	r, err := s.ask(ctx, engine.FuncFilter, rows, from, from+len(verdicts))
 	if err != nil {
 		return 0, err
 	}
@@ -323,15 +322,16 @@ func (s *Sandbox) filter(ctx context.Context, rows []int32, verdicts []framework
 	return r.Fuel, nil
 }
 
-// ask calls an export about rows.
-func (s *Sandbox) ask(ctx context.Context, f engine.Func, rows []int32) (engine.Result, error) {
+// ask calls an export about the rows from one place of a question to another.
+func (s *Sandbox) ask(ctx context.Context, f engine.Func, rows []int32, from, to int) (engine.Result, error) {
 	if s.instance == nil {
 		return engine.Result{}, errNotOpen
 	}
-	in, err := s.input(ctx, rows)
+	in, err := s.input(ctx, rows, from, to)
 	if err != nil {
 		return engine.Result{}, err
 	}
+	rows = rows[from:to]
 	r, err := s.try(f, in, s.rowsBudget(len(rows), len(in)))
 	if err == nil {
 		return r, nil
@@ -377,23 +377,21 @@ func (s *Sandbox) verdicts(f engine.Func, out []byte, verdicts []framework.Reaso
 
 // Score implements framework.Priority.
 func (s *Sandbox) Score(ctx context.Context, rows []int32, raw []int64) error {
-	if err := s.prepare(ctx, rows); err != nil {
-		return err
-	}
+	s.prepared = false
 	return s.pieces(ctx, engine.FuncScore, len(rows), func(from, to int) (engine.Fuel, error) {
-		return s.score(ctx, rows[from:to], raw[from:to])
+		return s.score(ctx, rows, from, raw[from:to])
 	})
 }
 
-func (s *Sandbox) score(ctx context.Context, rows []int32, raw []int64) (engine.Fuel, error) {
-	r, err := s.ask(ctx, engine.FuncScore, rows)
+func (s *Sandbox) score(ctx context.Context, rows []int32, from int, raw []int64) (engine.Fuel, error) {
+	r, err := s.ask(ctx, engine.FuncScore, rows, from, from+len(raw))
 	if err != nil {
 		return 0, err
 	}
 	if err := abi.ReadScores(r.Out, raw); err != nil {
 		return 0, s.fail(err)
 	}
-	s.health.judged(len(rows), 0)
+	s.health.judged(len(raw), 0)
 	return r.Fuel, nil
 }
 

@@ -154,39 +154,45 @@ func (s *Sandbox) tell(rows []int32) (any bool, err error) {
 		}
 	}
 	defer clear(s.news)
+	s.prepared = true
 	return len(s.news) > 0, s.apply(s.news)
 }
 
-// input writes the rows that the guest is to be asked about, which it then knows.
-func (s *Sandbox) input(ctx context.Context, rows []int32) ([]byte, error) {
+// input writes the rows from one place of a question to another, which the guest
+// then knows. The places of all rows are looked up once a question, and again
+// after the guest was built anew.
+func (s *Sandbox) input(ctx context.Context, rows []int32, from, to int) ([]byte, error) {
 	if !s.toldOnDemand() {
-		return s.encoder.Rows(rows), nil
+		return s.encoder.Rows(rows[from:to]), nil
 	}
-	if err := s.know(ctx, rows); err != nil {
-		return nil, err
+	if !s.prepared {
+		if err := s.know(ctx, rows); err != nil {
+			return nil, err
+		}
 	}
-	return s.encoder.Rows(s.asked), nil
-}
-
-// prepare tells the guest of all rows of a question at once, before it is asked
-// about them in pieces: after each time it has to be told of the pod again.
-func (s *Sandbox) prepare(ctx context.Context, rows []int32) error {
-	if s.instance == nil || !s.toldOnDemand() {
-		return nil // asking says so
-	}
-	return s.know(ctx, rows)
+	return s.encoder.Rows(s.asked[from:to]), nil
 }
 
 // know is tell in the midst of a cycle, after which the guest has to be told of the
-// pod again.
+// pod again. Where a new one had to be built for that, it is told of the rows again.
 func (s *Sandbox) know(ctx context.Context, rows []int32) error {
-	any, err := s.tell(rows)
-	if errors.Is(err, errWorn) {
-		if err = s.reopen(ctx, err); err == nil {
-			any, err = s.tell(rows)
+	for range 2 {
+		switch err := s.learn(ctx, rows); {
+		case errors.Is(err, errWorn):
+			if err := s.reopen(ctx, err); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case s.prepared:
+			return nil
 		}
 	}
-	if err != nil || !any {
+	return s.fail(errWorn) // a new one is not worn
+}
+
+func (s *Sandbox) learn(ctx context.Context, rows []int32) error {
+	if any, err := s.tell(rows); err != nil || !any {
 		return err
 	}
 	answer, err := s.pod(ctx)

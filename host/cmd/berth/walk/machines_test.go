@@ -2,6 +2,7 @@ package walk_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -263,7 +264,13 @@ func addressOf(p *v1.Pod) netip.Addr {
 func (m *machine) resolves(t *testing.T, from *v1.Pod, name string) (all []netip.Addr) {
 	t.Helper()
 	m.from(t, from, func() error {
-		answer, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "10.96.0.10:53")
+		ask := func() (*dns.Msg, error) {
+			return dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "10.96.0.10:53")
+		}
+		answer, err := ask()
+		if lost := net.Error(nil); errors.As(err, &lost) && lost.Timeout() {
+			answer, err = ask() // as resolvers do, since a datagram may be lost
+		}
 		if err != nil {
 			return err
 		}
