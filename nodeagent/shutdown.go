@@ -12,10 +12,17 @@ import (
 
 // What pods and the Node are told of a shutdown, in the kubelet's words.
 const (
-	shutdownMessage = "Pod was terminated in response to imminent node shutdown."
 	shutdownRefusal = "Pod was rejected: Pod was rejected as the node is shutting down."
 	shutdownReady   = "node is shutting down"
 )
+
+var shutdownVerdict = pod.Verdict{
+	Reason: "Terminated", Message: "Pod was terminated in response to imminent node shutdown.",
+	Disruption: v1.PodReasonTerminationByKubelet,
+}
+
+// killWithin is how long the runtime may take over a kill.
+const killWithin = 3 * time.Second
 
 // stoppedEvery is how often a shutdown looks whether the pods have ended.
 const stoppedEvery = 50 * time.Millisecond
@@ -50,12 +57,6 @@ func (a *Agent) Shutdown(ctx context.Context, grace Grace) error {
 	return errors.Join(err, a.flush(ctx))
 }
 
-// Resume takes pods again after a shutdown that was called off.
-func (a *Agent) Resume(ctx context.Context) error {
-	a.closing.Store(false)
-	return a.keeper.Report(ctx)
-}
-
 // flush tells the API the last statuses.
 func (a *Agent) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)
@@ -66,7 +67,7 @@ func (a *Agent) flush(ctx context.Context) error {
 // endGroup ends the pods that are critical, or those that are not, and waits for
 // their end. What still runs when the time is up is killed by then.
 func (a *Agent) endGroup(ctx context.Context, wanted bool, grace time.Duration) error {
-	deadline := time.NewTimer(grace + time.Second) // a kill takes its time, too
+	deadline := time.NewTimer(grace + killWithin)
 	defer deadline.Stop()
 	tick := time.NewTicker(stoppedEvery)
 	defer tick.Stop()
@@ -83,26 +84,20 @@ func (a *Agent) endGroup(ctx context.Context, wanted bool, grace time.Duration) 
 	return nil
 }
 
-// endNow tells pods of a group to end, and counts those that have not ended yet.
+// endNow tells pods of a group to end, and counts those of which something is left.
 func (a *Agent) endNow(wanted bool, grace time.Duration) (left int) {
-	var told []*v1.Pod
+	told := map[string]time.Duration{}
 	a.pool.Each(func(r *pod.Record) {
-		switch {
-		case critical(r.Pod) != wanted, r.Terminating() && !r.Touched:
-		case r.Terminating():
-			left++
-		case !r.Finished():
-			left++
-			told = append(told, r.Pod)
+		if critical(r.Pod) != wanted || r.Down() {
+			return
+		}
+		left++
+		if !r.Finished() {
+			told[string(r.Pod.UID)] = min(r.Grace(), grace)
 		}
 	})
-	verdict := pod.Verdict{Reason: "Terminated", Message: shutdownMessage, Disruption: v1.PodReasonTerminationByKubelet}
-	for _, p := range told {
-		own := 30 * time.Second
-		if s := p.Spec.TerminationGracePeriodSeconds; s != nil {
-			own = time.Duration(*s) * time.Second
-		}
-		a.pool.End(string(p.UID), verdict, max(min(own, grace), 0))
+	for uid, grace := range told {
+		a.pool.End(uid, shutdownVerdict, grace)
 	}
 	return left
 }

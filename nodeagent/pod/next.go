@@ -55,7 +55,7 @@ func (r *Record) Next(now time.Time) Action {
 		return r.afterEnd(now)
 	}
 	if r.deadlinePassed(now) && r.Ended == nil && !r.Terminating() && !r.Finished() {
-		r.End(Verdict{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}, r.grace(), now)
+		r.End(Verdict{Reason: "DeadlineExceeded", Message: "Pod was active on the node longer than the specified deadline"}, r.Grace(), now)
 	}
 	if r.Terminating() || r.Finished() {
 		return r.stop(now)
@@ -88,7 +88,7 @@ func (r *Record) stop(now time.Time) Action {
 	for c := range r.all() {
 		if r.Containers[c.Name].Phase == Running {
 			if !r.Terminating() {
-				r.kill(now, r.grace()) // only sidecars are left of a finished pod
+				r.kill(now, r.Grace()) // only sidecars are left of a finished pod
 			}
 			return Action{Kind: StopAll}
 		}
@@ -221,7 +221,7 @@ func (r *Record) running(c Spec, s *Container, now time.Time) Action {
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.probeGrace(c), Reason: s.Unhealthy}
 	}
 	if s.Image != "" && s.Image != c.Image && c.Kind != Ephemeral {
-		return Action{Kind: StopContainer, Container: c.Name, Grace: r.grace(), Reason: fmt.Sprintf(
+		return Action{Kind: StopContainer, Container: c.Name, Grace: r.Grace(), Reason: fmt.Sprintf(
 			"Container %s definition changed, will be restarted", c.Name)}
 	}
 	return r.resize(c, s, now)
@@ -236,7 +236,7 @@ func (r *Record) probeGrace(c Spec) time.Duration {
 	if p != nil && p.TerminationGracePeriodSeconds != nil {
 		return time.Duration(*p.TerminationGracePeriodSeconds) * time.Second
 	}
-	return r.grace()
+	return r.Grace()
 }
 
 // again says whether a container that ended is to start again.

@@ -194,7 +194,7 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 func (r *Record) Remove(now time.Time) {
 	r.Gone = true
 	if r.KillSince.IsZero() {
-		r.kill(now, r.grace())
+		r.kill(now, r.Grace())
 	}
 }
 
@@ -216,8 +216,8 @@ func (r *Record) kill(now time.Time, grace time.Duration) {
 	}
 }
 
-// grace is what the spec allows for an orderly end.
-func (r *Record) grace() time.Duration {
+// Grace is what the spec allows for an orderly end.
+func (r *Record) Grace() time.Duration {
 	if s := r.Pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		return time.Duration(*s) * time.Second
 	}

@@ -66,7 +66,7 @@ func (r *Record) resize(c Spec, s *Container, now time.Time) Action {
 		return Action{}
 	}
 	if s.Regrow {
-		return Action{Kind: StopContainer, Container: c.Name, Grace: r.grace(), Reason: "Container " + c.Name + " resize requires restart"}
+		return Action{Kind: StopContainer, Container: c.Name, Grace: r.Grace(), Reason: "Container " + c.Name + " resize requires restart"}
 	}
 	if h := r.Held; h != nil && (h.Again.IsZero() || h.Again.After(now)) {
 		return Action{Wake: h.Again}

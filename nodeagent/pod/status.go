@@ -142,7 +142,7 @@ func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
 		return v1.ContainerState{Terminated: terminated(s.termination(), h)}
 	case s.Wait != nil:
 		return waiting(s.Wait.Reason, s.Wait.Message)
-	case r.over() && r.Initialized && c.Kind != Init:
+	case r.Down() && r.Initialized && c.Kind != Init:
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
 			Message: "The container could not be located when the pod was terminated"}}
 	case c.Kind == Init || c.Kind == Sidecar || len(r.Pod.Spec.InitContainers) > 0:
@@ -151,8 +151,8 @@ func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
 	return waiting("ContainerCreating", r.Failure)
 }
 
-// over: nothing of the pod runs, and nothing will.
-func (r *Record) over() bool {
+// Down: nothing of the pod runs, and nothing will.
+func (r *Record) Down() bool {
 	return (r.Terminating() || r.Finished()) && !r.anyRunning() && !r.SetUp && !r.Touched && r.Sandbox.ID == ""
 }
 
@@ -189,13 +189,13 @@ func (r *Record) phase() v1.PodPhase {
 	}
 	n := r.count()
 	switch {
-	case n.waiting > 0 && r.over():
+	case n.waiting > 0 && r.Down():
 		return v1.PodFailed
 	case n.waiting > 0:
 		return v1.PodPending
 	case n.running > 0 || r.anyRunning():
 		return v1.PodRunning
-	case r.over() || r.Finished() || r.Terminating():
+	case r.Down() || r.Finished() || r.Terminating():
 		if n.succeeded == n.stopped {
 			return v1.PodSucceeded
 		}
@@ -239,7 +239,7 @@ func (r *Record) initPhase() v1.PodPhase {
 			return v1.PodRunning
 		}
 	}
-	if r.over() && r.Terminating() {
+	if r.Down() && r.Terminating() {
 		return v1.PodFailed
 	}
 	return v1.PodPending

@@ -36,6 +36,7 @@ type agentFlags struct {
 	clusterCIDR                             string
 	images                                  []string
 	stopPods                                bool
+	grace                                   nodeagent.Grace
 	lease                                   time.Duration
 	evictionHard                            []string
 	imagesHigh, imagesLow                   int
@@ -62,7 +63,9 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	f.node.add(cmd)
 	f.ingress.add(cmd)
 	f.registry.add(cmd)
-	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping")
+	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping, by --shutdown-grace-period")
+	flags.DurationVar(&f.grace.Total, "shutdown-grace-period", 30*time.Second, "how long pods may take in all to end by --stop-pods (kubelet: shutdownGracePeriod)")
+	flags.DurationVar(&f.grace.Critical, "shutdown-grace-period-critical-pods", 10*time.Second, "how much of --shutdown-grace-period is kept for pods of priority system-cluster-critical and above, which end last (kubelet: shutdownGracePeriodCriticalPods)")
 }
 
 // check finds out before anything is started whether containers can run here.
@@ -92,6 +95,9 @@ func (f *agentFlags) parse() error {
 		return err
 	}
 	f.pressure = nodeagent.Pressure{Hard: hard, ImagesHigh: f.imagesHigh, ImagesLow: f.imagesLow}
+	if f.grace.Critical < 0 || f.grace.Critical > f.grace.Total {
+		return fmt.Errorf("--shutdown-grace-period-critical-pods %s: want 0s to --shutdown-grace-period, which is %s", f.grace.Critical, f.grace.Total)
+	}
 	if f.lease < time.Second {
 		return fmt.Errorf("--node-lease-duration %s: want a second at least", f.lease)
 	}
@@ -231,7 +237,20 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	if err != nil {
 		return err
 	}
+	// The agent goes on for as long as its pods take to end.
+	stopped := ctx
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer end()
+		select {
+		case <-stopped.Done():
+			f.shutdown(ctx, agent, log)
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return untilDone(ctx, identity.Run(ctx)) })
 	group.Go(func() error { return untilDone(ctx, m.FollowPeers(ctx, client, f.name, log)) })
@@ -243,6 +262,16 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		return nil
 	})
 	return group.Wait()
+}
+
+// shutdown ends the pods if they are to be stopped.
+func (f *agentFlags) shutdown(ctx context.Context, agent *nodeagent.Agent, log *slog.Logger) {
+	if !f.stopPods {
+		return
+	}
+	if err := agent.Shutdown(ctx, f.grace); err != nil {
+		log.Error("stop pods", "err", err)
+	}
 }
 
 // untilDone is no error if ctx ended first.

@@ -70,18 +70,29 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	group, ctx := errgroup.WithContext(cmd.Context())
+	// The host ends last: the agent tells it how its pods ended.
+	all, ctx := errgroup.WithContext(cmd.Context())
+	serve, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	serving := make(chan host.Serving, 1)
-	group.Go(func() error { return host.Run(ctx, cfg, func(s host.Serving) { serving <- s }) })
-	group.Go(func() error {
-		select {
-		case s := <-serving:
-			return f.follow(ctx, cmd, group, cfg, s, shape, began)
-		case <-ctx.Done():
+	all.Go(func() error { return host.Run(serve, cfg, func(s host.Serving) { serving <- s }) })
+	all.Go(func() error {
+		defer end()
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			select {
+			case s := <-serving:
+				if err := f.follow(ctx, cmd, group, cfg, s, shape, began); err != nil {
+					return err
+				}
+				<-ctx.Done()
+			case <-ctx.Done():
+			}
 			return nil
-		}
+		})
+		return group.Wait()
 	})
-	return ended(group.Wait())
+	return ended(all.Wait())
 }
 
 // follow starts what needs a serving host, and tells the user.
