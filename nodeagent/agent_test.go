@@ -60,6 +60,7 @@ type machine struct {
 	fakes
 	t      *testing.T
 	change func(*nodeagent.Config) // nil changes nothing
+	agent  *nodeagent.Agent
 	stop   func()
 }
 
@@ -80,6 +81,7 @@ func (m *machine) start() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	m.agent = a
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	watched := m.api.Watched("pods")

@@ -238,19 +238,9 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		return err
 	}
 	// The agent goes on for as long as its pods take to end.
-	stopped := ctx
-	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		defer end()
-		select {
-		case <-stopped.Done():
-			f.shutdown(ctx, agent, log)
-		case <-ctx.Done():
-		}
-		return nil
-	})
+	asked := ctx.Done()
+	group, ctx := errgroup.WithContext(context.WithoutCancel(ctx))
+	group.Go(func() error { return f.shutdown(ctx, asked, agent, log) })
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return untilDone(ctx, identity.Run(ctx)) })
 	group.Go(func() error { return untilDone(ctx, m.FollowPeers(ctx, client, f.name, log)) })
@@ -261,17 +251,23 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		ready()
 		return nil
 	})
-	return group.Wait()
+	return ended(group.Wait())
 }
 
-// shutdown ends the pods if they are to be stopped.
-func (f *agentFlags) shutdown(ctx context.Context, agent *nodeagent.Agent, log *slog.Logger) {
-	if !f.stopPods {
-		return
+// shutdown waits until the agent is asked to end, and ends the pods if they are to
+// be stopped. Its error ends all others.
+func (f *agentFlags) shutdown(ctx context.Context, asked <-chan struct{}, agent *nodeagent.Agent, log *slog.Logger) error {
+	select {
+	case <-asked:
+	case <-ctx.Done():
+		return nil
 	}
-	if err := agent.Shutdown(ctx, f.grace); err != nil {
-		log.Error("stop pods", "err", err)
+	if f.stopPods {
+		if err := agent.Shutdown(ctx, f.grace); err != nil {
+			log.Error("stop pods", "err", err)
+		}
 	}
+	return context.Canceled
 }
 
 // untilDone is no error if ctx ended first.

@@ -15,6 +15,7 @@ import (
 func TestAgentsFlagsAreChecked(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
+		"--shutdown-grace-period 5s":                                    "--shutdown-grace-period-critical-pods 10s: want 0s to --shutdown-grace-period, which is 5s",
 		"--eviction-hard nodefs.availble<5%":                            `--eviction-hard: signal "nodefs.availble" is unknown: use imagefs.available, `,
 		"--eviction-hard nodefs.available":                              `"nodefs.available": want SIGNAL<QUANTITY or SIGNAL<PERCENT%`,
 		"--eviction-hard memory.available<lots":                         "memory.available<lots: want a quantity such as 100Mi, or a share such as 10%",

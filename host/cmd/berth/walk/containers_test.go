@@ -53,6 +53,8 @@ func TestContainers(t *testing.T) {
 	c.run(t, "kubectl reaches into a pod", c.testStreams)
 	c.run(t, "a privileged pod runs where its namespace lets it", c.testPrivileged)
 	c.run(t, "kubectl top tells what a pod and its node use", c.testTop)
+	c.run(t, "kubectl drain evicts within budgets", c.testDrain)
+	c.run(t, "--stop-pods ends pods in order", c.testStop)
 }
 
 // testTop asks for the use of a pod that has been busy for a while.
