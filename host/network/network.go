@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -114,15 +115,31 @@ func (n *Network) Run(ctx context.Context) error {
 	return err
 }
 
-// follow calls changed for all objects of a resource, and for each change.
-func (n *Network) follow(ctx context.Context, resource string, changed func(context.Context, store.Event)) error {
+// follow calls tell for all objects of a resource, and for each change, also for
+// deletions that a watch missed.
+func (n *Network) follow(ctx context.Context, resource string, tell func(context.Context, store.Event)) error {
+	told := map[store.Key]store.Object{}
+	changed := func(e store.Event) {
+		if e.Type == store.Deleted {
+			delete(told, e.Key)
+		} else {
+			told[e.Key] = e.Object
+		}
+		tell(ctx, e)
+	}
 	for {
 		list, err := n.store.List(resource, "", store.ListOptions{})
 		if err != nil {
 			return err
 		}
+		gone := maps.Clone(told)
 		for _, obj := range list.Items {
-			changed(ctx, store.Event{Type: store.Added, Object: obj, Key: store.Key{Resource: resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}})
+			key := store.Key{Resource: resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+			delete(gone, key)
+			changed(store.Event{Type: store.Added, Key: key, Object: obj})
+		}
+		for key, obj := range gone {
+			changed(store.Event{Type: store.Deleted, Key: key, Object: obj})
 		}
 		watch, err := n.store.Watch(resource, "", list.Revision)
 		if err != nil {
@@ -137,7 +154,7 @@ func (n *Network) follow(ctx context.Context, resource string, changed func(cont
 				return err
 			}
 			for i := range events {
-				changed(ctx, events[i])
+				changed(events[i])
 			}
 		}
 	}
