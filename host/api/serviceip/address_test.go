@@ -137,3 +137,25 @@ func TestAnUpdateKeepsTheAddress(t *testing.T) {
 		t.Errorf("after the update: %s %d, want %s %d", got.Spec.ClusterIP, got.Spec.Ports[0].NodePort, s.Spec.ClusterIP, s.Spec.Ports[0].NodePort)
 	}
 }
+
+func TestANodePortThatIsGivenUpIsFreeAtOnce(t *testing.T) {
+	t.Parallel()
+	reg := open(t, serviceip.Ranges{})
+	const port = 30777
+	node := func(s *corev1.ServiceSpec) { s.Type, s.Ports[0].NodePort = corev1.ServiceTypeNodePort, port }
+	s, err := create(t, reg, service("first", node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.DeepCopy()
+	s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, 0
+	if _, _, err := reg.Update(t.Context(), registry.On("services", "ns", "first"), s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(t, reg, service("second", node)); err != nil {
+		t.Errorf("a port that was given up: %v", err)
+	}
+	if _, err := create(t, reg, service("third", node)); !apierrors.IsInvalid(err) {
+		t.Errorf("a port that another has: %v", err)
+	}
+}

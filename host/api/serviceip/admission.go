@@ -38,22 +38,19 @@ func (a *Admission) Admit(_ context.Context, at *registry.Attributes) error {
 	if at.Resource != corev1.Resource("services") || at.Subresource != "" {
 		return nil
 	}
-	if at.Operation == registry.Delete {
-		a.leave(at)
-		return nil
-	}
+	old, _ := at.Old.(*corev1.Service)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.shown(old)
 	s, ok := at.Object.(*corev1.Service)
 	if !ok || at.Operation != registry.Create && at.Operation != registry.Update {
 		return nil
 	}
-	old, _ := at.Old.(*corev1.Service)
 	asked := s.Spec.DeepCopy()
 	g := &grant{Admission: a, at: at, service: s, old: old, name: store.Key{Namespace: s.Namespace, Name: s.Name}}
 	if old != nil {
 		keep(s, old)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	g.families()
 	if len(g.errs) == 0 {
 		g.addresses()
@@ -72,15 +69,12 @@ func (a *Admission) Admit(_ context.Context, at *registry.Attributes) error {
 	return nil
 }
 
-// leave gives the ports of a service that goes to others at once. Its
-// addresses follow when it is gone.
-func (a *Admission) leave(at *registry.Attributes) {
-	s, ok := at.Old.(*corev1.Service)
-	if !ok {
+// shown forgets that the ports of a service were given out: the store shows them
+// until it gives them up.
+func (a *Admission) shown(s *corev1.Service) {
+	if s == nil {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, p := range s.Spec.Ports {
 		delete(a.given, p.NodePort)
 	}
