@@ -6,6 +6,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -50,13 +52,20 @@ type Keeper struct {
 	// reporting is held by the one report under way.
 	reporting sync.Mutex
 	reported  time.Time
+	// renewed is when the Lease was renewed last.
+	renewed atomic.Pointer[time.Time]
 }
+
+// Held tells whether the Lease has been renewed lately, and will hold for a while.
+func (k *Keeper) Held() bool {
+	at := k.renewed.Load()
+	return at != nil && time.Since(*at) < k.lease()*3/4
+}
+
+func (k *Keeper) lease() time.Duration { return cmp.Or(max(k.Lease, 0), LeaseSeconds*time.Second) }
 
 // Run registers and heartbeats until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	if k.Lease <= 0 {
-		k.Lease = LeaseSeconds * time.Second
-	}
 	k.retry(ctx, "register the node", func(ctx context.Context) error {
 		k.reporting.Lock()
 		defer k.reporting.Unlock()
@@ -84,10 +93,15 @@ func (k *Keeper) beat(ctx context.Context) {
 	if n, err := k.Client.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{}); err == nil {
 		uid = n.UID
 	}
-	lease := time.NewTicker(k.Lease / 4)
+	lease := time.NewTicker(k.lease() / 4)
 	defer lease.Stop()
 	for {
-		k.warn("renew the lease", k.renew(ctx, uid))
+		at := time.Now()
+		if err := k.renew(ctx, uid); err == nil {
+			k.renewed.Store(&at)
+		} else {
+			k.warn("renew the lease", err)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -262,11 +276,11 @@ func alike(a, b v1.NodeStatus) bool {
 
 // renew renews the Lease, making it where there is none.
 func (k *Keeper) renew(ctx context.Context, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(ctx, max(k.Lease/4, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, max(k.lease()/4, time.Second))
 	defer cancel()
 	leases, name := k.Client.CoordinationV1().Leases(v1.NamespaceNodeLease), k.Name
 	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-	seconds := int32(max(k.Lease/time.Second, 1))
+	seconds := int32(max(k.lease()/time.Second, 1))
 	now := metav1.NowMicro()
 	if apierrors.IsNotFound(err) {
 		lease = &coordinationv1.Lease{

@@ -7,3 +7,7 @@
 // that claim one address and port the oldest has it; the others get it when it
 // lets go.
 package service
+
+// AnnouncedBy is the annotation of a Service whose load balancer's addresses one node
+// announces on its links: it has the node's name. The host writes it.
+const AnnouncedBy = "network.berth.dev/announced-by"

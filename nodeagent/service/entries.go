@@ -178,18 +178,26 @@ func (t target) to(list []endpoint) forward.Target {
 	return forward.Target{Verdict: forward.Reject}
 }
 
-// loadBalancers are the addresses whose packets come here as they are.
+// LoadBalancers are the addresses whose packets come here as they are.
+func LoadBalancers(svc *v1.Service) []netip.Addr {
+	return addresses(balancerTexts(svc), nil)
+}
+
+// loadBalancers are those of ip's family.
 func loadBalancers(svc *v1.Service, ip netip.Addr) []netip.Addr {
+	return addresses(balancerTexts(svc), &ip)
+}
+
+func balancerTexts(svc *v1.Service) (texts []string) {
 	if svc.Spec.Type != v1.ServiceTypeLoadBalancer {
 		return nil
 	}
-	var texts []string
 	for _, in := range svc.Status.LoadBalancer.Ingress {
 		if in.IP != "" && (in.IPMode == nil || *in.IPMode == v1.LoadBalancerIPModeVIP) {
 			texts = append(texts, in.IP)
 		}
 	}
-	return addresses(texts, &ip)
+	return texts
 }
 
 // sourceRanges are who may use the load balancers' addresses; none is everybody.
