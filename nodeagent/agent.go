@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/berth-dev/berth/nodeagent/announce"
 	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/checkpoint"
@@ -73,6 +74,10 @@ type Config struct {
 	PodCIDR string
 	// Address is the machine's own; empty finds it by the way to the API.
 	Address string
+	// Outside finds the address by which other machines reach this one, of the same
+	// family as Address, which only this machine and its pods reach; nil: they reach
+	// Address.
+	Outside func(like string) string
 	// Labels and Taints for the Node when it is made.
 	Labels map[string]string
 	Taints []v1.Taint
@@ -133,22 +138,23 @@ type Agent struct {
 	address string
 	port    int32
 
-	catalog  *catalog.Catalog
-	proxy    *proxy.Proxy         // nil where others make services answer
-	isolated *isolation.Isolation // nil where others make policies hold
-	names    *dns.Server          // nil: others answer
-	ingress  *ingress.Server      // nil: this machine does not
-	objects  *objects.Objects
-	volumes  *volume.Volumes
-	prober   *probe.Prober
-	status   *status.Writer
-	keep     *checkpoint.Dir
-	pulls    *image.Pulls
-	ids      *userns.Ranges
-	pool     *worker.Pool
-	events   record.EventBroadcaster
-	recorder record.EventRecorder
-	listener net.Listener
+	catalog   *catalog.Catalog
+	proxy     *proxy.Proxy         // nil where others make services answer
+	announcer *announce.Announcer  // nil, too
+	isolated  *isolation.Isolation // nil where others make policies hold
+	names     *dns.Server          // nil: others answer
+	ingress   *ingress.Server      // nil: this machine does not
+	objects   *objects.Objects
+	volumes   *volume.Volumes
+	prober    *probe.Prober
+	status    *status.Writer
+	keep      *checkpoint.Dir
+	pulls     *image.Pulls
+	ids       *userns.Ranges
+	pool      *worker.Pool
+	events    record.EventBroadcaster
+	recorder  record.EventRecorder
+	listener  net.Listener
 
 	started  time.Time
 	keeper   *node.Keeper
@@ -307,18 +313,19 @@ func (a *Agent) build() error {
 	}
 	a.objects = objects.New(a.client, a.catalog)
 	a.answerIngresses()
+	a.keeper = &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Own: []v1.NodeConditionType{ingressServing}, Log: a.log}
 	if a.cfg.Forward != nil {
 		cfg := proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Log: a.log}
 		if a.names != nil {
 			cfg.Own = a.cfg.AnswerAt
 		}
 		a.proxy = proxy.New(cfg)
+		a.announcer = announce.New(announce.Config{Catalog: a.catalog, Node: a.cfg.NodeName, Own: a.own(), Held: a.keeper.Held, Log: a.log})
 	}
 	a.isolate()
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
-	a.keeper = &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Own: []v1.NodeConditionType{ingressServing}, Log: a.log}
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
 		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Keyring: a.cfg.Keyring, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
@@ -392,6 +399,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.proxy != nil {
 		loop(a.proxy.Run)
+		loop(a.announcer.Run)
 	}
 	if a.isolated != nil {
 		loop(a.isolated.Run)

@@ -39,7 +39,7 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 	n.Status = v1.NodeStatus{
 		Capacity: capacity, Allocatable: a.allocatable(),
 		NodeInfo:   node.Info(version, a.cfg.Version),
-		Addresses:  []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: a.address}, {Type: v1.NodeHostName, Address: a.cfg.NodeName}},
+		Addresses:  a.addresses(),
 		Conditions: slices.Concat(a.pressure.conditions(), []v1.NodeCondition{a.ready(ctx)}, a.serving()),
 		Images:     a.images(ctx),
 	}
@@ -47,6 +47,17 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 	n.Status.RuntimeHandlers = []v1.NodeRuntimeHandler{{Features: &v1.NodeRuntimeHandlerFeatures{UserNamespaces: &spaces}}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = a.port
 	return n
+}
+
+// addresses are the node's, by which others reach it.
+func (a *Agent) addresses() []v1.NodeAddress {
+	all := []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: a.address}}
+	if a.cfg.Outside != nil {
+		if at := a.cfg.Outside(a.address); at != "" && at != a.address {
+			all = append(all, v1.NodeAddress{Type: v1.NodeExternalIP, Address: at})
+		}
+	}
+	return append(all, v1.NodeAddress{Type: v1.NodeHostName, Address: a.cfg.NodeName})
 }
 
 // ready says whether pods can be started here.

@@ -145,11 +145,20 @@ func (a *Agent) is(self *v1.Node) {
 // place is what of this node matters to services.
 func (a *Agent) place() service.Node {
 	n := service.Node{Name: a.cfg.NodeName}
-	if own, err := netip.ParseAddr(a.address); err == nil {
+	if own := a.own(); own.IsValid() {
 		n.Addresses = append(n.Addresses, own)
 	}
 	if self := a.self.Load(); self != nil {
 		n.Zone = self.Labels[v1.LabelTopologyZone]
 	}
 	return n
+}
+
+// own is this machine's address.
+func (a *Agent) own() netip.Addr {
+	own, err := netip.ParseAddr(a.address)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return own
 }

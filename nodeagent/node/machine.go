@@ -204,6 +204,25 @@ func Address(server string) (string, error) {
 	return "127.0.0.1", nil
 }
 
+// Outside is the address by which this machine reaches all other networks, of like's
+// family; empty where it reaches none. No packet is sent.
+func Outside(like string) string {
+	server := "192.0.2.1:9" // nobody's
+	if strings.Contains(like, ":") {
+		server = "[2001:db8::1]:9"
+	}
+	conn, err := net.Dial("udp", server)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	a, ok := conn.LocalAddr().(*net.UDPAddr)
+	if !ok || !a.IP.IsGlobalUnicast() {
+		return ""
+	}
+	return a.IP.String()
+}
+
 // Writable says whether a folder can be written to, for a clear word at start.
 func Writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/join"
 	"github.com/berth-dev/berth/nodeagent/machine"
 	"github.com/berth-dev/berth/nodeagent/network/cni"
+	"github.com/berth-dev/berth/nodeagent/node"
 )
 
 // agentFlags are what `up` and `agent` share of a node agent.
@@ -46,6 +47,9 @@ type agentFlags struct {
 	registry                                registryFlags
 	// reach has a host of the same process serve its API where pods reach it.
 	reach func(netip.Addr) error
+	// outside finds the address by which others reach this machine, where its node's
+	// is that of the pods' bridge.
+	outside func(like string) string
 }
 
 func (f *agentFlags) addLocal(cmd *cobra.Command) {
@@ -179,7 +183,7 @@ func (f *agentFlags) onLoopback(ctx context.Context, s host.Serving) error {
 	if err != nil {
 		return err
 	}
-	f.address = cni.Gateway(own).String()
+	f.address, f.outside = cni.Gateway(own).String(), node.Outside
 	return nil
 }
 
@@ -224,7 +228,7 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	}
 	defer f.close(m, log)
 	cfg := f.config(m, identity, address, own, log)
-	cfg.Keyring, cfg.Ingress = keyring, answering
+	cfg.Keyring, cfg.Ingress, cfg.Outside = keyring, answering, f.outside
 	cfg.AnswerAt = f.node.answerAt(ctx, client, log)
 	if f.stopPods { // then nobody asks there any more
 		defer func() {
