@@ -24,6 +24,9 @@ type Config struct {
 	ServiceCIDR string
 	// Ingress has a class be made for Ingresses that node agents answer for.
 	Ingress bool
+	// LoadBalancers is where Services of type LoadBalancer get addresses from:
+	// nodes, pools parted by commas, or none, which it is if empty.
+	LoadBalancers string
 	// NodeGrace is how long a node may leave its Lease unrenewed before it is
 	// taken for dead; 0 is 40 s.
 	NodeGrace time.Duration

@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/network"
+	"github.com/berth-dev/berth/host/network/balancer"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -65,6 +66,7 @@ type Host struct {
 	usage       *usage.Meter
 	podRange    netip.Prefix
 	services    []netip.Prefix
+	balancers   balancer.Config
 	network     *network.Network
 	histograms  *histograms
 	driven      atomic.Pointer[[]explain.Driven]
@@ -102,6 +104,9 @@ func Run(ctx context.Context, cfg Config, serving func(Serving)) (err error) {
 		}
 	}
 	if h.services, err = serviceRanges(cfg.ServiceCIDR); err != nil {
+		return err
+	}
+	if h.balancers, err = h.loadBalancers(listener.Addr().(*net.TCPAddr).AddrPort()); err != nil {
 		return err
 	}
 	close, err := h.open(ctx)
@@ -157,7 +162,10 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		Store: h.store, Admission: registry.Admissions{h.chain, serviceip.New(h.store, serviceip.Ranges{Services: h.services}), h.berth.Warnings()}, Tokens: h.auth, Claim: h.claim, Log: h.Log,
 		BeforeCreate: map[string]func(context.Context, *registry.Request, store.Object) error{v1alpha1.Modules: h.berth.BeforeCreate},
 	})
-	h.network = network.New(network.Config{Registry: h.registry, Services: h.services, Ingress: h.Ingress, Log: h.Log})
+	h.network = network.New(network.Config{
+		Registry: h.registry, Services: h.services, Ingress: h.Ingress, Balancers: h.balancers,
+		Event: h.events.For("service-controller").Event, Log: h.Log,
+	})
 	return close, nil
 }
 

@@ -142,6 +142,11 @@ var rules = []rule{
 		because: "what becomes of a connection is worked out from plain objects, and is tested without a kernel",
 	},
 	{
+		folder: "host/network/balancer", may: nothing,
+		never:   []string{"host/store", "k8s.io/client-go"},
+		because: "who gets which address is worked out from plain objects",
+	},
+	{
 		folder: "nodeagent/policy", may: []string{"nodeagent/forward"},
 		never:   []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "k8s.io/client-go"},
 		because: "what policies allow is worked out from plain objects, and is held against the API's words without a kernel",
@@ -183,6 +188,8 @@ var owned = []ownership{
 	{"github.com/containernetworking/cni", []string{"nodeagent/network/cni"}, "the network is a seam with a fake beside it"},
 	{"github.com/google/nftables", []string{"nodeagent/nft"}, "rules of the kernel are laid in one place"},
 	{"github.com/vishvananda/netlink", []string{"nodeagent/network", "nodeagent/dns", "nodeagent/nft"}, "who changes the machine's network stands in one list"},
+	{"github.com/mdlayher/arp", []string{"nodeagent/announce"}, "neighbours are told in one place"},
+	{"github.com/mdlayher/ndp", []string{"nodeagent/announce"}, "neighbours are told in one place"},
 	{"github.com/miekg/dns", []string{"nodeagent/dns"}, "names are answered in one place"},
 	{"github.com/spf13/cobra", []string{"host/cmd"}, "a library takes a config, not flags"},
 	{"host/cmd", []string{"host/cmd"}, "a command is run, not imported"},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/network"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -36,7 +37,7 @@ func TestTheClassOfIngressesIsTheDefaultWhereThereIsNoOther(t *testing.T) {
 		{"where another is the default", true, chosen, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			playIngress(t, c.asked, func(w *world) {
+			playWith(t, network.Config{Ingress: c.asked}, func(w *world) {
 				if c.has != nil {
 					w.create(classes, "", c.has.DeepCopy())
 				}
@@ -67,7 +68,7 @@ func node(name, address string, conditions ...v1.NodeConditionType) *v1.Node {
 
 func TestIngressesSayWhereTheyAreAnswered(t *testing.T) {
 	t.Parallel()
-	playIngress(t, true, nil, func(w *world) {
+	playWith(t, network.Config{Ingress: true}, nil, func(w *world) {
 		synctest.Wait()
 		w.create(classes, "", &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "nginx"}, Spec: networkingv1.IngressClassSpec{Controller: "k8s.io/ingress-nginx"}})
 		for _, class := range []string{"berth", "nginx"} {

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/berth-dev/berth/host/api/registry"
+	"github.com/berth-dev/berth/host/network/balancer"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -24,7 +26,11 @@ type Config struct {
 	Services []netip.Prefix
 	// Ingress has a class be made for Ingresses that node agents answer for.
 	Ingress bool
-	Log     *slog.Logger
+	// Balancers say where Services of type LoadBalancer get addresses from.
+	Balancers balancer.Config
+	// Event tells users of a Service what became of it; nil tells nobody.
+	Event func(about store.Object, kind, reason, message string)
+	Log   *slog.Logger
 }
 
 // Network keeps them.
@@ -53,6 +59,15 @@ func Indexes(to map[string]map[string]store.IndexFunc) map[string]map[string]sto
 			return nil
 		}
 		return []string{a.Spec.ParentRef.Namespace + "/" + a.Spec.ParentRef.Name}
+	}
+	if to[endpointSlices] == nil {
+		to[endpointSlices] = map[string]store.IndexFunc{}
+	}
+	to[endpointSlices][indexOfService] = func(obj store.Object) []string {
+		if name := obj.GetLabels()[discoveryv1.LabelServiceName]; name != "" {
+			return []string{obj.GetNamespace() + "/" + name}
+		}
+		return nil
 	}
 	return to
 }
@@ -95,6 +110,16 @@ func (n *Network) Run(ctx context.Context) error {
 	group.Go(func() error { return n.follow(ctx, ingresses, at.ingressChanged) })
 	group.Go(func() error { return n.follow(ctx, nodes, at.nodeChanged) })
 	group.Go(func() error { return n.follow(ctx, classes, at.classChanged) })
+	if n.Balancers.On() {
+		b := newBalancers(n)
+		if err := b.prime(ctx); err != nil {
+			return err
+		}
+		group.Go(func() error { return n.follow(ctx, services, b.serviceChanged) })
+		group.Go(func() error { return n.follow(ctx, nodes, b.nodeChanged) })
+		group.Go(func() error { return n.follow(ctx, endpointSlices, b.sliceChanged) })
+		group.Go(func() error { return b.run(ctx) })
+	}
 	group.Go(func() error {
 		tick := time.NewTicker(again)
 		defer tick.Stop()

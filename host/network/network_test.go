@@ -37,11 +37,11 @@ type world struct {
 // play runs a Network in time of its own.
 func play(t *testing.T, before func(w *world), test func(w *world)) {
 	t.Helper()
-	playIngress(t, false, before, test)
+	playWith(t, network.Config{}, before, test)
 }
 
-// playIngress is where agents answer for Ingresses, or do not.
-func playIngress(t *testing.T, ingress bool, before func(w *world), test func(w *world)) {
+// playWith runs one of a configuration, which needs no more.
+func playWith(t *testing.T, c network.Config, before func(w *world), test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		st := storetest.OpenEngine(t, store.NewMemory(), store.Options{Indexes: network.Indexes(registry.Indexes())})
@@ -53,7 +53,8 @@ func playIngress(t *testing.T, ingress bool, before func(w *world), test func(w 
 		if before != nil {
 			before(w)
 		}
-		w.net = network.New(network.Config{Registry: w.reg, Services: own, Ingress: ingress, Log: slog.New(slog.DiscardHandler)})
+		c.Registry, c.Services, c.Log = w.reg, own, slog.New(slog.DiscardHandler)
+		w.net = network.New(c)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.net.Run(ctx) }()

@@ -129,7 +129,7 @@ func (n *Network) slice(ctx context.Context) error {
 	if len(ips) > 0 {
 		want.Ports = []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(port), Protocol: ptr.To(v1.ProtocolTCP)}}
 	}
-	return n.keep(ctx, "endpointslices.discovery.k8s.io", want, func(old store.Object) (store.Object, bool) {
+	return n.keep(ctx, endpointSlices, want, func(old store.Object) (store.Object, bool) {
 		next := old.(*discoveryv1.EndpointSlice).DeepCopy()
 		next.Endpoints, next.Ports = want.Endpoints, want.Ports
 		return next, apiequality.Semantic.DeepEqual(old, next)

@@ -97,6 +97,7 @@ func OfService(svc *v1.Service, slicesOf []*discoveryv1.EndpointSlice, pods []*v
 	case len(svc.Spec.Ports) == 0:
 		out.Notes = append(out.Notes, "it has no ports")
 	}
+	out.balancer(svc)
 	if len(svc.Spec.Selector) == 0 && svc.Spec.Type != v1.ServiceTypeExternalName {
 		out.Notes = append(out.Notes, "it has no selector: its EndpointSlices are somebody else's to make")
 	}
@@ -136,6 +137,31 @@ func target(t *forward.Target) Target {
 		out.Affinity = t.Affinity.String()
 	}
 	return out
+}
+
+// balancer notes who answers at a load balancer's addresses, or why there are none.
+func (r *Service) balancer(svc *v1.Service) {
+	if svc.Spec.Type != v1.ServiceTypeLoadBalancer {
+		return
+	}
+	if len(svc.Status.LoadBalancer.Ingress) == 0 {
+		r.Notes = append(r.Notes, "no load balancer has given it an address: "+noBalancer(svc))
+		return
+	}
+	if by := svc.Annotations[service.AnnouncedBy]; by != "" {
+		var texts []string
+		for _, a := range service.LoadBalancers(svc) {
+			texts = append(texts, a.String())
+		}
+		r.Notes = append(r.Notes, "node "+by+" announces "+strings.Join(texts, ", "))
+	}
+}
+
+func noBalancer(svc *v1.Service) string {
+	if class := svc.Spec.LoadBalancerClass; class != nil {
+		return "one of class " + *class + " is to"
+	}
+	return "its Events say why, unless berth host was started with --load-balancers none"
 }
 
 // endpoints adds one of a slice: with each port of it.

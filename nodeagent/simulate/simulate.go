@@ -232,6 +232,7 @@ func (s *simulation) describe(i int) *v1.Node {
 	name, now := s.name(i), metav1.Now()
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: node.Labels(name, s.cfg.Shape.Labels)}}
 	n.Labels["type"] = "simulated"
+	n.Labels[v1.LabelNodeExcludeBalancers] = "" // nothing answers there
 	if s.cfg.Shape.Zones > 0 {
 		n.Labels[v1.LabelTopologyZone] = fmt.Sprintf("zone-%d", i%s.cfg.Shape.Zones)
 	}

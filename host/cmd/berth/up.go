@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/host/api/flowcontrol"
+	"github.com/berth-dev/berth/host/network/balancer"
 	"github.com/berth-dev/berth/nodeagent/simulate"
 )
 
@@ -159,6 +160,7 @@ type hostFlags struct {
 	logLevel        string
 	nodeGrace       time.Duration
 	ingress         bool
+	loadBalancers   string
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
@@ -168,6 +170,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.advertise, "advertise", nil, "further names and addresses under which clients reach the API")
 	flags.StringVar(&f.podCIDR, "pod-cidr", defaultPodCIDR, "range of the pod network; each node gets a part of it")
 	flags.StringVar(&f.serviceCIDR, "service-cidr", "10.96.0.0/16", "range of services' addresses; two, one of each family and parted by a comma, make services of both")
+	flags.StringVar(&f.loadBalancers, "load-balancers", "nodes", "where Services of type LoadBalancer get addresses from: nodes, which answer at their own; pools parted by commas (192.0.2.10-192.0.2.20, 2001:db8::100/120), whose addresses nodes announce; or none")
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
@@ -187,6 +190,9 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	if err != nil {
 		return host.Config{}, err
 	}
+	if _, err := balancer.Parse(f.loadBalancers); err != nil {
+		return host.Config{}, fmt.Errorf("--load-balancers: %w", err)
+	}
 	if f.nodeGrace < time.Second {
 		return host.Config{}, fmt.Errorf("--node-monitor-grace-period %s: want a second at least", f.nodeGrace)
 	}
@@ -200,7 +206,7 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 		return host.Config{}, fmt.Errorf("--max-streams %d: want one at least", f.maxStreams)
 	}
 	return host.Config{
-		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace, Ingress: f.ingress,
+		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace, Ingress: f.ingress, LoadBalancers: f.loadBalancers,
 		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, GuestMemory: f.guestMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
 	}, nil
 }

@@ -26,6 +26,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/nodeagent/service"
 )
 
 // TestMachines walks through a cluster of a host and two machines, each with
@@ -44,7 +46,7 @@ func TestMachines(t *testing.T) {
 		mustRun(t, "ip", "link", "set", bridge, "up")
 	}
 	mustRun(t, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1") // the host's machine is the router between them
-	c := newCluster(t, "host", "--listen", "10.99.0.1:6443", "--node-monitor-grace-period", "4s")
+	c := newCluster(t, "host", "--listen", "10.99.0.1:6443", "--node-monitor-grace-period", "4s", "--load-balancers", balancerAddress)
 	n1, n2, n3 := c.newMachine(t, "n1", lan, "10.99.0.2"), c.newMachine(t, "n2", lan, "10.99.0.3"), c.newMachine(t, "n3", beyond, "10.99.1.2")
 	token, image := strings.TrimSpace(c.must(t, binary, "token", "create")), webImage(t)
 	n1.join(t, "--token", token, "--import-image", image)
@@ -52,6 +54,7 @@ func TestMachines(t *testing.T) {
 	n3.join(t, "--token", token, "--import-image", image)
 	c.run(t, "pods on two machines reach each other", func(t *testing.T) { c.testAcross(t, n1, n2) })
 	c.run(t, "pods reach one behind a router, by its name", func(t *testing.T) { c.testBehindARouter(t, n1, n3) })
+	c.run(t, "a load balancer's address moves from a node that dies", func(t *testing.T) { c.testLoadBalancer(t, n1, n2) })
 	c.run(t, "the pods of a dead agent move, and it takes the old ones down when it is back", func(t *testing.T) {
 		c.testDeadAgent(t, n1, n2)
 	})
@@ -62,6 +65,8 @@ func TestMachines(t *testing.T) {
 const (
 	lan    = "machines"
 	beyond = "beyond"
+	// balancerAddress is of lan, and of no machine.
+	balancerAddress = "10.99.0.100"
 )
 
 // machine is a node of its own: namespaces that a process holds, in which an
@@ -291,11 +296,11 @@ func (c *cluster) testBehindARouter(t *testing.T, n1, n3 *machine) {
 	far.Labels = map[string]string{"far": "yes"}
 	c.submit(t, near)
 	c.submit(t, far)
-	service := &v1.Service{
+	headless := &v1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "far"},
 		Spec:       v1.ServiceSpec{ClusterIP: v1.ClusterIPNone, Selector: far.Labels, Ports: []v1.ServicePort{{Name: "http", Port: 8080}}},
 	}
-	if _, err := c.client.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Services("default").Create(t.Context(), headless, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	near, far = c.awaitPod(t, "near", "is ready", isReady), c.awaitPod(t, "far", "is ready", isReady)
@@ -337,6 +342,57 @@ func (c *cluster) testAcross(t *testing.T, n1, n2 *machine) {
 			t.Errorf("logs of %s lack the request from %s: %q", to.Name, from.Status.PodIP, logs)
 		}
 	}
+}
+
+// testLoadBalancer asks a Service from outside the cluster: from the router's machine,
+// which is on the link of n1 and n2.
+func (c *cluster) testLoadBalancer(t *testing.T, n1, n2 *machine) {
+	c.must(t, c.kubectl, "label", "node", "n3", v1.LabelNodeExcludeBalancers+"=") // it is on another link
+	c.must(t, c.kubectl, "create", "service", "loadbalancer", "balanced", "--tcp=8080")
+	var by string
+	announced := func() bool {
+		s, err := c.client.CoreV1().Services("default").Get(t.Context(), "balanced", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		by = s.Annotations[service.AnnouncedBy]
+		return by != "" && len(s.Status.LoadBalancer.Ingress) == 1 && s.Status.LoadBalancer.Ingress[0].IP == balancerAddress
+	}
+	eventually(t, "the Service has its address", announced)
+	dies, lives := n1, n2
+	if by == "n2" {
+		dies, lives = n2, n1
+	}
+	behind := webOn(t, "behind", lives.name)
+	behind.Labels = map[string]string{"app": "balanced"}
+	c.submit(t, behind)
+	c.awaitPod(t, "behind", "is ready", isReady)
+	want := "hello from pod behind on node " + lives.name + "\n"
+	answers := func() bool { return get("http://"+net.JoinHostPort(balancerAddress, "8080")) == want }
+	eventually(t, "the address answers", answers)
+	if out := c.must(t, binary, "explain", "service", "balanced"); !strings.Contains(out, "node "+by+" announces "+balancerAddress) {
+		t.Errorf("explain does not say who announces the address:\n%s", out)
+	}
+	dies.kill()
+	eventually(t, "another node announces the address", func() bool { return announced() && by == lives.name })
+	eventually(t, "the address answers again", answers)
+	dies.join(t)
+	c.must(t, c.kubectl, "delete", "service/balanced", "pod/behind")
+}
+
+// get is the body of an answer, empty where there is none.
+func get(url string) string {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return ""
+	}
+	return string(body)
 }
 
 // brief are tolerations of a node's death for a second.

@@ -1,0 +1,38 @@
+package host
+
+import (
+	"fmt"
+	"net/netip"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/host/api/serviceip"
+	"github.com/berth-dev/berth/host/network/balancer"
+)
+
+// loadBalancers reads where Services of type LoadBalancer get addresses from.
+func (h *Host) loadBalancers(api netip.AddrPort) (balancer.Config, error) {
+	c, err := balancer.Parse(h.LoadBalancers)
+	if err != nil {
+		return c, fmt.Errorf("load balancers: %w", err)
+	}
+	for _, p := range c.Pools {
+		for _, r := range append(h.services[:len(h.services):len(h.services)], h.podRange) {
+			if r.IsValid() && p.Overlaps(r) {
+				return c, fmt.Errorf("load balancers: pool %s has addresses of %s, which is the cluster's own", p, r)
+			}
+		}
+	}
+	c.First, c.Last = serviceip.Defaults.First, serviceip.Defaults.Last
+	c.Reserved = map[balancer.Port]string{
+		{Number: 22, Protocol: v1.ProtocolTCP}:                "SSH",
+		{Number: 10250, Protocol: v1.ProtocolTCP}:             "the node agent",
+		{Number: int32(api.Port()), Protocol: v1.ProtocolTCP}: "the API",
+	}
+	if h.Ingress {
+		for _, port := range []int32{80, 443} {
+			c.Reserved[balancer.Port{Number: port, Protocol: v1.ProtocolTCP}] = "Ingresses are answered there"
+		}
+	}
+	return c, nil
+}
