@@ -129,22 +129,49 @@ func (b *browser) open(view string) {
 	b.script("open "+view, fmt.Sprintf(`location.hash = "#/%s"`, view))
 }
 
-// shoot keeps a picture of the view, light and dark, where they are asked for.
-func (b *browser) shoot(name string) {
+// looks checks the view that is shown, light and dark and on a narrow screen, and
+// keeps pictures of it where they are asked for.
+func (b *browser) looks(name string) {
 	b.t.Helper()
-	dir := os.Getenv("SHOTS")
-	if dir == "" {
-		return
-	}
 	for _, theme := range []string{"dark", "light"} {
 		call(b, theme, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
 		})
-		b.capture(filepath.Join(dir, name+"-"+theme+".png"))
+		b.audit(name + ", " + theme)
+		b.shoot(name + "-" + theme)
 	}
 	call(b, "a telephone", emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 400, Height: 800, DeviceScaleFactor: 1})
-	b.capture(filepath.Join(dir, name+"-narrow.png"))
+	b.audit(name + ", narrow")
+	b.shoot(name + "-narrow")
 	call(b, "no telephone", emulation.ClearDeviceMetricsOverride, cdp.Empty{})
+}
+
+// audit has axe-core find what keeps people from using the view.
+func (b *browser) audit(view string) {
+	b.t.Helper()
+	source, err := os.ReadFile(os.Getenv("AXE"))
+	if err != nil {
+		b.t.Fatalf("axe-core: %v: run `./task console-test`", err)
+	}
+	b.script("axe-core", "if (!window.axe) {"+string(source)+"}")
+	ctx, cancel := context.WithTimeout(b.ctx, timeout)
+	defer cancel()
+	found, err := chromedp.Run(ctx, chromedp.Evaluate[string](`axe.run({ resultTypes: ["violations"] }).then(({ violations, passes }) =>
+		passes.length < 5 ? "axe-core checked nothing" : violations.map((v) => v.id + " (" + v.help + "): " + v.nodes.map((n) => n.html).join("; ")).join("\n"))`, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("axe-core on %s: %v", view, err)
+	}
+	if found != "" {
+		b.t.Errorf("%s:\n%.2000s", view, found)
+	}
+}
+
+// shoot keeps a picture of what is seen, where they are asked for.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	if dir := os.Getenv("SHOTS"); dir != "" {
+		b.capture(filepath.Join(dir, name+".png"))
+	}
 }
 
 // capture keeps a picture of what is seen.
@@ -205,16 +232,16 @@ func TestConsole(t *testing.T) {
 	b.reads("berth-admin")
 	b.reads("500 nodes, 1,201 pods")
 	b.sees("that the code has left the address", `!location.href.includes("code=")`)
-	b.shoot("topology")
+	b.looks("topology")
 
 	// Why is it pending, in three clicks: the view, the reason, the pod.
 	b.click("Pending")
 	b.click("Insufficient cpu")
 	b.reads("request less cpu")
-	b.shoot("pending")
+	b.looks("pending")
 	b.click("default/hungry")
 	b.reads("What would place it")
-	b.shoot("decision-pending")
+	b.looks("decision-pending")
 
 	// A pod that was placed, and other weights.
 	b.open("decision/default/placed")
@@ -224,21 +251,21 @@ func TestConsole(t *testing.T) {
 	b.reads("Nothing is written.")
 	b.open("decision/default/placed?filter=sim-41")
 	b.reads("untolerated taint")
-	b.shoot("decision")
+	b.looks("decision")
 
 	// How far workloads have come, who answers, and what was told.
 	b.do("press w", chromedp.KeyEvent("w"))
 	b.click("default/giant")
 	b.reads("0 of 2 are ready")
 	b.reads("0/500 nodes are available")
-	b.shoot("workloads")
+	b.looks("workloads")
 	b.do("press s", chromedp.KeyEvent("s"))
 	b.reads("nobody: it has no endpoints")
 	b.click("default/nobody")
 	b.reads("no pod of namespace default has its labels: app=nobody")
 	b.open("services/default/web")
 	b.reads("300 endpoints answer")
-	b.shoot("services")
+	b.looks("services")
 	b.do("press e", chromedp.KeyEvent("e"))
 	b.click("FailedScheduling")
 	b.click("Pod/default/hungry")
@@ -247,17 +274,17 @@ func TestConsole(t *testing.T) {
 	b.reads("1 Pod")
 	b.open("events?open=Warning/FailedScheduling/Pod")
 	b.reads("kubectl events --all-namespaces")
-	b.shoot("events")
+	b.looks("events")
 
 	b.do("press o", chromedp.KeyEvent("o"))
 	b.reads("None is yours yet")
 	b.click("PodFitsResources")
 	b.reads("decides now")
-	b.shoot("policies")
+	b.looks("policies")
 	b.pushed(c)
 	b.do("press r", chromedp.KeyEvent("r"))
 	b.reads("Decides for pods with the schedulerName")
-	b.shoot("profiles")
+	b.looks("profiles")
 
 	// A host that restarts: the tab says so, stays signed in, and goes on.
 	b.do("press t", chromedp.KeyEvent("t"))
@@ -297,7 +324,7 @@ func (b *browser) pushed(c *cluster) {
 		b.reads("were made again")
 	}
 	push("v1", "0")
-	b.shoot("push")
+	b.looks("push")
 	b.click("Make it live")
 	b.click("See fill")
 	b.reads("1 policy of yours")
@@ -320,7 +347,65 @@ func (b *browser) pushed(c *cluster) {
 	b.click("Make live again")
 	b.click("Yes, now")
 	b.reads("RolledBack, decides now")
-	b.shoot("history")
+	b.looks("history")
+}
+
+// A user sees what RBAC lets him list at this moment, and nothing of the rest, counts
+// included.
+func TestUsersSeeWhatIsTheirs(t *testing.T) {
+	c := newClusterOf(t, 3)
+	jane := c.user("jane")
+	c.run(workload(), "kubectl", "apply", "-f", "-")
+	c.run("", "kubectl", "create", "namespace", "team")
+	c.run(`
+{apiVersion: v1, kind: Service, metadata: {name: ours, namespace: team}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: ours-waits, namespace: team}, spec: {containers: [{name: c, image: example.test/batch:1, resources: {requests: {cpu: "65"}}}]}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: look, namespace: team}, rules: [{apiGroups: ["", discovery.k8s.io], resources: [pods, services, endpointslices], verbs: [list]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: look, namespace: team}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: look}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]}
+`, "kubectl", "apply", "-f", "-")
+	c.run("", "kubectl", "wait", "-n", "team", "--for=condition=PodScheduled=false", "pod/ours-waits", "--timeout=90s")
+
+	b := newBrowser(t)
+	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console", "--write", "--kubeconfig", jane)))
+	b.reads("jane · reads only") // she may write no policies
+	b.sees("the views that are hers", `[...document.querySelectorAll("nav a")].map((a) => a.innerText).join() === "Pending,Decision,Workloads,Services,Events"`)
+	b.open("topology")
+	b.reads("There is none at this address that you may see")
+	b.open("policies?push=module")
+	b.reads("There is none at this address that you may see")
+	b.open("pending")
+	b.reads("1 pod without a node")
+	b.click("Insufficient cpu")
+	b.reads("team/ours-waits")
+	b.reads("Not yours to see") // what would place it is told by nodes, which she may not list
+	b.open("decision/default/hungry")
+	b.reads("Not yours to see")
+	b.open("services")
+	b.reads("team/ours")
+	b.sees("no service of others", `!document.body.innerText.includes("default/")`)
+	b.open("services/default/web")
+	b.reads("There is no service default/web that you may see")
+	b.open("workloads")
+	b.reads("of those that you may see")
+	b.open("events")
+	b.reads("None that you may see")
+	b.looks("nothing")
+
+	// What is granted comes, and what is withdrawn goes, while she looks.
+	b.open("services")
+	b.reads("team/ours")
+	c.run("", "kubectl", "create", "rolebinding", "look", "--clusterrole=view", "--user=jane", "-n", "default")
+	b.reads("default/web")
+	c.run("", "kubectl", "delete", "rolebinding", "look", "-n", "team")
+	b.sees("what was withdrawn gone", `document.body.innerText.includes("default/web") && !document.body.innerText.includes("team/ours")`)
+	c.run("", "kubectl", "delete", "rolebinding", "look", "-n", "default")
+	b.reads("None of those that you may see")
+	if said := b.complained(); said != "" {
+		t.Errorf("the browser complained:\n%s", said)
+	}
 }
 
 // What is shown is never markup, whoever wrote it.

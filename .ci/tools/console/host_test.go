@@ -88,6 +88,20 @@ func (c *cluster) run(input, program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// user makes a kubeconfig of somebody else, by a certificate of the host's authority,
+// and gives its path.
+func (c *cluster) user(name string) string {
+	c.t.Helper()
+	c.run("", "sh", "-ec", `cd "$1"
+		openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$2.key" -subj "/CN=$2" -out "$2.csr" 2>&1
+		printf 'extendedKeyUsage = clientAuth\n' >"$2.ext"
+		openssl x509 -req -in "$2.csr" -CA pki/ca.crt -CAkey pki/ca.key -days 1 -extfile "$2.ext" -out "$2.crt" 2>&1
+		cp kubeconfig "$2.kubeconfig"
+		kubectl config --kubeconfig "$2.kubeconfig" set-credentials "$2" --client-certificate "$2.crt" --client-key "$2.key" --embed-certs
+		kubectl config --kubeconfig "$2.kubeconfig" set-context --current --user "$2"`, "sh", c.dir, name)
+	return filepath.Join(c.dir, name+".kubeconfig")
+}
+
 // module is one, in base64, of a priority whose score is an expression.
 func (c *cluster) module(score string) string {
 	c.t.Helper()

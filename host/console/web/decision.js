@@ -2,7 +2,7 @@
 
 import { html, useMemo, useState } from "./vendor/preact.js";
 import { advise, explainPath } from "./pending.js";
-import { Camel, Commands, Copied, Notice, Trouble, Waiting, count, link, replace, shell, useAnswer } from "./parts.js";
+import { Camel, Commands, Copied, Notice, Trouble, Waiting, Wide, count, link, replace, shell, useAnswer } from "./parts.js";
 
 const shown = 100; // rows of the table
 
@@ -76,7 +76,7 @@ function Matrix({ report, rows, weights, first }) {
   const predicates = report.predicates.filter((p) => p.refuses > 0);
   const priorities = report.priorities.map((p, i) => ({ ...p, i })).filter((p) => !p.skipped);
   if (!rows.length) return html`<${Notice} title="No node">None has this name.<//>`;
-  return html`<div class="wide"><table class="matrix"><thead><tr><th>Node</th>
+  return html`<${Wide} label="Nodes and policies"><table class="matrix"><thead><tr><th>Node</th>
       ${predicates.map((p) => html`<th key=${p.name}><${Camel} name=${p.name} /></th>`)}
       ${priorities.map((p) => html`<th class="n" key=${p.name}><${Camel} name=${p.name} /><small> × ${weights[p.name] ?? p.weight}</small></th>`)}
       <th class="n">Total</th></tr></thead><tbody>
@@ -85,7 +85,7 @@ function Matrix({ report, rows, weights, first }) {
       ${predicates.map((p) => html`<td key=${p.name}>${reason(row, p.name) ?? "✓"}</td>`)}
       ${priorities.map((p) => html`<td class="n" key=${p.name}>${row.scores?.[p.i] ? score(row.scores[p.i], weights[p.name] ?? p.weight) : "–"}</td>`)}
       <td class="n"><b>${row.feasible ? row.total : "–"}</b></td></tr>`)}
-    </tbody></table></div>
+    </tbody></table><//>
     ${rows.length > shown && html`<p>and ${count(rows.length - shown, "node")} more: filter by name to see them.</p>`}`;
 }
 

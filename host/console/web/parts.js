@@ -64,6 +64,9 @@ export function Notice({ title, children }) {
   return html`<div class="notice" role="status"><h2>${title}</h2><p>${children}</p></div>`;
 }
 
+// Wide is a table that moves sideways where there is no room for it, by keys too.
+export const Wide = ({ label, children }) => html`<div class="wide" role="region" aria-label=${label} tabindex="0">${children}</div>`;
+
 // Trouble words an answer that was no success.
 export function Trouble({ error }) {
   switch (error.status) {

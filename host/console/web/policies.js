@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "./vendor/preact.js";
 import { patch } from "./api.js";
 import { Push } from "./push.js";
-import { Commands, Line, Notice, Trouble, Waiting, ago, count, link, replace, shell, useAnswer } from "./parts.js";
+import { Commands, Line, Notice, Trouble, Waiting, Wide, ago, count, link, replace, shell, useAnswer } from "./parts.js";
 
 const api = "/apis/policy.berth.dev/v1alpha1/policies";
 const every = 2000;
@@ -27,9 +27,9 @@ export function Policies({ path, query, session }) {
       ${session.write && !query.push && html`<a class="button" href=${link(["policies"], { push: "module" })}>Push a module</a>`}</form>
     ${session.write && query.push && html`<${Push} policies=${list.items} />`}
     ${path[0] && (chosen ? html`<${Policy} key=${path[0]} policy=${chosen} figures=${by.get(path[0])} session=${session} />` : html`<${Notice} title="Not there">No policy is called ${path[0]}.<//>`)}
-    <div class="wide"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, of ${fuelPerRow.toLocaleString("en")}</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
+    <${Wide} label="Policies"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, of ${fuelPerRow.toLocaleString("en")}</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
       ${all.map((p) => html`<${Row} key=${p.metadata.name} policy=${p} figures=${by.get(p.metadata.name)} lines=${lines.get(p.metadata.name)} chosen=${p === chosen} />`)}
-    </tbody></table></div>
+    </tbody></table><//>
     <${Commands} lines=${["berth policy list"]} />`;
 }
 

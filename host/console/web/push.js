@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { get, patch, post } from "./api.js";
-import { Notice, count, link, shell } from "./parts.js";
+import { Notice, Wide, count, link, shell } from "./parts.js";
 
 const api = "/apis/policy.berth.dev/v1alpha1/";
 const decisions = 200; // are made again before it goes live
@@ -106,9 +106,9 @@ function Rehearsal({ of: r, go, busy, label }) {
   return html`
     ${against.length > 0 && html`<p class="stale"><b>Held:</b> ${against.join("; ")}. <label><input type="checkbox" checked=${sure} onChange=${(e) => setSure(e.target.checked)} /> nevertheless</label></p>`}
     <p><button type="button" disabled=${busy || (against.length > 0 && !sure)} onClick=${go}>${label}</button></p>
-    ${r.changes?.length > 0 && html`<div class="wide"><table><caption>Would have ended otherwise</caption><thead><tr><th>Pod</th><th>Was</th><th>Would be</th><th>Why</th></tr></thead><tbody>
+    ${r.changes?.length > 0 && html`<${Wide} label="Would have ended otherwise"><table><caption>Would have ended otherwise</caption><thead><tr><th>Pod</th><th>Was</th><th>Would be</th><th>Why</th></tr></thead><tbody>
       ${r.changes.slice(0, named).map((c) => html`<tr key=${c.number}><td>${c.namespace}/${c.pod}</td><td>${c.was || "none"}</td><td>${c.would || html`<span class="no">none</span>`}</td><td>${c.why}</td></tr>`)}
-    </tbody></table></div>${r.changed > named && html`<p>and ${count(r.changed - named, "more", "more")}.</p>`}`}`;
+    </tbody></table><//>${r.changed > named && html`<p>and ${count(r.changed - named, "more", "more")}.</p>`}`}`;
 }
 
 // apply writes the Policy, has a new one join the profile, and waits until the host

@@ -1,7 +1,7 @@
 // Services: who answers, and why nobody does.
 
 import { html } from "./vendor/preact.js";
-import { Bar, Commands, Filter, Notice, Stale, Trouble, Waiting, count, link, replace, shell, useAnswer, useFrames } from "./parts.js";
+import { Bar, Commands, Filter, Notice, Stale, Trouble, Waiting, Wide, count, link, replace, shell, useAnswer, useFrames } from "./parts.js";
 
 const shown = 30; // endpoints of a service
 const { compare } = new Intl.Collator("en", { numeric: true });
@@ -20,9 +20,9 @@ export function Services({ path, query }) {
       : fresh && html`<${Notice} title="Not there">There is no service ${chosen} that you may see.<//>`)}
     ${frame.all === 0
       ? html`<${Notice} title="No services">None of those that you may see.<//>`
-      : html`<div class="wide"><table><thead><tr><th>Service</th><th>Type</th><th>Addresses</th><th>Ports</th><th>Answers</th><th class="n">Ready</th><th class="n">Endpoints</th></tr></thead><tbody>
+      : html`<${Wide} label="Services"><table><thead><tr><th>Service</th><th>Type</th><th>Addresses</th><th>Ports</th><th>Answers</th><th class="n">Ready</th><th class="n">Endpoints</th></tr></thead><tbody>
           ${frame.rows.map((s) => html`<${Row} key=${s.namespace + "/" + s.name} of=${s} chosen=${s.namespace + "/" + s.name === chosen} />`)}
-        </tbody></table></div>`}
+        </tbody></table><//>`}
     ${frame.left > 0 && html`<p>and ${count(frame.left, "more", "more")}: filter by name to see them.</p>`}
     <${Commands} lines=${["kubectl get services,endpointslices --all-namespaces"]} />`;
 }
@@ -54,19 +54,19 @@ function Report({ of: r }) {
       ? html`<span class="good">${count(answering, "endpoint answers", "endpoints answer")}</span>${r.node && ` to pods of ${r.node}`}.`
       : html`<span class="no">Nobody answers</span>${r.node && ` to pods of ${r.node}`}${why(r) && `: ${why(r)}`}.`}</p>
     ${(r.notes || []).map((n) => html`<p key=${n}>${n}.</p>`)}
-    <div class="wide"><table><caption>Connections</caption><thead><tr><th>To</th><th>Become</th></tr></thead><tbody>
+    <${Wide} label="Connections"><table><caption>Connections</caption><thead><tr><th>To</th><th>Become</th></tr></thead><tbody>
       ${(r.fronts || []).map((f) => html`<tr key=${f.address + f.port + f.protocol}><td>${f.address || "each node"}, ${f.protocol} ${f.port}</td>
         <td>${target(f)}${f.outside && html`<br />from outside: ${target(f.outside)}`}${f.sources && html`<br />only from ${f.sources.join(", ")}`}</td></tr>`)}
-    </tbody></table></div>
-    ${r.endpoints?.length > 0 && html`<div class="wide"><table><caption>Endpoints by node</caption><thead><tr><th>Node</th><th>Endpoint</th><th>Pod</th><th>Answers</th></tr></thead><tbody>
+    </tbody></table><//>
+    ${r.endpoints?.length > 0 && html`<${Wide} label="Endpoints by node"><table><caption>Endpoints by node</caption><thead><tr><th>Node</th><th>Endpoint</th><th>Pod</th><th>Answers</th></tr></thead><tbody>
       ${ends.slice(0, shown).map((e) => html`<tr key=${e.address}><td>${e.node || "none"}</td><td>${e.address}</td>
         <td>${e.pod && html`<a href=${link(["decision", r.namespace, e.pod])}>${e.pod}</a>`}</td>
         <td>${e.answers ? html`<span class="good">yes</span>` : html`<span class="no">no</span>: ${e.why}`}</td></tr>`)}
-    </tbody></table></div>`}
+    </tbody></table><//>`}
     ${ends.length > shown && html`<p>and ${count(ends.length - shown, "more", "more")}${ends[shown].answers ? ", which answer" : ""}.</p>`}
-    ${r.missing && html`<div class="wide"><table><caption>Pods that it means, and that are no endpoints</caption><tbody>
+    ${r.missing && html`<${Wide} label="Pods that it means, and that are no endpoints"><table><caption>Pods that it means, and that are no endpoints</caption><tbody>
       ${r.missing.map((m) => html`<tr key=${m.pod}><td><a href=${link(["decision", r.namespace, m.pod])}>${m.pod}</a></td><td>${m.why}</td></tr>`)}
-    </tbody></table></div>`}`;
+    </tbody></table><//>`}`;
 }
 
 // why is the reason that most endpoints, or else most pods without one, have in common.

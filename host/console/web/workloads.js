@@ -2,7 +2,7 @@
 // waits for.
 
 import { html, useRef } from "./vendor/preact.js";
-import { Bar, Commands, Filter, Line, Notice, Stale, Trouble, Waiting, ago, count, link, replace, shell, useAnswer, useFrames } from "./parts.js";
+import { Bar, Commands, Filter, Line, Notice, Stale, Trouble, Waiting, Wide, ago, count, link, replace, shell, useAnswer, useFrames } from "./parts.js";
 
 const resources = { Deployment: "deployments.apps", StatefulSet: "statefulsets.apps", DaemonSet: "daemonsets.apps", Job: "jobs.batch" };
 
@@ -18,9 +18,9 @@ export function Workloads({ path, query }) {
     ${chosen && (frame.chosen && named(frame.chosen) === chosen ? html`<${Workload} key=${chosen} row=${frame.chosen} frame=${frame} />` : fresh && html`<${Notice} title="Not there">There is no ${chosen} that you may see.<//>`)}
     ${frame.all === 0
       ? html`<${Notice} title="No workloads">No Deployment, StatefulSet, DaemonSet or Job of those that you may see.<//>`
-      : html`<div class="wide"><table><thead><tr><th>Workload</th><th>Kind</th><th>State</th><th>Roll-out <small>ready, before up to date</small></th><th class="n">Wanted</th><th class="n">Ready</th><th class="n">Up to date</th><th class="n">Old</th><th class="n">Age</th></tr></thead><tbody>
+      : html`<${Wide} label="Workloads"><table><thead><tr><th>Workload</th><th>Kind</th><th>State</th><th>Roll-out <small>ready, before up to date</small></th><th class="n">Wanted</th><th class="n">Ready</th><th class="n">Up to date</th><th class="n">Old</th><th class="n">Age</th></tr></thead><tbody>
           ${frame.rows.map((r) => html`<${Row} key=${named(r)} row=${r} chosen=${named(r) === chosen} />`)}
-        </tbody></table></div>`}
+        </tbody></table><//>`}
     ${frame.left > 0 && html`<p>and ${count(frame.left, "more", "more")}: filter by name to see them.</p>`}
     <${Commands} lines=${["kubectl get deployments,statefulsets,daemonsets,jobs --all-namespaces"]} />`;
 }
