@@ -57,6 +57,14 @@ func (a *Agent) Shutdown(ctx context.Context, grace Grace) error {
 	return errors.Join(err, a.flush(ctx))
 }
 
+// Reopen takes a shutdown back: the Node is ready, and takes pods again.
+func (a *Agent) Reopen(ctx context.Context) error {
+	a.closing.Store(false)
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	return a.keeper.Report(ctx)
+}
+
 // flush tells the API the last statuses.
 func (a *Agent) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)

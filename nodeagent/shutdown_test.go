@@ -73,6 +73,21 @@ func TestAShutdownEndsPodsAndTells(t *testing.T) {
 	m.await("late", "refused", func(p *v1.Pod) bool {
 		return p.Status.Phase == v1.PodFailed && p.Status.Reason == "NodeShutdown"
 	})
+
+	// It was called off.
+	if err := m.agent.Reopen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if node, err = m.api.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	}) {
+		t.Errorf("after a shutdown that was called off the node has the conditions %+v", node.Status.Conditions)
+	}
+	m.create(newPod("next", "sleep 600"))
+	m.await("next", "ready", ready)
 }
 
 func TestAShutdownThatIsCutReturns(t *testing.T) {

@@ -25,7 +25,7 @@ fi
 .ci/tools/node.sh ctr
 .ci/tools/kubectl.sh
 .ci/tools/others.sh kube-scheduler kwok
-packages "tests" busybox-static nftables
+packages "tests" busybox-static nftables dbus-daemon
 command -v clang-19 >/dev/null || packages "the policy in C" clang-19 lld-19
 command -v wat2wasm >/dev/null || packages "the policy in WAT" wabt
 .ci/tools/wasm.sh

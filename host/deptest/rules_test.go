@@ -190,6 +190,7 @@ var owned = []ownership{
 	{"github.com/vishvananda/netlink", []string{"nodeagent/network", "nodeagent/dns", "nodeagent/nft"}, "who changes the machine's network stands in one list"},
 	{"github.com/mdlayher/arp", []string{"nodeagent/announce"}, "neighbours are told in one place"},
 	{"github.com/mdlayher/ndp", []string{"nodeagent/announce"}, "neighbours are told in one place"},
+	{"github.com/godbus/dbus/v5", []string{"nodeagent/logind"}, "the machine's other services are asked in one place"},
 	{"github.com/miekg/dns", []string{"nodeagent/dns"}, "names are answered in one place"},
 	{"github.com/spf13/cobra", []string{"host/cmd"}, "a library takes a config, not flags"},
 	{"host/cmd", []string{"host/cmd"}, "a command is run, not imported"},

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/dns"
 	"github.com/berth-dev/berth/nodeagent/join"
+	"github.com/berth-dev/berth/nodeagent/logind"
 	"github.com/berth-dev/berth/nodeagent/machine"
 	"github.com/berth-dev/berth/nodeagent/network/cni"
 	"github.com/berth-dev/berth/nodeagent/node"
@@ -68,7 +69,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	f.ingress.add(cmd)
 	f.registry.add(cmd)
 	flags.BoolVar(&f.stopPods, "stop-pods", false, "end this machine's pods when stopping, by --shutdown-grace-period")
-	flags.DurationVar(&f.grace.Total, "shutdown-grace-period", 30*time.Second, "how long pods may take in all to end by --stop-pods (kubelet: shutdownGracePeriod)")
+	flags.DurationVar(&f.grace.Total, "shutdown-grace-period", 30*time.Second, "how long pods may take in all to end by --stop-pods, or when the machine shuts down (kubelet: shutdownGracePeriod)")
 	flags.DurationVar(&f.grace.Critical, "shutdown-grace-period-critical-pods", 10*time.Second, "how much of --shutdown-grace-period is kept for pods of priority system-cluster-critical and above, which end last (kubelet: shutdownGracePeriodCriticalPods)")
 }
 
@@ -245,6 +246,7 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	asked := ctx.Done()
 	group, ctx := errgroup.WithContext(context.WithoutCancel(ctx))
 	group.Go(func() error { return f.shutdown(ctx, asked, agent, log) })
+	group.Go(func() error { return f.machineShutdown(ctx, agent, log) })
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { return untilDone(ctx, identity.Run(ctx)) })
 	group.Go(func() error { return untilDone(ctx, m.FollowPeers(ctx, client, f.name, log)) })
@@ -272,6 +274,24 @@ func (f *agentFlags) shutdown(ctx context.Context, asked <-chan struct{}, agent 
 		}
 	}
 	return context.Canceled
+}
+
+// machineShutdown ends the pods before the machine goes down, where systemd-logind
+// lets that wait.
+func (f *agentFlags) machineShutdown(ctx context.Context, agent *nodeagent.Agent, log *slog.Logger) error {
+	if f.grace.Total == 0 {
+		return nil
+	}
+	logged := func(what string, err error) {
+		if err != nil {
+			log.Error(what, "err", err)
+		}
+	}
+	return logind.Follow(ctx, logind.Config{
+		Grace: f.grace.Total, Log: log,
+		Down: func(ctx context.Context) { logged("end pods before the machine shuts down", agent.Shutdown(ctx, f.grace)) },
+		Up:   func(ctx context.Context) { logged("take pods again", agent.Reopen(ctx)) },
+	})
 }
 
 // untilDone is no error if ctx ended first.
