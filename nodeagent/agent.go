@@ -130,7 +130,8 @@ type Config struct {
 	Pressure Pressure
 }
 
-// Agent runs one machine's pods.
+// Agent runs one machine's pods. It is large because it is the one place where the
+// machine's parts are put together: each file is one of the loops that Run starts.
 type Agent struct {
 	cfg     Config
 	client  kubernetes.Interface
@@ -217,6 +218,12 @@ func (c *Config) check() error {
 	if c.ListenAddr != "" && (c.Certificate == nil || c.ClientCA == nil) {
 		return errors.New("node agent: ListenAddr needs Certificate and ClientCA")
 	}
+	c.defaults()
+	return nil
+}
+
+// defaults fills in what was not said.
+func (c *Config) defaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -245,7 +252,6 @@ func (c *Config) check() error {
 		c.DNS.Domain = "cluster.local"
 	}
 	c.Pressure.defaults()
-	return nil
 }
 
 // find measures the machine and opens the port.

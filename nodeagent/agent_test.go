@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/apitest"
 	imagefake "github.com/berth-dev/berth/nodeagent/image/fake"
@@ -29,7 +30,7 @@ import (
 type mount = runtime.Mount
 
 // pause is between two looks.
-func pause() { time.Sleep(10 * time.Millisecond) }
+func pause() { polltest.Pass(10 * time.Millisecond) }
 
 // fakes are what an agent is made of in tests.
 type fakes struct {
@@ -114,29 +115,25 @@ func (m *machine) create(p *v1.Pod) {
 // await polls till the pod is as wanted.
 func (m *machine) await(name, what string, is func(*v1.Pod) bool) *v1.Pod {
 	m.t.Helper()
-	var last *v1.Pod
-	for range 6000 { // a machine that is busy takes its time
+	last := &v1.Pod{}
+	if !polltest.Within(time.Minute, func() bool {
 		p, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{})
 		if err == nil {
-			if last = p; is(p) {
-				return p
-			}
+			last = p
 		}
-		time.Sleep(10 * time.Millisecond)
+		return err == nil && is(p)
+	}) {
+		m.t.Fatalf("pod %s is not %s; calls %v; last %+v", name, what, m.runtime.Calls(), last.Status)
 	}
-	m.t.Fatalf("pod %s is not %s; calls %v; last %+v", name, what, m.runtime.Calls(), last.Status)
-	return nil
+	return last
 }
 
 func (m *machine) awaitGone(name string) {
 	m.t.Helper()
-	for range 6000 {
-		if _, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	m.t.Fatalf("pod %s is still there", name)
+	polltest.Until(m.t, "pod "+name+" is gone", func() bool {
+		_, err := m.api.CoreV1().Pods("default").Get(m.t.Context(), name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }
 
 // terminate does what the API does for a graceful deletion.
@@ -175,13 +172,12 @@ func ready(p *v1.Pod) bool {
 func (m *machine) nothingLeft(uid string) {
 	m.t.Helper()
 	var left []string
-	for range 3000 {
-		if left = m.left(uid); len(left) == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !polltest.Within(time.Minute, func() bool {
+		left = m.left(uid)
+		return len(left) == 0
+	}) {
+		m.t.Errorf("left behind: %v", left)
 	}
-	m.t.Errorf("left behind: %v", left)
 }
 
 func (m *machine) left(uid string) (left []string) {
@@ -526,12 +522,7 @@ func TestDeletionInterruptsAPull(t *testing.T) {
 	m := newMachine(t)
 	m.images.Delay = time.Hour
 	m.create(newPod("pulling", "sleep 600"))
-	for range 6000 {
-		if len(m.images.Pulls()) > 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	polltest.Until(t, "the image is pulled", func() bool { return len(m.images.Pulls()) > 0 })
 	m.terminate("pulling", 30)
 	m.awaitGone("pulling")
 	m.nothingLeft("uid-pulling")

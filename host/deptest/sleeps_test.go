@@ -10,7 +10,7 @@ import (
 
 // awake are the folders whose tests do not sleep: what they wait for is an event, or
 // is looked for by polltest. In a bubble of testing/synctest a sleep takes no time.
-var awake = []string{"abi", "sdk", "policies-wasm", "host", "examples"}
+var awake = []string{"abi", "sdk", "policies-wasm", "host", "examples", "nodeagent"}
 
 func TestNoTestSleeps(t *testing.T) {
 	t.Parallel()

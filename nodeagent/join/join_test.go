@@ -21,6 +21,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // host is a small host that signs what it is asked to.
@@ -238,18 +240,10 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- id.Run(ctx) }()
-	for h.times() < 2 && ctx.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
-	}
-	for range 6000 {
-		if now, _ := id.Certificate(); now != first {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if now, _ := id.Certificate(); now == first {
-		t.Errorf("the certificate is still the first")
-	}
+	polltest.Until(t, "the certificate is another", func() bool {
+		now, _ := id.Certificate()
+		return h.times() >= 2 && now != first
+	})
 	cancel()
 	<-done
 	h.mu.Lock()

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/apitest"
 	"github.com/berth-dev/berth/nodeagent/image/testimage"
@@ -198,18 +199,16 @@ func (n *node) get(name string) (*v1.Pod, error) {
 func (n *node) awaitReady(name string) *v1.Pod {
 	n.t.Helper()
 	var last *v1.Pod
-	for range 2400 { // two minutes: a machine that is busy takes its time
-		p, err := n.get(name)
-		if err != nil {
+	if !polltest.Within(deadline, func() (ready bool) {
+		var err error
+		if last, err = n.get(name); err != nil {
 			n.t.Fatal(err)
 		}
-		if last = p; slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }) {
-			return p
-		}
-		time.Sleep(50 * time.Millisecond)
+		return slices.ContainsFunc(last.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+	}) {
+		n.t.Fatalf("pod %s does not become ready: %+v", name, last.Status)
 	}
-	n.t.Fatalf("pod %s does not become ready: %+v", name, last.Status)
-	return nil
+	return last
 }
 
 func (n *node) delete(name string, grace int64) {
@@ -223,14 +222,16 @@ func (n *node) delete(name string, grace int64) {
 	if _, err := n.api.CoreV1().Pods("default").Update(n.t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		n.t.Fatal(err)
 	}
-	for range 2400 {
-		if _, err := n.get(name); apierrors.IsNotFound(err) {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !polltest.Within(deadline, func() bool {
+		_, err := n.get(name)
+		return apierrors.IsNotFound(err)
+	}) {
+		n.t.Fatalf("pod %s is still there", name)
 	}
-	n.t.Fatalf("pod %s is still there", name)
 }
+
+// deadline is how long a pod may take on a machine that is busy.
+const deadline = 2 * time.Minute
 
 func ask(t *testing.T, p *v1.Pod) string {
 	t.Helper()
@@ -285,13 +286,12 @@ func (n *node) traces(uid string) (left []string) {
 func (n *node) nothingLeft(uid string) {
 	n.t.Helper()
 	var left []string
-	for range 1200 {
-		if left = n.traces(uid); len(left) == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !polltest.Within(time.Minute, func() bool {
+		left = n.traces(uid)
+		return len(left) == 0
+	}) {
+		n.t.Errorf("left behind: %q", left)
 	}
-	n.t.Errorf("left behind: %q", left)
 }
 
 func TestPodsRunForReal(t *testing.T) {
@@ -361,17 +361,16 @@ func TestPodsEndAsTheyShould(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var end *v1.ContainerStateTerminated
-		for range 2400 { // two minutes: a machine that is busy takes its time
+		polltest.Within(deadline, func() bool {
 			p, err := n.get(tt.name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cs := p.Status.ContainerStatuses; len(cs) == 1 && cs[0].State.Terminated != nil {
+			if cs := p.Status.ContainerStatuses; len(cs) == 1 {
 				end = cs[0].State.Terminated
-				break
 			}
-			time.Sleep(50 * time.Millisecond)
-		}
+			return end != nil
+		})
 		if end == nil || end.ExitCode != tt.code || end.Reason != tt.reason {
 			t.Errorf("pod %s ended as %+v, want %d %s", tt.name, end, tt.code, tt.reason)
 		}

@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // TestServicesAnswer: a pod reaches others by their service's address, and the
@@ -69,12 +71,10 @@ func TestServicesAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for range 1200 {
-		if _, err = fetch(port); err != nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	polltest.Within(time.Minute, func() bool {
+		_, err = fetch(port)
+		return err != nil
+	})
 	if err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("without endpoints the node port says: %v", err)
 	}

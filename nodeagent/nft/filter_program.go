@@ -201,28 +201,10 @@ func (t *filter) makeChains(x *transaction) error {
 // sweep removes the chains and sets that nobody needs. A kernel older than 6.2 may
 // think for a moment that one is still in use: it goes next time.
 func (t *filter) sweep() error {
-	used := map[string]bool{}
-	for _, r := range t.chosen {
-		used[r.name] = true
-		for _, m := range r.chains {
-			used[m.name] = true
-		}
-	}
-	var chains, sets []string
-	for name := range t.chains {
-		if !used[name] {
-			chains = append(chains, name)
-		}
-	}
-	for name := range t.sets {
-		if isPeers(name) && t.needed[name] == 0 {
-			sets = append(sets, name)
-		}
-	}
+	chains, sets := t.unused()
 	if len(chains)+len(sets) == 0 {
 		return nil
 	}
-	slices.Sort(chains) // those that jump, e- and i-, before q-, which they jump to
 	c, err := t.kernel.conn()
 	if err != nil {
 		return err
@@ -249,4 +231,27 @@ func (t *filter) sweep() error {
 		delete(t.have, name)
 	}
 	return nil
+}
+
+// unused are the chains that no policy has any more, and the sets that none names.
+func (t *filter) unused() (chains, sets []string) {
+	used := map[string]bool{}
+	for _, r := range t.chosen {
+		used[r.name] = true
+		for _, m := range r.chains {
+			used[m.name] = true
+		}
+	}
+	for name := range t.chains {
+		if !used[name] {
+			chains = append(chains, name)
+		}
+	}
+	for name := range t.sets {
+		if isPeers(name) && t.needed[name] == 0 {
+			sets = append(sets, name)
+		}
+	}
+	slices.Sort(chains) // those that jump, e- and i-, before q-, which they jump to
+	return chains, sets
 }

@@ -196,18 +196,25 @@ func (r *Service) endpoints(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoin
 		one := out
 		at := netip.AddrPortFrom(addr, uint16(*port))
 		one.Address = at.String()
-		switch one.Answers = answers[at] || headless && out.Why == ""; {
-		case one.Answers:
+		if one.Answers = answers[at] || headless && out.Why == ""; one.Answers {
 			one.Why = ""
-		case one.Why == "" && svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal && one.Node != node.Name:
-			one.Why = "it is on another node, and internalTrafficPolicy is Local"
-		case one.Why == "" && e.Hints != nil && len(e.Hints.ForZones)+len(e.Hints.ForNodes) > 0:
-			one.Why = "its hints are for other nodes or zones"
-		case one.Why == "":
-			one.Why = "its port or family is none of the service's"
+		} else {
+			one.Why = cmp.Or(one.Why, passedBy(e, svc, one.Node == node.Name))
 		}
 		r.Endpoints = append(r.Endpoints, one)
 	}
+}
+
+// passedBy says why a node does not use an endpoint that is ready.
+func passedBy(e *discoveryv1.Endpoint, svc *v1.Service, here bool) string {
+	policy := svc.Spec.InternalTrafficPolicy
+	switch {
+	case policy != nil && *policy == v1.ServiceInternalTrafficPolicyLocal && !here:
+		return "it is on another node, and internalTrafficPolicy is Local"
+	case e.Hints != nil && len(e.Hints.ForZones)+len(e.Hints.ForNodes) > 0:
+		return "its hints are for other nodes or zones"
+	}
+	return "its port or family is none of the service's"
 }
 
 // state says what keeps an endpoint from being used.

@@ -68,7 +68,8 @@ type NodeStats struct {
 	Images image.Usage
 }
 
-// Server answers the host.
+// Server answers the host. It is large because it has a file for each thing that the
+// host asks: logs, streams, statistics, the machine's and cAdvisor's figures.
 type Server struct {
 	cfg    Config
 	ctx    context.Context // of Serve: hijacked streams end by it

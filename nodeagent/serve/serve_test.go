@@ -34,6 +34,7 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/runtime"
@@ -228,12 +229,10 @@ func TestOnlyTheHostIsServed(t *testing.T) {
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "echo one; echo two; echo three; sleep 600", false)
-	for range 6000 {
-		if _, body := b.get("/containerLogs/default/web/app"); strings.Count(body, "\n") == 3 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	polltest.Until(t, "the container has said all", func() bool {
+		_, body := b.get("/containerLogs/default/web/app")
+		return strings.Count(body, "\n") == 3
+	})
 	for path, want := range map[string]struct {
 		code int
 		body string

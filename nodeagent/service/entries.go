@@ -79,15 +79,11 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 		return
 	}
 	balancers, external := loadBalancers(svc, ip), addresses(svc.Spec.ExternalIPs, &ip)
-	nodePort := uint16(0)
-	if p.NodePort > 0 && p.NodePort <= 65535 {
-		nodePort = uint16(p.NodePort)
-	}
+	nodePort := nodePortOf(p)
 	how := policies{
-		internalLocal: svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal,
-		external:      nodePort != 0 || len(balancers)+len(external) > 0,
+		internalLocal: keepsInside(svc), external: nodePort != 0 || len(balancers)+len(external) > 0,
+		externalLocal: svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal && exposed(svc),
 	}
-	how.externalLocal = svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal && exposed(svc)
 	all := endpoints(slicesOf, p.Name, orTCP(p.Protocol), ip.Is4(), node)
 	cluster, local, any := categorize(all, how, node)
 	for _, e := range append(cluster[:len(cluster):len(cluster)], local...) {
@@ -142,6 +138,19 @@ func orTCP(p v1.Protocol) v1.Protocol {
 		return v1.ProtocolTCP
 	}
 	return p
+}
+
+// nodePortOf is a port's on all nodes, 0 where it has none.
+func nodePortOf(p *v1.ServicePort) uint16 {
+	if p.NodePort > 0 && p.NodePort <= 65535 {
+		return uint16(p.NodePort)
+	}
+	return 0
+}
+
+// keepsInside: connections from inside stay on their node.
+func keepsInside(svc *v1.Service) bool {
+	return svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == v1.ServiceInternalTrafficPolicyLocal
 }
 
 // exposed: policies for traffic from outside mean something.

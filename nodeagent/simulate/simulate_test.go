@@ -16,19 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/apitest"
 )
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for range 6000 { // a machine that is busy takes its time
-		if is() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
-}
 
 func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	t.Parallel()
@@ -43,7 +33,7 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	watched := api.Watched("pods")
 	go func() { done <- Run(ctx, Config{Client: api, N: 20, Shape: shape, LeaseEvery: 100 * time.Millisecond}) }()
 	<-watched
-	await(t, "20 nodes", func() bool {
+	polltest.Until(t, "20 nodes", func() bool {
 		list, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err == nil && len(list.Items) == 20
 	})
@@ -64,7 +54,7 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	if _, err := pods.Create(ctx, other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "50 pods run", func() bool {
+	polltest.Until(t, "50 pods run", func() bool {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		running := 0
 		for _, p := range list.Items {
@@ -86,7 +76,7 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	if _, err := pods.Update(ctx, p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "p3 is gone", func() bool {
+	polltest.Until(t, "p3 is gone", func() bool {
 		_, err := pods.Get(ctx, "p3", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -94,7 +84,7 @@ func TestSimulatedNodesRunAndEndPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "leases are renewed", func() bool {
+	polltest.Until(t, "leases are renewed", func() bool {
 		l, err := api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, "sim-7", metav1.GetOptions{})
 		return err == nil && l.Spec.RenewTime.After(first.Spec.RenewTime.Time)
 	})
@@ -125,7 +115,7 @@ func TestASimulatedPodOfAJobSucceeds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(t, "both succeed", func() bool {
+	polltest.Until(t, "both succeed", func() bool {
 		list, err := pods.List(ctx, metav1.ListOptions{})
 		ended := 0
 		for _, p := range list.Items {
@@ -163,7 +153,7 @@ func TestASimulatedPodIsReadyAsItsGatesOpenAndClose(t *testing.T) {
 			return err == nil && p.Status.Phase == v1.PodRunning && has(p, v1.PodReady) == want && has(p, v1.ContainersReady)
 		}
 	}
-	await(t, "it runs", ready(false))
+	polltest.Until(t, "it runs", ready(false))
 	for _, step := range []struct {
 		gate   v1.PodConditionType
 		status v1.ConditionStatus
@@ -177,7 +167,7 @@ func TestASimulatedPodIsReadyAsItsGatesOpenAndClose(t *testing.T) {
 		if _, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		await(t, fmt.Sprintf("gate %s %s: ready %v", step.gate, step.status, step.ready), ready(step.ready))
+		polltest.Until(t, fmt.Sprintf("gate %s %s: ready %v", step.gate, step.status, step.ready), ready(step.ready))
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -205,7 +195,7 @@ func TestASimulatedNodeThatWasGivenUpComesBack(t *testing.T) {
 	}()
 	<-registered
 	silent.Store(true)
-	time.Sleep(500 * time.Millisecond)
+	polltest.Pass(500 * time.Millisecond)
 	n, err := api.CoreV1().Nodes().Get(ctx, "sim-1", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +207,7 @@ func TestASimulatedNodeThatWasGivenUpComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	silent.Store(false)
-	await(t, "the node is ready again", func() bool {
+	polltest.Until(t, "the node is ready again", func() bool {
 		n, err := api.CoreV1().Nodes().Get(ctx, "sim-1", metav1.GetOptions{})
 		return err == nil && isReady(n)
 	})

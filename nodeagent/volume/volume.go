@@ -235,24 +235,27 @@ func hostPath(h *v1.HostPathVolumeSource) error {
 	if err != nil {
 		return fmt.Errorf("hostPath type check failed: %w", err)
 	}
-	mode := info.Mode()
-	ok := false
-	switch kind {
-	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
-		ok = mode.IsDir()
-	case v1.HostPathFile, v1.HostPathFileOrCreate:
-		ok = mode.IsRegular()
-	case v1.HostPathSocket:
-		ok = mode&os.ModeSocket != 0
-	case v1.HostPathCharDev:
-		ok = mode&os.ModeCharDevice != 0
-	case v1.HostPathBlockDev:
-		ok = mode&os.ModeDevice != 0 && mode&os.ModeCharDevice == 0
-	}
-	if !ok {
+	if !isOf(kind, info.Mode()) {
 		return fmt.Errorf("hostPath type check failed: %s is not a %s", h.Path, kind)
 	}
 	return nil
+}
+
+// isOf tells whether a file is what a hostPath volume says that it is.
+func isOf(kind v1.HostPathType, mode os.FileMode) bool {
+	switch kind {
+	case v1.HostPathDirectory, v1.HostPathDirectoryOrCreate:
+		return mode.IsDir()
+	case v1.HostPathFile, v1.HostPathFileOrCreate:
+		return mode.IsRegular()
+	case v1.HostPathSocket:
+		return mode&os.ModeSocket != 0
+	case v1.HostPathCharDev:
+		return mode&os.ModeCharDevice != 0
+	case v1.HostPathBlockDev:
+		return mode&os.ModeDevice != 0 && mode&os.ModeCharDevice == 0
+	}
+	return false
 }
 
 // claim finds the volume that a claim is bound to.
@@ -272,19 +275,8 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 		return fmt.Errorf("volume %s is bound to another claim", pv.Name)
 	}
 	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
-	switch {
-	case pv.Spec.Local != nil:
-		at.Path = pv.Spec.Local.Path
-	case pv.Spec.HostPath != nil:
-		if err := hostPath(pv.Spec.HostPath); err != nil {
-			return err
-		}
-		at.Path = pv.Spec.HostPath.Path
-	default:
-		return fmt.Errorf("volume %s: only local and hostPath volumes can be mounted", pv.Name)
-	}
-	if _, err := os.Stat(at.Path); err != nil {
-		return fmt.Errorf("volume %s: %w", pv.Name, err)
+	if at.Path, err = pathOf(pv); err != nil {
+		return err
 	}
 	if !at.Block && pv.Spec.Local != nil {
 		policy := v1.FSGroupChangeAlways
@@ -296,6 +288,25 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 		}
 	}
 	return v.put(string(p.UID), volume, at)
+}
+
+// pathOf is where a volume is on this machine.
+func pathOf(pv *v1.PersistentVolume) (path string, err error) {
+	switch {
+	case pv.Spec.Local != nil:
+		path = pv.Spec.Local.Path
+	case pv.Spec.HostPath != nil:
+		if err := hostPath(pv.Spec.HostPath); err != nil {
+			return "", err
+		}
+		path = pv.Spec.HostPath.Path
+	default:
+		return "", fmt.Errorf("volume %s: only local and hostPath volumes can be mounted", pv.Name)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("volume %s: %w", pv.Name, err)
+	}
+	return path, nil
 }
 
 // TearDown unmounts and removes all that there is of a pod.

@@ -17,7 +17,9 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
-// worker looks after one pod.
+// worker looks after one pod. It is large because each step that a pod may need is a
+// method, and all of them need the same pod's state; which comes next is nodeagent/pod's
+// to say.
 type worker struct {
 	*Deps
 	uid    string

@@ -27,7 +27,9 @@ import (
 // plugins are run for each pod.
 var plugins = []string{"bridge", "host-local", "loopback"}
 
-// Network is a network.Network.
+// Network is a network.Network. It is large because a pod's network is made of parts
+// that undo each other: namespaces, the bridge, ports, rules, routes and the tunnel,
+// a file each.
 type Network struct {
 	cfg     Config
 	cni     *libcni.CNIConfig

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 func TestChoose(t *testing.T) {
@@ -326,15 +328,11 @@ func TestForeignTunnel(t *testing.T) {
 // settled waits until the addresses of a pod can be used.
 func settled(t *testing.T, netns string) {
 	t.Helper()
-	for range 600 {
+	polltest.Until(t, "none of the pod's addresses is tentative", func() bool {
 		var out []byte
 		within(netns, func() { out, _ = exec.Command("ip", "-6", "addr", "show", "tentative").Output() })
-		if len(out) == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the pod's addresses stay tentative")
+		return len(out) == 0
+	})
 }
 
 func mustAskAt(t *testing.T, netns, addr, want string) {

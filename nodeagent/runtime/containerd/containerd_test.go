@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/image/containerd"
 	"github.com/berth-dev/berth/nodeagent/image/testimage"
@@ -140,7 +141,7 @@ func (n *node) cleanUp(t *testing.T) {
 // their last task, so it looks for a while.
 func processesOf(folder, program string) []string {
 	var found []string
-	for range 100 {
+	polltest.Within(5*time.Second, func() bool {
 		found = nil
 		cmdlines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, path := range cmdlines {
@@ -150,11 +151,8 @@ func processesOf(folder, program string) []string {
 				found = append(found, line)
 			}
 		}
-		if len(found) == 0 {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return len(found) == 0
+	})
 	return found
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
@@ -81,18 +82,6 @@ func pidOf(t *testing.T, words ...string) int {
 	return 0
 }
 
-// eventually waits for something that others bring about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 600 {
-		if ok() {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("it never came about: %s", what)
-}
-
 func TestCrashes(t *testing.T) {
 	n := newNode(t)
 	for name, test := range map[string]func(*testing.T, *node){
@@ -115,7 +104,7 @@ func (p pod) ticks(path string) int { return strings.Count(logged(p.t, path), "t
 func (p pod) goesOn(what, path string) {
 	p.t.Helper()
 	before := p.ticks(path)
-	eventually(p.t, what, func() bool { return p.ticks(path) > before+3 })
+	polltest.Until(p.t, what, func() bool { return p.ticks(path) > before+3 })
 }
 
 func testContainerdDies(t *testing.T, n *node) {
@@ -126,7 +115,7 @@ func testContainerdDies(t *testing.T, n *node) {
 	if err := syscall.Kill(pidOf(t, "containerd --config", n.cfg.State), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "containerd is started again", func() bool {
+	polltest.Until(t, "containerd is started again", func() bool {
 		_, err := n.runtime.List(t.Context())
 		return err == nil
 	})
@@ -154,7 +143,7 @@ func testKeeperDies(t *testing.T, n *node) {
 	p := n.pod(t, nil)
 	cfg := p.config(ticking)
 	p.start(cfg)
-	eventually(t, "output", func() bool { return p.ticks(cfg.LogPath) > 1 })
+	polltest.Until(t, "output", func() bool { return p.ticks(cfg.LogPath) > 1 })
 	if err := syscall.Kill(pidOf(t, "berth-streams", n.cfg.State), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +154,7 @@ func testAgentAway(t *testing.T, n *node) {
 	p := n.pod(t, nil)
 	cfg := p.config(ticking)
 	p.start(cfg)
-	eventually(t, "output", func() bool { return p.ticks(cfg.LogPath) > 1 })
+	polltest.Until(t, "output", func() bool { return p.ticks(cfg.LogPath) > 1 })
 	if err := n.runtime.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +171,7 @@ func testExitWhileAway(t *testing.T, n *node) {
 	if err := n.runtime.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the container ends", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
+	polltest.Until(t, "the container ends", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
 	n.open(t)
 	c := p.ended(id)
 	if c.ExitCode != 9 || logged(t, cfg.LogPath) != "bye\n" {
@@ -208,7 +197,7 @@ func testPauseDies(t *testing.T, n *node) {
 			}
 		}
 	}
-	eventually(t, "the sandbox is exited", func() bool {
+	polltest.Until(t, "the sandbox is exited", func() bool {
 		list, err := n.runtime.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +217,7 @@ func testShimDies(t *testing.T, n *node) {
 	if err := syscall.Kill(pidOf(t, "containerd-shim-runc-v2", p.id), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the container is seen to be gone", func() bool {
+	polltest.Until(t, "the container is seen to be gone", func() bool {
 		s := p.find(id).State
 		return s == runtime.Unknown || s == runtime.Exited
 	})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
@@ -83,14 +84,12 @@ func (p pod) find(id string) runtime.Container {
 
 func (p pod) ended(id string) runtime.Container {
 	p.t.Helper()
-	for range 2000 {
-		if c := p.find(id); c.State == runtime.Exited {
-			return c
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	p.t.Fatalf("container %s does not end", id)
-	return runtime.Container{}
+	var c runtime.Container
+	polltest.Until(p.t, "container "+id+" ends", func() bool {
+		c = p.find(id)
+		return c.State == runtime.Exited
+	})
+	return c
 }
 
 // output runs a script to its end and gives what it logged, without the times.
@@ -478,7 +477,7 @@ func (*blocking) Read([]byte) (int, error) { select {} }
 func testPortForward(t *testing.T, n *node) {
 	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = newNetns(t) })
 	p.start(p.config("while true; do echo pong | nc -l -p 7777; done"))
-	for range 100 {
+	polltest.Until(t, "the port answers", func() bool {
 		near, far := net.Pipe()
 		done := make(chan error, 1)
 		go func() { done <- n.runtime.PortForward(t.Context(), p.id, 7777, far) }()
@@ -488,12 +487,8 @@ func testPortForward(t *testing.T, n *node) {
 		near.Close()
 		far.Close()
 		<-done
-		if err == nil && string(line) == "pong\n" {
-			return
-		}
-		time.Sleep(50 * time.Millisecond) // not listening yet
-	}
-	t.Error("the port never answered")
+		return err == nil && string(line) == "pong\n" // else it does not listen yet
+	})
 }
 
 func testRotation(t *testing.T, n *node) {

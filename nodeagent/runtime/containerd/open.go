@@ -36,7 +36,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Runtime is a runtime.Runtime.
+// Runtime is a runtime.Runtime. It is large because that is: a method a call, each with
+// what it makes of containerd's.
 type Runtime struct {
 	cfg         Config
 	client      *client.Client

@@ -51,11 +51,8 @@ func withRecord(rec record) client.NewContainerOpts {
 // RunSandbox implements runtime.Sandboxes.
 func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ string, err error) {
 	ctx = r.with(ctx)
-	if cfg.Handler != "" && cfg.Handler != "runc" {
-		return "", fmt.Errorf("run sandbox: no runtime handler %q on this node: there is only runc", cfg.Handler)
-	}
-	if !cfg.IDs.IsHost() && (cfg.NetNS == "" || !r.userNamespaces) {
-		return "", errors.New("run sandbox: a user namespace needs a network namespace of its own, and a runc with idmapped mounts")
+	if err := r.runs(cfg); err != nil {
+		return "", fmt.Errorf("run sandbox: %w", err)
 	}
 	id := newID()
 	rec := record{
@@ -108,6 +105,17 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 		return "", fmt.Errorf("run sandbox: start pause: %w", err)
 	}
 	return id, nil
+}
+
+// runs tells what of a sandbox this machine cannot have.
+func (r *Runtime) runs(cfg runtime.SandboxConfig) error {
+	if cfg.Handler != "" && cfg.Handler != "runc" {
+		return fmt.Errorf("no runtime handler %q on this node: there is only runc", cfg.Handler)
+	}
+	if !cfg.IDs.IsHost() && (cfg.NetNS == "" || !r.userNamespaces) {
+		return errors.New("a user namespace needs a network namespace of its own, and a runc with idmapped mounts")
+	}
+	return nil
 }
 
 // sandboxSpec is the pause process: nothing but the namespaces.

@@ -18,7 +18,8 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
-// Runtime is the fake. Its zero value is not usable; call New.
+// Runtime is the fake. Its zero value is not usable; call New. It is large because
+// runtime.Runtime is, and tests ask it what was called.
 type Runtime struct {
 	// Fail, if set, is asked before each call by the method's name and the
 	// pod or id; an error is returned instead of doing it.

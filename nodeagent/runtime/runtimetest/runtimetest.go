@@ -237,6 +237,10 @@ func testList(t *testing.T, b *bench) {
 	if c.Labels["k"] != "v" || c.Annotations["n"] != "w" {
 		t.Errorf("labels %v, annotations %v", c.Labels, c.Annotations)
 	}
+	testListedSandbox(t, b, sandbox)
+}
+
+func testListedSandbox(t *testing.T, b *bench, sandbox string) {
 	list, err := b.Runtime.List(b.ctx)
 	if err != nil {
 		t.Fatal(err)

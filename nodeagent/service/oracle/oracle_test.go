@@ -135,25 +135,26 @@ func kubeProxy(svc *v1.Service, all []*discoveryv1.EndpointSlice) (map[forward.F
 
 var protocols = map[v1.Protocol]forward.Protocol{v1.ProtocolTCP: forward.TCP, v1.ProtocolUDP: forward.UDP, v1.ProtocolSCTP: forward.SCTP}
 
+func targetOf(list []proxy.Endpoint, any bool, name proxy.ServicePortName, port proxy.ServicePort) (t forward.Target) {
+	for _, e := range list {
+		t.Backends = append(t.Backends, netip.MustParseAddrPort(e.String()))
+	}
+	slices.SortFunc(t.Backends, netip.AddrPort.Compare)
+	switch {
+	case len(list) == 0 && any:
+		t.Verdict = forward.Drop
+	case len(list) == 0:
+		t.Verdict = forward.Reject
+	case port.SessionAffinityType() == v1.ServiceAffinityClientIP:
+		t.Affinity = time.Duration(port.StickyMaxAgeSeconds()) * time.Second
+		t.Group = name.NamespacedName.String() + "/" + name.Port + "/" + string(port.Protocol())
+	}
+	return t
+}
+
 func entries(out map[forward.Front]*forward.Entry, name proxy.ServicePortName, port proxy.ServicePort, all []proxy.Endpoint, family v1.IPFamily) {
 	cluster, local, _, any := proxy.CategorizeEndpoints(all, port, nodeName, map[string]string{v1.LabelTopologyZone: zone})
-	target := func(list []proxy.Endpoint) forward.Target {
-		var t forward.Target
-		for _, e := range list {
-			t.Backends = append(t.Backends, netip.MustParseAddrPort(e.String()))
-		}
-		slices.SortFunc(t.Backends, netip.AddrPort.Compare)
-		switch {
-		case len(list) == 0 && any:
-			t.Verdict = forward.Drop
-		case len(list) == 0:
-			t.Verdict = forward.Reject
-		case port.SessionAffinityType() == v1.ServiceAffinityClientIP:
-			t.Affinity = time.Duration(port.StickyMaxAgeSeconds()) * time.Second
-			t.Group = name.NamespacedName.String() + "/" + name.Port + "/" + string(port.Protocol())
-		}
-		return t
-	}
+	target := func(list []proxy.Endpoint) forward.Target { return targetOf(list, any, name, port) }
 	front := func(ip string, number int) forward.Front {
 		return forward.Front{Addr: netip.MustParseAddr(ip), Port: uint16(number), Protocol: protocols[port.Protocol()]}
 	}

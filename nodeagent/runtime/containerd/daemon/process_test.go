@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 // The test program plays two parts beside its own: a containerd that does
@@ -47,7 +49,7 @@ func playContainerd(state string) {
 	if err := os.WriteFile(filepath.Join(state, pidFile), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		os.Exit(1)
 	}
-	time.Sleep(time.Minute) // longer than any test
+	polltest.Pass(time.Minute) // longer than any test
 }
 
 func playAgent(state string) {
@@ -80,27 +82,22 @@ func shortState(t *testing.T) string {
 // pid waits for a containerd that is not the one named.
 func pid(t *testing.T, state string, not int) int {
 	t.Helper()
-	for range 6000 {
+	var found int
+	polltest.Until(t, "a containerd is started", func() bool {
 		b, _ := os.ReadFile(filepath.Join(state, pidFile)) // not there yet
-		if n, err := strconv.Atoi(string(b)); err == nil && n != not {
-			return n
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("no containerd was started")
-	return 0
+		n, err := strconv.Atoi(string(b))
+		found = n
+		return err == nil && n != not
+	})
+	return found
 }
 
 // gone waits for a process to end; a zombie has.
 func gone(pid int) bool {
-	for range 6000 {
+	return polltest.Within(time.Minute, func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(b), ") Z ") {
-			return true
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return false
+		return err != nil || strings.Contains(string(b), ") Z ")
+	})
 }
 
 func TestContainerdEndsWithAnAgentThatIsKilled(t *testing.T) {
@@ -123,7 +120,7 @@ func TestContainerdEndsWithAnAgentThatIsKilled(t *testing.T) {
 	}
 	containerd := pid(t, state, 0)
 	// Longer than idle threads live: the signal is tied to one.
-	time.Sleep(200 * time.Millisecond)
+	polltest.Pass(200 * time.Millisecond)
 	if err := syscall.Kill(containerd, 0); err != nil {
 		t.Fatalf("containerd ended too early: %v", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 func TestMain(m *testing.M) {
@@ -245,10 +247,8 @@ func TestAKeeperProcessOutlivesAndEnds(t *testing.T) {
 	default:
 	}
 	releaseAgain()
-	for deadline := time.Now().Add(6 * lonely); running(t, socket); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a keeper with nothing to keep does not end")
-		}
+	if !polltest.Within(6*lonely, func() bool { return !running(t, socket) }) {
+		t.Fatal("a keeper with nothing to keep does not end")
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 func TestELFIsWellFormed(t *testing.T) {
@@ -53,18 +54,13 @@ func TestPauseWaitsAndIgnoresItsChildren(t *testing.T) {
 
 	// SigIgn has bit 16 for SIGCHLD (17), once the first system call was made.
 	status := fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	polltest.Until(t, "pause waits with SIGCHLD ignored", func() bool {
 		b, err := os.ReadFile(status)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(b), "SigIgn:\t0000000000010000") && strings.Contains(string(b), "State:\tS") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("pause does not wait with SIGCHLD ignored:\n%s", b)
-		}
-	}
+		return strings.Contains(string(b), "SigIgn:\t0000000000010000") && strings.Contains(string(b), "State:\tS")
+	})
 	if err := cmd.Process.Signal(syscall.SIGCHLD); err != nil {
 		t.Fatal(err)
 	}
