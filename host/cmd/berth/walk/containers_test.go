@@ -51,6 +51,7 @@ func TestContainers(t *testing.T) {
 	c.run(t, "a readiness gate holds a pod back", c.testGate)
 	c.run(t, "a ReplicaSet grows and shrinks", c.testReplicaSet)
 	c.run(t, "kubectl reaches into a pod", c.testStreams)
+	c.run(t, "commands run in a container, one after the other", c.testExecs)
 	c.run(t, "a privileged pod runs where its namespace lets it", c.testPrivileged)
 	c.run(t, "kubectl top tells what a pod and its node use", c.testTop)
 	c.run(t, "kubectl drain evicts within budgets", c.testDrain)
