@@ -289,8 +289,10 @@ func (f *agentFlags) machineShutdown(ctx context.Context, agent *nodeagent.Agent
 	}
 	return logind.Follow(ctx, logind.Config{
 		Grace: f.grace.Total, Log: log,
-		Down: func(ctx context.Context) { logged("end pods before the machine shuts down", agent.Shutdown(ctx, f.grace)) },
-		Up:   func(ctx context.Context) { logged("take pods again", agent.Reopen(ctx)) },
+		Down: func(ctx context.Context) {
+			logged("end pods before the machine shuts down", agent.Shutdown(ctx, f.grace))
+		},
+		Up: func(ctx context.Context) { logged("take pods again", agent.Reopen(ctx)) },
 	})
 }
 
