@@ -64,3 +64,37 @@ func TestDeletionsAreToldAfterAWatchWasCut(t *testing.T) {
 		t.Errorf("told %v, want all that are there anew", told)
 	}
 }
+
+// Nor does it end where the history is compacted while it is told of what was listed.
+func TestFollowingGoesOnAfterACompactionBeforeTheWatch(t *testing.T) {
+	t.Parallel()
+	st := storetest.Open(t)
+	create := func(name string) {
+		t.Helper()
+		op := store.Op{Kind: store.Create, Key: store.Key{Resource: services, Namespace: "ns", Name: name}, Object: &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}}
+		if _, _, err := st.Commit(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("first")
+	n := &Network{store: st}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	again := false
+	err := n.follow(ctx, services, func(_ context.Context, e store.Event) {
+		switch {
+		case e.Key.Name == "second":
+			cancel()
+		case !again:
+			again = true
+			create("second")
+			create("third")
+			if err := st.Compact(st.Revision()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended: %v", err)
+	}
+}

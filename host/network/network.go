@@ -166,23 +166,23 @@ func (n *Network) follow(ctx context.Context, resource string, tell func(context
 		for key, obj := range gone {
 			changed(store.Event{Type: store.Deleted, Key: key, Object: obj})
 		}
-		watch, err := n.store.Watch(resource, "", list.Revision)
-		if err != nil {
+		if err := n.watch(ctx, resource, list.Revision, changed); !errors.Is(err, store.ErrCompacted) {
 			return err
 		}
-		for {
-			events, err := watch.Next(ctx)
-			if errors.Is(err, store.ErrCompacted) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			for i := range events {
-				changed(events[i])
-			}
+	}
+}
+
+// watch calls tell for each change after a revision.
+func (n *Network) watch(ctx context.Context, resource string, from int64, tell func(store.Event)) error {
+	watch, err := n.store.Watch(resource, "", from)
+	for err == nil {
+		var events []store.Event
+		events, err = watch.Next(ctx)
+		for i := range events {
+			tell(events[i])
 		}
 	}
+	return err
 }
 
 // failed tells of what is tried again.
