@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/service"
 )
@@ -241,6 +242,18 @@ func TestAddressesAreAnnounced(t *testing.T) {
 	held.Store(true)
 	n.finds(t, "192.0.2.101", here)
 	n.finds(t, "2001:db8::101", here)
+	// A link that was down for a moment is answered on again. By now nothing is told
+	// unasked any more.
+	polltest.Pass((times + 1) * repeat)
+	for _, line := range []string{"link set uplink down", "link set uplink up", "address replace 2001:db8::1/64 dev uplink nodad"} {
+		ip(t, line)
+	}
+	for _, at := range []string{"192.0.2.101", "2001:db8::101"} {
+		if _, err := n.run(t, "ip neigh flush all"); err != nil {
+			t.Fatal(err)
+		}
+		n.finds(t, at, here)
+	}
 }
 
 // learns waits until the neighbour knows an address, without asking for it.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mdlayher/arp"
 	"github.com/mdlayher/ethernet"
@@ -23,6 +24,8 @@ type link struct {
 	arp *arp.Client // nil: there is no address of IPv4 to answer for
 	ndp *ndp.Conn   // nil: there is none of IPv6
 	run sync.WaitGroup
+	// lost: a reader has ended, as it does when the interface goes down.
+	lost atomic.Bool
 
 	mu sync.Mutex
 	// answers are the addresses, true until fresh was told of them.
@@ -33,9 +36,9 @@ func newLink(ifi net.Interface, log *slog.Logger) *link {
 	return &link{ifi: ifi, log: log, answers: map[netip.Addr]bool{}}
 }
 
-// is tells whether an interface is still the one that this link answers on.
+// is tells whether this link still answers on an interface.
 func (l *link) is(ifi net.Interface) bool {
-	return l.ifi.Name == ifi.Name && bytes.Equal(l.ifi.HardwareAddr, ifi.HardwareAddr)
+	return !l.lost.Load() && l.ifi.Name == ifi.Name && bytes.Equal(l.ifi.HardwareAddr, ifi.HardwareAddr)
 }
 
 func (l *link) close() {
@@ -162,6 +165,7 @@ func (l *link) fresh(at netip.Addr) bool {
 }
 
 func (l *link) answerARP(c *arp.Client) {
+	defer l.lost.Store(true)
 	for {
 		asked, _, err := c.Read()
 		switch {
@@ -185,6 +189,7 @@ func ended(err error) bool {
 }
 
 func (l *link) answerNDP(c *ndp.Conn) {
+	defer l.lost.Store(true)
 	for {
 		message, _, from, err := c.ReadFrom()
 		switch {
