@@ -156,13 +156,15 @@ func TestInputIsFedBeforeItsEndIsTold(t *testing.T) {
 		box.out.Close()
 		box.errOut.Close()
 	}()
+	closed := make(chan error, 1) // which may be answered after the output has ended
 	err := c.Attach(t.Context(), "a", strings.NewReader(strings.Repeat("x", long)), io.Discard, io.Discard, func() {
-		if err := c.CloseStdin(t.Context(), "a"); err != nil {
-			t.Error(err)
-		}
+		closed <- c.CloseStdin(t.Context(), "a")
 	})
 	if err != nil {
 		t.Errorf("Attach: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 	if n := <-read; n != long {
 		t.Errorf("the container read %d bytes, want %d", n, long)
