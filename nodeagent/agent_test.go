@@ -29,9 +29,6 @@ import (
 
 type mount = runtime.Mount
 
-// pause is between two looks.
-func pause() { polltest.Pass(10 * time.Millisecond) }
-
 // fakes are what an agent is made of in tests.
 type fakes struct {
 	api     *apitest.API

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/image"
 )
 
@@ -34,7 +36,7 @@ func waitsFor(reason string) func(*v1.Pod) bool {
 func (m *machine) told(reason, text string) {
 	m.t.Helper()
 	var seen []string
-	for range 500 {
+	if !polltest.Within(time.Minute, func() bool {
 		list, err := m.api.CoreV1().Events("default").List(m.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			m.t.Fatal(err)
@@ -42,13 +44,14 @@ func (m *machine) told(reason, text string) {
 		seen = nil
 		for _, e := range list.Items {
 			if e.Reason == reason && strings.HasPrefix(e.Message, text) {
-				return
+				return true
 			}
 			seen = append(seen, e.Reason+": "+e.Message)
 		}
-		pause()
+		return false
+	}) {
+		m.t.Errorf("no event %s: %s in %q", reason, text, seen)
 	}
-	m.t.Errorf("no event %s: %s in %q", reason, text, seen)
 }
 
 func TestImageVolumeIsPulledAndMounted(t *testing.T) {

@@ -8,12 +8,14 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent"
 )
 
@@ -77,33 +79,30 @@ func (m *machine) expose(at netip.AddrPort) {
 func (m *machine) awaitIngressServing(want bool) {
 	m.t.Helper()
 	var last *v1.Node
-	for range 6000 {
+	if !polltest.Within(time.Minute, func() bool {
 		n, err := m.api.CoreV1().Nodes().Get(m.t.Context(), "n1", metav1.GetOptions{})
-		if err == nil {
-			tells := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == "IngressServing" })
-			if last = n; tells == want {
-				return
-			}
+		if err != nil {
+			return false
 		}
-		pause()
+		last = n
+		return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == "IngressServing" }) == want
+	}) {
+		m.t.Fatalf("the node says %+v, want it to tell of Ingresses: %v", last, want)
 	}
-	m.t.Fatalf("the node says %+v, want it to tell of Ingresses: %v", last, want)
 }
 
 func (m *machine) awaitAnswer(url string, want int) {
 	m.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	last := 0
-	for range 6000 {
+	if !polltest.Within(time.Minute, func() bool {
 		resp, err := client.Get(url)
 		if err == nil {
 			last = resp.StatusCode
 			resp.Body.Close()
 		}
-		if last == want {
-			return
-		}
-		pause()
+		return last == want
+	}) {
+		m.t.Fatalf("%s answers %d, want %d", url, last, want)
 	}
-	m.t.Fatalf("%s answers %d, want %d", url, last, want)
 }

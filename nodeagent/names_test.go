@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent"
 )
 
@@ -61,13 +63,11 @@ func answersAt(at netip.Addr) func(*nodeagent.Config) {
 func (m *machine) awaitName(at netip.Addr, rcode int) {
 	m.t.Helper()
 	var last *dns.Msg
-	for range 6000 {
-		got, err := dns.Exchange(new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA), netip.AddrPortFrom(at, 53).String())
-		if err == nil && got.Rcode == rcode {
-			return
-		}
-		last = got
-		pause()
+	if !polltest.Within(time.Minute, func() bool {
+		var err error
+		last, err = dns.Exchange(new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA), netip.AddrPortFrom(at, 53).String())
+		return err == nil && last.Rcode == rcode
+	}) {
+		m.t.Fatalf("answered %v, want %s", last, dns.RcodeToString[rcode])
 	}
-	m.t.Fatalf("answered %v, want %s", last, dns.RcodeToString[rcode])
 }

@@ -104,21 +104,28 @@ const again = 10 * time.Second
 func (n *Network) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	at := &entrances{net: n, answered: map[string][]string{}}
-	group.Go(func() error { return n.follow(ctx, services, n.serviceChanged) })
-	group.Go(func() error { return n.follow(ctx, ranges, n.rangeChanged) })
-	group.Go(func() error { return n.follow(ctx, addresses, n.addressChanged) })
-	group.Go(func() error { return n.follow(ctx, ingresses, at.ingressChanged) })
-	group.Go(func() error { return n.follow(ctx, nodes, at.nodeChanged) })
-	group.Go(func() error { return n.follow(ctx, classes, at.classChanged) })
+	tell := map[string][]func(context.Context, store.Event){
+		services: {n.serviceChanged}, ranges: {n.rangeChanged}, addresses: {n.addressChanged},
+		ingresses: {at.ingressChanged}, nodes: {at.nodeChanged}, classes: {at.classChanged},
+	}
 	if n.Balancers.On() {
 		b := newBalancers(n)
 		if err := b.prime(ctx); err != nil {
 			return err
 		}
-		group.Go(func() error { return n.follow(ctx, services, b.serviceChanged) })
-		group.Go(func() error { return n.follow(ctx, nodes, b.nodeChanged) })
-		group.Go(func() error { return n.follow(ctx, endpointSlices, b.sliceChanged) })
+		for resource, changed := range map[string]func(context.Context, store.Event){services: b.serviceChanged, nodes: b.nodeChanged, endpointSlices: b.sliceChanged} {
+			tell[resource] = append(tell[resource], changed)
+		}
 		group.Go(func() error { return b.run(ctx) })
+	}
+	for resource, all := range tell {
+		group.Go(func() error {
+			return n.follow(ctx, resource, func(ctx context.Context, change store.Event) {
+				for _, changed := range all {
+					changed(ctx, change)
+				}
+			})
+		})
 	}
 	group.Go(func() error {
 		tick := time.NewTicker(again)

@@ -133,6 +133,10 @@ func (a *Announcer) wanted() map[netip.Addr]bool {
 
 // set answers for these addresses and no others.
 func (a *Announcer) set(wanted map[netip.Addr]bool) {
+	if len(wanted)+len(a.links) == 0 {
+		clear(a.unable)
+		return // most nodes announce nothing, and a machine with many pods has many links
+	}
 	by := map[int][]netip.Addr{}
 	places, err := interfaces()
 	if err != nil {
