@@ -24,6 +24,7 @@ const (
 	FuncIdle     = "berth_idle"
 	FuncError    = "berth_error"
 	FuncAt       = "berth_at"
+	FuncDepends  = "berth_depends"
 	// FuncReconcile is outside v1 until several real controllers run on it.
 	FuncReconcile = "berth_reconcile"
 )

@@ -125,6 +125,7 @@ func FuzzReadAnswers(f *testing.F) {
 	f.Add([]byte(`{"abi":1,"policies":[{"name":"A","kind":"predicate","reads":["pods"]}]}`), uint64(2))
 	f.Add([]byte(`[{"text":"Insufficient cpu","final":true},{"text":""}]`), uint64(0x302))
 	f.Add([]byte(`[{"status":"True","requeueAfterNanos":5}]`), uint64(0))
+	f.Add([]byte(`{"groups":["node.usage"],"labels":{"a":null,"b":["c"]},"name":[]}`), uint64(1))
 	f.Add([]byte(`{"create":[{"count":2,"object":{}}],"delete":["u"],"events":[{"type":"x"}]}`), uint64(255))
 	f.Fuzz(func(t *testing.T, b []byte, packed uint64) {
 		if a, err := abi.ReadPodAnswer(packed); err == nil && a.Reason > abi.MaxReasons {
@@ -149,6 +150,10 @@ func FuzzReadAnswers(f *testing.F) {
 					t.Errorf("creation %v", c)
 				}
 			}
+		}
+		const reads = abi.NodeGroups | abi.NodeName
+		if d, err := abi.ReadDepends(b, reads); err == nil && (!d.Covers(d) || !(&abi.Depends{Groups: reads}).Covers(d) && d != nil) {
+			t.Errorf("depends on %+v", d)
 		}
 		scores := make([]int64, len(b)/8)
 		if err := abi.ReadScores(b[:8*len(scores)], scores); err != nil {

@@ -150,6 +150,14 @@ func exportExplain(size uint32) uint64 {
 	return result(instance.Explain(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24))
 }
 
+//go:wasmexport berth_depends
+func exportDepends() uint64 {
+	if instance == nil {
+		return result(nil, errClosed)
+	}
+	return result(instance.Depends())
+}
+
 //go:wasmexport berth_gate
 func exportGate(size uint32) uint64 {
 	if instance == nil {

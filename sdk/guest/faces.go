@@ -1,6 +1,9 @@
 package guest
 
-import "github.com/berth-dev/berth/sdk/facts"
+import (
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/row"
+)
 
 // BatchFilterer is the face of a predicate that handles rows by itself.
 // FilterRows writes one reason for each slot, 0 to admit; slots are live.
@@ -19,6 +22,15 @@ type BatchScorer interface {
 // Explainer is a predicate that can name all its reasons, not just the first.
 type Explainer interface {
 	Explain(slot int32, add func(Verdict))
+}
+
+// Depender is a policy that handles rows by itself and whose answers about the pod of
+// the cycle depend on less of a row than the policy reads: on some labels, on one of
+// some names. The host asks about one of the rows that are equal in these, and asks
+// Depends after PreFilter or PreScore. d holds all other groups that the policy reads.
+// The simple faces need no such thing: what their authors' code looks at is noted.
+type Depender interface {
+	Depends(d *row.Depends)
 }
 
 // RowFollower is told of rows. A row whose groups change (node.usage apart:

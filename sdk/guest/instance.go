@@ -35,7 +35,10 @@ type Instance struct {
 	onPod   PodFollower
 	onObj   ObjectFollower
 	idler   Idler
-	gated   gate.Reader
+	// depender tells what its answers depend on.
+	depender Depender
+	depends  dependsText
+	gated    gate.Reader
 	// forgets says that it keeps nothing of a pod when the next one comes.
 	forgets bool
 
@@ -105,6 +108,7 @@ func (in *Instance) bind(impl any) error {
 	in.scorer, _ = impl.(BatchScorer)
 	in.gate, _ = impl.(gate.Checker)
 	in.control, _ = impl.(reconcile.Reconciler)
+	in.depender, _ = impl.(Depender)
 	simple, isSimple := impl.(interface{ Author() any })
 	if isSimple {
 		impl = simple.Author()

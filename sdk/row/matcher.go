@@ -21,6 +21,7 @@ type matcherTerm struct {
 type matcherReq struct {
 	column []facts.Symbol
 	req    *facts.Requirement
+	name   bool // it is about the node's name
 }
 
 // NewNodeMatcher makes a matcher over rows.
@@ -50,16 +51,33 @@ func (m *NodeMatcher) Prefer(terms []facts.NodeTerm) {
 	m.resolve(terms)
 }
 
+// Depends tells what the matcher's answers depend on, besides what stands in d.
+func (m *NodeMatcher) Depends(d *Depends) {
+	for _, s := range m.selector {
+		d.Label(s.Key, s.Value)
+	}
+	for i := range m.reqs {
+		switch r := m.reqs[i].req; {
+		case m.reqs[i].name:
+			d.Name(r.Values...)
+		case r.Op == facts.Gt || r.Op == facts.Lt:
+			d.LabelValue(r.Key)
+		default:
+			d.Label(r.Key, r.Values...)
+		}
+	}
+}
+
 func (m *NodeMatcher) resolve(terms []facts.NodeTerm) {
 	m.terms, m.reqs = m.terms[:0], m.reqs[:0]
 	for i := range terms {
 		t := &terms[i]
 		start := len(m.reqs)
 		for k := range t.Labels {
-			m.reqs = append(m.reqs, matcherReq{m.column(t.Labels[k].Key), &t.Labels[k]})
+			m.reqs = append(m.reqs, matcherReq{m.column(t.Labels[k].Key), &t.Labels[k], false})
 		}
 		for k := range t.Names {
-			m.reqs = append(m.reqs, matcherReq{m.rows.Name, &t.Names[k]})
+			m.reqs = append(m.reqs, matcherReq{m.rows.Name, &t.Names[k], true})
 		}
 		m.terms = append(m.terms, matcherTerm{int64(t.Weight), m.reqs[start:len(m.reqs):len(m.reqs)]})
 	}

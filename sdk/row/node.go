@@ -30,16 +30,21 @@ func (n *Node) Name() string {
 	if n.rows.reads&abi.NodeName == 0 {
 		panic("Node.Name: the policy has to say that it Reads sdk.NodeName")
 	}
+	n.rows.depends.look(abi.NodeName)
 	return n.rows.Symbols.String(n.rows.Name[n.slot])
 }
 
-// Slot is the row's number.
-func (n *Node) Slot() int32 { return n.slot }
+// Slot is the row's number. It reads NodeName, as Name does.
+func (n *Node) Slot() int32 {
+	n.rows.depends.look(abi.NodeName & n.rows.reads)
+	return n.slot
+}
 
 // Label returns the value of a label, "" if there is none. It reads NodeLabels.
 //
 //go:noinline
 func (n *Node) Label(key string) string {
+	n.rows.depends.lookLabel(key)
 	return n.rows.Symbols.String(n.rows.labelsOf(n.rows.labels, n.slot).ValueOf(key))
 }
 
@@ -47,30 +52,39 @@ func (n *Node) Label(key string) string {
 //
 //go:noinline
 func (n *Node) HasLabel(key string) bool {
+	n.rows.depends.lookLabel(key)
 	return n.rows.labelsOf(n.rows.labels, n.slot).ValueOf(key) != facts.NoSymbol
 }
 
 // Labels of the node. It reads NodeLabels.
 //
 //go:noinline
-func (n *Node) Labels() facts.Labels { return n.rows.Labels(n.slot) }
+func (n *Node) Labels() facts.Labels {
+	n.rows.depends.look(abi.NodeLabels)
+	return n.rows.Labels(n.slot)
+}
 
 // Annotation returns the value of an annotation, "" if there is none. It reads NodeAnnotations.
 //
 //go:noinline
 func (n *Node) Annotation(key string) string {
+	n.rows.depends.look(abi.NodeAnnotations)
 	return n.rows.Symbols.String(n.rows.labelsOf(n.rows.annotations, n.slot).ValueOf(key))
 }
 
 // Taints of the node. It reads NodeTaints.
 //
 //go:noinline
-func (n *Node) Taints() []facts.Taint { return n.rows.Taints(n.slot) }
+func (n *Node) Taints() []facts.Taint {
+	n.rows.depends.look(abi.NodeTaints)
+	return n.rows.Taints(n.slot)
+}
 
 // Unschedulable says whether the node is cordoned. It reads NodeTaints.
 //
 //go:noinline
 func (n *Node) Unschedulable() bool {
+	n.rows.depends.look(abi.NodeTaints)
 	return n.rows.Unschedulable != nil && n.rows.Unschedulable[n.slot]
 }
 
@@ -78,6 +92,7 @@ func (n *Node) Unschedulable() bool {
 //
 //go:noinline
 func (n *Node) Condition(name string) facts.ConditionStatus {
+	n.rows.depends.look(abi.NodeConditions)
 	if n.rows.Conditions == nil {
 		return facts.Absent
 	}
@@ -95,6 +110,7 @@ func (n *Node) Allocatable(resource string) int64 {
 
 //go:noinline
 func (n *Node) seekAllocatable(resource string) int64 {
+	n.rows.depends.look(abi.NodeCapacity)
 	return n.seek(&n.allocatable, resource, n.rows.allocatable())
 }
 
@@ -108,6 +124,7 @@ func (n *Node) Requested(resource string) int64 {
 
 //go:noinline
 func (n *Node) seekRequested(resource string) int64 {
+	n.rows.depends.look(abi.NodeUsage)
 	return n.seek(&n.requested, resource, n.rows.requested())
 }
 
@@ -121,6 +138,7 @@ func (n *Node) Free(resource string) int64 { return n.Allocatable(resource) - n.
 //
 //go:noinline
 func (n *Node) Ports() []facts.HostPort {
+	n.rows.depends.look(abi.NodePorts)
 	if n.rows.Ports == nil {
 		return nil
 	}
@@ -131,6 +149,7 @@ func (n *Node) Ports() []facts.HostPort {
 //
 //go:noinline
 func (n *Node) Volumes() []facts.Volume {
+	n.rows.depends.look(abi.NodeVolumes)
 	if n.rows.Volumes == nil {
 		return nil
 	}
@@ -141,6 +160,7 @@ func (n *Node) Volumes() []facts.Volume {
 //
 //go:noinline
 func (n *Node) Images() []facts.Image {
+	n.rows.depends.look(abi.NodeImages)
 	if n.rows.Images == nil {
 		return nil
 	}

@@ -51,6 +51,8 @@ type Table struct {
 	allocatableScalars, requestedScalars scalarColumns
 	// room is how many slots there is to be room for at first.
 	room int
+	// depends is what the simple faces' authors looked at so far.
+	depends Depends
 }
 
 // New is a table without rows, of the groups that a policy reads.
@@ -58,11 +60,15 @@ func New(reads abi.Groups) *Table {
 	syms := facts.NewSymbols()
 	r := &Table{Symbols: syms, reads: reads, dec: newRowDecoder(syms), room: firstSlots}
 	r.taints.init()
+	r.depends.rows = r
 	return r
 }
 
 // Len is one more than the highest slot that was ever in use.
 func (r *Table) Len() int32 { return int32(len(r.Live)) }
+
+// Depends is what the table's rows were looked at for, or are going to be.
+func (r *Table) Depends() *Depends { return &r.depends }
 
 // Labels of a node.
 func (r *Table) Labels(slot int32) facts.Labels { return r.labelsOf(r.labels, slot) }

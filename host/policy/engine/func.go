@@ -18,6 +18,7 @@ const (
 	FuncError
 	FuncReconcile
 	FuncAt
+	FuncDepends
 	numFuncs
 )
 
@@ -45,6 +46,7 @@ const (
 	maxAnswer   = 4 << 20
 	maxManifest = 256 << 10
 	maxText     = 4 << 10
+	maxDepends  = 64 << 10
 	// MaxInput bounds what the host sends in one call.
 	MaxInput = 16 << 20
 )
@@ -69,6 +71,7 @@ var funcs = [numFuncs]struct {
 	FuncError:     {"berth_error", takesNothing, answerRange, maxText},
 	FuncReconcile: {"berth_reconcile", takesInput, answerRange, maxAnswer},
 	FuncAt:        {"berth_at", takesNothing, answerNumber, 0},
+	FuncDepends:   {"berth_depends", takesNothing, answerRange, maxDepends},
 }
 
 // inputExport says where the host puts what an export takes.

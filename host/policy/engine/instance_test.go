@@ -38,7 +38,7 @@ func TestExportsAreThoseOfTheABI(t *testing.T) {
 		FuncManifest: abi.FuncManifest, FuncOpen: abi.FuncOpen, FuncApply: abi.FuncApply, FuncPod: abi.FuncPod,
 		FuncFilter: abi.FuncFilter, FuncScore: abi.FuncScore, FuncWhatIf: abi.FuncWhatIf, FuncReasons: abi.FuncReasons,
 		FuncExplain: abi.FuncExplain, FuncGate: abi.FuncGate, FuncIdle: abi.FuncIdle, FuncError: abi.FuncError,
-		FuncReconcile: abi.FuncReconcile, FuncAt: abi.FuncAt,
+		FuncReconcile: abi.FuncReconcile, FuncAt: abi.FuncAt, FuncDepends: abi.FuncDepends,
 	}
 	for f := range numFuncs {
 		if f.String() != want[f] {

@@ -41,6 +41,7 @@ type Sandbox struct {
 	slots    int // that it was told of when the log was last followed, or the most objects that it was asked about
 	calls    int // since the guest last tidied up
 	wear     wear
+	depends  depends
 	meter
 }
 
@@ -144,6 +145,7 @@ func (s *Sandbox) ready(ctx context.Context) error {
 	}
 	s.encoder.Begin(s.entry.ReplicasEqual)
 	s.instance, s.sent, s.ids, s.wear = i, 0, append(s.ids[:0], 0), wear{}
+	s.depends = depends{}
 	return nil
 }
 

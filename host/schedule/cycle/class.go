@@ -33,6 +33,8 @@ type class struct {
 	// same are partitions of a single part, which divide nothing: as soon as one
 	// does, or all rows change alike, the class is put together anew.
 	same []single
+	// placed are columns of which labels matter, as they stood then.
+	placed []placed
 	// at is the place in the partition's journal of touched parts up to which it
 	// stands; built is false while it must be put together from scratch.
 	at    uint64
@@ -51,6 +53,13 @@ type class struct {
 	feasible int
 	// tops sum up total, block by block.
 	tops []top
+}
+
+// placed is where a column was when the class was divided, and what its labels were.
+type placed struct {
+	col     *column
+	part    *partition
+	version uint64
 }
 
 // single is a partition of which all rows are one part, that of the hash.
@@ -100,6 +109,11 @@ func (c *class) grow(n int) {
 func (c *class) stands() bool {
 	for _, one := range c.same {
 		if only := one.part.only(); only == none || one.part.parts[only].hash != one.hash {
+			return false
+		}
+	}
+	for _, p := range c.placed {
+		if p.col.part != p.part || p.col.version() != p.version {
 			return false
 		}
 	}
@@ -270,6 +284,9 @@ func (d *Decider) answer(ctx context.Context, r *run, s *session, col *column) (
 		return col.answer, nil
 	}
 	answer, err := s.ask(ctx, r)
+	if err == nil && answer.Ask == abi.AskRows {
+		col.depends, err = dependsOf(ctx, s.policy)
+	}
 	if err == nil {
 		col.answer, col.answered = answer, true
 	}
@@ -296,6 +313,9 @@ func (d *Decider) fillVerdicts(ctx context.Context, r *run, i int, c *class, col
 	_, err := r.predicates[i].ask(ctx, r)
 	if err == nil {
 		err = r.profile.Predicates[i].Policy.Filter(ctx, ask, verdicts)
+	}
+	if err == nil {
+		err = d.learn(ctx, r, r.profile.Predicates[i].Policy, col)
 	}
 	for k, cell := range cells {
 		if col.verdicts[cell] = verdicts[k]; err != nil {
@@ -378,6 +398,9 @@ func (d *Decider) fillRaw(ctx context.Context, r *run, c *class, p *scored, ids 
 	_, err := r.priorities[p.index].ask(ctx, r)
 	if err == nil {
 		err = r.profile.Priorities[p.index].Policy.Score(ctx, ask, raw)
+	}
+	if err == nil {
+		err = d.learn(ctx, r, r.profile.Priorities[p.index].Policy, p.column)
 	}
 	for k, cell := range cells {
 		if p.raw[cell] = score.Clamp(raw[k]); err != nil {

@@ -3,6 +3,7 @@ package cycle
 import (
 	"context"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
@@ -26,6 +27,11 @@ type columnKey struct {
 type column struct {
 	key  columnKey
 	part *partition
+	// reads is what its policy reads; depends is what the answers depend on of it, nil
+	// for all, and labels are those that matter.
+	reads   abi.Groups
+	depends *abi.Depends
+	labels  []*labelColumn
 	// at is the place in the partition's journal of new parts up to which stale
 	// cells are marked.
 	at       uint64

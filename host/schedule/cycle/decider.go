@@ -73,6 +73,7 @@ func New(o Options) *Decider {
 		onDivergence: o.OnDivergence,
 		forgetful:    map[[32]byte]bool{},
 		skips:        map[skipKey]skip{},
+		partitions:   newPartitions(),
 		columns:      newLRU[columnKey, *column](o.MemoryBytes / 2),
 		classes:      newLRU[classKey, *class](o.MemoryBytes / 2),
 	}
@@ -148,8 +149,8 @@ func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 		return col
 	}
 	col := d.spareColumn(key)
-	col.key, col.part, col.answered = key, d.partitions.by(info.Reads, r.log), false
-	col.at = col.part.born.end()
+	col.key, col.reads, col.depends, col.answered = key, info.Reads, nil, false
+	col.part = nil
 	if d.before(splitmix(key.pod ^ binary.LittleEndian.Uint64(info.Identity[:]))) {
 		d.columns.put(key, col)
 		return col
@@ -177,7 +178,7 @@ func (d *Decider) spareColumn(key columnKey) *column {
 func (d *Decider) classFor(ctx context.Context, r *run) *class {
 	key := classKey{profile: r.profile, pod: r.pod.HashOf(abi.PodGroups)}
 	if c, ok := d.classes.get(key); ok {
-		if !c.stands() {
+		if !c.built || !c.stands() {
 			d.divide(ctx, r, c)
 		}
 		return c
@@ -228,10 +229,14 @@ func (d *Decider) compose(ctx context.Context, r *run, c *class, key classKey) {
 // cycle's pod, and puts nothing in it. Policies that skip the pod or refuse it as
 // such read nothing, and what is the same on all rows divides none.
 func (d *Decider) divide(ctx context.Context, r *run, c *class) {
-	c.same = c.same[:0]
-	var groups abi.Groups
+	c.same, c.placed = c.same[:0], c.placed[:0]
+	var by abi.Depends
 	matters := func(s *session, col *column) {
 		answer, err := d.answer(ctx, r, s, col)
+		d.place(r, col)
+		if col.depends != nil {
+			c.placed = append(c.placed, placed{col, col.part, col.version()})
+		}
 		if err == nil && answer.Ask != abi.AskRows {
 			return
 		}
@@ -239,7 +244,10 @@ func (d *Decider) divide(ctx context.Context, r *run, c *class) {
 			c.same = append(c.same, single{col.part, col.part.parts[only].hash})
 			return
 		}
-		groups |= col.part.groups
+		by.Groups |= col.part.groups
+		if len(col.part.labels) > 0 {
+			by = *by.Union(&abi.Depends{Labels: col.part.labels})
+		}
 	}
 	for k, i := range r.remembered {
 		matters(&r.predicates[i], c.predicates[k])
@@ -247,7 +255,10 @@ func (d *Decider) divide(ctx context.Context, r *run, c *class) {
 	for k := range c.priorities {
 		matters(&r.priorities[c.priorities[k].index], c.priorities[k].column)
 	}
-	c.part = d.partitions.by(groups, r.log)
+	if len(by.Labels) > 0 {
+		by = *by.Union(&abi.Depends{}) // without those of which a group has all
+	}
+	c.part = d.partitions.by(by.Groups, by.Labels, r.log)
 	n := min(len(c.by), len(c.part.parts))
 	c.by, c.why, c.total, c.size = c.by[:n], c.why[:n], c.total[:n], c.size[:n]
 	for id := range n {
@@ -298,7 +309,7 @@ func (c *class) hold(n int) {
 func (d *Decider) forget() {
 	d.forgetClasses()
 	d.columns.clear()
-	d.spare, d.partitions = nil, partitions{}
+	d.spare, d.partitions = nil, newPartitions()
 }
 
 // forgetClasses drops what was put together, when the live set has changed; the

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/berth-dev/berth/abi"
@@ -12,6 +13,10 @@ import (
 // machines are few parts, however many they are.
 type partition struct {
 	groups abi.Groups
+	// labels are those that part rows where groups lacks them, by key; values holds
+	// their columns.
+	labels []abi.LabelDepends
+	values []*labelColumn
 	// of is the part of each slot, none where there is no row; next and prev link
 	// the rows of a part.
 	of, next, prev []int32
@@ -39,6 +44,27 @@ const none = int32(-1)
 
 func newPartition(groups abi.Groups) *partition {
 	return &partition{groups: groups, byHash: map[uint64]int32{}}
+}
+
+// hash is that of a row's part.
+func (p *partition) hash(slot int32, hashes *snapshot.RowHashes) uint64 {
+	h := hashes.Of(p.groups)
+	for i, c := range p.values {
+		h = splitmix(h ^ c.hash(slot, &p.labels[i]) + uint64(i) + 1)
+	}
+	return h
+}
+
+// reads says whether what changed in groups may take a row to another part.
+func (p *partition) reads(groups abi.Groups) bool {
+	return groups&p.groups != 0 || len(p.labels) > 0 && groups&(abi.NodeLabels|abi.NodeName) != 0
+}
+
+// is says whether the partition is by just these groups and labels.
+func (p *partition) is(groups abi.Groups, labels []abi.LabelDepends) bool {
+	return p.groups == groups && slices.EqualFunc(p.labels, labels, func(a, b abi.LabelDepends) bool {
+		return a.Key == b.Key && a.Any == b.Any && slices.Equal(a.Values, b.Values)
+	})
 }
 
 // join puts a row into the part of its hash.
@@ -197,25 +223,76 @@ type partitions struct {
 	seq    uint64
 	hashes []snapshot.RowHashes
 	all    []*partition
+	labels labelColumns
+	// seen tells the values of labels that came by before.
+	seen map[string]bool
+}
+
+func newPartitions() partitions {
+	return partitions{labels: labelColumns{byKey: map[string]*labelColumn{}, seen: map[string]bool{}, few: fewValues}, seen: map[string]bool{}}
 }
 
 // maxPartitions bounds how many are kept: one for each set of groups that policies
 // read, alone or together.
 const maxPartitions = 64
 
-// by is the partition of the rows by some groups.
-func (p *partitions) by(groups abi.Groups, log snapshot.Log) *partition {
+// maxByLabels is how many partitions there may be for one more to be made for the sake
+// of labels: beyond, rows are parted by all of them.
+const maxByLabels = maxPartitions / 3
+
+// byLabels is the partition by some groups and by labels for which there are columns;
+// nil where it is not worth making: where there are too many, or where it is by values
+// that came by for the first time, such as the name of the one node that a pod is for.
+func (p *partitions) byLabels(groups abi.Groups, labels []abi.LabelDepends, log snapshot.Log) *partition {
+	if known := p.find(groups, labels); known != nil {
+		return known
+	}
+	if len(p.all) >= maxByLabels || !p.cameBefore(labels) {
+		return nil
+	}
+	return p.by(groups, labels, log)
+}
+
+func (p *partitions) cameBefore(labels []abi.LabelDepends) bool {
+	if !slices.ContainsFunc(labels, func(l abi.LabelDepends) bool { return len(l.Values) > 0 }) {
+		return true
+	}
+	text := fmt.Sprint(labels)
+	if p.seen[text] {
+		return true
+	}
+	if len(p.seen) >= 16*maxLabels {
+		clear(p.seen)
+	}
+	p.seen[text] = true
+	return false
+}
+
+func (p *partitions) find(groups abi.Groups, labels []abi.LabelDepends) *partition {
 	groups &= snapshot.RowGroups
 	for _, known := range p.all {
-		if known.groups == groups {
+		if known.is(groups, labels) {
 			return known
 		}
 	}
-	made := newPartition(groups)
+	return nil
+}
+
+// by is the partition of the rows by some groups, and by labels for which there are
+// columns.
+func (p *partitions) by(groups abi.Groups, labels []abi.LabelDepends, log snapshot.Log) *partition {
+	if known := p.find(groups, labels); known != nil {
+		return known
+	}
+	made := newPartition(groups & snapshot.RowGroups)
+	made.labels = labels
+	for i := range labels {
+		made.values = append(made.values, p.labels.byKey[labels[i].Key])
+	}
 	made.grow(int(log.Slots()))
 	for slot := range log.Slots() {
 		if log.Row(slot) != nil {
-			made.join(slot, p.hashes[slot].Of(groups))
+			made.join(slot, made.hash(slot, &p.hashes[slot]))
 		}
 	}
 	p.all = append(p.all, made)
@@ -226,6 +303,7 @@ func (p *partitions) by(groups abi.Groups, log snapshot.Log) *partition {
 func (p *partitions) follow(log snapshot.Log) {
 	n := int(log.Slots())
 	p.hashes = grown(p.hashes, n, snapshot.RowHashes{})
+	p.labels.grow(n)
 	for _, one := range p.all {
 		one.grow(n)
 	}
@@ -256,13 +334,16 @@ func (p *partitions) put(log snapshot.Log, slot int32, groups abi.Groups) {
 	if row != nil {
 		row.Hash(hashes, groups)
 	}
+	if groups&(abi.NodeLabels|abi.NodeName) != 0 || row == nil {
+		p.labels.put(slot, row)
+	}
 	for _, one := range p.all {
 		if row == nil {
 			one.leave(slot)
 			continue
 		}
-		if one.of[slot] == none || groups&one.groups != 0 {
-			one.move(slot, hashes.Of(one.groups))
+		if one.of[slot] == none || one.reads(groups) {
+			one.move(slot, one.hash(slot, hashes))
 		}
 	}
 }

@@ -30,6 +30,10 @@ type run struct {
 	failures []Failure
 	// shut is why no row can have the pod, since a priority that fails closed did.
 	shut framework.ReasonID
+	// coarse says that answers turned out to depend on more than the rows were divided
+	// by, and finer how often they were divided again.
+	coarse bool
+	finer  int
 	// foreseen counts by predicate how often it was asked what would be.
 	foreseen []int
 	// again are failures of a decision that is made again.
@@ -59,14 +63,26 @@ type Failure struct {
 	Foreseeing int
 }
 
+// failed notes a failure. A policy that fails once more where rows are divided again
+// has failed for the first reason.
+func (r *run) failed(f Failure) {
+	r.tainted = true
+	for i := range r.failures {
+		if known := &r.failures[i]; known.Policy == f.Policy && known.Foreseeing == f.Foreseeing && r.finer > 0 {
+			known.Rows = f.Rows
+			return
+		}
+	}
+	r.failures = append(r.failures, f)
+}
+
 // predicateFailed notes a failure and returns the verdict for the rows that
 // the predicate left without one.
 func (d *Decider) predicateFailed(r *run, i int, failure Failure) framework.ReasonID {
 	p := &r.profile.Predicates[i]
 	failure.Policy = p.Policy.Info().Name
 	failure.Err = fmt.Errorf("ask %s: %w", failure.Policy, failure.Err)
-	r.tainted = true
-	r.failures = append(r.failures, failure)
+	r.failed(failure)
 	if p.FailOpen {
 		return 0
 	}
@@ -82,8 +98,7 @@ func FailureReason(policy string) framework.Reason {
 // the pod waits.
 func (d *Decider) priorityFailed(r *run, i int, err error) {
 	name := r.profile.Priorities[i].Policy.Info().Name
-	r.tainted = true
-	r.failures = append(r.failures, Failure{Policy: name, Err: fmt.Errorf("ask %s: %w", name, err)})
+	r.failed(Failure{Policy: name, Err: fmt.Errorf("ask %s: %w", name, err)})
 	if r.profile.Priorities[i].FailClosed {
 		r.shut = d.reasons.Intern(FailureReason(name))
 	}

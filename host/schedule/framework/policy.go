@@ -70,6 +70,15 @@ type Priority interface {
 	Score(ctx context.Context, rows []int32, raw []int64) error
 }
 
+// A Depender is a policy of scope row that tells what its answers about the pod of
+// the cycle have depended on so far, where that is less than all that it reads. Nil
+// is all. It is asked after Pod, and after each Filter and Score, upon which there may
+// be more. A policy whose answers depend on anything else is found out as one whose
+// answers are not repeatable.
+type Depender interface {
+	Depends(ctx context.Context) (*abi.Depends, error)
+}
+
 // WhatIf is one question of preemption or planning: with these deltas applied
 // and nothing else changed, does row admit the pod of the cycle?
 type WhatIf struct {

@@ -23,6 +23,8 @@ type Native struct {
 	Judge func(log snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) string
 	// Rate returns the raw score of a row.
 	Rate func(log snapshot.Log, pod *snapshot.Pod, row *snapshot.Row) int64
+	// On says what the answers about a pod depend on so far; nil for all that is read.
+	On func(pod *snapshot.Pod) *abi.Depends
 	// Lasting are reasons that removing pods does not help.
 	Lasting bool
 	// Fail, if not nil, may make a call fail.
@@ -87,6 +89,14 @@ func (n *Native) Score(_ context.Context, rows []int32, raw []int64) error {
 		raw[i] = n.Rate(n.log, n.pod, n.log.Row(slot))
 	}
 	return nil
+}
+
+// Depends implements framework.Depender.
+func (n *Native) Depends(context.Context) (*abi.Depends, error) {
+	if n.On == nil {
+		return nil, nil
+	}
+	return n.On(n.pod), nil
 }
 
 // WhatIf implements profile.Foreseer.

@@ -78,3 +78,14 @@ func (p *policy) FilterRows(slots []int32, verdicts []guest.ReasonID) {
 		}
 	}
 }
+
+// Depends implements guest.Depender: on the labels and names that the pod and the
+// settings name.
+func (p *policy) Depends(d *row.Depends) {
+	if p.pod {
+		p.matcher.Depends(d)
+	}
+	if len(p.addedTerms) > 0 {
+		p.added.Depends(d)
+	}
+}

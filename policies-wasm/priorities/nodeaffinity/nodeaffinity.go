@@ -40,3 +40,6 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 		scores[i] = p.matcher.Weight(slot)
 	}
 }
+
+// Depends implements guest.Depender: on the labels and names that the pod names.
+func (p *policy) Depends(d *row.Depends) { p.matcher.Depends(d) }
