@@ -156,22 +156,18 @@ func (l *log) after(rev int64) uint64 {
 // maxRead bounds what one read copies.
 const maxRead = 512
 
-// read returns the events after rev in the namespace (all with ""), the
-// revision up to which it looked, and what to wait for when there are none.
-func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wake chan struct{}, err error) {
+// read returns the events after rev, the revision up to which it looked, and what to
+// wait for when there are none.
+func (l *log) read(rev int64) (events []Event, seen int64, wake chan struct{}, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if rev < l.floor {
 		return nil, rev, nil, ErrCompacted
 	}
-	if namespace != "" {
-		events, seen = l.collect(rev, namespace)
-		return events, seen, l.wake, nil
-	}
 	last := l.last.Load()
 	if last == nil || last.rev != rev || last.next != l.next {
 		last = &reading{rev: rev, next: l.next}
-		last.events, last.seen = l.collect(rev, "")
+		last.events, last.seen = l.collect(rev)
 		l.last.Store(last)
 	}
 	return last.events, last.seen, l.wake, nil
@@ -179,18 +175,15 @@ func (l *log) read(rev int64, namespace string) (events []Event, seen int64, wak
 
 // collect copies events, and says up to which revision it looked. Called with mu
 // held.
-func (l *log) collect(rev int64, namespace string) (events []Event, seen int64) {
+func (l *log) collect(rev int64) (events []Event, seen int64) {
 	seen = rev
 	first := l.after(rev)
-	if namespace == "" && first < l.next {
+	if first < l.next {
 		events = make([]Event, 0, min(l.next-first, maxRead))
 	}
 	for pos := first; pos < l.next && len(events) < maxRead; pos++ {
-		ev := l.at(pos)
-		seen = ev.Revision
-		if namespace == "" || ev.Key.Namespace == namespace {
-			events = append(events, ev.Event)
-		}
+		seen = l.at(pos).Revision
+		events = append(events, l.at(pos).Event)
 	}
 	return events, seen
 }

@@ -23,7 +23,7 @@ func TestALogGivesItsRoomBackOnceHistoryHasPassed(t *testing.T) {
 	if len(l.ring) != leastRing {
 		t.Errorf("the ring has %d places for 3 events, want %d", len(l.ring), leastRing)
 	}
-	events, seen, _, err := l.read(1000, "")
+	events, seen, _, err := l.read(1000)
 	if err != nil || len(events) != 3 || events[0].Revision != 1001 || seen != 1003 {
 		t.Errorf("read(1000) = %v, %d, %v, want what came after 1000, up to 1003", events, seen, err)
 	}

@@ -5,9 +5,10 @@ import (
 	"sort"
 )
 
-// topic is what WatchIndexed follows: the places in the log whose events are
-// about one value of an index. Its watchers sleep while others are busy, so
-// five thousand nodes can each watch their own pods.
+// topic is what a watch of a part of the resource follows: the places in the log whose
+// events are about one value of an index, one namespace or one object. Its watchers
+// sleep while others are busy, so five thousand nodes can each watch their own pods,
+// and ten thousand watches of one tenant cost nothing where others write.
 type topic struct {
 	key      topicKey
 	watchers int
@@ -17,9 +18,19 @@ type topic struct {
 }
 
 type topicKey struct {
-	index int
+	index int // or one of those below
 	value string
+	name  string // with byName
 }
+
+// What topics are about besides the values of indexes.
+const (
+	byNamespace = -1
+	byName      = -2
+)
+
+func namespaceTopic(namespace string) topicKey { return topicKey{byNamespace, namespace, ""} }
+func objectTopic(k Key) topicKey               { return topicKey{byName, k.Namespace, k.Name} }
 
 type place struct {
 	rev int64
@@ -59,11 +70,22 @@ func (r *resource) unsubscribe(t *topic) {
 func (r *resource) find(key topicKey, from, to int64) (places []place) {
 	l := r.log
 	for pos := l.after(from); pos < l.next && l.at(pos).Revision <= to; pos++ {
-		if slices.Contains(r.about(key.index, &l.at(pos).Event), key.value) {
+		if r.concerns(key, &l.at(pos).Event) {
 			places = append(places, place{l.at(pos).Revision, pos})
 		}
 	}
 	return places
+}
+
+// concerns says whether an event is about the key.
+func (r *resource) concerns(key topicKey, ev *Event) bool {
+	switch key.index {
+	case byNamespace:
+		return ev.Key.Namespace == key.value
+	case byName:
+		return ev.Key.Namespace == key.value && ev.Key.Name == key.name
+	}
+	return slices.Contains(r.about(key.index, ev), key.value)
 }
 
 // about names the index's values of the event's object, before and after.
@@ -87,17 +109,22 @@ func (r *resource) note(pos uint64) (wakes []chan struct{}) {
 	if len(l.topics) == 0 {
 		return nil
 	}
+	enter := func(key topicKey, rev int64) {
+		t, ok := l.topics[key]
+		if !ok || t.has(pos) {
+			return
+		}
+		t.add(place{rev, pos}, l.floor)
+		wakes = append(wakes, t.wake)
+		t.wake = make(chan struct{})
+	}
 	for ; pos < l.next; pos++ {
 		ev := &l.at(pos).Event
+		enter(namespaceTopic(ev.Key.Namespace), ev.Revision)
+		enter(objectTopic(ev.Key), ev.Revision)
 		for i := range r.indexes {
 			for _, value := range r.about(i, ev) {
-				t, ok := l.topics[topicKey{i, value}]
-				if !ok || t.has(pos) {
-					continue
-				}
-				t.add(place{ev.Revision, pos}, l.floor)
-				wakes = append(wakes, t.wake)
-				t.wake = make(chan struct{})
+				enter(topicKey{i, value, ""}, ev.Revision)
 			}
 		}
 	}

@@ -10,22 +10,25 @@ import (
 // Watch is a place in a resource's history. It costs no goroutine and no
 // buffer, and belongs to one goroutine at a time.
 type Watch struct {
-	store     *Store
-	resource  *resource
-	namespace string
-	topic     *topic // of WatchIndexed
-	stopped   atomic.Bool
-	seen      atomic.Int64
+	store    *Store
+	resource *resource
+	topic    *topic // nil: all of the resource
+	stopped  atomic.Bool
+	seen     atomic.Int64
 }
 
 // Watch follows the resource, in one namespace or in all (""), from the event
-// after revision from on: the revision of a List, say.
+// after revision from on: the revision of a List, say. Stop it when it is no longer
+// needed.
 //
 // # Errors
 //
 // ErrCompacted if some events after from are gone, ErrFuture if from has not
 // come yet, ErrClosed.
 func (s *Store) Watch(resource, namespace string, from int64) (*Watch, error) {
+	if namespace != "" {
+		return s.watchTopic(resource, namespaceTopic(namespace), from)
+	}
 	r, err := s.watchable(resource, from)
 	if err != nil {
 		return nil, &Error{Key: Key{Resource: resource}, Kind: err}
@@ -33,29 +36,38 @@ func (s *Store) Watch(resource, namespace string, from int64) (*Watch, error) {
 	if !r.log.covers(from) {
 		return nil, &Error{Key: Key{Resource: resource}, Kind: ErrCompacted}
 	}
-	w := &Watch{store: s, resource: r, namespace: namespace}
+	w := &Watch{store: s, resource: r}
 	w.seen.Store(from)
 	return w, nil
+}
+
+// WatchObject is Watch for one object, in no namespace where that is "".
+func (s *Store) WatchObject(k Key, from int64) (*Watch, error) {
+	return s.watchTopic(k.Resource, objectTopic(k), from)
 }
 
 // WatchIndexed follows the objects for which the index names value, before or
 // after the change: an object that leaves the value is shown once more, leaving.
 // Other events do not wake the watch, so it suits many watchers of which each
-// is interested in little. Stop it when it is no longer needed.
+// is interested in little.
 //
 // # Errors
 //
 // Those of Watch, and one for an index that is not there.
 func (s *Store) WatchIndexed(resource, index, value string, from int64) (*Watch, error) {
+	i := s.resource(resource).indexCalled(index)
+	if i < 0 {
+		return nil, fmt.Errorf("watch %s: there is no index %q", resource, index)
+	}
+	return s.watchTopic(resource, topicKey{i, value, ""}, from)
+}
+
+func (s *Store) watchTopic(resource string, key topicKey, from int64) (*Watch, error) {
 	r, err := s.watchable(resource, from)
 	if err != nil {
 		return nil, &Error{Key: Key{Resource: resource}, Kind: err}
 	}
-	i := r.indexCalled(index)
-	if i < 0 {
-		return nil, fmt.Errorf("watch %s: there is no index %q", resource, index)
-	}
-	t := r.subscribe(topicKey{i, value}, from)
+	t := r.subscribe(key, from)
 	if t == nil {
 		return nil, &Error{Key: Key{Resource: resource}, Kind: ErrCompacted}
 	}
@@ -76,7 +88,7 @@ func (s *Store) watchable(name string, from int64) (*resource, error) {
 	return r, nil
 }
 
-// Stop gives up the watch. Only watches of WatchIndexed need it.
+// Stop gives up the watch: those of a part of a resource are remembered until then.
 func (w *Watch) Stop() {
 	if w.topic != nil && !w.stopped.Swap(true) {
 		w.resource.unsubscribe(w.topic)
@@ -118,7 +130,7 @@ func (w *Watch) read() ([]Event, int64, chan struct{}, error) {
 	if w.topic != nil {
 		return w.resource.log.readTopic(w.topic, w.seen.Load())
 	}
-	return w.resource.log.read(w.seen.Load(), w.namespace)
+	return w.resource.log.read(w.seen.Load())
 }
 
 // Progress is the revision up to which the caller of Next has seen all that

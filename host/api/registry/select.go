@@ -22,6 +22,15 @@ func (s *Selector) Empty() bool {
 	return (s.Labels == nil || s.Labels.Empty()) && (s.Fields == nil || s.Fields.Empty())
 }
 
+// name is that of the one object which it can pick.
+func (s *Selector) name() (string, bool) {
+	if s.Fields == nil {
+		return "", false
+	}
+	name, ok := s.Fields.RequiresExactMatch("metadata.name")
+	return name, ok && name != ""
+}
+
 // longestSelector bounds what each object is compared with.
 const longestSelector = 64 << 10
 

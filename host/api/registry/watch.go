@@ -83,11 +83,14 @@ func (reg *Registry) Watch(ctx context.Context, r *Request, opts WatchOptions) (
 	return w, nil
 }
 
-// source follows an index where the selector allows it: an agent is woken by
-// its own pods, and not by all.
+// source follows an index or one object where the selector allows it: an agent is
+// woken by its own pods, and not by all.
 func (reg *Registry) source(r *Request, opts *WatchOptions, from int64) (*store.Watch, error) {
 	if node, ok := reg.nodeOf(r, &opts.Selector); ok && r.Namespace == "" {
 		return reg.store.WatchIndexed(r.Kind.StoreName(), IndexNode, node, from)
+	}
+	if name, ok := opts.name(); ok && (r.Namespace != "" || !r.Kind.Namespaced) {
+		return reg.store.WatchObject(store.Key{Resource: r.Kind.StoreName(), Namespace: r.Namespace, Name: name}, from)
 	}
 	return reg.store.Watch(r.Kind.StoreName(), r.Namespace, from)
 }

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"testing"
+	"time"
+)
+
+// A watch of one namespace or object is not woken by what happens to others.
+func TestAWatchOfAPartSleepsWhileOthersAreBusy(t *testing.T) {
+	t.Parallel()
+	opts := Options{History: time.Minute}.withDefaults()
+	r := newResource("configmaps", 1, &opts)
+	rev := int64(1)
+	happens := func(namespace, name string) {
+		rev++
+		for _, wake := range r.publish(rev, []Event{{Revision: rev, Key: Key{"configmaps", namespace, name}}}, time.Now()) {
+			close(wake)
+		}
+	}
+	watches := map[string]*topic{"namespace a": r.subscribe(namespaceTopic("a"), 1), "object a/x": r.subscribe(objectTopic(Key{"configmaps", "a", "x"}), 1)}
+	for _, tt := range []struct {
+		namespace, name string
+		wakes           []string
+	}{
+		{"b", "x", nil},
+		{"a", "y", []string{"namespace a"}},
+		{"a", "x", []string{"namespace a", "object a/x"}},
+		{"b", "y", nil},
+	} {
+		before := map[string]chan struct{}{}
+		for name, w := range watches {
+			before[name] = w.wake
+		}
+		happens(tt.namespace, tt.name)
+		woken := map[string]bool{}
+		for name := range watches {
+			select {
+			case <-before[name]:
+				woken[name] = true
+			default:
+			}
+		}
+		want := map[string]bool{}
+		for _, name := range tt.wakes {
+			want[name] = true
+		}
+		for name := range watches {
+			if woken[name] != want[name] {
+				t.Errorf("%s/%s changes: the watch of %s is woken: %v, want %v", tt.namespace, tt.name, name, woken[name], want[name])
+			}
+		}
+	}
+	for _, w := range watches {
+		r.unsubscribe(w)
+	}
+	if len(r.log.topics) != 0 {
+		t.Errorf("%d topics are left", len(r.log.topics))
+	}
+}
