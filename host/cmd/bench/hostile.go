@@ -162,21 +162,34 @@ type observed struct{ asked, collected times }
 // observe asks the API a hundred times a second and collects garbage five times
 // a second, while something goes on.
 func (r *rig) observe(ctx context.Context, while func(context.Context) error) (o observed, err error) {
+	done := make(chan struct{})
+	var collecting sync.WaitGroup
+	collecting.Go(func() {
+		o.collected, _ = paced(done, 200*time.Millisecond, func() error { runtime.GC(); return nil })
+	})
+	o.asked, err = r.ask(ctx, while)
+	close(done)
+	collecting.Wait()
+	return o, err
+}
+
+// ask asks the API a hundred times a second while something goes on: every other
+// request reads a Node, the others create a ConfigMap.
+func (r *rig) ask(ctx context.Context, while func(context.Context) error) (took times, err error) {
 	client, err := r.web()
 	if err != nil {
-		return o, err
+		return nil, err
 	}
 	defer closeWebs([]*web{client})
 	body, err := inProtobuf(small(first))
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	done := make(chan struct{})
-	var asking error
-	var group sync.WaitGroup
-	group.Go(func() {
+	done, asked := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
 		n := 0
-		o.asked, asking = paced(done, 10*time.Millisecond, func() error {
+		took, err = paced(done, 10*time.Millisecond, func() error {
 			if n++; n%2 == 0 {
 				_, err := client.do(ctx, http.MethodPost, configMaps, asProtobuf, asProtobuf, body)
 				return err
@@ -184,14 +197,11 @@ func (r *rig) observe(ctx context.Context, while func(context.Context) error) (o
 			_, err := client.do(ctx, http.MethodGet, "/api/v1/nodes/node-00001", "", asProtobuf, nil)
 			return err
 		})
-	})
-	group.Go(func() {
-		o.collected, _ = paced(done, 200*time.Millisecond, func() error { runtime.GC(); return nil })
-	})
+		asked <- err
+	}()
 	err = while(ctx)
 	close(done)
-	group.Wait()
-	return o, errors.Join(err, asking)
+	return took, errors.Join(err, <-asked)
 }
 
 // paced does something at a steady pace until done. What comes late because

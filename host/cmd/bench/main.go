@@ -61,6 +61,7 @@ var measurements = []measurement{
 	{"controllers", "workloads from nothing to ready, beside kube-controller-manager", 10 * time.Minute, measureControllers},
 	{"swap", "a policy swapped and rolled back, idle and under load", 10 * time.Second, measureSwaps},
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
+	{"flood", "what ten thousand watches and a thousand uploads of one tenant do to others", 60 * time.Second, measureFlood},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }
 

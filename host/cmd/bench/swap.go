@@ -160,18 +160,9 @@ func configs() (specs []map[string]any) {
 // each with another digest: a swap to each of them is one to a module that was
 // never live.
 func pushVersions(ctx context.Context, c *web, from, n int) ([]string, error) {
-	modules, err := bundle.Modules()
+	wasm, err := predicates()
 	if err != nil {
 		return nil, err
-	}
-	var wasm []byte
-	for _, m := range modules {
-		if m.Name == "predicates" {
-			wasm = m.Wasm
-		}
-	}
-	if wasm == nil {
-		return nil, errors.New("this binary carries no predicates: run `./task wasm` and build it again")
 	}
 	var names []string
 	for i := from; i < from+n; i++ {
@@ -183,6 +174,20 @@ func pushVersions(ctx context.Context, c *web, from, n int) ([]string, error) {
 		names = append(names, m.Name)
 	}
 	return names, nil
+}
+
+// predicates is the module of the built-in predicates.
+func predicates() ([]byte, error) {
+	modules, err := bundle.Modules()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range modules {
+		if m.Name == "predicates" {
+			return m.Wasm, nil
+		}
+	}
+	return nil, errors.New("this binary carries no predicates: run `./task wasm` and build it again")
 }
 
 // marked is a module with a custom section more, which means nothing.

@@ -29,13 +29,19 @@ type web struct {
 	url  string
 }
 
-func (r *rig) web() (*web, error) {
-	tls, err := rest.TLSConfigFor(r.config)
+func (r *rig) web() (*web, error) { return webAs(r.config) }
+
+// webAs is a client with the credentials of a config.
+func webAs(config *rest.Config) (*web, error) {
+	tls, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true}
-	return &web{&http.Client{Transport: transport}, r.config.Host}, nil
+	transport, err := rest.HTTPWrappersForConfig(config, &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, DisableCompression: true})
+	if err != nil {
+		return nil, err
+	}
+	return &web{&http.Client{Transport: transport}, config.Host}, nil
 }
 
 func (r *rig) webs(n int) ([]*web, error) {
