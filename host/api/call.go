@@ -54,12 +54,13 @@ type call struct {
 	annotations map[string]string
 	begun       time.Time
 	leave       func()
+	turn        func(write func()) // of a watch
 	// watching is set once a watch has begun.
 	watching *watchStream
 }
 
 func (s *server) begin(c echo.Context, at *target) *call {
-	k := &call{server: s, echo: c, w: c.Response(), r: c.Request(), place: at, begun: time.Now(), leave: func() {}}
+	k := &call{server: s, echo: c, w: c.Response(), r: c.Request(), place: at, begun: time.Now(), leave: func() {}, turn: func(write func()) { write() }}
 	k.query = parseQuery(k.r.URL.RawQuery)
 	k.info = k.describe()
 	return k
@@ -185,7 +186,7 @@ func (k *call) pass() error {
 	}
 	if k.info.Verb == "watch" || (k.place != nil && k.place.stream) {
 		leave()
-		if leave, err = k.server.Fairness.Hold(k.user); err != nil {
+		if leave, k.turn, err = k.server.Fairness.Hold(k.user); err != nil {
 			return err
 		}
 	}

@@ -92,8 +92,9 @@ type Metrics interface {
 type Fairness interface {
 	Enter(ctx context.Context, who user.Info, about *apirequest.RequestInfo) (leave func(), err error)
 	// Hold counts a watch or stream against what its client may have open, until
-	// it is released. An error becomes the answer.
-	Hold(who user.Info) (release func(), err error)
+	// it is released. A watch writes to its client by turn, which may wait. An error
+	// becomes the answer.
+	Hold(who user.Info) (release func(), turn func(write func()), err error)
 }
 
 // Audited is one answered request.

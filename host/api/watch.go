@@ -20,10 +20,11 @@ import (
 
 // A watch from its first byte to its last:
 //
-//	serveListOrWatch ─► watch ──► follow ──► take ──► event, send ──► end
-//	  (a worker)       headers,   waits on    writes what came,        a Status, the
-//	                   initial    a small     or a bookmark            last bookmark
-//	                   events     stack       (a worker, unless busy)
+//	serveListOrWatch ─► watch ──► follow ──► turn, take ──► event, send ──► end
+//	  (a worker)       headers,   waits on    writes what came,              a Status, the
+//	                   initial    a small     or a bookmark, when it is      last bookmark
+//	                   events     stack       its client's turn (a worker,
+//	                                          unless busy)
 //
 // Its times:
 const (
@@ -152,11 +153,13 @@ func (w *watchStream) follow() {
 	ctx := w.call.r.Context()
 	for {
 		events, err := w.source.NextBefore(ctx, w.timer.C)
-		if time.Since(w.wrote) < busyWatch {
-			err = w.take(events, err)
-		} else {
+		w.call.turn(func() {
+			if time.Since(w.wrote) < busyWatch {
+				err = w.take(events, err)
+				return
+			}
 			workers.do(func() { err = w.take(events, err) })
-		}
+		})
 		if err != nil {
 			return
 		}

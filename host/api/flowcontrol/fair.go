@@ -60,7 +60,7 @@ func New(limits map[string]Limits, streams int) *Fair {
 	if streams <= 0 {
 		streams = MaxStreams
 	}
-	f := &Fair{levels: map[string]*level{}, holds: holds{most: streams, byUser: map[string]int{}}}
+	f := &Fair{levels: map[string]*level{}, holds: holds{most: streams, byUser: map[string]*holding{}}}
 	for name, l := range limits {
 		f.levels[name] = newLevel(name, l)
 	}

@@ -205,22 +205,22 @@ func TestAUserHoldsSoManyStreams(t *testing.T) {
 	f := small(1, 1, 1)
 	var releases []func()
 	for range 3 {
-		release, err := f.Hold(who("flood"))
+		release, _, err := f.Hold(who("flood"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		releases = append(releases, release)
 	}
-	if _, err := f.Hold(who("flood")); !apierrors.IsTooManyRequests(err) {
+	if _, _, err := f.Hold(who("flood")); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the fourth stream of three: %v, want 429", err)
 	} else if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds < 1 {
 		t.Errorf("the refusal suggests to wait %d s, want some", seconds)
 	}
-	if _, err := f.Hold(who("erin")); err != nil {
+	if _, _, err := f.Hold(who("erin")); err != nil {
 		t.Errorf("another user's stream: %v", err)
 	}
 	releases[0]()
-	release, err := f.Hold(who("flood"))
+	release, _, err := f.Hold(who("flood"))
 	if err != nil {
 		t.Fatalf("a stream after another has ended: %v", err)
 	}

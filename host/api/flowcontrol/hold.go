@@ -2,7 +2,10 @@ package flowcontrol
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -18,29 +21,71 @@ const MaxStreams = 10_000
 type holds struct {
 	most   int
 	mu     sync.Mutex
-	byUser map[string]int
+	byUser map[string]*holding
 }
 
-// Hold counts a watch or another stream until release is called.
+// holding is what a user has open.
+type holding struct {
+	open    int // guarded by holds.mu
+	turns   chan struct{}
+	waiting atomic.Int32
+}
+
+// Hold counts a watch or another stream until release is called. By turn the stream
+// writes to its client.
 //
 // # Errors
 // 429 where the user has as many as one may.
-func (f *Fair) Hold(who user.Info) (release func(), err error) {
+func (f *Fair) Hold(who user.Info) (release func(), turn func(write func()), err error) {
 	h, name := &f.holds, flowOf(who)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.byUser[name] >= h.most {
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
+	own := h.byUser[name]
+	if own == nil {
+		own = &holding{turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
+		h.byUser[name] = own
+	}
+	if own.open >= h.most {
+		return nil, nil, apierrors.NewTooManyRequests(fmt.Sprintf(
 			"%q has %d watches and streams open, as many as one client may: end some of them, or start the host with a larger --max-streams", name, h.most), 10)
 	}
-	h.byUser[name]++
-	return func() { h.release(name) }, nil
+	own.open++
+	return func() { h.release(name, own) }, own.turn, nil
 }
 
-func (h *holds) release(name string) {
+func (h *holds) release(name string, own *holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.byUser[name]--; h.byUser[name] == 0 {
+	if own.open--; own.open == 0 {
 		delete(h.byUser, name)
+	}
+}
+
+// longTurn is when a turn ends whose write still goes on, since its client is slow.
+const longTurn = 5 * time.Millisecond
+
+// turn runs write when it is its turn: as many of a user's streams write at once as
+// there are processors, and where others wait, whoever else has something to do goes
+// first. One event for ten thousand watches would otherwise be as many goroutines,
+// behind all of which the next request stands.
+func (h *holding) turn(write func()) {
+	select {
+	case h.turns <- struct{}{}:
+	default:
+		h.waiting.Add(1)
+		h.turns <- struct{}{}
+		h.waiting.Add(-1)
+	}
+	var over atomic.Bool
+	end := func() {
+		if !over.Swap(true) {
+			<-h.turns
+		}
+	}
+	defer time.AfterFunc(longTurn, end).Stop()
+	defer end()
+	write()
+	if h.waiting.Load() > 0 {
+		runtime.Gosched()
 	}
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
+	"os"
+	"os/exec"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/berth-dev/berth/host/auth/authz"
 )
@@ -32,13 +34,13 @@ const (
 
 // measureFlood measures what a flood of watches, and one of uploads, of one user does
 // to the requests of others.
-func measureFlood(ctx context.Context, _ *options) ([]table, error) {
-	t := table{Name: "flood", Title: "A flood by one tenant, and what others see, who send 100 requests a second; clients and server on the same cores"}
-	err := onRig(ctx, func(r *rig) error { return r.flood(ctx, &t) })
+func measureFlood(ctx context.Context, o *options) ([]table, error) {
+	t := table{Name: "flood", Title: "A flood by one tenant, and what others see, who send 100 requests a second; all on the same cores"}
+	err := onRig(ctx, func(r *rig) error { return r.flood(ctx, &t, profiled(o.cpuProfile)) })
 	return []table{t}, err
 }
 
-func (r *rig) flood(ctx context.Context, t *table) error {
+func (r *rig) flood(ctx context.Context, t *table, profiled func(func() error) error) error {
 	if err := r.prepare(ctx, workload{nodes: 100, zones: []string{"zone-1"}}, 8); err != nil {
 		return err
 	}
@@ -46,45 +48,46 @@ func (r *rig) flood(ctx context.Context, t *table) error {
 	if err != nil {
 		return err
 	}
-	say("flood: the API of an idle host")
-	idle, err := r.ask(ctx, func(ctx context.Context) error { return pause(ctx, idleFor) })
+	var idle times
+	during := func(name string, do func(context.Context) (string, error)) error {
+		say("flood: %s", name)
+		var more string
+		took, err := r.ask(ctx, func(ctx context.Context) (err error) {
+			more, err = do(ctx)
+			return err
+		})
+		if idle == nil {
+			idle = took
+		}
+		line := row{Name: name + more}.with("p50", millis(took.at(0.5)), "ms").with("p99", millis(took.at(0.99)), "ms").
+			with("p99 to idle", ratio(took.at(0.99), idle.at(0.99)), "×")
+		if len(t.Rows) > 0 {
+			line = line.judged("p99 to idle", atMost, aimFlood)
+		}
+		t.Rows = append(t.Rows, line)
+		return err
+	}
+	rest := func(ctx context.Context) (string, error) { return "", pause(ctx, floodFor) }
+	if err := during("nothing else going on", rest); err != nil {
+		return err
+	}
+	stop, _, err := flooding(ctx, config, "watch")
 	if err != nil {
 		return err
 	}
-	add := func(name string, took times) {
-		t.Rows = append(t.Rows, row{Name: name}.with("p50", millis(took.at(0.5)), "ms").with("p99", millis(took.at(0.99)), "ms").
-			with("p99 to idle", ratio(took.at(0.99), idle.at(0.99)), "×"))
-	}
-	add("nothing else going on", idle)
-	aim := func() { last := &t.Rows[len(t.Rows)-1]; *last = last.judged("p99 to idle", atMost, aimFlood) }
-
-	say("flood: %d watches by one tenant", floodWatches)
-	stop, err := r.floodWatches(ctx, config)
-	if err != nil {
+	err = errors.Join(during("10,000 watches, at rest", rest), during("10,000 watches, each with an event a second", func(ctx context.Context) (string, error) {
+		return "", profiled(func() error { return r.emitFor(ctx, floodFor) })
+	}))
+	if err = errors.Join(err, stop()); err != nil {
 		return err
 	}
-	took, err := r.ask(ctx, func(ctx context.Context) error { return pause(ctx, floodFor) })
-	add("10,000 watches, at rest", took)
-	aim()
-	events := atomic.Int64{}
-	if err == nil {
-		took, err = r.ask(ctx, func(ctx context.Context) error { return r.emitFor(ctx, floodFor, &events) })
-		add(fmt.Sprintf("10,000 watches, which get %d events each", events.Load()), took)
-		aim()
-	}
-	stop()
-	if err != nil {
-		return err
-	}
-	say("flood: %d uploads at once", floodUploads)
-	var kept, refused int
-	took, err = r.ask(ctx, func(ctx context.Context) (err error) {
-		kept, refused, err = r.floodUploads(ctx, config)
-		return err
+	return during("1,000 uploads at once", func(ctx context.Context) (string, error) {
+		stop, said, err := flooding(ctx, config, "upload")
+		if err != nil {
+			return "", err
+		}
+		return ", of which " + said, stop()
 	})
-	add(fmt.Sprintf("1,000 uploads at once, of which %d are kept and %d refused", kept, refused), took)
-	aim()
-	return err
 }
 
 // tenant makes a user who may watch ConfigMaps and upload modules.
@@ -103,11 +106,7 @@ func (r *rig) tenant(ctx context.Context) (*rest.Config, error) {
 			return nil, err
 		}
 	}
-	var token *authenticationv1.TokenRequest
-	err := retry.OnError(retry.DefaultRetry, func(error) bool { return true }, func() (err error) {
-		token, err = accounts.CreateToken(ctx, tenant, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		return err
-	})
+	token, err := accounts.CreateToken(ctx, tenant, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -116,47 +115,12 @@ func (r *rig) tenant(ctx context.Context) (*rest.Config, error) {
 	return config, nil
 }
 
-// floodWatches opens the watches, and reads them until stop.
-func (r *rig) floodWatches(ctx context.Context, config *rest.Config) (stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	clients := make([]*web, floodConns)
-	for i := range clients {
-		if clients[i], err = webAs(config); err != nil {
-			cancel()
-			return nil, err
-		}
-	}
-	var reading sync.WaitGroup
-	stop = func() {
-		cancel()
-		reading.Wait()
-		closeWebs(clients)
-	}
-	err = each(ctx, floodConns, floodWatches, func(_ context.Context, i int) error {
-		body, err := clients[i%len(clients)].open(ctx, http.MethodGet, "/api/v1/namespaces/"+second+"/configmaps?watch=1", "", asProtobuf+";stream=watch", nil)
-		if err != nil {
-			return err
-		}
-		reading.Go(func() {
-			defer body.Close()
-			_, _ = io.Copy(io.Discard, body)
-		})
-		return nil
-	})
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	return stop, nil
-}
-
 // emitFor makes an event a second for the watches.
-func (r *rig) emitFor(ctx context.Context, d time.Duration, events *atomic.Int64) error {
+func (r *rig) emitFor(ctx context.Context, d time.Duration) error {
 	for range int(d / time.Second) {
 		if _, err := r.client.CoreV1().ConfigMaps(second).Create(ctx, small(second), metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		events.Add(1)
 		if err := pause(ctx, time.Second); err != nil {
 			return err
 		}
@@ -164,32 +128,108 @@ func (r *rig) emitFor(ctx context.Context, d time.Duration, events *atomic.Int64
 	return nil
 }
 
-// floodUploads uploads as many modules at once, each another one.
-func (r *rig) floodUploads(ctx context.Context, config *rest.Config) (kept, turned int, err error) {
+// floodProcess is what this program is told to be the tenant.
+const floodProcess = "flood-tenant"
+
+// flooding runs the tenant as a process of its own, as others' clients are, and waits
+// until it has said that the flood is there. It goes on until stop.
+func flooding(ctx context.Context, config *rest.Config, what string) (stop func() error, said string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	cmd := exec.CommandContext(ctx, self, floodProcess, what, config.Host)
+	cmd.Env = append(os.Environ(), "BERTH_BENCH_TOKEN="+config.BearerToken, "BERTH_BENCH_CA="+string(config.CAData))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, "", err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, "", err
+	}
+	stop = func() error { return errors.Join(in.Close(), cmd.Wait()) }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("the tenant's process said nothing: %w", err), stop())
+	}
+	return stop, strings.TrimSpace(line), nil
+}
+
+// floodTenant is the tenant's process: it says when it is there, and ends with its input.
+func floodTenant(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("%s is started by the table flood", floodProcess)
+	}
+	config := &rest.Config{Host: args[1], BearerToken: os.Getenv("BERTH_BENCH_TOKEN")}
+	config.CAData = []byte(os.Getenv("BERTH_BENCH_CA"))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	said := "there"
+	var err error
+	if args[0] == "watch" {
+		err = watchMuch(ctx, config)
+	} else {
+		said, err = uploadMuch(ctx, config)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Println(said)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// watchMuch opens the watches, which are read until ctx is done.
+func watchMuch(ctx context.Context, config *rest.Config) (err error) {
+	clients := make([]*web, floodConns)
+	for i := range clients {
+		if clients[i], err = webAs(config); err != nil {
+			return err
+		}
+	}
+	return each(ctx, floodConns, floodWatches, func(_ context.Context, i int) error {
+		body, err := clients[i%len(clients)].open(ctx, http.MethodGet, "/api/v1/namespaces/"+second+"/configmaps?watch=1", "", asProtobuf+";stream=watch", nil)
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer body.Close()
+			_, _ = io.Copy(io.Discard, body)
+		}()
+		return nil
+	})
+}
+
+// uploadMuch uploads as many modules at once, each another one, and says what became
+// of them.
+func uploadMuch(ctx context.Context, config *rest.Config) (string, error) {
 	wasm, err := predicates()
 	if err != nil {
-		return 0, 0, err
+		return "", err
 	}
 	client, err := webAs(config)
 	if err != nil {
-		return 0, 0, err
+		return "", err
 	}
 	defer closeWebs([]*web{client})
-	var mu sync.Mutex
+	var kept, turned atomic.Int32
 	err = each(ctx, floodUploads, floodUploads, func(ctx context.Context, i int) error {
 		_, err := client.do(ctx, http.MethodPost, policyAPI+"/modules", "application/wasm", asJSON, marked(wasm, fmt.Sprint("flood ", i)))
-		mu.Lock()
-		defer mu.Unlock()
 		var no *refused
 		switch {
 		case err == nil:
-			kept++
+			kept.Add(1)
 		case errors.As(err, &no) && no.status < http.StatusInternalServerError:
-			turned++
+			turned.Add(1)
 		default:
 			return err
 		}
 		return nil
 	})
-	return kept, turned, err
+	return fmt.Sprintf("%d are kept and %d refused", kept.Load(), turned.Load()), err
 }

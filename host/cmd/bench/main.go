@@ -24,7 +24,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := bench(ctx, os.Args[1:], os.Stdout)
+	var err error
+	if len(os.Args) > 1 && os.Args[1] == floodProcess {
+		err = floodTenant(ctx, os.Args[2:])
+	} else {
+		err = bench(ctx, os.Args[1:], os.Stdout)
+	}
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -73,7 +78,7 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&o.nodes, "nodes", 0, "number of nodes of the workloads, and of the decisions; by default each one's own, and all sizes")
 	flags.IntVar(&o.clients, "clients", 64, "concurrent clients of the workloads")
 	format := flags.String("o", "text", "text, markdown or json")
-	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of the workload, or the decisions, measured last")
+	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of the workload or the decisions measured last, or of a flood of events")
 	allocs := flags.String("allocprofile", "", "write a profile of all that was allocated")
 	flags.StringVar(&o.tools, "tools", ".build", "folder of the programs that are measured beside: berth, etcd, etcdload, engine.test")
 	if err := flags.Parse(args); err != nil {
