@@ -47,6 +47,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/proxy"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 	"github.com/berth-dev/berth/nodeagent/serve"
+	"github.com/berth-dev/berth/nodeagent/static"
 	"github.com/berth-dev/berth/nodeagent/status"
 	"github.com/berth-dev/berth/nodeagent/userns"
 	"github.com/berth-dev/berth/nodeagent/volume"
@@ -119,6 +120,9 @@ type Config struct {
 	ClusterRanges []netip.Prefix
 	// Ingress is where the machine answers for Ingresses; its zero value is nowhere.
 	Ingress Ingress
+	// StaticPods is a folder of manifests of pods that run whatever the API says; empty
+	// is none.
+	StaticPods string
 	// Sysctls that pods may set beyond the safe ones.
 	Sysctls []string
 	// SeccompRoot holds Localhost profiles; RootDir/seccomp unless set.
@@ -149,6 +153,7 @@ type Agent struct {
 	volumes   *volume.Volumes
 	prober    *probe.Prober
 	status    *status.Writer
+	static    *static.Source
 	keep      *checkpoint.Dir
 	pulls     *image.Pulls
 	ids       *userns.Ranges
@@ -332,10 +337,14 @@ func (a *Agent) build() error {
 	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
+	a.static = static.New(static.Config{
+		Dir: a.cfg.StaticPods, Node: a.cfg.NodeName, Pods: a.client.CoreV1(), Status: a.status,
+		Set: a.run, Delete: a.delete, Running: a.staticPods, Self: a.self.Load, Log: a.log,
+	})
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
 		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Keyring: a.cfg.Keyring, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
-		Prober: a.prober, Objects: a.objects, Status: a.status, Keep: a.keep, Recorder: recorder, Log: a.log,
+		Prober: a.prober, Objects: a.objects, Status: a.static, Keep: a.keep, Recorder: recorder, Log: a.log,
 		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory,
 		PageSizes: slices.Sorted(maps.Keys(a.machine.Hugepages)), Allocatable: a.allocatable(),
 		DNS: a.cfg.DNS, Sysctls: a.cfg.Sysctls, SeccompRoot: a.cfg.SeccompRoot,
@@ -399,7 +408,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.weighClasses()
 	for _, run := range []func(context.Context) error{
-		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, a.keeper.Run, a.follow, a.tend, a.refresh,
+		a.catalog.Run, a.prober.Run, a.status.Run, a.pool.Run, a.keeper.Run, a.static.Run, a.follow, a.tend, a.refresh,
 	} {
 		loop(run)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/node"
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/service"
+	"github.com/berth-dev/berth/nodeagent/static"
 )
 
 // follow watches this machine's pods and its Node, and feeds the workers.
@@ -42,7 +43,7 @@ func (a *Agent) follow(ctx context.Context) error {
 		UpdateFunc: func(old, obj any) {
 			p, was := obj.(*v1.Pod), old.(*v1.Pod)
 			if was.UID != p.UID {
-				a.delete(string(was.UID))
+				a.gone(was)
 			}
 			a.set(p)
 		},
@@ -51,7 +52,7 @@ func (a *Agent) follow(ctx context.Context) error {
 				obj = tomb.Obj
 			}
 			if p, ok := obj.(*v1.Pod); ok {
-				a.delete(string(p.UID))
+				a.gone(p)
 			}
 		},
 	}); err != nil {
@@ -65,6 +66,9 @@ func (a *Agent) follow(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, obj := range informer.GetStore().List() {
 		known[string(obj.(*v1.Pod).UID)] = true
+	}
+	for uid := range a.staticPods() { // the API knows their mirrors
+		known[uid] = true
 	}
 	a.pool.Keep(known)
 	a.sweep(ctx, known)
@@ -94,6 +98,13 @@ func (a *Agent) set(p *v1.Pod) {
 	if p.Spec.NodeName != a.cfg.NodeName {
 		return // a server that does not know the field selector
 	}
+	if !a.static.Mirror(p) {
+		a.run(p)
+	}
+}
+
+// run has a worker look after a pod, new or changed.
+func (a *Agent) run(p *v1.Pod) {
 	if a.isolated != nil {
 		a.isolated.Set(p)
 	}
@@ -113,7 +124,25 @@ func (a *Agent) set(p *v1.Pod) {
 	})
 }
 
-// delete tells that the API has a pod no more.
+// gone tells that the API has a pod no more.
+func (a *Agent) gone(p *v1.Pod) {
+	if !a.static.MirrorGone(p) {
+		a.delete(string(p.UID))
+	}
+}
+
+// staticPods are those among the workers' pods, by UID.
+func (a *Agent) staticPods() map[string]*v1.Pod {
+	all := map[string]*v1.Pod{}
+	a.pool.Each(func(r *pod.Record) {
+		if static.Is(r.Pod) {
+			all[string(r.Pod.UID)] = r.Pod
+		}
+	})
+	return all
+}
+
+// delete ends a pod that nobody wants any more.
 func (a *Agent) delete(uid string) {
 	if a.isolated != nil {
 		a.isolated.Delete(uid)

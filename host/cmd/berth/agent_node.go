@@ -36,6 +36,7 @@ type nodeFlags struct {
 	taintSpecs                   []string
 	clusterDNS                   []string
 	clusterDomain                string
+	staticPods                   string
 
 	// What parse makes of them.
 	reserved v1.ResourceList
@@ -49,6 +50,7 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 	flags.StringToStringVar(&f.kubeReserved, "kube-reserved", nil, "what is kept from pods for the agent and containerd, in the same form (kubelet: kubeReserved)")
 	flags.StringToStringVar(&f.labels, "node-labels", nil, "labels of this machine's node, such as zone=a,disk=ssd")
 	flags.StringSliceVar(&f.taintSpecs, "register-with-taints", nil, "taints that the node has when it is made, such as gpu=yes:NoSchedule")
+	flags.StringVar(&f.staticPods, "pod-manifest-path", "", "folder of manifests of static pods, which run whatever the API says (kubelet: staticPodPath)")
 	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS servers, for pods (kubelet: clusterDNS); by default the agent answers itself, at the address of the Service kube-system/kube-dns; none gives pods the machine's resolvers")
 	flags.StringVar(&f.clusterDomain, "cluster-domain", "cluster.local", "domain in which the cluster's DNS names lie (kubelet: clusterDomain)")
 }
@@ -136,6 +138,7 @@ func (f *nodeFlags) blank(name string) *v1.Node {
 // into puts them into the agent's configuration.
 func (f *nodeFlags) into(cfg *nodeagent.Config) {
 	cfg.MaxPods, cfg.Reserved, cfg.Labels, cfg.Taints = f.maxPods, f.reserved, f.labels, f.taints
+	cfg.StaticPods = f.staticPods
 	cfg.DNS = podspec.ClusterDNS{Domain: f.clusterDomain}
 	if !slices.Equal(f.clusterDNS, []string{noDNS}) {
 		cfg.DNS.Servers = f.clusterDNS
