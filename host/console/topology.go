@@ -104,13 +104,11 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) (b
 		f.Gone = append(f.Gone, slot)
 		return 6
 	}
-	if was == nil || was.Node != row.Node {
+	if is := t.shown(row); was == nil || was.Node != row.Node && t.shown(was) != is {
 		n := &f.Nodes
-		n.Slot, n.Name = append(n.Slot, slot), append(n.Name, row.Node.Name)
-		n.Group, n.State = append(n.Group, row.Node.Labels[t.label]), append(n.State, stateOf(row.Node))
-		n.CPU, n.Memory = append(n.CPU, row.Allocatable.MilliCPU), append(n.Memory, row.Allocatable.Memory>>20)
-		n.Pods = append(n.Pods, row.Allocatable.Pods)
-		bytes += 45 + len(row.Node.Name) + len(row.Node.Labels[t.label])
+		n.Slot, n.Name, n.Group, n.State = append(n.Slot, slot), append(n.Name, is.name), append(n.Group, is.group), append(n.State, is.state)
+		n.CPU, n.Memory, n.Pods = append(n.CPU, is.cpu), append(n.Memory, is.memory), append(n.Pods, is.pods)
+		bytes += 45 + len(is.name) + len(is.group)
 	}
 	u, known := &f.Use, len(f.Apps)
 	cpu, memory, apps := t.use(f, row)
@@ -119,6 +117,17 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) (b
 		bytes += len(name) + 3
 	}
 	return bytes + 24 + 4*len(apps)
+}
+
+// shownNode is what is told of a node beside its use. A node that is written without
+// a change to that, as each is by its heartbeats, is not told again.
+type shownNode struct {
+	name, group, state string
+	cpu, memory, pods  int64
+}
+
+func (t *topology) shown(row *snapshot.Row) shownNode {
+	return shownNode{row.Node.Name, row.Node.Labels[t.label], stateOf(row.Node), row.Allocatable.MilliCPU, row.Allocatable.Memory >> 20, row.Allocatable.Pods}
 }
 
 // use sums what the user may see of a node's pods.
