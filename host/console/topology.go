@@ -18,6 +18,9 @@ const (
 	// maxFrame is about how many bytes a frame has, but the first: what has changed
 	// beyond comes with the next ones. It keeps a tab below 64 KiB/s.
 	maxFrame = 14 << 10
+	// maxSlice is that of the first, whose rest follows at once: a tab decodes one
+	// slice after the other, and draws them together.
+	maxSlice = 200 << 10
 	// maxApps is how many apps have a colour; what comes later is "other".
 	maxApps = 1000
 )
@@ -31,18 +34,26 @@ type topology struct {
 	apps map[string]int
 	// from is the slot with which the next frame begins.
 	from int
+	// slice bounds the first frame and those that go on with it, 0 is not at all.
+	slice int
+	// begins says that the first frame's rest follows.
+	begins bool
 }
 
 // topologyFrame is in columns: what stands at the same place is of one node.
 type topologyFrame struct {
 	// Reset says that all that was told before is void.
 	Reset bool `json:"reset,omitempty"`
+	// More says that the rest follows at once.
+	More bool `json:"more,omitempty"`
 	// Apps are further ones, which Use.Apps counts on from the former.
 	Apps  []string    `json:"apps,omitempty"`
 	Nodes nodeColumns `json:"nodes"`
 	Use   useColumns  `json:"use"`
 	Gone  []int32     `json:"gone,omitempty"`
 }
+
+func (f *topologyFrame) more() bool { return f.More }
 
 // nodeColumns are of nodes that are new or were written.
 type nodeColumns struct {
@@ -70,7 +81,10 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 	f := &topologyFrame{Reset: t.sent == nil || !of.same(t.of)}
 	budget := maxFrame
 	if f.Reset {
-		t.sent, t.apps, t.from, budget = nil, map[string]int{}, 0, math.MaxInt
+		t.sent, t.apps, t.from, t.begins = nil, map[string]int{}, 0, true
+	}
+	if t.begins {
+		budget = cmp.Or(t.slice, math.MaxInt)
 	}
 	t.of = of
 	for slot := len(g.Rows); slot < len(t.sent); slot++ { // nobody is there any more
@@ -86,12 +100,13 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 			continue
 		}
 		if budget <= 0 {
-			t.from = slot
+			t.from, f.More = slot, t.begins
 			break
 		}
 		budget -= t.tell(f, int32(slot), row, was)
 		t.sent[slot] = row
 	}
+	t.begins = f.More
 	if !f.Reset && len(f.Use.Slot) == 0 && len(f.Gone) == 0 {
 		return nil
 	}
