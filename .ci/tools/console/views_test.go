@@ -23,6 +23,7 @@ func (b *browser) asksWhere() {
 	b.sees("a cross on the nodes that it refuses", `document.querySelector(".says button[aria-pressed=true]").innerText.includes("refuses")`)
 	b.script("choose a priority", `[...document.querySelectorAll(".says button")].find((e) => e.innerText.includes("prefers")).click()`)
 	b.sees("that in the address", `location.hash.includes("policy=") && location.hash.includes("fill=score")`)
+	b.script("away from it", "document.activeElement.blur()")
 	b.looks("topology-verdicts")
 }
 
@@ -54,6 +55,7 @@ func (b *browser) plans(c *cluster) {
 	plan()
 	b.reads("With fill of fill.wasm: 2 pods would get a node, 1 none")
 	b.sees("two topologies", `document.querySelectorAll(".two canvas").length === 2`)
+	b.script("to the answer", `document.querySelector(".answer").scrollIntoView()`)
 	b.looks("plan")
 	b.script("a manifest of something else", `{ const m = document.querySelector("#manifest"); m.value = "kind: Deployment"; m.dispatchEvent(new Event("input", { bubbles: true })); }`)
 	b.sees("that it was taken", `document.querySelector("#manifest").value === "kind: Deployment"`)

@@ -237,8 +237,10 @@ function ghost(g, b, inks, n) {
   border(g, b, inks.accent, 1);
   g.setLineDash([]);
   g.fillStyle = inks.accent;
-  g.font = "bold 12px system-ui, sans-serif";
-  g.fillText(`+${n}`, b.x + 5, b.y + b.size - 6);
+  g.font = `bold ${b.size < 26 ? 10 : 12}px system-ui, sans-serif`;
+  g.textAlign = "center";
+  g.fillText(`+${n}`, b.x + b.size / 2, b.y + b.size / 2 + 4);
+  g.textAlign = "left";
 }
 
 // dots are a node's pods, as many as fit, in the colours of their apps.

@@ -55,7 +55,7 @@ export function Plan() {
     <h1>Plan</h1>
     <form class="plan" onSubmit=${go}>
       <${Drop} take=${takeYAML}><label for="manifest">Pods, in YAML or JSON: paste them, or drop a file here</label>
-        <textarea id="manifest" rows="10" spellcheck="false" placeholder=${example} value=${manifest} onInput=${(e) => setManifest(e.target.value)}></textarea><//>
+        <textarea id="manifest" rows="7" spellcheck="false" placeholder=${example} value=${manifest} onInput=${(e) => setManifest(e.target.value)}></textarea><//>
       <div class="controls">
         <label>Namespace of those that name none <input value=${namespace} required onInput=${(e) => setNamespace(e.target.value)} /></label>
         <button type="button" onClick=${() => setManifest(example)}>An example</button>
