@@ -150,8 +150,21 @@ func TestConsoleShowsEachUserHisOwn(t *testing.T) {
 		t.Errorf("the report of the API's service = %d %s", code, got)
 	}
 
+	if code, got := admin.text("/console/v1/past?at=1"); code != http.StatusOK || !strings.Contains(got, `"n0"`) || !strings.Contains(got, `"oldest":1`) {
+		t.Errorf("before the first decision = %d %s", code, got)
+	}
+	if code, got := admin.text("/console/v1/past"); code != http.StatusOK || !strings.Contains(got, `"now":true`) || !strings.Contains(got, "mine-large") || !strings.Contains(got, "theirs-large") {
+		t.Errorf("now = %d %s", code, got)
+	}
+	if code, got := admin.text("/api/v1/namespaces/theirs/pods/theirs-large/explain?shape=columns"); code != http.StatusOK || !strings.Contains(got, `"names":["n0"]`) {
+		t.Errorf("explain in columns = %d %s", code, got)
+	}
+	if code, got := admin.text("/console/v1/pod?namespace=theirs&name=theirs-large"); code != http.StatusOK || !strings.Contains(got, `"logs":true,"exec":false`) {
+		t.Errorf("a pod, by a session that reads = %d %s", code, got)
+	}
+
 	eve := open(t, serving, "eve")
-	if code, got := eve.text("/console/v1/session"); code != http.StatusOK || !strings.Contains(got, `"user":"eve"`) || !strings.Contains(got, `"topology":false`) || strings.Contains(got, `"policies":true`) {
+	if code, got := eve.text("/console/v1/session"); code != http.StatusOK || !strings.Contains(got, `"user":"eve"`) || !strings.Contains(got, `"topology":false`) || !strings.Contains(got, `"plan":false`) || !strings.Contains(got, `"time":false`) || strings.Contains(got, `"policies":true`) {
 		t.Errorf("eve's session is %d %s", code, got)
 	}
 	if got := eve.frame(url.Values{"view": {"pending"}}, "mine-large"); strings.Contains(got, "theirs") || !strings.Contains(got, `"pods":1`) {
@@ -169,9 +182,16 @@ func TestConsoleShowsEachUserHisOwn(t *testing.T) {
 		"/console/v1/service?namespace=default&name=kubernetes",
 		"/console/v1/stream?view=topology", "/berth/v1/policies", "/apis/policy.berth.dev/v1alpha1/policies",
 		"/api/v1/namespaces/theirs/pods/theirs-large/explain",
+		"/api/v1/namespaces/theirs/pods/theirs-large/explain?decision=1", "/api/v1/namespaces/theirs/pods/theirs-large/log",
+		"/console/v1/past", "/console/v1/pod?namespace=theirs&name=theirs-large", "/console/v1/pod?namespace=mine&name=mine-large",
 	} {
 		if code, got := eve.text(path); code != http.StatusForbidden {
 			t.Errorf("eve asks for %s: %d %.200s, want 403", path, code, got)
+		}
+	}
+	for _, path := range []string{"/berth/v1/plan", "/api/v1/namespaces/mine/pods?dryRun=All"} {
+		if got := eve.ask(http.MethodPost, path, "{}"); got.StatusCode != http.StatusForbidden {
+			t.Errorf("eve posts to %s: %s, want 403", path, got.Status)
 		}
 	}
 	if got := eve.ask(http.MethodDelete, "/console/v1/session", ""); got.StatusCode != http.StatusNoContent {

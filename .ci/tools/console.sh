@@ -6,7 +6,7 @@
 #   console.sh shots    makes pictures of each view, light, dark and on a narrow screen,
 #                       in .build/console, and writes those of the docs anew
 #   console.sh figures  prints what the topology costs a tab, with 5,000 nodes and 50,000
-#                       pods
+#                       pods, what ten tabs cost the host, and how 30,000 nodes open
 #   console.sh vendor   writes host/console/web/vendor anew: what the pages are drawn
 #                       with, from npm's registry, held against the integrity that
 #                       stands here. The files are committed, so that a fresh clone
@@ -68,12 +68,12 @@ case ${1:-} in
 test) browse ;;
 shots)
   mkdir -p .build/console
-  SHOTS=$ROOT/.build/console browse -run TestConsole
-  for view in topology decision; do cp ".build/console/$view-light.png" "docs/console-$view.png"; done
+  SHOTS=$ROOT/.build/console browse -run 'TestConsole|TestLogsAndAShell'
+  for view in topology decision topology-verdicts plan time logs; do cp ".build/console/$view-light.png" "docs/console-$view.png"; done
   chmod 644 docs/console-*.png
   say "the pictures lie in .build/console; those of the docs are written"
   ;;
-figures) browse -tags figures -run TestFigures -v ;;
+figures) browse -tags figures -run 'TestFigures|TestTenTabs|TestManyNodes' -v ;;
 vendor) vendor ;;
 *) fail "console.sh test, shots, figures or vendor" ;;
 esac

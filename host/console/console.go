@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-dev/berth/host/api"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // Paths of the console, authorized as paths. Root is where its pages lie.
@@ -23,11 +24,19 @@ const (
 	sessionPath = Root + "v1/session"
 	streamPath  = Root + "v1/stream"
 	servicePath = Root + "v1/service"
+	podPath     = Root + "v1/pod"
+	podsPath    = Root + "v1/pods"
+	pastPath    = Root + "v1/past"
 )
 
 // Scheduler is what the views are made from.
 type Scheduler interface {
 	Glance(context.Context) (schedule.Glance, error)
+	// Held, Traces and At are the decisions that are kept, and the state that each
+	// was made from.
+	Held(context.Context) (oldest, next uint64, err error)
+	Traces() *schedule.Traces
+	At(ctx context.Context, position uint64) (*snapshot.View, bool, error)
 }
 
 // Config is what a console is made of. All of it is required.
@@ -50,6 +59,8 @@ type Console struct {
 	workloads following[workloadRow]
 	services  following[servicePart]
 	events    following[eventRow]
+	// looksBack bounds how many look back at a time.
+	looksBack chan struct{}
 }
 
 // New makes a console.
@@ -59,6 +70,7 @@ func New(c Config) *Console {
 		workloads: following[workloadRow]{objects: c.Objects, resources: slices.Sorted(maps.Keys(workloadKinds)), row: workloadOf},
 		services:  following[servicePart]{objects: c.Objects, resources: []string{servicesResource, slicesResource}, row: servicePartOf},
 		events:    following[eventRow]{objects: c.Objects, resources: []string{eventsResource}, row: eventOf},
+		looksBack: make(chan struct{}, maxLooksBack),
 	}
 }
 
@@ -76,6 +88,9 @@ func (c *Console) Routes() map[string]api.Route {
 		"GET " + sessionPath:    {Handler: http.HandlerFunc(c.whoAmI)},
 		"GET " + streamPath:     {Handler: http.HandlerFunc(c.stream)},
 		"GET " + servicePath:    {Handler: http.HandlerFunc(c.service)},
+		"GET " + podPath:        {Handler: http.HandlerFunc(c.pod)},
+		"POST " + podsPath:      {Handler: http.HandlerFunc(c.pods)},
+		"GET " + pastPath:       {Handler: http.HandlerFunc(c.past)},
 	}
 }
 
@@ -111,6 +126,9 @@ var views = map[string][]question{
 	"workloads": {},
 	"services":  {},
 	"events":    {},
+	"logs":      {},
+	"plan":      {{verb: "post", path: "/berth/v1/plan"}, {verb: "list", resource: "nodes"}},
+	"time":      {{verb: "list", resource: "nodes"}},
 	"policies":  {{verb: "list", group: "policy.berth.dev", resource: "policies"}, {verb: "get", path: "/berth/v1/policies"}},
 	"profiles":  {{verb: "list", group: "policy.berth.dev", resource: "profiles"}},
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // allows lets through what it says of each question.
@@ -42,6 +43,12 @@ func everything(authorizer.Attributes) bool { return true }
 type still schedule.Glance
 
 func (s still) Glance(context.Context) (schedule.Glance, error) { return schedule.Glance(s), nil }
+
+func (still) Held(context.Context) (oldest, next uint64, err error) { return 0, 0, nil }
+
+func (still) Traces() *schedule.Traces { return new(schedule.Traces) }
+
+func (still) At(context.Context, uint64) (*snapshot.View, bool, error) { return nil, false, nil }
 
 var began = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
@@ -144,6 +151,16 @@ func TestWhoASessionIs(t *testing.T) {
 		{"nobody without the pages' header", func(r *http.Request, _ *time.Time) { r.Header.Del(Header) }, ""},
 		{"nobody from another site", func(r *http.Request, _ *time.Time) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, ""},
 		{"nobody from a sibling host", func(r *http.Request, _ *time.Time) { r.Header.Set("Sec-Fetch-Site", "same-site") }, ""},
+		{"nobody by a WebSocket of another origin", func(r *http.Request, _ *time.Time) {
+			toExec(r, "https://evil.example")
+		}, ""},
+		{"nobody by a WebSocket of another port", func(r *http.Request, _ *time.Time) {
+			toExec(r, "https://example.com:8443")
+		}, ""},
+		{"nobody by a WebSocket without an origin", func(r *http.Request, _ *time.Time) { toExec(r, "") }, ""},
+		{"nobody by a WebSocket of a session that only reads", func(r *http.Request, _ *time.Time) {
+			toExec(r, "https://example.com")
+		}, ""},
 		{"nobody in eight hours", func(_ *http.Request, now *time.Time) { *now = now.Add(sessionLife) }, ""},
 		{"nobody with a cookie that was changed", func(r *http.Request, _ *time.Time) {
 			c, _ := r.Cookie(cookieName)
@@ -171,6 +188,26 @@ func TestWhoASessionIs(t *testing.T) {
 				t.Errorf("the request is of %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// toExec makes a request one that opens a WebSocket to a container.
+func toExec(r *http.Request, origin string) {
+	r.URL.Path = "/api/v1/namespaces/a/pods/b/exec"
+	r.Header.Del(Header)
+	r.Header.Set("Upgrade", "websocket")
+	r.Header.Set("Origin", origin)
+}
+
+func TestAWebSocketOfTheConsolesOwnOriginIsOfItsSession(t *testing.T) {
+	t.Parallel()
+	now := began
+	c := at(&now)
+	r := asks(http.MethodGet, sessionPath, "")
+	r.AddCookie(signedIn(t, c, code(t, c, "?write=true", now.Add(time.Hour))))
+	toExec(r, "https://example.com")
+	if got := who(c, r); got != "ada" {
+		t.Errorf("exec by a session that may write is of %q, want ada", got)
 	}
 }
 
@@ -229,7 +266,18 @@ func TestASessionOpensWhatThePagesAsk(t *testing.T) {
 		{"PATCH", "/apis/policy.berth.dev/v1alpha1/modules/sha256-00", false, false},
 		{"DELETE", "/apis/policy.berth.dev/v1alpha1/profiles/default", false, false},
 		{"POST", "/berth/v1/rehearsal", false, true},
-		{"POST", "/berth/v1/plan", false, false},
+		{"POST", "/berth/v1/plan", true, true},
+		{"POST", podsPath, true, true},
+		{"POST", "/api/v1/namespaces/a/pods?dryRun=All", true, true},
+		{"POST", "/api/v1/namespaces/a/pods?dryRun=All&dryRun=", false, false},
+		{"POST", "/api/v1/namespaces/a/pods/b?dryRun=All", false, false},
+		{"POST", "/api/v1/namespaces/a/services?dryRun=All", false, false},
+		{"GET", "/api/v1/namespaces/a/pods/b/log", true, true},
+		{"GET", "/api/v1/namespaces/a/pods/b/exec", false, false},
+		{"UPGRADE", "/api/v1/namespaces/a/pods/b/exec", false, true},
+		{"UPGRADE", "/api/v1/namespaces/a/pods/b/attach", false, false},
+		{"UPGRADE", "/api/v1/namespaces/a/pods/b/log", false, false},
+		{"UPGRADE", "/api/v1/namespaces/a/pods/b/portforward", false, false},
 		{"POST", "/berth/v1/tokens", false, false},
 		{"POST", "/api/v1/namespaces/a/pods", false, false},
 		{"GET", servicePath, true, true},
@@ -245,7 +293,10 @@ func TestASessionOpensWhatThePagesAsk(t *testing.T) {
 	} {
 		for _, write := range []bool{false, true} {
 			want := tt.reads && !write || tt.writes && write
-			r := httptest.NewRequest(tt.method, tt.path, nil)
+			r := httptest.NewRequest(strings.Replace(tt.method, "UPGRADE", "GET", 1), tt.path, nil)
+			if tt.method == "UPGRADE" {
+				r.Header.Set("Upgrade", "websocket")
+			}
 			if got := (session{Write: write}).opens(r); got != want {
 				t.Errorf("%s %s by a session with write=%v: opens = %v, want %v", tt.method, tt.path, write, got, want)
 			}

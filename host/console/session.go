@@ -94,31 +94,60 @@ func (c *Console) Authenticator(next authenticator.Request) authenticator.Reques
 	})
 }
 
-// fromPages says whether a request was sent by a script of this origin.
+// fromPages says whether a request was sent by a script of this origin. No script can
+// set a header of a WebSocket, whose origin the browser tells instead.
 func fromPages(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
-	return r.Header.Get(Header) != "" && (site == "" || site == "same-origin")
+	if site != "" && site != "same-origin" {
+		return false
+	}
+	if upgrades(r) {
+		return r.Header.Get("Origin") == "https://"+r.Host
+	}
+	return r.Header.Get(Header) != ""
 }
+
+func upgrades(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+
+const policiesAPI = "/apis/policy.berth.dev/v1alpha1/"
 
 // opens says whether a request is one of those that the pages make. Proxies above
 // all are not: what a pod answers there would be of the console's own origin.
 func (s session) opens(r *http.Request) bool {
 	path := r.URL.Path
-	const policies = "/apis/policy.berth.dev/v1alpha1/"
 	switch {
 	case r.URL.RawPath != "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
 		return false
+	case upgrades(r):
+		return s.Write && r.Method == http.MethodGet && isOfPod(path, "exec")
 	case r.Method == http.MethodPatch:
-		return s.Write && (isOneOf(policies+"policies/", path) || isOneOf(policies+"profiles/", path))
+		return s.Write && (isOneOf(policiesAPI+"policies/", path) || isOneOf(policiesAPI+"profiles/", path))
 	case r.Method == http.MethodPost:
-		return s.Write && (path == policies+"modules" || path == policies+"policies" || path == "/berth/v1/rehearsal")
+		return s.posts(path, r.URL.RawQuery)
 	case r.Method != http.MethodGet:
 		return false
-	case strings.HasPrefix(path, Root), strings.HasPrefix(path, policies), path == "/berth/v1/policies", path == "/berth/v1/explain":
+	case strings.HasPrefix(path, Root), strings.HasPrefix(path, policiesAPI), path == "/berth/v1/policies", path == "/berth/v1/explain":
 		return true
 	}
-	parts := strings.Split(path, "/") // "", api, v1, namespaces, NAMESPACE, pods, NAME, explain
-	return strings.HasPrefix(path, "/api/v1/namespaces/") && len(parts) == 8 && parts[5] == "pods" && parts[7] == "explain"
+	return isOfPod(path, "explain") || isOfPod(path, "log")
+}
+
+// posts says what may be posted: by every session what writes nothing.
+func (s session) posts(path, query string) bool {
+	switch path {
+	case podsPath, "/berth/v1/plan":
+		return true
+	case policiesAPI + "modules", policiesAPI + "policies", "/berth/v1/rehearsal":
+		return s.Write
+	}
+	parts := strings.Split(path, "/") // "", api, v1, namespaces, NAMESPACE, pods
+	return strings.HasPrefix(path, "/api/v1/namespaces/") && len(parts) == 6 && parts[5] == "pods" && query == "dryRun=All"
+}
+
+// isOfPod says whether a path is that of a part of a pod.
+func isOfPod(path, part string) bool {
+	parts := strings.Split(path, "/") // "", api, v1, namespaces, NAMESPACE, pods, NAME, part
+	return strings.HasPrefix(path, "/api/v1/namespaces/") && len(parts) == 8 && parts[5] == "pods" && parts[7] == part
 }
 
 // isOneOf says whether a path is that of one object, and of no part of it.

@@ -57,7 +57,7 @@ func (c *Console) looker(query url.Values) (l looker, wait time.Duration, leave 
 	filter, chosen := query.Get("filter"), query.Get("chosen")
 	switch name := query.Get("view"); name {
 	case "topology":
-		return glancing{&c.glances, &topology{label: query.Get("label"), apps: map[string]int{}}}, interval, func() {}, nil
+		return glancing{&c.glances, &topology{label: query.Get("label"), apps: map[string]int{}, slice: maxSlice}}, interval, func() {}, nil
 	case "pending":
 		return glancing{&c.glances, new(pending)}, interval, func() {}, nil
 	case "workloads":
@@ -99,6 +99,9 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		frame, err := shown.frame(ctx, rights)
 		if err != nil || out.send(frame) != nil {
 			return
+		}
+		if part, ok := frame.(interface{ more() bool }); ok && part.more() {
+			continue // the rest of it does not wait
 		}
 		select {
 		case <-next.C:

@@ -18,6 +18,9 @@ const (
 	// maxFrame is about how many bytes a frame has, but the first: what has changed
 	// beyond comes with the next ones. It keeps a tab below 64 KiB/s.
 	maxFrame = 14 << 10
+	// maxSlice is that of the first, whose rest follows at once: a tab decodes one
+	// slice after the other, and draws them together.
+	maxSlice = 200 << 10
 	// maxApps is how many apps have a colour; what comes later is "other".
 	maxApps = 1000
 )
@@ -31,18 +34,26 @@ type topology struct {
 	apps map[string]int
 	// from is the slot with which the next frame begins.
 	from int
+	// slice bounds the first frame and those that go on with it, 0 is not at all.
+	slice int
+	// begins says that the first frame's rest follows.
+	begins bool
 }
 
 // topologyFrame is in columns: what stands at the same place is of one node.
 type topologyFrame struct {
 	// Reset says that all that was told before is void.
 	Reset bool `json:"reset,omitempty"`
+	// More says that the rest follows at once.
+	More bool `json:"more,omitempty"`
 	// Apps are further ones, which Use.Apps counts on from the former.
 	Apps  []string    `json:"apps,omitempty"`
 	Nodes nodeColumns `json:"nodes"`
 	Use   useColumns  `json:"use"`
 	Gone  []int32     `json:"gone,omitempty"`
 }
+
+func (f *topologyFrame) more() bool { return f.More }
 
 // nodeColumns are of nodes that are new or were written.
 type nodeColumns struct {
@@ -70,7 +81,10 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 	f := &topologyFrame{Reset: t.sent == nil || !of.same(t.of)}
 	budget := maxFrame
 	if f.Reset {
-		t.sent, t.apps, t.from, budget = nil, map[string]int{}, 0, math.MaxInt
+		t.sent, t.apps, t.from, t.begins = nil, map[string]int{}, 0, true
+	}
+	if t.begins {
+		budget = cmp.Or(t.slice, math.MaxInt)
 	}
 	t.of = of
 	for slot := len(g.Rows); slot < len(t.sent); slot++ { // nobody is there any more
@@ -86,12 +100,13 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 			continue
 		}
 		if budget <= 0 {
-			t.from = slot
+			t.from, f.More = slot, t.begins
 			break
 		}
 		budget -= t.tell(f, int32(slot), row, was)
 		t.sent[slot] = row
 	}
+	t.begins = f.More
 	if !f.Reset && len(f.Use.Slot) == 0 && len(f.Gone) == 0 {
 		return nil
 	}
@@ -104,13 +119,11 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) (b
 		f.Gone = append(f.Gone, slot)
 		return 6
 	}
-	if was == nil || was.Node != row.Node {
+	if is := t.shown(row); was == nil || was.Node != row.Node && t.shown(was) != is {
 		n := &f.Nodes
-		n.Slot, n.Name = append(n.Slot, slot), append(n.Name, row.Node.Name)
-		n.Group, n.State = append(n.Group, row.Node.Labels[t.label]), append(n.State, stateOf(row.Node))
-		n.CPU, n.Memory = append(n.CPU, row.Allocatable.MilliCPU), append(n.Memory, row.Allocatable.Memory>>20)
-		n.Pods = append(n.Pods, row.Allocatable.Pods)
-		bytes += 45 + len(row.Node.Name) + len(row.Node.Labels[t.label])
+		n.Slot, n.Name, n.Group, n.State = append(n.Slot, slot), append(n.Name, is.name), append(n.Group, is.group), append(n.State, is.state)
+		n.CPU, n.Memory, n.Pods = append(n.CPU, is.cpu), append(n.Memory, is.memory), append(n.Pods, is.pods)
+		bytes += 45 + len(is.name) + len(is.group)
 	}
 	u, known := &f.Use, len(f.Apps)
 	cpu, memory, apps := t.use(f, row)
@@ -119,6 +132,17 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) (b
 		bytes += len(name) + 3
 	}
 	return bytes + 24 + 4*len(apps)
+}
+
+// shownNode is what is told of a node beside its use. A node that is written without
+// a change to that, as each is by its heartbeats, is not told again.
+type shownNode struct {
+	name, group, state string
+	cpu, memory, pods  int64
+}
+
+func (t *topology) shown(row *snapshot.Row) shownNode {
+	return shownNode{row.Node.Name, row.Node.Labels[t.label], stateOf(row.Node), row.Allocatable.MilliCPU, row.Allocatable.Memory >> 20, row.Allocatable.Pods}
 }
 
 // use sums what the user may see of a node's pods.

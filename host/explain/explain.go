@@ -63,6 +63,23 @@ func Pod(ctx context.Context, s *schedule.Scheduler, namespace, name string, o O
 	return r, err
 }
 
+// Decided explains one decision about a pod by its number, as far as the log
+// reaches back. One that lies outside the log is an OutsideError.
+func Decided(ctx context.Context, s *schedule.Scheduler, namespace, name string, number uint64, o Options) (*Report, error) {
+	trace, ok := s.Traces().Get(number)
+	if !ok {
+		return nil, outside(ctx, s, number)
+	}
+	if trace.Namespace != namespace || trace.Name != name {
+		return nil, fmt.Errorf("%w: decision %d is not about %s/%s", ErrNoPod, number, namespace, name)
+	}
+	r, err := fromTrace(ctx, s, trace, "decided", o)
+	if errors.Is(err, ErrOutside) {
+		return nil, outside(ctx, s, number)
+	}
+	return r, err
+}
+
 const outsideNote = "the decision lies outside the recorded log: this is the present state"
 
 // fromPresent asks the live policies about the present state, between two cycles.

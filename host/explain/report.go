@@ -17,7 +17,7 @@ type Report struct {
 	// UID tells pods apart that had the name one after the other.
 	UID types.UID `json:"uid,omitempty"`
 	// State is where the pod is: active, backoff, waiting, gated, bound, preempted,
-	// gone.
+	// gone; decided where one decision was asked for by its number.
 	State string `json:"state"`
 	// Node is where the pod is or was decided to go, empty for nowhere.
 	Node    string `json:"node,omitempty"`

@@ -56,6 +56,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	call(b, "listen", log.Enable, cdp.Empty{})
+	call(b, "keep the focus", emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	return b
 }
 
@@ -252,6 +253,10 @@ func TestConsole(t *testing.T) {
 	b.open("decision/default/placed?filter=sim-41")
 	b.reads("untolerated taint")
 	b.looks("decision")
+	b.asksWhere()
+	b.plans(c)
+	b.looksBack()
+	b.reads("default/")
 
 	// How far workloads have come, who answers, and what was told.
 	b.do("press w", chromedp.KeyEvent("w"))
@@ -371,7 +376,16 @@ func TestUsersSeeWhatIsTheirs(t *testing.T) {
 	b := newBrowser(t)
 	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console", "--write", "--kubeconfig", jane)))
 	b.reads("jane · reads only") // she may write no policies
-	b.sees("the views that are hers", `[...document.querySelectorAll("nav a")].map((a) => a.innerText).join() === "Pending,Decision,Workloads,Services,Events"`)
+	b.sees("the views that are hers", `[...document.querySelectorAll("nav a")].map((a) => a.innerText).join() === "Pending,Decision,Workloads,Services,Events,Logs"`)
+	for _, view := range []string{"plan", "time"} {
+		b.open(view)
+		b.reads("There is none at this address that you may see")
+	}
+	b.open("logs/default/hungry")
+	b.reads("Not yours to see")
+	b.open("logs/team/ours-waits")
+	b.reads("Container")
+	b.sees("no shell, which she may not have", `!document.body.innerText.includes("Run it in")`)
 	b.open("topology")
 	b.reads("There is none at this address that you may see")
 	b.open("policies?push=module")
@@ -420,7 +434,7 @@ func TestHostileTexts(t *testing.T) {
 			: v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, spoil(x, k)])) : v;
 		window.fetch = async (path, ...rest) => {
 			const answer = await real(path, ...rest);
-			if (!answer.ok || !/explain|policies|profiles|stream|service/.test(path)) return answer;
+			if (!answer.ok || !/explain|policies|profiles|stream|service|past|v1.pod/.test(path)) return answer;
 			if (!/stream/.test(path)) return new Response(JSON.stringify(spoil(await answer.json())));
 			const lines = answer.body.pipeThrough(new TextDecoderStream()).pipeThrough(new TransformStream({
 				transform(text, to) { this.rest = (this.rest || "") + text; const parts = this.rest.split("\n"); this.rest = parts.pop();
@@ -434,7 +448,8 @@ func TestHostileTexts(t *testing.T) {
 	c.run("", "kubectl", "wait", "--for=condition=PodScheduled=false", "pod/hungry", "--timeout=90s")
 	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
 	b.reads("berth-admin") // the code has been read from the address
-	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "workloads", "services", "services/default/web", "events", "policies", "policies/PodFitsResources", "profiles"} {
+	for _, view := range []string{"topology", "pending", "decision/default/hungry", "decision/default/placed", "workloads", "services", "services/default/web", "events", "policies", "policies/PodFitsResources", "profiles",
+		"topology?pod=default/placed&fill=score", "time", "logs/default/placed"} {
 		b.open(view)
 		b.reads("<img src=x")
 		b.sees("no markup of others", `!window.struck && !document.querySelector("main img, main script, [onerror], [href^='javascript']")`)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,9 +37,6 @@ func TestFigures(t *testing.T) {
 	for i := range deployments {
 		c.run("", "kubectl", "rollout", "status", fmt.Sprint("deployment/app-", i), "--timeout=15m")
 	}
-	print := func(what, aim, format string, args ...any) {
-		fmt.Printf("| %s | %s | %s |\n", what, aim, fmt.Sprintf(format, args...))
-	}
 	fmt.Printf("| topology, %d nodes, %d pods | aim | figure |\n|---|---|---|\n", manyNodes, manyPods)
 
 	b := newBrowser(t)
@@ -51,23 +50,7 @@ func TestFigures(t *testing.T) {
 	}
 	call(b, "watch the network", network.Enable, network.EnableParams{})
 	call(b, "watch the performance", performance.Enable, performance.EnableParams{})
-	call(b, "watch tasks", page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
-		window.tasks = [];
-		new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((e) => e.duration))).observe({ type: "longtask", buffered: true });
-		window.drawn = 0;
-		new MutationObserver(() => { if (!window.drawn && document.body?.innerText.includes("5,000 nodes")) window.drawn = performance.now(); }).observe(document, { childList: true, subtree: true, characterData: true });`})
-	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
-	b.reads("5,000 nodes")
-	number := func(script string) float64 {
-		n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64](script))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	print("first paint", "1 s", "%.2f s", number(`performance.getEntriesByName("first-contentful-paint")[0].startTime`)/1000)
-	print("all nodes drawn", "1.5 s", "%.2f s", number("window.drawn")/1000)
-	print("longest task until then", "", "%.0f ms", number("Math.max(0, ...window.tasks)"))
+	number := b.opensTimed(c, "5,000 nodes")
 	b.script("forget tasks", "window.tasks = []")
 
 	heap := func() float64 {
@@ -84,7 +67,7 @@ func TestFigures(t *testing.T) {
 	placed := func() float64 {
 		return number(`Number(document.querySelector("aside h2").innerText.match(/([\d,]+) pods/)[1].replaceAll(",", ""))`)
 	}
-	before := placed()
+	before, spent := placed(), c.spent()
 	for second := 1; second <= 60; second++ {
 		more := (second-1)/deployments + 1
 		c.run("", "kubectl", "scale", fmt.Sprint("deployment/app-", second%deployments), fmt.Sprint("--replicas=", manyPods/deployments+more*binds))
@@ -92,8 +75,96 @@ func TestFigures(t *testing.T) {
 		time.Sleep(time.Until(began.Add(time.Duration(second) * time.Second)))
 	}
 	took := time.Since(began).Seconds()
-	print("pods seen to land, for 60 s", "1,000/s", "%.0f/s", (placed()-before)/took)
-	print("received in that", "64 KiB/s", "%.0f KiB/s", float64(received.Load())/1024/took)
-	print("longest task in that", "50 ms", "%.0f ms", number("Math.max(0, ...window.tasks)"))
-	print("heap: at first, highest, at the end", "80 MB, flat", "%.0f, %.0f, %.0f MB", heaps[0], slices.Max(heaps), heaps[len(heaps)-1])
+	row("pods seen to land, for 60 s", "1,000/s", "%.0f/s", (placed()-before)/took)
+	row("received in that", "64 KiB/s", "%.0f KiB/s", float64(received.Load())/1024/took)
+	row("longest task in that", "50 ms", "%.0f ms", number("Math.max(0, ...window.tasks)"))
+	row("the host's own work in that, with one tab", "", "%.1f s", (c.spent() - spent).Seconds())
+	row("heap: at first, highest, at the end", "80 MB, flat", "%.0f, %.0f, %.0f MB", heaps[0], slices.Max(heaps), heaps[len(heaps)-1])
+}
+
+// row prints one.
+func row(what, aim, format string, args ...any) {
+	fmt.Printf("| %s | %s | %s |\n", what, aim, fmt.Sprintf(format, args...))
+}
+
+// opensTimed opens the topology, prints how long that takes, and returns what reads a
+// number of the page.
+func (b *browser) opensTimed(c *cluster, all string) (number func(script string) float64) {
+	b.t.Helper()
+	call(b, "watch tasks", page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: fmt.Sprintf(`
+		window.tasks = [];
+		new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((e) => e.duration))).observe({ type: "longtask", buffered: true });
+		window.drawn = 0;
+		new MutationObserver(() => { if (!window.drawn && document.querySelector("aside h2 ~ ul.legend")?.parentElement.innerText.includes(%q)) window.drawn = performance.now(); }).observe(document, { childList: true, subtree: true });`, all)})
+	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
+	b.sees("all nodes", "window.drawn > 0")
+	number = func(script string) float64 {
+		n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64](script))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return n
+	}
+	row("first paint", "1 s", "%.2f s", number(`performance.getEntriesByName("first-contentful-paint")[0].startTime`)/1000)
+	row("all nodes drawn", "1.5 s", "%.2f s", number("window.drawn")/1000)
+	row("longest task until then", "50 ms", "%.0f ms", number("Math.max(0, ...window.tasks)"))
+	return number
+}
+
+// TestManyNodes prints what the topology of 30,000 nodes takes to open.
+func TestManyNodes(t *testing.T) {
+	c := newClusterOf(t, 30_000)
+	fmt.Printf("| topology, 30000 nodes | aim | figure |\n|---|---|---|\n")
+	number := newBrowser(t).opensTimed(c, "30,000 nodes")
+	row("heap", "", "%.0f MB", number("performance.memory.usedJSHeapSize")/(1<<20))
+}
+
+// TestTenTabs prints what ten tabs of the topology cost the host: its own processor
+// time, with and without them, while nothing happens and while pods are bound.
+func TestTenTabs(t *testing.T) {
+	const tabs, seconds = 10, 20
+	c := newClusterOf(t, manyNodes)
+	for i := range deployments {
+		c.run("", "kubectl", "create", "deployment", fmt.Sprint("app-", i), "--image=example.test/app:1", "--replicas=500")
+	}
+	for i := range deployments {
+		c.run("", "kubectl", "rollout", "status", fmt.Sprint("deployment/app-", i), "--timeout=15m")
+	}
+	fmt.Printf("| %d tabs, %d nodes | aim | figure |\n|---|---|---|\n", tabs, manyNodes)
+	pods := 500
+	share := func(binding bool) float64 {
+		began, spent := time.Now(), c.spent()
+		for second := 1; second <= seconds; second++ {
+			if binding {
+				c.run("", "kubectl", "scale", fmt.Sprint("deployment/app-", second%deployments), fmt.Sprint("--replicas=", pods+binds))
+			}
+			time.Sleep(time.Until(began.Add(time.Duration(second) * time.Second)))
+		}
+		if binding {
+			pods += binds
+		}
+		return 100 * (c.spent() - spent).Seconds() / time.Since(began).Seconds()
+	}
+	still, bound := share(false), share(true)
+	for range tabs {
+		b := newBrowser(t)
+		b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
+		b.reads("5,000 nodes")
+	}
+	row("the host while nothing happens: without tabs, with them", "3 % of a core more", "%.1f %%, %.1f %%", still, share(false))
+	row("the host under 1,000 binds a second: without tabs, with them", "3 % of a core more", "%.0f %%, %.0f %%", bound, share(true))
+}
+
+// spent is the processor time that the host has used.
+func (c *cluster) spent() time.Duration {
+	c.t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.process.Process.Pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), ") ") // behind the name: state is field 3
+	fields := strings.Fields(rest)
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / 100
 }

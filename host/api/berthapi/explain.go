@@ -1,6 +1,7 @@
 package berthapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,8 @@ import (
 	"github.com/berth-dev/berth/host/explain"
 )
 
-// Explain answers GET …/pods/NAME/explain?node=&limit=.
+// Explain answers GET …/pods/NAME/explain?node=&limit=&decision=&shape=: of the
+// decision with a number, where one is given, and in columns where shape says so.
 func (a *API) Explain(w http.ResponseWriter, r *http.Request, c *api.Connection) error {
 	query := r.URL.Query()
 	options := explain.Options{Node: query.Get("node")}
@@ -26,13 +28,19 @@ func (a *API) Explain(w http.ResponseWriter, r *http.Request, c *api.Connection)
 		}
 		options.Limit = n
 	}
+	columns := query.Get("shape") == "columns"
+	if columns {
+		options = explain.Options{} // they are of all nodes
+	}
 	release, ok := a.deriving.take(r.Context())
 	if !ok {
 		return r.Context().Err()
 	}
 	defer release()
-	report, err := explain.Pod(r.Context(), a.Scheduler, c.Namespace, c.Name, options)
+	report, err := a.explained(r.Context(), c, query.Get("decision"), options)
 	switch {
+	case errors.Is(err, explain.ErrOutside):
+		return notFound(c.Kind.GroupResource(), c.Name, "%v", err)
 	case errors.Is(err, explain.ErrNoPod):
 		return notFound(c.Kind.GroupResource(), c.Name, "no pod %s/%s is known to the scheduler, and the log holds no decision about one", c.Namespace, c.Name)
 	case errors.Is(err, explain.ErrNoNode):
@@ -41,8 +49,22 @@ func (a *API) Explain(w http.ResponseWriter, r *http.Request, c *api.Connection)
 		return apierrors.NewBadRequest(err.Error() + ": another scheduler may; `kubectl get profiles` shows those there are")
 	case err != nil:
 		return err
+	case columns:
+		return answerJSON(w, report.Columns())
 	}
 	return answerJSON(w, report)
+}
+
+// explained explains a pod, or one decision about it.
+func (a *API) explained(ctx context.Context, c *api.Connection, decision string, o explain.Options) (*explain.Report, error) {
+	if decision == "" {
+		return explain.Pod(ctx, a.Scheduler, c.Namespace, c.Name, o)
+	}
+	number, err := strconv.ParseUint(decision, 10, 64)
+	if err != nil {
+		return nil, apierrors.NewBadRequest("decision: want its number")
+	}
+	return explain.Decided(ctx, a.Scheduler, c.Namespace, c.Name, number, o)
 }
 
 // notFound is a 404 in words of its own.

@@ -42,6 +42,16 @@ export const patch = (path, change) =>
 
 export const post = (path, body, type) => ask(path, { method: "POST", body, headers: { "Content-Type": type, Accept: "application/json" } });
 
+// text calls piece with each piece of a text that goes on, as it comes.
+export async function text(path, signal, piece) {
+  const reader = (await ask(path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    piece(value);
+  }
+}
+
 export const signIn = (code) => ask("/console/v1/session", { method: "POST", body: JSON.stringify({ code }) });
 export const signOut = () => ask("/console/v1/session", { method: "DELETE" });
 
@@ -55,7 +65,11 @@ export function stream(view, query, frame, state) {
       try {
         const response = await ask(`/console/v1/stream?${new URLSearchParams({ view, ...query })}`, { signal: ending.signal });
         state("live");
-        for await (const line of lines(response.body)) frame(JSON.parse(line));
+        for await (const line of lines(response.body)) {
+          const told = JSON.parse(line);
+          frame(told);
+          if (told.more) await new Promise((done) => setTimeout(done)); // one slice a task
+        }
         throw new Refused(0, "the host ended the stream");
       } catch (err) {
         if (ending.signal.aborted) return;

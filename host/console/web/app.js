@@ -4,11 +4,14 @@ import { html, render, useEffect, useState } from "./vendor/preact.js";
 import { get, signIn, signOut } from "./api.js";
 import { Decision } from "./decision.js";
 import { Events } from "./events.js";
+import { Logs } from "./logs.js";
 import { Notice, Trouble, Waiting, link } from "./parts.js";
 import { Pending } from "./pending.js";
+import { Plan } from "./plan.js";
 import { Policies } from "./policies.js";
 import { Profiles } from "./profiles.js";
 import { Services } from "./services.js";
+import { Time } from "./time.js";
 import { Topology } from "./topology.js";
 import { Workloads } from "./workloads.js";
 
@@ -16,9 +19,12 @@ const views = [
   { name: "topology", key: "t", title: "Topology", view: Topology },
   { name: "pending", key: "p", title: "Pending", view: Pending },
   { name: "decision", key: "d", title: "Decision", view: Decision },
+  { name: "plan", key: "n", title: "Plan", view: Plan },
+  { name: "time", key: "i", title: "Time", view: Time },
   { name: "workloads", key: "w", title: "Workloads", view: Workloads },
   { name: "services", key: "s", title: "Services", view: Services },
   { name: "events", key: "e", title: "Events", view: Events },
+  { name: "logs", key: "l", title: "Logs", view: Logs },
   { name: "policies", key: "o", title: "Policies", view: Policies },
   { name: "profiles", key: "r", title: "Profiles", view: Profiles },
 ];

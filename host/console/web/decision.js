@@ -9,7 +9,7 @@ const shown = 100; // rows of the table
 export function Decision({ path, query }) {
   const [namespace, name] = path;
   if (!name) return html`<${Ask} namespace=${namespace} />`;
-  return html`<${Report} key=${namespace + "/" + name} namespace=${namespace} name=${name} query=${query} />`;
+  return html`<${Report} key=${[namespace, name, query.number]} namespace=${namespace} name=${name} query=${query} />`;
 }
 
 // Ask is the view before a pod was named.
@@ -25,7 +25,7 @@ function Ask({ namespace }) {
 }
 
 function Report({ namespace, name, query }) {
-  const { value: report, error } = useAnswer(explainPath(namespace, name));
+  const { value: report, error } = useAnswer(explainPath(namespace, name) + (query.number ? `&decision=${encodeURIComponent(query.number)}` : ""));
   const [weights, setWeights] = useState({});
   const decided = useMemo(() => report && decide(report, weights), [report, weights]);
   if (error) return html`<h1>${namespace}/${name}</h1><${Trouble} error=${error} />`;
@@ -35,14 +35,16 @@ function Report({ namespace, name, query }) {
   return html`
     <h1>${namespace}/${name}</h1>
     <p class="answer">${sentence(report)}</p>
+    ${query.number && html`<p class="stale">This is decision ${query.number}, as it was made at ${new Date(report.decision?.at).toLocaleString()}. <a href=${link(["decision", namespace, name])}>The newest</a> · <a href=${link(["time"], { at: String(new Date(report.decision?.at).getTime()) })}>the cluster then</a></p>`}
     ${report.note && html`<p class="stale">${report.note}</p>`}
-    ${!report.node && html`<p class="advice"><b>What would place it:</b> ${advise(report).text}</p>`}
+    <p><a href=${link(["topology"], { pod: `${namespace}/${name}`, fill: "score" })}>On the topology</a> · <a href=${link(["logs", namespace, name])}>Its logs</a></p>
+    ${!report.node && !query.number && html`<p class="advice"><b>What would place it:</b> ${advise(report).text}</p>`}
     ${report.room && html`<p>Room was made for it on ${report.room.node}, by preempting ${count(report.room.victims.length, "pod")}: ${report.room.victims.map((v) => v.namespace + "/" + v.pod).join(", ")}.</p>`}
     ${report.preemptedBy && html`<p>It had to go: room was made for another pod on ${report.preemptedBy.node}.</p>`}
     <div class="beside">
       <div>
         <form class="controls" onSubmit=${(e) => e.preventDefault()}><label>Filter nodes <input id="filter" type="search" value=${filter}
-          onInput=${(e) => replace(link(["decision", namespace, name], { filter: e.target.value }))} /></label></form>
+          onInput=${(e) => replace(link(["decision", namespace, name], { filter: e.target.value, number: query.number }))} /></label></form>
         <${Matrix} report=${report} rows=${rows} weights=${weights} first=${decided.first} />
         ${report.left > 0 && html`<p>${count(report.left, "node")} with fewer points are not looked at here.</p>`}
       </div>
@@ -51,7 +53,7 @@ function Report({ namespace, name, query }) {
         ${report.feasible > 0 && html`<${Weights} report=${report} weights=${weights} set=${setWeights} decided=${decided} />`}
       </aside>
     </div>
-    <${Commands} lines=${[`berth explain pod ${shell(name)} -n ${shell(namespace)} -o wide`, `kubectl describe pod ${shell(name)} -n ${shell(namespace)}`]} />`;
+    <${Commands} lines=${[`berth explain pod ${shell(name)} -n ${shell(namespace)} -o wide`, `kubectl describe pod ${shell(name)} -n ${shell(namespace)}`, ...(report.decision ? [`berth replay ${report.decision.number}`] : [])]} />`;
 }
 
 function sentence(report) {

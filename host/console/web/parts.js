@@ -14,10 +14,11 @@ export function link(path, query = {}) {
 export const replace = (address) => location.replace(address);
 
 // useAnswer asks for a path, again every so many milliseconds where that is given,
-// and keeps what came last: {value, error}.
+// and keeps what came last: {value, error}. Without a path nothing is asked.
 export function useAnswer(path, every) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
+    if (!path) return setAnswer({});
     const ending = new AbortController();
     let timer;
     const ask = async () => {
