@@ -168,7 +168,7 @@ func (b *budget) disrupted() (left map[string]string, until []int64) {
 
 func (b *budget) healthy(disrupted map[string]string) (n int64) {
 	for _, pod := range b.pods {
-		if pod.Deleted != 0 || disrupted[pod.Name] != "" {
+		if at := disrupted[pod.Name]; pod.Deleted != 0 || at != "" && pods.Nanos(at)+deletionTimeout > b.Now {
 			continue
 		}
 		if pod.Pod.Ready {
@@ -198,9 +198,9 @@ func (b *budget) status(healthy, desired, expected int64, disrupted map[string]s
 	}
 	j.Key("disruptionsAllowed").Int(allowed).Key("currentHealthy").Int(healthy).Key("desiredHealthy").Int(desired).Key("expectedPods").Int(expected)
 	if allowed > 0 {
-		b.condition(j, "True", "SufficientPods", "")
+		b.condition(j, b.Parent.Generation, "True", "SufficientPods", "")
 	} else {
-		b.condition(j, "False", "InsufficientPods", "")
+		b.condition(j, b.Parent.Generation, "False", "InsufficientPods", "")
 		b.out.Why = []string{"no pod may be evicted: " + strconv.FormatInt(healthy, 10) + " of " + strconv.FormatInt(expected, 10) + " pods are healthy, and " + strconv.FormatInt(desired, 10) + " have to be"}
 	}
 	if len(b.pods) == 0 && !b.counted(expected) {
@@ -225,14 +225,15 @@ func (b *budget) failed(message string) {
 		}
 	}
 	j.Key("disruptionsAllowed").Int(0)
-	b.condition(j, "False", "SyncFailed", message)
+	seen, _ := b.Parent.Field("status.observedGeneration").Number()
+	b.condition(j, int64(seen), "False", "SyncFailed", message)
 	b.out.Status = string(j.Close('}').Bytes())
 	b.out.RequeueAfter = 10 * pods.Second
 }
 
-// condition writes the conditions, DisruptionAllowed among them; its time is that
-// of its last change.
-func (b *budget) condition(j *json.Writer, status, reason, message string) {
+// condition writes the conditions, DisruptionAllowed among them, about a generation;
+// its time is that of its last change.
+func (b *budget) condition(j *json.Writer, generation int64, status, reason, message string) {
 	since := pods.Time(b.Now)
 	j.Key("conditions").Open('[')
 	for _, c := range b.Parent.Field("status.conditions").Items() {
@@ -244,6 +245,6 @@ func (b *budget) condition(j *json.Writer, status, reason, message string) {
 			since = c.String("lastTransitionTime", since)
 		}
 	}
-	j.Open('{').Key("type").Text("DisruptionAllowed").Key("status").Text(status).Key("observedGeneration").Int(b.Parent.Generation)
+	j.Open('{').Key("type").Text("DisruptionAllowed").Key("status").Text(status).Key("observedGeneration").Int(generation)
 	j.Key("lastTransitionTime").Text(since).Key("reason").Text(reason).Key("message").Text(message).Close('}').Close(']')
 }

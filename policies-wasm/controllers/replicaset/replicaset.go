@@ -94,13 +94,13 @@ func (s *set) equal(labels sdk.Config) facts.Selector {
 func (s *set) claim(out *reconcile.Result) (active []pods.Pod) {
 	for _, child := range s.Children {
 		p := pods.Read(child)
+		matches := s.selector.Matches(s.Symbols, child.Labels.Pairs)
 		if !p.Active() {
-			if p.Deleted != 0 && p.Phase != "Succeeded" && p.Phase != "Failed" && child.Controller() == s.Parent.UID {
+			if matches && p.Deleted != 0 && p.Phase != "Succeeded" && p.Phase != "Failed" && child.Controller() == s.Parent.UID {
 				s.terminating++
 			}
 			continue
 		}
-		matches := s.selector.Matches(s.Symbols, child.Labels.Pairs)
 		switch owner := child.Controller(); {
 		case owner == s.Parent.UID && matches:
 			active = append(active, p)
