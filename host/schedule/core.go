@@ -290,11 +290,24 @@ func (c *core) enqueue(object *v1.Pod, now int64) {
 		return
 	}
 	delete(c.unclaimed, object.UID)
-	known := c.queue.Get(object.UID) != nil
+	was := ""
+	if known := c.queue.Get(object.UID); known != nil {
+		was = known.Pod.Object.Status.NominatedNodeName
+	}
 	c.queue.Add(pod, now)
-	if node := object.Status.NominatedNodeName; node != "" && !known {
-		// Room was made for it before this scheduler started.
+	c.renominate(pod, was)
+}
+
+// renominate keeps room where a pod's status says, if it says so newly: from before
+// this scheduler started, or by somebody else. A state from before room was made says
+// nothing, as the one before it did, and takes nothing back.
+func (c *core) renominate(pod *snapshot.Pod, was string) {
+	switch node := pod.Object.Status.NominatedNodeName; {
+	case node == was:
+	case node != "":
 		c.cluster.Nominate(pod, node)
+	case c.cluster.NominatedNode(pod.UID()) == was:
+		c.cluster.Unnominate(pod.UID())
 	}
 }
 
