@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -44,6 +46,9 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	}
 	g.Refused = d.refusals.of(o.GetUID())
 	out, err := d.Guest.Reconcile(ctx, &g.Input)
+	if errors.As(err, new(*wire.TooLargeError)) {
+		d.event(ctx, o, v1.EventTypeWarning, "TooManyObjects", err.Error())
+	}
 	if err != nil {
 		return last, 0, err
 	}

@@ -301,6 +301,21 @@ func TestTenThousandChildrenFitACall(t *testing.T) {
 	}
 }
 
+// As many replicas as a cluster of thousands of nodes can have fit one question, and
+// the guest's memory.
+func TestAllReplicasOfALargeClusterFitACall(t *testing.T) {
+	const n = 65_000
+	g := open(t, compiled(t), "ReplicaSet") // such a question gets an instance of its own
+	fuel, share, took, err := g.ask(input(t, g, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("about %d: %d fuel each, %.0f%% of its budget, %v, %d MiB", n, int(fuel)/n, 100*share, took, g.in.MemoryBytes()>>20)
+	if share > 0.9 {
+		t.Errorf("it takes %.0f %% of its budget", 100*share)
+	}
+}
+
 // A parent that is new, and wants as many, is asked about on the budget of one
 // that has no children yet.
 func TestTenThousandMissingChildrenFitACall(t *testing.T) {

@@ -110,8 +110,12 @@ func (s *Sandbox) failAt(err error, place int32) error {
 	if about := s.about.at(place); about != "" {
 		err = fmt.Errorf("%s: %w", about, err)
 	}
+	parent := ""
+	if p := s.about.parent; p != nil {
+		parent = string(p.Object.GetUID())
+	}
 	s.Close()
-	s.health.failed(time.Now(), err)
+	s.health.failed(time.Now(), err, parent)
 	s.guestLog.add(slog.LevelError, s.module.Digest(), "it failed: "+withStack(err))
 	s.log.Warn("policy failed", "err", withStack(err))
 	return fmt.Errorf("policy %s: %w", s.name, err)

@@ -30,8 +30,22 @@ func (a *objectGuest) ask(ctx context.Context, f engine.Func, about subject, inp
 	if err := a.box.ready(ctx); err != nil {
 		return engine.Result{}, err
 	}
-	return a.call(f, about, input(a.box.encoder), objects)
+	in := input(a.box.encoder)
+	if len(in) > engine.MaxInput {
+		return engine.Result{}, &wire.TooLargeError{Objects: objects, Bytes: len(in), Most: engine.MaxInput}
+	}
+	if len(in) > largeQuestion && a.box.wear.calls > 0 {
+		a.box.Close()
+		if err := a.box.ready(ctx); err != nil {
+			return engine.Result{}, err
+		}
+	}
+	return a.call(f, about, in, objects)
 }
+
+// largeQuestion is the size in bytes from which on a guest is asked that was not asked
+// before: what it still has of other questions would leave it too little memory.
+const largeQuestion = 4 << 20
 
 func (a *objectGuest) call(f engine.Func, about subject, in []byte, objects int) (engine.Result, error) {
 	a.box.about = about

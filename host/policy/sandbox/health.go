@@ -25,6 +25,8 @@ type Health struct {
 	mu      sync.Mutex
 	breaker *breaker.Breaker
 	last    error
+	// blamed are the parents at which a controller has failed.
+	blamed map[string]bool
 
 	// OnFailure is told of each failure; it is set before the program is asked.
 	OnFailure func(error)
@@ -81,15 +83,16 @@ func (h *Health) called(took time.Duration, fuel engine.Fuel, memory uint64, ans
 	}
 }
 
-// failed counts a failure against the policy.
-func (h *Health) failed(now time.Time, err error) {
+// failed counts a failure against the policy. One that fails about the same parent
+// again and again is kept from that one, by whoever asks, and not from all others.
+func (h *Health) failed(now time.Time, err error, parent string) {
 	h.failures.Add(1)
 	if trapped(err) {
 		h.traps.Add(1)
 	}
 	h.mu.Lock()
 	h.last = err
-	turned := h.breaker.Fail(now)
+	turned := !h.knows(parent) && h.breaker.Fail(now)
 	h.mu.Unlock()
 	if turned {
 		h.tried.Store(true)
@@ -98,6 +101,22 @@ func (h *Health) failed(now time.Time, err error) {
 	if h.OnFailure != nil {
 		h.OnFailure(err)
 	}
+}
+
+// maxBlamed bounds the parents that are remembered.
+const maxBlamed = 1 << 10
+
+// knows says whether it has failed about a parent before, and notes that it has.
+func (h *Health) knows(parent string) bool {
+	if parent == "" {
+		return false
+	}
+	known := h.blamed[parent]
+	if h.blamed == nil || len(h.blamed) >= maxBlamed {
+		h.blamed = map[string]bool{}
+	}
+	h.blamed[parent] = true
+	return known
 }
 
 // allow says whether the policy may be asked now.

@@ -30,6 +30,8 @@ type Encoder struct {
 	// alike is what Begin was told; asked and told are the pods sent last.
 	alike       bool
 	asked, told like
+	// common is what the objects of a controller's question have in common.
+	common common
 }
 
 // like is what a policy that takes equal pods for the same pod knows one by.

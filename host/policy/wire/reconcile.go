@@ -2,6 +2,9 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -36,8 +39,8 @@ func (e *Encoder) podFacts(p *PodFacts) offset {
 	if p == nil {
 		return 0
 	}
-	phase, node, ips := e.str(p.Phase), e.str(p.NodeName), e.strs(p.IPs)
-	hostname, subdomain := e.str(p.Hostname), e.str(p.Subdomain)
+	phase, node, ips := e.shared(p.Phase), e.shared(p.NodeName), e.strs(p.IPs)
+	hostname, subdomain := e.str(p.Hostname), e.shared(p.Subdomain)
 	fb.PodFactsStart(e.b)
 	fb.PodFactsAddPhase(e.b, phase)
 	fb.PodFactsAddReady(e.b, p.Ready)
@@ -59,9 +62,11 @@ type ReconcileInput struct {
 	Refused string
 }
 
-// Reconcile writes the input of berth_reconcile.
+// Reconcile writes the input of berth_reconcile. What many children have in common is
+// written once: 65,000 replicas fit a question.
 func (e *Encoder) Reconcile(in *ReconcileInput) []byte {
 	e.reset()
+	e.common = common{}
 	var refused offset
 	if in.Refused != "" {
 		refused = e.b.CreateString(in.Refused)
@@ -86,12 +91,51 @@ func (e *Encoder) controlObjects(list []ControlObject) offset {
 	return e.vector(mark)
 }
 
+// common is what the object written last had, and where that lies.
+type common struct {
+	labels, annotations     map[string]string
+	owners                  []metav1.OwnerReference
+	finalizers              []string
+	labelsAt, annotationsAt offset
+	ownersAt, finalizersAt  offset
+}
+
+// shared is str for texts of which many objects have the same.
+func (e *Encoder) shared(s string) offset {
+	if s == "" {
+		return 0
+	}
+	return e.b.CreateSharedString(s)
+}
+
+// follow writes what of the object differs from the one before.
+func (c *common) follow(e *Encoder, m metav1.Object) {
+	if l := m.GetLabels(); c.labelsAt == 0 || !maps.Equal(l, c.labels) {
+		c.labels, c.labelsAt = l, e.kvs(l)
+	}
+	if a := m.GetAnnotations(); c.annotationsAt == 0 || !maps.Equal(a, c.annotations) {
+		c.annotations, c.annotationsAt = a, e.kvs(a)
+	}
+	if o := m.GetOwnerReferences(); c.ownersAt == 0 || !slices.EqualFunc(o, c.owners, sameOwner) {
+		c.owners, c.ownersAt = o, e.owners(o)
+	}
+	if f := m.GetFinalizers(); c.finalizersAt == 0 || !slices.Equal(f, c.finalizers) {
+		c.finalizers, c.finalizersAt = f, e.strs(f)
+	}
+}
+
+func sameOwner(a, b metav1.OwnerReference) bool {
+	controls := func(r metav1.OwnerReference) bool { return r.Controller != nil && *r.Controller }
+	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion && controls(a) == controls(b)
+}
+
 func (e *Encoder) controlObject(o *ControlObject) offset {
 	m := o.Object
-	version, kind := e.str(o.Kind.APIVersion), e.str(o.Kind.Kind)
-	namespace, name, uid := e.str(m.GetNamespace()), e.str(m.GetName()), e.str(string(m.GetUID()))
-	labels, annotations, owners := e.kvs(m.GetLabels()), e.kvs(m.GetAnnotations()), e.owners(m.GetOwnerReferences())
-	fields, finalizers, revision := e.fields(o), e.strs(m.GetFinalizers()), e.b.CreateString(m.GetResourceVersion())
+	version, kind := e.shared(o.Kind.APIVersion), e.shared(o.Kind.Kind)
+	namespace, name, uid := e.shared(m.GetNamespace()), e.str(m.GetName()), e.str(string(m.GetUID()))
+	e.common.follow(e, m)
+	labels, annotations, owners, finalizers := e.common.labelsAt, e.common.annotationsAt, e.common.ownersAt, e.common.finalizersAt
+	fields, revision := e.fields(o), e.b.CreateString(m.GetResourceVersion())
 	pod := e.podFacts(o.Pod)
 	fb.ControlObjectStart(e.b)
 	fb.ControlObjectAddApiVersion(e.b, version)
@@ -122,7 +166,7 @@ func (e *Encoder) fields(o *ControlObject) offset {
 		if len(value) == 0 {
 			continue
 		}
-		path, text := e.str(fieldName(&o.Kind, i)), e.b.CreateByteString(value)
+		path, text := e.shared(fieldName(&o.Kind, i)), e.b.CreateByteString(value)
 		fb.FieldStart(e.b)
 		fb.FieldAddPath(e.b, path)
 		fb.FieldAddJson(e.b, text)
@@ -137,4 +181,12 @@ func fieldName(k *abi.ObjectKind, i int) string {
 		return k.Fields[i]
 	}
 	return k.Facts[i-len(k.Fields)]
+}
+
+// TooLargeError says that a question has more to tell than one may have. That is no
+// failure of the policy: about others it is asked as before.
+type TooLargeError struct{ Objects, Bytes, Most int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("it has %d objects to do with, which take %d bytes; a policy is told %d bytes at most", e.Objects-1, e.Bytes, e.Most)
 }
