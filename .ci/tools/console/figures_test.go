@@ -65,7 +65,7 @@ func TestFigures(t *testing.T) {
 	var heaps []float64
 	began := time.Now()
 	placed := func() float64 {
-		return number(`Number(document.querySelector("aside h2").innerText.match(/([\d,]+) pods/)[1].replaceAll(",", ""))`)
+		return number(`Number([...document.querySelectorAll("aside h2")].map((e) => e.innerText.match(/([\d,]+) pods/)).find(Boolean)[1].replaceAll(",", ""))`)
 	}
 	before, spent := placed(), c.spent()
 	for second := 1; second <= 60; second++ {

@@ -92,7 +92,7 @@ export function Grid({ nodes, version, cluster, fill, chosen, choose, marks, lab
     seen.observe(canvas.current.parentElement);
     return () => seen.disconnect();
   }, []);
-  const plan = useMemo(() => layout(nodes, width), [nodes, width]);
+  const plan = useMemo(() => layout(width ? nodes : [], width), [nodes, width]);
   const theme = useTheme();
   const drawn = useRef({});
   useEffect(() => {
