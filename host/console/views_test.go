@@ -305,3 +305,15 @@ func TestAStreamIsForWhoMaySeeTheView(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkATabAtRest is what a tab costs each frame in which nothing has changed.
+func BenchmarkATabAtRest(b *testing.B) {
+	w := newWorld(5000)
+	shown, g := &topology{label: "zone"}, w.glance()
+	shown.frame(g, only("*"))
+	for b.Loop() {
+		if shown.frame(g, only("*")) != nil {
+			b.Fatal("something has changed")
+		}
+	}
+}

@@ -146,6 +146,7 @@ func TestTenTabs(t *testing.T) {
 		for i := range deployments {
 			c.run("", "kubectl", "rollout", "status", fmt.Sprint("deployment/app-", i), "--timeout=15m")
 		}
+		time.Sleep(20 * time.Second) // what follows of it: statuses, endpoints, events, garbage
 	}
 	settle()
 	quiet := share(false)
