@@ -52,6 +52,9 @@ type Config struct {
 }
 
 // Console answers.
+//
+// It is large because what each view asks beside its stream has its handler in a file
+// of its own.
 type Console struct {
 	Config
 	codes     codes

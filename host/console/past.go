@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sort"
@@ -95,25 +96,11 @@ func (c *Console) momentOf(ctx context.Context, of visible, at int64, label stri
 	if at > 0 && oldest < next {
 		behind = oldest + uint64(sort.Search(int(next-oldest), func(n int) bool { return timeOf(traces, oldest+uint64(n)) > at }))
 	}
-	var rows []*snapshot.Row
-	if trace, ok := traces.Get(behind); ok && behind < next {
-		view, ok, err := c.Scheduler.At(ctx, trace.Position)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, fmt.Errorf("the log does not reach back to this time any more")
-		}
-		for slot := range view.Slots() {
-			rows = append(rows, view.Row(slot))
-		}
-	} else {
-		g, err := c.glances.latest(ctx)
-		if err != nil {
-			return nil, err
-		}
-		rows, m.Now = g.Rows, true
+	rows, err := c.rowsBefore(ctx, traces, behind)
+	if err != nil {
+		return nil, err
 	}
+	m.Now = behind >= next
 	m.Topology = (&topology{label: label, apps: map[string]int{}}).frame(schedule.Glance{Rows: rows}, of)
 	for n := behind; n > oldest && behind-n < maxSearched && len(m.Decisions) < maxDecisions; n-- {
 		if trace, ok := traces.Get(n - 1); ok && of.in(trace.Namespace) {
@@ -121,6 +108,27 @@ func (c *Console) momentOf(ctx context.Context, of visible, at int64, label stri
 		}
 	}
 	return m, nil
+}
+
+// rowsBefore are the nodes as a decision found them, or as they are now where it has
+// not been made yet.
+func (c *Console) rowsBefore(ctx context.Context, traces *schedule.Traces, number uint64) (rows []*snapshot.Row, err error) {
+	trace, ok := traces.Get(number)
+	if !ok {
+		g, err := c.glances.latest(ctx)
+		return g.Rows, err
+	}
+	view, ok, err := c.Scheduler.At(ctx, trace.Position)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errors.New("the log does not reach back to this time any more")
+	}
+	for slot := range view.Slots() {
+		rows = append(rows, view.Row(slot))
+	}
+	return rows, nil
 }
 
 func timeOf(traces *schedule.Traces, number uint64) int64 {

@@ -107,7 +107,7 @@ func (t *topology) frame(g schedule.Glance, of visible) any {
 		t.sent[slot] = row
 	}
 	t.begins = f.More
-	if !f.Reset && len(f.Use.Slot) == 0 && len(f.Gone) == 0 {
+	if !f.Reset && len(f.Nodes.Slot) == 0 && len(f.Use.Slot) == 0 && len(f.Gone) == 0 {
 		return nil
 	}
 	return f
@@ -124,6 +124,9 @@ func (t *topology) tell(f *topologyFrame, slot int32, row, was *snapshot.Row) (b
 		n.Slot, n.Name, n.Group, n.State = append(n.Slot, slot), append(n.Name, is.name), append(n.Group, is.group), append(n.State, is.state)
 		n.CPU, n.Memory, n.Pods = append(n.CPU, is.cpu), append(n.Memory, is.memory), append(n.Pods, is.pods)
 		bytes += 45 + len(is.name) + len(is.group)
+	}
+	if was != nil && slices.Equal(row.Pods, was.Pods) {
+		return bytes
 	}
 	u, known := &f.Use, len(f.Apps)
 	cpu, memory, apps := t.use(f, row)

@@ -110,6 +110,47 @@ func TestTopologyTellsWhatHasChanged(t *testing.T) {
 	}
 }
 
+func TestAHeartbeatIsNotTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(1)
+	w.place("a", "web", "n0")
+	shown := &topology{label: "zone"}
+	toldNodes(t, shown, w.glance(), only("*"))
+	node := w.Row(0).Node.DeepCopy()
+	node.Annotations = map[string]string{"heard": "again"}
+	w.UpsertNode(node)
+	if got := toldNodes(t, shown, w.glance(), only("*")); got != nil {
+		t.Errorf("after a node was written that looks the same the frame is %+v, want none", got)
+	}
+	node = node.DeepCopy()
+	node.Spec.Unschedulable = true
+	w.UpsertNode(node)
+	if got := toldNodes(t, shown, w.glance(), only("*")); got == nil || !slices.Equal(got.Nodes.State, []string{"cordoned"}) || got.Use.Slot != nil {
+		t.Errorf("after a node was cordoned the frame is %+v, want that alone", got)
+	}
+}
+
+func TestTheFirstFrameComesInSlices(t *testing.T) {
+	t.Parallel()
+	const nodes = 1200
+	w := newWorld(nodes)
+	shown := &topology{label: "zone", slice: 20 << 10}
+	told, more := 0, true
+	for n := 0; more; n++ {
+		got := toldNodes(t, shown, w.glance(), only("*"))
+		if got == nil || got.Reset != (n == 0) {
+			t.Fatalf("slice %d is %+v: the first alone begins anew, and each tells something", n, got)
+		}
+		if data, err := json.Marshal(got); err != nil || len(data) > 24<<10 {
+			t.Errorf("slice %d has %d bytes, %v", n, len(data), err)
+		}
+		told, more = told+len(got.Nodes.Slot), got.More
+	}
+	if told != nodes {
+		t.Errorf("%d nodes are told, want %d", told, nodes)
+	}
+}
+
 func TestAFrameIsBoundedAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	const nodes = 1200
@@ -261,6 +302,18 @@ func TestAStreamIsForWhoMaySeeTheView(t *testing.T) {
 		c.stream(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ada"})))
 		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.says) {
 			t.Errorf("GET %s = %d %s, want %d %s", tt.query, w.Code, w.Body, tt.want, tt.says)
+		}
+	}
+}
+
+// BenchmarkATabAtRest is what a tab costs each frame in which nothing has changed.
+func BenchmarkATabAtRest(b *testing.B) {
+	w := newWorld(5000)
+	shown, g := &topology{label: "zone"}, w.glance()
+	shown.frame(g, only("*"))
+	for b.Loop() {
+		if shown.frame(g, only("*")) != nil {
+			b.Fatal("something has changed")
 		}
 	}
 }

@@ -36,9 +36,9 @@ type ScoreColumn struct {
 	Scores []int64 `json:"scores"`
 }
 
-// Columns are those of a report with all its rows. Predicates that refuse no node
+// ColumnsOf are those of a report with all its rows. Predicates that refuse no node
 // and priorities that were skipped are left out.
-func (r *Report) Columns() *Columns {
+func ColumnsOf(r *Report) *Columns {
 	c := &Columns{
 		Namespace: r.Namespace, Pod: r.Pod, State: r.State, Node: r.Node, Message: r.Message, Derived: r.Derived, Note: r.Note,
 		Feasible: r.Feasible, Names: make([]string, len(r.Rows)), Total: make([]int64, len(r.Rows)),
@@ -52,18 +52,18 @@ func (r *Report) Columns() *Columns {
 	}
 	for _, p := range r.Predicates {
 		if p.Refuses > 0 {
-			c.Predicates = append(c.Predicates, r.verdicts(p.Name))
+			c.Predicates = append(c.Predicates, verdictsOf(r, p.Name))
 		}
 	}
 	for k, p := range r.Priorities {
 		if !p.Skipped {
-			c.Priorities = append(c.Priorities, ScoreColumn{Name: p.Name, Weight: p.Weight, Scores: r.scoresOf(k)})
+			c.Priorities = append(c.Priorities, ScoreColumn{Name: p.Name, Weight: p.Weight, Scores: scoresOf(r, k)})
 		}
 	}
 	return c
 }
 
-func (r *Report) verdicts(predicate string) VerdictColumn {
+func verdictsOf(r *Report, predicate string) VerdictColumn {
 	v, known := VerdictColumn{Name: predicate}, map[string]int{}
 	for i := range r.Rows {
 		for _, no := range r.Rows[i].Refusals {
@@ -82,7 +82,7 @@ func (r *Report) verdicts(predicate string) VerdictColumn {
 	return v
 }
 
-func (r *Report) scoresOf(priority int) []int64 {
+func scoresOf(r *Report, priority int) []int64 {
 	list := make([]int64, len(r.Rows))
 	for i := range r.Rows {
 		list[i] = -1

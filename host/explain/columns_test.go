@@ -26,7 +26,7 @@ func TestColumnsHaveEachNodeAtOnePlace(t *testing.T) {
 		Predicates: []explain.VerdictColumn{{Name: "Taints", Rows: []int{1, 2}, Why: []int{0, 0}, Reasons: []string{"gpu"}}},
 		Priorities: []explain.ScoreColumn{{Name: "Least", Weight: 2, Scores: []int64{10, -1, -1}}},
 	}
-	if diff := cmp.Diff(want, r.Columns()); diff != "" {
+	if diff := cmp.Diff(want, explain.ColumnsOf(r)); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
 }

@@ -384,8 +384,7 @@ func TestUsersSeeWhatIsTheirs(t *testing.T) {
 	b.open("logs/default/hungry")
 	b.reads("Not yours to see")
 	b.open("logs/team/ours-waits")
-	b.reads("Container")
-	b.sees("no shell, which she may not have", `!document.body.innerText.includes("Run it in")`)
+	b.reads("it needs to get pods in the namespace team")
 	b.open("topology")
 	b.reads("There is none at this address that you may see")
 	b.open("policies?push=module")
@@ -413,6 +412,11 @@ func TestUsersSeeWhatIsTheirs(t *testing.T) {
 	b.reads("team/ours")
 	c.run("", "kubectl", "create", "rolebinding", "look", "--clusterrole=view", "--user=jane", "-n", "default")
 	b.reads("default/web")
+	b.open("logs/default/hungry")
+	b.reads("A shell in it needs")
+	b.sees("a log, and no shell", `document.querySelector(".terminal") !== null && !document.body.innerText.includes("Run it in")`)
+	b.open("services")
+	b.reads("default/web")
 	c.run("", "kubectl", "delete", "rolebinding", "look", "-n", "team")
 	b.sees("what was withdrawn gone", `document.body.innerText.includes("default/web") && !document.body.innerText.includes("team/ours")`)
 	c.run("", "kubectl", "delete", "rolebinding", "look", "-n", "default")
@@ -434,7 +438,7 @@ func TestHostileTexts(t *testing.T) {
 			: v && typeof v === "object" ? Object.fromEntries(Object.entries(v).map(([k, x]) => [k, spoil(x, k)])) : v;
 		window.fetch = async (path, ...rest) => {
 			const answer = await real(path, ...rest);
-			if (!answer.ok || !/explain|policies|profiles|stream|service|past|v1.pod/.test(path)) return answer;
+			if (!answer.ok || !/explain|policies|profiles|stream|service|past|v1.pod[?]|v1.plan/.test(path)) return answer;
 			if (!/stream/.test(path)) return new Response(JSON.stringify(spoil(await answer.json())));
 			const lines = answer.body.pipeThrough(new TextDecoderStream()).pipeThrough(new TransformStream({
 				transform(text, to) { this.rest = (this.rest || "") + text; const parts = this.rest.split("\n"); this.rest = parts.pop();
@@ -454,6 +458,13 @@ func TestHostileTexts(t *testing.T) {
 		b.reads("<img src=x")
 		b.sees("no markup of others", `!window.struck && !document.querySelector("main img, main script, [onerror], [href^='javascript']")`)
 	}
+	b.open("plan")
+	b.reads("Pods, in YAML or JSON")
+	b.script("a manifest", `{ const m = document.querySelector("#manifest"); m.value = "{kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: x}]}}"; m.dispatchEvent(new Event("input", { bubbles: true })); }`)
+	b.sees("that it was taken", `!document.querySelector("form.plan button:not([type])").disabled`)
+	b.script("plan", `document.querySelector("form.plan").requestSubmit()`)
+	b.sees("where it would go", `[...document.querySelectorAll("td")].some((e) => e.innerText.includes("<img src=x"))`)
+	b.sees("no markup of others", `!window.struck && !document.querySelector("main img, main script, [onerror], [href^='javascript']")`)
 	if said := b.complained(); said != "" {
 		t.Errorf("the browser complained:\n%s", said)
 	}

@@ -21,7 +21,7 @@ func (b *browser) asksWhere() {
 	b.script("focus a predicate", `[...document.querySelectorAll(".says button")].find((e) => e.innerText.includes("PodToleratesNodeTaints")).focus()`)
 	b.reads("untolerated taint")
 	b.sees("a cross on the nodes that it refuses", `document.querySelector(".says button[aria-pressed=true]").innerText.includes("refuses")`)
-	b.script("choose a priority", `[...document.querySelectorAll(".says button")].find((e) => e.innerText.includes("prefers")).click()`)
+	b.script("choose a priority", `[...document.querySelectorAll(".says button")].find((e) => e.innerText.includes("LeastRequestedPriority")).click()`)
 	b.sees("that in the address", `location.hash.includes("policy=") && location.hash.includes("fill=score")`)
 	b.script("away from it", "document.activeElement.blur()")
 	b.looks("topology-verdicts")

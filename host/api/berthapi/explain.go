@@ -50,7 +50,7 @@ func (a *API) Explain(w http.ResponseWriter, r *http.Request, c *api.Connection)
 	case err != nil:
 		return err
 	case columns:
-		return answerJSON(w, report.Columns())
+		return answerJSON(w, explain.ColumnsOf(report))
 	}
 	return answerJSON(w, report)
 }

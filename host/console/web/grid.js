@@ -92,7 +92,7 @@ export function Grid({ nodes, version, cluster, fill, chosen, choose, marks, lab
     seen.observe(canvas.current.parentElement);
     return () => seen.disconnect();
   }, []);
-  const plan = useMemo(() => layout(nodes, width), [nodes, width]);
+  const plan = useMemo(() => layout(width ? nodes : [], width), [nodes, width]);
   const theme = useTheme();
   const drawn = useRef({});
   useEffect(() => {
@@ -170,7 +170,7 @@ function paint(canvas, plan, { apps, fill, chosen, marks, since, glowing }) {
   }
   const style = getComputedStyle(canvas);
   const ink = (name) => style.getPropertyValue(name);
-  const inks = { box: ink("--box"), fill: ink("--fill"), full: ink("--full"), text: ink("--dim"), bad: ink("--bad"), accent: ink("--accent"), good: ink("--good") };
+  const inks = { box: ink("--box"), fill: ink("--fill"), full: ink("--full"), text: ink("--dim"), bad: ink("--bad"), accent: ink("--accent"), score: ink("--score") };
   const g = canvas.getContext("2d");
   g.setTransform(scale, 0, 0, scale, 0, 0);
   if (since < 0) {
@@ -196,7 +196,7 @@ function box(g, b, { apps, inks, part, mark, marked, glow, chosen }) {
   part = Math.min(1, mark?.refused ? 0 : scored ? mark.part : part);
   g.fillStyle = inks.box;
   g.fillRect(b.x, b.y, b.size, b.size);
-  g.fillStyle = scored ? inks.good : part > 0.9 ? inks.full : inks.fill;
+  g.fillStyle = scored ? inks.score : part > 0.9 ? inks.full : inks.fill;
   g.fillRect(b.x, b.y + b.size * (1 - part), b.size, b.size * part);
   if (b.size >= 24 && !scored && !mark?.refused) dots(g, b, apps);
   if (mark?.refused) cross(g, b, inks.bad);

@@ -9,7 +9,7 @@ const clock = (ms) => new Date(ms).toLocaleString();
 
 export function Time({ query }) {
   const label = query.label || zone;
-  const { value, error } = useAnswer(`/console/v1/past?${new URLSearchParams({ at: query.at || "", label })}`, query.at ? 0 : 2000);
+  const { value, error } = useAnswer(`/console/v1/past?${new URLSearchParams({ at: query.at || "", label })}`, query.at ? 0 : 15000);
   const last = useRef();
   if (value) last.current = value;
   const moment = last.current;

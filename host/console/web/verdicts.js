@@ -1,18 +1,23 @@
 // What policies say of each node for one pod: which they refuse, which they prefer.
 
-import { html, useMemo } from "./vendor/preact.js";
+import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
 import { Trouble, Waiting, count, link, useAnswer } from "./parts.js";
 
-const every = 10000; // it is asked again, for nodes fill
+const again = 10000; // what waits is asked about again, for nodes fill
 const shown = 8; // nodes of the table
 
 // useVerdicts asks for those of a pod, namespace/name.
 export function useVerdicts(pod) {
   const [namespace, name] = (pod || "").split("/");
-  return useAnswer(name && `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}/explain?shape=columns`, every);
+  const [every, setEvery] = useState(again);
+  const answer = useAnswer(name && `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}/explain?shape=columns`, every);
+  const derived = answer.value?.derived;
+  useEffect(() => setEvery(derived === "decision" ? 0 : again), [derived]); // what was decided stays
+  return answer;
 }
 
-// marksOf are a policy's verdicts or scores by node; "all" is what all come to.
+// marksOf are a policy's verdicts, or its scores between the lowest and the highest, by
+// node; "all" is what all come to.
 export function marksOf(v, policy) {
   const marks = new Map();
   const predicate = v.predicates.find((p) => p.name === policy);
@@ -21,10 +26,12 @@ export function marksOf(v, policy) {
     return marks;
   }
   const scores = policy === "all" ? v.total : v.priorities.find((p) => p.name === policy)?.scores || [];
-  const most = scores.reduce((a, b) => Math.max(a, b), 1);
+  const given = scores.filter((score) => score >= 0);
+  const most = given.reduce((a, b) => Math.max(a, b), 0);
+  const least = given.reduce((a, b) => Math.min(a, b), most);
   scores.forEach((score, i) => marks.set(v.names[i], score < 0
     ? { refused: true, why: `refused for ${v.namespace}/${v.pod}` }
-    : { part: score / most, why: `${policy === "all" ? "in all" : policy}: ${score}` }));
+    : { part: most > least ? 0.1 + (0.9 * (score - least)) / (most - least) : 1, why: `${policy === "all" ? "in all" : policy}: ${score}` }));
   return marks;
 }
 
