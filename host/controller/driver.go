@@ -121,6 +121,7 @@ type Driver struct {
 	ghosts   ghosts
 	memories memories
 	outcomes outcomes
+	twice    twice
 }
 
 // kindWatch is a kind with all that is needed to read it.

@@ -52,6 +52,9 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	if err != nil {
 		return last, 0, err
 	}
+	if err := d.askTwice(ctx, g, out); err != nil {
+		return last, 0, err
+	}
 	last.Why, last.status = out.Why, out.Status
 	if d.Trial.Shadow {
 		again, err = d.shadowed(ctx, g, out)

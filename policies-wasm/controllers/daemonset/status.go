@@ -57,7 +57,8 @@ func (s *set) count() status {
 // writeStatus writes the status if it says something new.
 func (s *set) writeStatus() {
 	now := s.count()
-	if now == s.was && s.was.generation >= s.Parent.Generation {
+	unavailable := number(s.Parent.Field("status").Object("numberUnavailable"))
+	if now == s.was && s.was.generation >= s.Parent.Generation && unavailable == now.desired-now.available {
 		return
 	}
 	now.generation = s.Parent.Generation

@@ -84,8 +84,11 @@ func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err err
 		return out, err
 	}
 	if d.Parent.Deleted != 0 {
-		d.find()
-		d.writeStatus(false)
+		if d.claim() {
+			d.find()
+			d.tellFound()
+			d.writeStatus(false)
+		}
 		return out, nil
 	}
 	if !d.claim() {
@@ -96,12 +99,12 @@ func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err err
 	d.tellPause()
 	switch {
 	case d.paused:
-		d.keepRevision()
+		d.keepNewest()
 		d.scale()
 		d.cleanUp()
 		d.writeStatus(false)
 	case d.isScaling():
-		d.keepRevision()
+		d.keepNewest()
 		d.scale()
 		d.writeStatus(false)
 	case d.recreate:
@@ -232,22 +235,23 @@ func (s *set) note(key, value string) {
 	s.annotate[key] = value
 }
 
-// claim takes ReplicaSets in that the selector matches, and lets others go; it is
-// false for a selector of everything.
+// claim takes ReplicaSets in that the selector matches, and lets others go, unless
+// the Deployment is going itself; it is false for a selector of everything.
 func (d *deployment) claim() bool {
 	selector, err := facts.LabelSelector(d.Parent.Field("spec.selector"), d.Symbols)
 	if err != nil || len(selector.Reqs) == 0 {
 		return false
 	}
+	going := d.Parent.Deleted != 0
 	for _, o := range d.ChildrenOf("ReplicaSet") {
 		matches := selector.Matches(d.Symbols, o.Labels.Pairs)
 		switch owner := o.Controller(); {
-		case owner == d.Parent.UID && !matches:
-			d.out.Release = append(d.out.Release, o.UID)
-		case owner == "" && matches && o.Deleted == 0:
-			d.out.Adopt = append(d.out.Adopt, o.UID)
+		case owner == d.Parent.UID && matches:
 			d.sets = append(d.sets, readSet(o))
-		case owner == d.Parent.UID:
+		case owner == d.Parent.UID && !going:
+			d.out.Release = append(d.out.Release, o.UID)
+		case owner == "" && matches && !going && o.Deleted == 0:
+			d.out.Adopt = append(d.out.Adopt, o.UID)
 			d.sets = append(d.sets, readSet(o))
 		}
 	}
@@ -256,13 +260,6 @@ func (d *deployment) claim() bool {
 
 // find orders the ReplicaSets by age, and finds that of the template: the eldest.
 func (d *deployment) find() {
-	if d.sets == nil {
-		for _, o := range d.ChildrenOf("ReplicaSet") {
-			if o.Controller() == d.Parent.UID {
-				d.sets = append(d.sets, readSet(o))
-			}
-		}
-	}
 	sort.Slice(d.sets, func(i, j int) bool {
 		a, b := d.sets[i], d.sets[j]
 		if a.created != b.created {
@@ -303,13 +300,18 @@ func (d *deployment) available() (n int64) {
 	return n
 }
 
-// resize gives a ReplicaSet so many replicas, and says so.
-func (d *deployment) resize(s *set, replicas int64) bool {
+// noteSizes says of a ReplicaSet for how many replicas in all it was scaled.
+func (d *deployment) noteSizes(s *set) {
 	s.note(desiredKey, strconv.FormatInt(d.replicas, 10))
 	s.note(maxKey, strconv.FormatInt(d.replicas+d.surge, 10))
+}
+
+// resize gives a ReplicaSet so many replicas, and says so.
+func (d *deployment) resize(s *set, replicas int64) bool {
 	if s.replicas == replicas {
 		return false
 	}
+	d.noteSizes(s)
 	way := "down"
 	if replicas > s.replicas {
 		way = "up"

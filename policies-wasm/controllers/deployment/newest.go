@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
@@ -13,17 +14,11 @@ import (
 // annotations and revision.
 func (d *deployment) ensure() {
 	if d.newest != nil {
-		d.keepRevision()
-		if d.newest.minReady != d.minReady {
-			d.newest.minReady, d.newest.setMinReady = d.minReady, true
-		}
-		if d.condition("Progressing") == nil && d.deadline >= 0 {
-			d.set("Progressing", "True", "FoundNewReplicaSet", "Found new replica set \""+d.newest.name+"\"")
-		}
+		d.keepNewest()
 		return
 	}
 	hash, _ := d.Parent.Field(abi.FactTemplateHash).Text()
-	s := &set{name: d.Parent.Name + "-" + hash, made: true, minReady: d.minReady, created: d.Now}
+	s := &set{name: setName(d.Parent.Name, hash), made: true, minReady: d.minReady, created: d.Now}
 	if d.Refused != "" {
 		d.set("Progressing", "False", "ReplicaSetCreateError", "Failed to create new replica set \""+s.name+"\": "+d.Refused)
 	}
@@ -37,8 +32,7 @@ func (d *deployment) ensure() {
 	d.newest, d.sets = s, append(d.sets, s)
 	s.replicas = d.newReplicas()
 	d.keepRevision()
-	s.note(desiredKey, strconv.FormatInt(d.replicas, 10))
-	s.note(maxKey, strconv.FormatInt(d.replicas+d.surge, 10))
+	d.noteSizes(s)
 	d.out.Create = append(d.out.Create, reconcile.Creation{Object: d.object(s, hash), Count: 1})
 	if s.replicas > 0 {
 		d.out.Events = append(d.out.Events, reconcile.Event{
@@ -49,6 +43,26 @@ func (d *deployment) ensure() {
 	if d.deadline >= 0 && d.Refused == "" {
 		d.set("Progressing", "True", "NewReplicaSetCreated", "Created new replica set \""+s.name+"\"")
 	}
+}
+
+// setName is the Deployment's name, shortened where an API object could not be
+// named so, and the hash.
+func setName(name, hash string) string {
+	const longest = 253
+	return name[:min(len(name), longest-1-len(hash))] + "-" + hash
+}
+
+// longer appends to a list of past revisions, the eldest of which are forgotten
+// once it is long.
+func longer(history, revision string) string {
+	const longest = 2000
+	if history == "" {
+		return revision
+	}
+	for len(history)+1+len(revision) > longest {
+		_, history, _ = strings.Cut(history, ",")
+	}
+	return history + "," + revision
 }
 
 // newReplicas is how many replicas the newest ReplicaSet is to have now.
@@ -63,13 +77,29 @@ func (d *deployment) newReplicas() int64 {
 	return d.newest.replicas + min(room, d.replicas-d.newest.replicas)
 }
 
+// keepNewest keeps what the newest ReplicaSet has of the Deployment.
+func (d *deployment) keepNewest() {
+	if d.newest == nil {
+		return
+	}
+	d.keepRevision()
+	if d.newest.minReady != d.minReady {
+		d.newest.minReady, d.newest.setMinReady = d.minReady, true
+	}
+	d.tellFound()
+}
+
+// tellFound begins the deadline of a roll-out that nobody has begun yet.
+func (d *deployment) tellFound() {
+	if d.newest != nil && d.condition("Progressing") == nil && d.deadline >= 0 {
+		d.set("Progressing", "True", "FoundNewReplicaSet", "Found new replica set \""+d.newest.name+"\"")
+	}
+}
+
 // keepRevision gives the newest ReplicaSet the annotations of the Deployment and
 // the next revision, and the Deployment the same.
 func (d *deployment) keepRevision() {
 	s := d.newest
-	if s == nil {
-		return
-	}
 	for i := range d.Parent.Annotations.Len() {
 		switch key, value := d.Parent.Annotations.At(i); key {
 		case revisionKey, historyKey, desiredKey, maxKey, appliedKey, rollbackKey:
@@ -83,11 +113,7 @@ func (d *deployment) keepRevision() {
 	}
 	if s.revision < next {
 		if s.revision > 0 {
-			history := s.annotation(historyKey)
-			if history != "" {
-				history += ","
-			}
-			s.note(historyKey, history+strconv.FormatInt(s.revision, 10))
+			s.note(historyKey, longer(s.annotation(historyKey), strconv.FormatInt(s.revision, 10)))
 		}
 		s.revision = next
 		s.note(revisionKey, strconv.FormatInt(next, 10))

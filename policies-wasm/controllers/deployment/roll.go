@@ -23,7 +23,7 @@ func (d *deployment) scaleNewest() bool {
 	s := d.newest
 	switch {
 	case s.made:
-		return true
+		return false // it has what it may have
 	case s.replicas > d.replicas:
 		return d.resize(s, d.replicas)
 	}
@@ -78,12 +78,12 @@ func (d *deployment) recreateAll() {
 		}
 	}
 	if running {
-		d.keepRevision()
+		d.keepNewest()
 		d.writeStatus(true)
 		return
 	}
 	d.ensure()
-	if d.newest != nil && (d.newest.made || !d.resize(d.newest, d.replicas)) && d.complete(d.counts()) {
+	if d.newest != nil && !d.resize(d.newest, d.replicas) && d.complete(d.counts()) {
 		d.cleanUp()
 	}
 	d.writeStatus(true)
@@ -159,7 +159,7 @@ func (d *deployment) share(active []*set) {
 	sizes, added := make([]int64, len(active)), int64(0)
 	for i, s := range active {
 		sizes[i] = s.replicas
-		if add != 0 {
+		if add != added {
 			n := d.fraction(s, allowed)
 			if add > 0 {
 				n = min(n, add-added)
@@ -174,6 +174,7 @@ func (d *deployment) share(active []*set) {
 		if i == 0 && add != 0 {
 			sizes[0] = max(sizes[0]+add-added, 0)
 		}
+		d.noteSizes(s)
 		d.resize(s, sizes[i])
 	}
 }

@@ -33,15 +33,18 @@ func (d *deployment) condition(kind string) *condition {
 // set makes a condition so; one with this status and reason stays as it is.
 func (d *deployment) set(kind, status, reason, message string) {
 	now := pods.Time(d.Now)
-	fresh := condition{kind, status, now, now, reason, message}
-	if was := d.condition(kind); was != nil {
-		if was.status == status && was.reason == reason {
+	d.put(condition{kind, status, now, now, reason, message})
+}
+
+func (d *deployment) put(fresh condition) {
+	if was := d.condition(fresh.kind); was != nil {
+		if was.status == fresh.status && was.reason == fresh.reason {
 			return
 		}
-		if was.status == status {
+		if was.status == fresh.status {
 			fresh.changed = was.changed
 		}
-		d.drop(kind)
+		d.drop(fresh.kind)
 	}
 	d.conditions = append(d.conditions, fresh)
 }
@@ -188,7 +191,8 @@ func (d *deployment) failures() {
 	}
 	for _, s := range list {
 		if s.failure != nil {
-			d.set("ReplicaFailure", s.failure.status, s.failure.reason, s.failure.message)
+			f := s.failure
+			d.put(condition{"ReplicaFailure", f.status, f.changed, f.changed, f.reason, f.message})
 			return
 		}
 	}

@@ -79,13 +79,68 @@ func changed(subsets, labels string, truncated, was bool) string {
 	return string(j.Close('}').Key("subsets").Value(subsets).Close('}').Bytes())
 }
 
-// subset are the addresses that serve the same ports.
-type subset struct{ ready, notReady []*endpoint }
+// subset are the addresses that serve some ports.
+type subset struct {
+	ports           []string // JSON
+	ready, notReady []*endpoint
+	// who tells one list of addresses from another.
+	who []byte
+}
 
-// subsets are the Service's, as JSON, with addresses and ports in a fixed order.
+func (g *subset) add(e *endpoint) {
+	g.who = append(append(g.who, e.UID...), ' ')
+	if e.ready {
+		g.ready = append(g.ready, e)
+	} else {
+		g.notReady = append(g.notReady, e)
+	}
+}
+
+// subsets are the Service's, as JSON: of each port who serves it, and the ports
+// together that the same do, with addresses and ports in a fixed order.
 func (s *service) subsets() (list string, truncated bool) {
-	groups := map[string]*subset{}
-	var order []string
+	byPort, truncated := s.byPort()
+	together := map[string]*subset{}
+	var order []*subset
+	for _, port := range sortedKeys(byPort) {
+		one := byPort[port]
+		g := together[string(one.who)]
+		if g == nil {
+			g = one
+			together[string(one.who)] = g
+			order = append(order, g)
+		}
+		g.ports = append(g.ports, port)
+	}
+	j := (&json.Writer{}).Open('[')
+	for _, g := range order {
+		j.Open('{')
+		s.addresses(j, "addresses", g.ready)
+		s.addresses(j, "notReadyAddresses", g.notReady)
+		if g.ports[0] != "" {
+			j.Key("ports").Open('[')
+			for _, port := range g.ports {
+				j.Value(port)
+			}
+			j.Close(']')
+		}
+		j.Close('}')
+	}
+	return string(j.Close(']').Bytes()), truncated
+}
+
+func sortedKeys(m map[string]*subset) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// byPort finds who serves each port, as JSON; "" is for a Service without ports.
+func (s *service) byPort() (found map[string]*subset, truncated bool) {
+	found = map[string]*subset{}
 	all, left := s.endpoints(), maxAddresses
 	// Those that are ready come first when not all have room.
 	sort.SliceStable(all, func(i, j int) bool { return all[i].ready && !all[j].ready })
@@ -95,38 +150,18 @@ func (s *service) subsets() (list string, truncated bool) {
 			continue
 		}
 		ports := s.portList(e)
-		if ports == "" && len(s.ports) > 0 {
-			continue
+		if len(ports) > 0 && left == 0 {
+			return found, true
 		}
-		if left == 0 {
-			truncated = true
-			break
+		for _, port := range ports {
+			if found[port] == nil {
+				found[port] = &subset{}
+			}
+			found[port].add(e)
 		}
-		left--
-		g := groups[ports]
-		if g == nil {
-			g = &subset{}
-			groups[ports] = g
-			order = append(order, ports)
-		}
-		if e.ready {
-			g.ready = append(g.ready, e)
-		} else {
-			g.notReady = append(g.notReady, e)
-		}
+		left -= min(len(ports), 1)
 	}
-	sort.Strings(order)
-	j := (&json.Writer{}).Open('[')
-	for _, ports := range order {
-		j.Open('{')
-		s.addresses(j, "addresses", groups[ports].ready)
-		s.addresses(j, "notReadyAddresses", groups[ports].notReady)
-		if ports != "" {
-			j.Key("ports").Value(ports)
-		}
-		j.Close('}')
-	}
-	return string(j.Close(']').Bytes()), truncated
+	return found, false
 }
 
 func (s *service) addresses(j *json.Writer, key string, list []*endpoint) {
@@ -148,20 +183,17 @@ func (s *service) addresses(j *json.Writer, key string, list []*endpoint) {
 	j.Close(']')
 }
 
-// portList are the ports that the endpoint serves, as JSON; "" if there are none.
-func (s *service) portList(e *endpoint) string {
-	j, found := (&json.Writer{}).Open('['), false
-	ports := append([]servicePort(nil), s.ports...)
-	sort.Slice(ports, func(a, b int) bool { return ports[a].name < ports[b].name })
-	for i := range ports {
-		p := &ports[i]
+// portList are the ports that the endpoint serves, each as JSON.
+func (s *service) portList(e *endpoint) (list []string) {
+	if len(s.ports) == 0 {
+		return []string{""}
+	}
+	for i := range s.ports {
+		p := &s.ports[i]
 		if at := e.port(p); at != 0 {
-			j.Open('{').Member("name", p.name).Key("port").Int(at).Key("protocol").Text(p.protocol).Member("appProtocol", p.appProtocol).Close('}')
-			found = true
+			j := (&json.Writer{}).Open('{').Member("name", p.name).Key("port").Int(at).Key("protocol").Text(p.protocol)
+			list = append(list, string(j.Member("appProtocol", p.appProtocol).Close('}').Bytes()))
 		}
 	}
-	if !found {
-		return ""
-	}
-	return string(j.Close(']').Bytes())
+	return list
 }

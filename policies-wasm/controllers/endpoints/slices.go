@@ -215,11 +215,15 @@ func (s *service) endpoint(j *json.Writer, e *endpoint, family string) {
 
 // hints say for whom a ready endpoint is meant.
 func (s *service) hints(j *json.Writer, e *endpoint) {
-	if s.distribution == "" || !e.ready || e.zone == "" {
+	toNode := s.distribution == "PreferSameNode" && e.node != ""
+	if s.distribution == "" || !e.ready || e.zone == "" && !toNode {
 		return
 	}
-	j.Key("hints").Open('{').Key("forZones").Open('[').Open('{').Key("name").Text(e.zone).Close('}').Close(']')
-	if s.distribution == "PreferSameNode" && e.node != "" {
+	j.Key("hints").Open('{')
+	if e.zone != "" {
+		j.Key("forZones").Open('[').Open('{').Key("name").Text(e.zone).Close('}').Close(']')
+	}
+	if toNode {
 		j.Key("forNodes").Open('[').Open('{').Key("name").Text(e.node).Close('}').Close(']')
 	}
 	j.Close('}')
