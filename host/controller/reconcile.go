@@ -43,11 +43,8 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 		return last, 0, err
 	}
 	g.Refused = d.refusals.of(o.GetUID())
-	out, err := d.Guest.Reconcile(ctx, &g.Input)
+	out, err := d.answer(ctx, g)
 	if err != nil {
-		return last, 0, err
-	}
-	if err := d.askTwice(ctx, g, out); err != nil {
 		return last, 0, err
 	}
 	last.Why, last.status = out.Why, out.Status

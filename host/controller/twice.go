@@ -16,21 +16,22 @@ const sampled = 1000
 // twice counts questions, for those that are asked twice.
 type twice struct{ asked atomic.Uint64 }
 
-// askTwice asks the guest the same once more, now and then: one that answers by
+// answer asks the guest, and now and then the same once more: one that answers by
 // more than what it is asked cannot be replayed, compared or trusted in a trial,
 // and whoever runs it is told.
-func (d *Driver) askTwice(ctx context.Context, g *gathered, out *abi.ReconcileResult) error {
-	if d.twice.asked.Add(1)%sampled != 0 {
-		return nil
+func (d *Driver) answer(ctx context.Context, g *gathered) (*abi.ReconcileResult, error) {
+	out, err := d.Guest.Reconcile(ctx, &g.Input)
+	if err != nil || d.twice.asked.Add(1)%sampled != 0 {
+		return out, err
 	}
 	again, err := d.Guest.Reconcile(ctx, &g.Input)
 	if err != nil {
-		return fmt.Errorf("asked twice about the same state: %w", err)
+		return nil, fmt.Errorf("asked twice about the same state: %w", err)
 	}
 	if what := difference(out, again); what != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: asked twice about the same state it answers differently: %s", d.parent.kind.Kind, nameOf(g.parent), what))
 	}
-	return nil
+	return out, nil
 }
 
 // difference is what two answers first differ in, "" where they are the same.
