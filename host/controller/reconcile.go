@@ -8,12 +8,10 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
-	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 )
 
@@ -45,14 +43,8 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 		return last, 0, err
 	}
 	g.Refused = d.refusals.of(o.GetUID())
-	out, err := d.Guest.Reconcile(ctx, &g.Input)
-	if errors.As(err, new(*wire.TooLargeError)) {
-		d.event(ctx, o, v1.EventTypeWarning, "TooManyObjects", err.Error())
-	}
+	out, err := d.answer(ctx, g)
 	if err != nil {
-		return last, 0, err
-	}
-	if err := d.askTwice(ctx, g, out); err != nil {
 		return last, 0, err
 	}
 	last.Why, last.status = out.Why, out.Status

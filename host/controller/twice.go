@@ -3,11 +3,15 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/wire"
 )
 
 // sampled is how many questions there are to one that is asked twice.
@@ -16,21 +20,25 @@ const sampled = 1000
 // twice counts questions, for those that are asked twice.
 type twice struct{ asked atomic.Uint64 }
 
-// askTwice asks the guest the same once more, now and then: one that answers by
+// answer asks the guest, and now and then the same once more: one that answers by
 // more than what it is asked cannot be replayed, compared or trusted in a trial,
 // and whoever runs it is told.
-func (d *Driver) askTwice(ctx context.Context, g *gathered, out *abi.ReconcileResult) error {
-	if d.twice.asked.Add(1)%sampled != 0 {
-		return nil
+func (d *Driver) answer(ctx context.Context, g *gathered) (*abi.ReconcileResult, error) {
+	out, err := d.Guest.Reconcile(ctx, &g.Input)
+	if errors.As(err, new(*wire.TooLargeError)) {
+		d.event(ctx, g.parent, v1.EventTypeWarning, "TooManyObjects", err.Error())
+	}
+	if err != nil || d.twice.asked.Add(1)%sampled != 0 {
+		return out, err
 	}
 	again, err := d.Guest.Reconcile(ctx, &g.Input)
 	if err != nil {
-		return fmt.Errorf("asked twice about the same state: %w", err)
+		return nil, fmt.Errorf("asked twice about the same state: %w", err)
 	}
 	if what := difference(out, again); what != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: asked twice about the same state it answers differently: %s", d.parent.kind.Kind, nameOf(g.parent), what))
 	}
-	return nil
+	return out, nil
 }
 
 // difference is what two answers first differ in, "" where they are the same.

@@ -233,40 +233,50 @@ func upstreams(t *testing.T, s *state) (did []string, status appsv1.DaemonSetSta
 	})
 	status, written := s.set.Status, false
 	for _, a := range list {
-		switch a := a.(type) {
-		case clienttesting.CreateAction: // an update is one too
-			switch o := a.GetObject().(type) {
-			case *v1.Pod:
-				did = append(did, described(o))
-			case *v1.Event:
-				if strings.HasSuffix(o.Reason, "DaemonPod") {
-					did = append(did, fmt.Sprintf("event %s %s %s", o.Type, o.Reason, o.Message))
-				}
-			case *appsv1.ControllerRevision:
-				did = append(did, fmt.Sprintf("revision %s %d %v", o.Name, o.Revision, o.Labels))
-			case *appsv1.DaemonSet:
-				// Nodes have it look again, while it waits to see what it wrote.
-				if !written {
-					status, written = o.Status, true
-				}
+		if update, ok := a.(clienttesting.UpdateAction); ok && a.GetVerb() == "update" {
+			// Nodes have it look again, while it waits to see what it wrote.
+			if o, ok := update.GetObject().(*appsv1.DaemonSet); ok && !written {
+				status, written = o.Status, true
 			}
-		case clienttesting.DeleteAction:
-			if !slices.ContainsFunc(s.pods, func(p *v1.Pod) bool { return p.Name == a.GetName() && p.DeletionTimestamp != nil }) {
-				did = append(did, "delete "+a.GetName()) // upstream deletes some twice
-			}
-		case clienttesting.PatchAction:
-			if a.GetResource().Resource == "events" {
-				continue
-			}
-			if strings.Contains(string(a.GetPatch()), `"$patch":"delete"`) {
-				did = append(did, "release "+a.GetName())
-			} else {
-				did = append(did, "adopt "+a.GetName())
-			}
+			continue
+		}
+		if text := s.deed(a); text != "" {
+			did = append(did, text)
 		}
 	}
 	slices.Sort(did)
 	return slices.Compact(did), status
+}
+
+// deed is what an action of upstream's does, "" where it does not matter.
+func (s *state) deed(a clienttesting.Action) string {
+	switch a := a.(type) {
+	case clienttesting.CreateAction:
+		switch o := a.GetObject().(type) {
+		case *v1.Pod:
+			return described(o)
+		case *v1.Event:
+			if strings.HasSuffix(o.Reason, "DaemonPod") {
+				return fmt.Sprintf("event %s %s %s", o.Type, o.Reason, o.Message)
+			}
+		case *appsv1.ControllerRevision:
+			return fmt.Sprintf("revision %s %d %v", o.Name, o.Revision, o.Labels)
+		}
+	case clienttesting.DeleteAction:
+		// Upstream deletes some twice.
+		if !slices.ContainsFunc(s.pods, func(p *v1.Pod) bool { return p.Name == a.GetName() && p.DeletionTimestamp != nil }) {
+			return "delete " + a.GetName()
+		}
+	case clienttesting.PatchAction:
+		switch {
+		case a.GetResource().Resource == "events":
+		case strings.Contains(string(a.GetPatch()), `"$patch":"delete"`):
+			return "release " + a.GetName()
+		default:
+			return "adopt " + a.GetName()
+		}
+	}
+	return ""
 }
 
 // guests is what the guest does about a state.
