@@ -43,7 +43,7 @@ import (
 )
 
 // More are compared with `go test -run Upstream -plays 3000`.
-var plays = flag.Uint64("plays", 40, "how many invented plays, of twelve looks each, are compared with upstream")
+var plays = flag.Uint64("plays", controllertest.Rounds(40, 4_000), "how many invented plays, of twelve looks each, are compared with upstream")
 
 // theirs is upstream's controller with fake clients.
 type theirs struct {

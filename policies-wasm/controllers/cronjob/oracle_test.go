@@ -32,7 +32,7 @@ import (
 )
 
 // More are compared with `go test -run Upstream -plays 3000`.
-var plays = flag.Uint64("plays", 50, "how many invented plays, of six rests each, are compared with upstream")
+var plays = flag.Uint64("plays", controllertest.Rounds(50, 3_000), "how many invented plays, of six rests each, are compared with upstream")
 
 // side is one of the two clusters that a play is played in.
 type side interface {

@@ -276,7 +276,7 @@ func (s *state) keep(list []*discoveryv1.EndpointSlice) {
 }
 
 // More are compared with `go test -run Upstream -states 20000`.
-var states = flag.Uint64("states", 300, "how many invented states are compared with upstream")
+var states = flag.Uint64("states", controllertest.Rounds(300, 20_000), "how many invented states are compared with upstream")
 
 // Each state is asked about twice: from nothing, and after something changed.
 func TestTheGuestDoesWhatUpstreamDoes(t *testing.T) {

@@ -552,7 +552,7 @@ func told(t *testing.T, status *batchv1.JobStatus) (as batchv1.JobStatus) {
 }
 
 // More are compared with `go test -run Upstream -states 20000`.
-var states = flag.Uint64("states", 300, "how many invented states are compared with upstream")
+var states = flag.Uint64("states", controllertest.Rounds(300, 20_000), "how many invented states are compared with upstream")
 
 func TestTheGuestDoesWhatUpstreamDoes(t *testing.T) {
 	t.Parallel()

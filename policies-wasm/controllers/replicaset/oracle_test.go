@@ -216,7 +216,7 @@ func guests(t *testing.T, s *state) (did []string, after appsv1.ReplicaSetStatus
 }
 
 // More are compared with `go test -run Upstream -states 20000`.
-var states = flag.Uint64("states", 300, "how many invented states are compared with upstream")
+var states = flag.Uint64("states", controllertest.Rounds(300, 20_000), "how many invented states are compared with upstream")
 
 func TestTheGuestDoesWhatUpstreamDoes(t *testing.T) {
 	t.Parallel()
