@@ -40,6 +40,9 @@ type Config struct {
 	PodRanges, ClusterRanges []netip.Prefix
 	// Bridge is the name of the pods' bridge; empty: berth0.
 	Bridge string
+	// CNIConfDir is where the user's own CNI has its configuration; empty: pods are
+	// connected by the bridge.
+	CNIConfDir string
 	// HostsDir and Stalled are of registries: image/containerd has them.
 	HostsDir string
 	Stalled  time.Duration
@@ -90,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 	// Before containerd, which takes longer to find something amiss.
 	m.Network, err = cni.Open(ctx, cni.Config{
 		PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Bridge: cfg.Bridge,
-		State: filepath.Join(cfg.State, "net"), Bin: cfg.Bin, Log: cfg.Log,
+		State: filepath.Join(cfg.State, "net"), ConfDir: cfg.CNIConfDir, Bin: cfg.Bin, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

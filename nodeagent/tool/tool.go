@@ -56,12 +56,17 @@ func Find(name string, dirs ...string) (string, error) {
 // FindPlugin gives the path of a CNI plugin. PATH is left out: some plugins'
 // names are those of other programs (bridge).
 func FindPlugin(name string, dirs ...string) (string, error) {
-	for _, dir := range slices.Concat(dirs, []string{"/opt/cni/bin", "/usr/lib/cni", filepath.Join(root(), "cni")}) {
+	for _, dir := range PluginDirs(dirs...) {
 		if path := filepath.Join(dir, name); executable(path) {
 			return path, nil
 		}
 	}
 	return "", &MissingError{Names: []string{name}}
+}
+
+// PluginDirs are where CNI plugins are looked for, in this order.
+func PluginDirs(first ...string) []string {
+	return slices.Concat(first, []string{"/opt/cni/bin", "/usr/lib/cni", filepath.Join(root(), "cni")})
 }
 
 // FindPlugins finds several CNI plugins, by name, and names all that are missing.

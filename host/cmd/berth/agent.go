@@ -34,6 +34,7 @@ import (
 // agentFlags are what `up` and `agent` share of a node agent.
 type agentFlags struct {
 	name, address, root, containerd, bridge string
+	cniConfDir                              string
 	port                                    int
 	clusterCIDR                             string
 	images                                  []string
@@ -60,6 +61,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.IntVar(&f.port, "node-port", 10250, "port on which the agent serves logs, exec and port-forward to the host")
 	flags.StringVar(&f.containerd, "containerd-address", "", "socket of a containerd that runs already; by default Berth starts its own")
 	flags.StringVar(&f.bridge, "bridge", "", "name of the bridge that pods are connected to; berth0 by default")
+	flags.StringVar(&f.cniConfDir, "cni-conf-dir", "", "folder with the configuration of a CNI of your own, which connects pods in place of Berth's bridge and routes (containerd: conf_dir); its plugins are looked for in /opt/cni/bin and /usr/lib/cni")
 	flags.StringSliceVar(&f.images, "import-image", nil, "image archive to import at the start; can be given several times")
 	flags.DurationVar(&f.lease, "node-lease-duration", 40*time.Second, "how long the node's Lease holds; it is renewed four times in that (kubelet: nodeLeaseDurationSeconds)")
 	flags.StringSliceVar(&f.evictionHard, "eviction-hard", nil, "what must be left of the machine's resources, or pods are refused and evicted (kubelet: evictionHard); those left out keep their defaults, 0% is none (default memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,pid.available<10%)")
@@ -172,6 +174,9 @@ func (f *agentFlags) onLoopback(ctx context.Context, s host.Serving) error {
 	if address, err := f.find(s.URL); err != nil || !address.IsLoopback() {
 		return err
 	}
+	if f.cniConfDir != "" {
+		return errors.New("with --cni-conf-dir the API must be where pods of your network reach it: name an address of this machine by --listen, or by --node-address")
+	}
 	admin, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
 	if err != nil {
 		return err
@@ -210,7 +215,11 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		return err
 	}
 	if f.reach != nil {
-		if err := f.reach(cni.Gateway(own)); err != nil { // the bridge's address
+		at := cni.Gateway(own) // the bridge's address
+		if f.cniConfDir != "" {
+			at = address
+		}
+		if err := f.reach(at); err != nil {
 			return err
 		}
 	}
@@ -311,7 +320,7 @@ func (f *agentFlags) open(ctx context.Context, own netip.Prefix, log *slog.Logge
 	}
 	m, err := machine.Open(ctx, machine.Config{
 		Root: f.root, ContainerdAddress: f.containerd, PodRanges: []netip.Prefix{own}, ClusterRanges: []netip.Prefix{all},
-		Bridge: f.bridge, HostsDir: f.registry.hostsDir, Stalled: f.registry.stalled, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
+		Bridge: f.bridge, CNIConfDir: f.cniConfDir, HostsDir: f.registry.hostsDir, Stalled: f.registry.stalled, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
 	})
 	if err != nil {
 		return nil, err

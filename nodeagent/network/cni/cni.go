@@ -49,19 +49,26 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("pod networks need root: run as root, or without containers (--agent none)")
 	}
-	found, err := tool.FindPlugins(plugins, cfg.Bin...)
+	n := &Network{cfg: cfg}
+	needed := plugins
+	if n.own() {
+		needed = []string{"loopback"}
+	}
+	found, err := tool.FindPlugins(needed, cfg.Bin...)
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{cfg: cfg}
 	if n.lo, n.eth, err = cfg.lists(); err != nil {
 		return nil, err
 	}
 	var dirs []string
-	for _, p := range plugins {
+	for _, p := range needed {
 		if dir := filepath.Dir(found[p]); !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
+	}
+	if n.own() {
+		dirs = tool.PluginDirs(cfg.Bin...)
 	}
 	// libcni would make this itself, but not safely for calls at once.
 	run := &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}
@@ -71,13 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 			return nil, fmt.Errorf("open network: %w", err)
 		}
 	}
-	if err := n.checkBridge(); err != nil {
-		return nil, err
-	}
-	if err := n.makeBridge(); err != nil {
-		return nil, err
-	}
-	if err := n.keepApart(); err != nil {
+	if err := n.layBridge(); err != nil {
 		return nil, err
 	}
 	if err := n.switchOnForwarding(); err != nil {
@@ -88,6 +89,23 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 		return n, nil
 	}
 	return n, n.openPorts()
+}
+
+// layBridge makes the bridge, unless the user's own CNI connects pods.
+func (n *Network) layBridge() error {
+	if n.own() {
+		if err := n.checkOwn(); err != nil {
+			n.cfg.Log.Warn("pods wait for their network", "err", err)
+		}
+		return nil
+	}
+	if err := n.checkBridge(); err != nil {
+		return err
+	}
+	if err := n.makeBridge(); err != nil {
+		return err
+	}
+	return n.keepApart()
 }
 
 // Forward is what makes services answer on this machine; nil if nothing can.
@@ -137,19 +155,21 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	if _, err := n.cni.AddNetworkList(ctx, n.lo, n.loopback(pod.ID, path)); err != nil {
 		return network.Attachment{}, explain(err)
 	}
-	res, err := n.cni.AddNetworkList(ctx, n.eth, n.ethernet(pod.ID, path, pod.Ports, pod))
+	list, err := n.network()
+	if err != nil {
+		return network.Attachment{}, err
+	}
+	res, err := n.cni.AddNetworkList(ctx, list, n.ethernet(pod.ID, path, pod.Ports, pod))
 	if err != nil {
 		return network.Attachment{}, explain(err)
 	}
-	if err := n.openLoopback(); err != nil {
+	if a, err = attachment(path, res); err != nil {
 		return network.Attachment{}, err
 	}
-	a, err = attachment(path, res)
-	if err != nil {
-		return network.Attachment{}, err
-	}
-	if err := n.keepApart(); err != nil {
-		return network.Attachment{}, err
+	if !n.own() {
+		if err := errors.Join(n.openLoopback(), n.keepApart()); err != nil {
+			return network.Attachment{}, err
+		}
 	}
 	return a, n.openPort(pod.ID, pod.Ports, a.IPs)
 }
@@ -188,7 +208,7 @@ func (n *Network) ethernet(id, path string, ports []network.PortMapping, pod net
 			{"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_UID", pod.UID},
 		},
 	}
-	if len(ports) > 0 {
+	if len(ports) > 0 && !n.own() { // there, too, ports are ours to open
 		rt.CapabilityArgs = map[string]any{portMappings: ports}
 	}
 	return rt
@@ -207,7 +227,11 @@ func (n *Network) attached(id string) (network.Attachment, bool) {
 // remembered is the attachment of which libcni keeps the result.
 func (n *Network) remembered(id, path string) (a network.Attachment, err error) {
 	defer readable(&err)
-	res, err := n.cni.GetNetworkListCachedResult(n.eth, n.ethernet(id, path, nil, network.Pod{}))
+	list, err := n.networkOf(id)
+	if err != nil {
+		return a, err
+	}
+	res, err := n.cni.GetNetworkListCachedResult(list, n.ethernet(id, path, nil, network.Pod{}))
 	if err != nil {
 		return a, err
 	}
@@ -272,12 +296,16 @@ func (n *Network) del(ctx context.Context, id string) (err error) {
 		}
 	}
 	rt := n.ethernet(id, given, nil, network.Pod{})
-	// The port mappings of the Add are in the cache.
-	if _, cached, err := n.cni.GetNetworkListCachedConfig(n.eth, n.ethernet(id, path, nil, network.Pod{})); err == nil && cached != nil {
-		rt.CapabilityArgs, rt.Args = cached.CapabilityArgs, cached.Args
-	}
 	if n.known(id) {
-		if err := n.cni.DelNetworkList(ctx, n.eth, rt); err != nil {
+		list, err := n.networkOf(id)
+		if err != nil {
+			return err
+		}
+		// The port mappings of the Add are in the cache.
+		if _, cached, err := n.cni.GetNetworkListCachedConfig(list, n.ethernet(id, path, nil, network.Pod{})); err == nil && cached != nil {
+			rt.CapabilityArgs, rt.Args = cached.CapabilityArgs, cached.Args
+		}
+		if err := n.cni.DelNetworkList(ctx, list, rt); err != nil {
 			return err
 		}
 		if given != "" {
@@ -389,6 +417,9 @@ func (n *Network) release(id string) error {
 
 // Ready implements network.Network.
 func (n *Network) Ready(context.Context) error {
+	if n.own() {
+		return n.checkOwn()
+	}
 	if _, err := tool.FindPlugins(plugins, n.cfg.Bin...); err != nil {
 		return err
 	}

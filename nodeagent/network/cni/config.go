@@ -23,6 +23,9 @@ type Config struct {
 	MTU int
 	// State is the folder for namespaces, leases and results.
 	State string
+	// ConfDir is where the user's own CNI has its configuration, in place of Berth's
+	// bridge and routes; empty: these.
+	ConfDir string
 	// Bin is searched for plugins before the usual places.
 	Bin []string
 	Log *slog.Logger

@@ -11,6 +11,9 @@
 // masquerades nothing, and the kernel's rules exempt the cluster's range. Between
 // pods of one node they are routed, too, by the bridge's address.
 //
+// With Config.ConfDir a CNI of the user's own connects them: then there is no bridge of
+// ours, and no routes; the kernel's rules are the same.
+//
 // # Notes
 //
 // Namespaces, leases and results lie below Config.State, which is best on a

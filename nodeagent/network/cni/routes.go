@@ -27,6 +27,9 @@ type hop struct {
 // are gone. Nodes on a link with this one are reached by their address, others
 // through a tunnel; self are this node's addresses as the others know them.
 func (n *Network) SetPeers(ctx context.Context, self []netip.Addr, peers []Peer) error {
+	if n.own() {
+		return nil // the user's own CNI has its ways
+	}
 	chosen, errs := choose(n.cfg.PodRanges, self, peers)
 	want := map[netip.Prefix]hop{}
 	var far []tunnelled

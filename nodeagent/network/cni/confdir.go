@@ -1,0 +1,88 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/berth-dev/berth/nodeagent/tool"
+)
+
+// fromDir reads the network that a user's own CNI has configured in a folder: the first
+// file by name, as containerd takes it. It is read for each pod, since it often comes
+// from a pod, and changes with that.
+func fromDir(dir string) (*libcni.NetworkConfigList, error) {
+	files, err := libcni.ConfFiles(dir, []string{".conflist", ".conf", ".json"})
+	if err != nil {
+		return nil, fmt.Errorf("--cni-conf-dir: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("there is no network configuration in %s (.conflist, .conf or .json): pods wait until their CNI has put one there", dir)
+	}
+	slices.Sort(files)
+	list, err := load(files[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", files[0], err)
+	}
+	return list, nil
+}
+
+// load reads a list of plugins, or the one of a .conf.
+func load(file string) (*libcni.NetworkConfigList, error) {
+	if filepath.Ext(file) == ".conflist" {
+		return libcni.NetworkConfFromFile(file)
+	}
+	one, err := libcni.ConfFromFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if one.Network.Type == "" {
+		return nil, errors.New("it names no plugin (type)")
+	}
+	return libcni.ConfListFromConf(one)
+}
+
+// own says whether the user's own CNI connects pods.
+func (n *Network) own() bool { return n.cfg.ConfDir != "" }
+
+// network is the one that a pod is to be connected to.
+func (n *Network) network() (*libcni.NetworkConfigList, error) {
+	if !n.own() {
+		return n.eth, nil
+	}
+	return fromDir(n.cfg.ConfDir)
+}
+
+// networkOf is the one that a pod was connected to; else that which it would be.
+func (n *Network) networkOf(id string) (*libcni.NetworkConfigList, error) {
+	if !n.own() {
+		return n.eth, nil
+	}
+	all, err := n.cni.GetCachedAttachments(id)
+	if err != nil {
+		return nil, fmt.Errorf("look for the network of %s: %w", id, err)
+	}
+	for _, a := range all {
+		if a.IfName == podIfname {
+			return libcni.NetworkConfFromBytes(a.Config)
+		}
+	}
+	return n.network()
+}
+
+// checkOwn says what is missing for the user's own CNI.
+func (n *Network) checkOwn() error {
+	list, err := n.network()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range list.Plugins {
+		names = append(names, p.Network.Type)
+	}
+	_, err = tool.FindPlugins(names, n.cfg.Bin...)
+	return err
+}

@@ -1,0 +1,109 @@
+package cni
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-dev/berth/nodeagent/network"
+)
+
+// ofMine is the configuration of a user's own bridge.
+func ofMine(name, bridge, subnet, leases string) string {
+	return fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"plugins":[{"type":"bridge","bridge":%q,"isGateway":true,
+		"ipam":{"type":"host-local","ranges":[[{"subnet":%q}]],"routes":[{"dst":"0.0.0.0/0"}],"dataDir":%q}}]}`, name, bridge, subnet, leases)
+}
+
+// Pods are on the network that the user's own CNI has configured, and leave it as it
+// was when they came, though it has changed since; host ports answer there, too.
+func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
+	t.Parallel()
+	h, dir, leases := newHost(t), t.TempDir(), t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := h.mustOpen(t, func(c *Config) { c.ConfDir = dir })
+	h.within(func() {
+		if err := n.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no network configuration in "+dir) {
+			t.Errorf("with an empty folder it is ready: %v", err)
+		}
+	})
+	if _, err := h.add(t, n, pod("early")); err == nil || !strings.Contains(err.Error(), "pods wait until their CNI has put one there") {
+		t.Errorf("a pod is connected by nothing: %v", err)
+	}
+
+	write("20-other.conflist", "not looked at")
+	write("10-mine.conflist", ofMine("mine", "mine0", "172.31.7.0/24", leases))
+	a := h.mustAdd(t, n, network.Pod{ID: "a-0", Namespace: "default", Name: "a", Ports: []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}})
+	b := h.mustAdd(t, n, pod("b"))
+	for _, one := range []network.Attachment{a, b} {
+		if len(one.IPs) != 1 || !netip.MustParsePrefix("172.31.7.0/24").Contains(one.IPs[0]) {
+			t.Errorf("a pod has the addresses %v, want one of 172.31.7.0/24", one.IPs)
+		}
+	}
+	serve(t, a.NetNS, ":80")
+	mustAsk(t, b.NetNS, a.IPs[0].String()+":80", b.IPs[0].String())
+	mustAsk(t, h.path, a.IPs[0].String()+":80", "172.31.7.1")
+	mustAsk(t, b.NetNS, "172.31.7.1:8080", b.IPs[0].String())
+	if again := h.mustAdd(t, n, pod("b")); again.IPs[0] != b.IPs[0] {
+		t.Errorf("a pod that is connected is connected anew, from %v to %v", b.IPs, again.IPs)
+	}
+	h.within(func() {
+		if err := n.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := n.SetPeers(t.Context(), nil, []Peer{{netip.MustParsePrefix("10.99.2.0/24"), netip.MustParseAddr("192.0.2.9")}}); err != nil {
+			t.Errorf("the ways to others are the CNI's own: %v", err)
+		}
+	})
+
+	write("10-mine.conflist", ofMine("changed", "mine1", "172.31.8.0/24", leases))
+	c := h.mustAdd(t, n, pod("c"))
+	if !netip.MustParsePrefix("172.31.8.0/24").Contains(c.IPs[0]) {
+		t.Errorf("after a change a pod has %v", c.IPs)
+	}
+	h.within(func() {
+		if err := n.Sweep(context.Background(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"mine", "changed"} {
+		left, err := filepath.Glob(filepath.Join(leases, name, "172.*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("addresses of %s are still taken: %v, %v", name, left, err)
+		}
+	}
+}
+
+func TestAWrongConfigurationOfACNIIsTold(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ file, text, want string }{
+		"no JSON":             {"10.conflist", "{", "10.conflist"},
+		"no plugins":          {"10.conflist", `{"cniVersion":"1.0.0","name":"n","plugins":[]}`, "10.conflist"},
+		"no name of a plugin": {"10.conf", `{"cniVersion":"1.0.0","name":"n"}`, "10.conf"},
+		"a plugin is missing": {"10.conf", `{"cniVersion":"1.0.0","name":"n","type":"nobody-has-this"}`, "nobody-has-this"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			n := &Network{cfg: Config{ConfDir: dir}}
+			if err := n.checkOwn(); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+	n := &Network{cfg: Config{ConfDir: filepath.Join(t.TempDir(), "gone")}}
+	if err := n.checkOwn(); err == nil {
+		t.Error("a folder that is not there is no error")
+	}
+}
