@@ -55,7 +55,9 @@ const (
 
 // Predicate registers a predicate; call it from init. Its answers are
 // remembered: they may depend on nothing but pod and node, unless it reads
-// time or a group of cluster objects, which makes it one of scope set. Such a
+// time or a group of cluster objects, which makes it one of scope set. The host
+// asks it about one of the nodes that are equal in what it has looked at by
+// Node's methods, however they differ otherwise. Such a
 // one may follow objects, pods and rows by the interfaces of those names.
 func Predicate[F Filterer](name string, f F, opts ...Option) {
 	registerSimple(name, guest.KindPredicate, opts, func(s *guest.Setup) (any, error) {
