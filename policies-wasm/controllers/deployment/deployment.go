@@ -293,12 +293,17 @@ func (d *deployment) wanted() (n int64) {
 	return n
 }
 
+// available is how many available pods are there to stay.
 func (d *deployment) available() (n int64) {
 	for _, s := range d.sets {
-		n += s.available
+		n += s.staying()
 	}
 	return n
 }
+
+// staying is how many available pods the ReplicaSet keeps: its status counts
+// those that are too many until they are gone.
+func (s *set) staying() int64 { return min(s.available, s.replicas) }
 
 // noteSizes says of a ReplicaSet for how many replicas in all it was scaled.
 func (d *deployment) noteSizes(s *set) {

@@ -2,6 +2,7 @@ package deployment_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/host/controller/controllertest"
@@ -127,6 +129,26 @@ func TestARollOutKeepsToItsBounds(t *testing.T) {
 		same(t, "sets after all", []string{"1 web:1 0", "2 web:2 10"}, sets(w))
 		same(t, "conditions after all", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(get(w)))
 	})
+}
+
+// A ReplicaSet that was told to shrink has all its pods in its status until it
+// did: upstream counts on them, and takes as many once more.
+func TestPodsThatAreAboutToGoAreNotCountedOn(t *testing.T) {
+	t.Parallel()
+	r := inventor{rand.New(rand.NewPCG(1, 1))}
+	d := web(20)
+	d.UID = "deployment"
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(5)), MaxUnavailable: ptr.To(intstr.FromInt32(5))}}
+	old, newest := r.set(d, 0, 1), r.set(d, 1, 2)
+	old.Spec.Replicas, old.Status.Replicas, old.Status.AvailableReplicas = ptr.To[int32](15), 20, 20
+	newest.Spec.Replicas, newest.Status.Replicas, newest.Status.AvailableReplicas = ptr.To[int32](10), 5, 5
+	for _, rs := range []*appsv1.ReplicaSet{old, newest} {
+		rs.Annotations[desiredKey], rs.Annotations[maxKey] = "20", "25"
+	}
+	out, _ := guests(t, &state{deployment: d, sets: []*appsv1.ReplicaSet{old, newest}})
+	if all, want := strings.Join(out, "\n"), "Scaled down replica set "+old.Name+" from 15 to 10"; !strings.Contains(all, want) {
+		t.Errorf("%s\nlacks %q", all, want)
+	}
 }
 
 func TestScalingInTheMiddleOfARollOutIsProportional(t *testing.T) {

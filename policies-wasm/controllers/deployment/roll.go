@@ -38,7 +38,7 @@ func (d *deployment) shrinkOld() bool {
 		return false
 	}
 	least := d.replicas - d.unavailable
-	may := d.wanted() - least - (d.newest.replicas - d.newest.available)
+	may := d.wanted() - least - (d.newest.replicas - d.newest.staying())
 	if may <= 0 {
 		return false
 	}
