@@ -21,6 +21,12 @@ const (
 // berthColumn is Berth's where a row has figures of others, too.
 const berthColumn = "Berth"
 
+// The rows that kube-proxy has figures for, too.
+const (
+	fromNothing = "30,000 services of three endpoints, from nothing"
+	foundAgain  = "the same, found again after a restart"
+)
+
 // networkBenches are the benchmarks of the node agent's packages that have figures
 // with an aim.
 var networkBenches = []goBench{
@@ -36,7 +42,7 @@ var networkBenches = []goBench{
 const needsRoot = "Services, connections and policies were not measured: only root may make network namespaces and lay rules in them. Run it as root."
 
 // measureNetwork runs the benchmarks that the node agent's packages have of their
-// own. A failure keeps none of the others from being printed.
+// own, and kube-proxy. A failure keeps none of the others from being printed.
 func measureNetwork(ctx context.Context, o *options) ([]table, error) {
 	t := table{Name: "network", Title: "Services, names and policies of one node, in network namespaces of this machine"}
 	root := os.Geteuid() == 0
@@ -58,6 +64,9 @@ func measureNetwork(ctx context.Context, o *options) ([]table, error) {
 		}
 	}
 	t.Rows = networkRows(all)
+	if root && ctx.Err() == nil {
+		failed = errors.Join(failed, besideKubeProxy(ctx, &t))
+	}
 	return []table{t}, failed
 }
 
@@ -69,8 +78,8 @@ func networkRows(all benchmarked) (rows []row) {
 	by100 := took("BenchmarkConnect/by_one_of_100_services", us)
 	by30000 := took("BenchmarkConnect/by_one_of_30000_services", us)
 	for _, r := range []row{
-		berths("30,000 services of three endpoints, from nothing", took("BenchmarkServices/30000_from_nothing", s), "s").most(aimProgrammed),
-		berths("the same, found again after a restart", took("BenchmarkServices/30000_found_again", s), "s").most(aimFoundAgain),
+		berths(fromNothing, took("BenchmarkServices/30000_from_nothing", s), "s").most(aimProgrammed),
+		berths(foundAgain, took("BenchmarkServices/30000_found_again", s), "s").most(aimFoundAgain),
 		berths("three endpoints of one of 30,000 services changed, mean", took("BenchmarkServices/three_endpoints_of_30000_services", ms), "ms").most(aimChanged),
 		berths("a new connection to a pod", direct, "µs"),
 		berths("a new connection by one of 100 services", by100, "µs"),
