@@ -3,10 +3,10 @@
 # manifests that come with them. Those of Kubernetes' own version are built by
 # kubectl's module, so that they share what is compiled.
 #
-#   others.sh [kube-scheduler|kube-state-metrics|kwok|kube-controller-manager|scheduler_perf]...
+#   others.sh [kube-scheduler|kube-state-metrics|kwok|kube-controller-manager|scheduler_perf|kube-proxy]...
 #
-# By default all but the last two, beside which controllers and the scheduler are
-# measured.
+# By default all but the last three, beside which controllers, the scheduler and
+# services are measured.
 . "$(dirname "$0")/lib.sh"
 
 MODULES=$ROOT/.ci/tools
@@ -45,7 +45,7 @@ share() {
 provide() {
   local from
   case $1 in
-  kube-scheduler | kube-controller-manager) build "k8s.io/kubernetes/cmd/$1" "$1" ;;
+  kube-scheduler | kube-controller-manager | kube-proxy) build "k8s.io/kubernetes/cmd/$1" "$1" ;;
   kube-state-metrics)
     build k8s.io/kube-state-metrics/v2 "$1" && from=$(source_of "$1" k8s.io/kube-state-metrics/v2) &&
       share "$1" role.yaml "$from/examples/standard/cluster-role.yaml"

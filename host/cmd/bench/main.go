@@ -1,8 +1,9 @@
 // Command bench measures Berth and prints each figure beside its aim: the
 // workloads of Kubernetes' scheduler_perf end to end, the cost of a decision in
 // process, explain, the API and its store beside etcd's, workloads that
-// controllers keep beside kube-controller-manager's, and what policies
-// cost, how fast they are swapped, and what hostile ones do to the rest.
+// controllers keep beside kube-controller-manager's, what policies
+// cost, how fast they are swapped, what hostile ones do to the rest, and a node's
+// services, names and network policies.
 package main
 
 import (
@@ -46,7 +47,7 @@ type options struct {
 	clients    int
 	cpuProfile string
 	// tools is where the programs lie that are measured beside: berth, etcd,
-	// etcdload and the engine's test binary.
+	// etcdload, and the test binaries of the engine, nft, dns and isolation.
 	tools string
 }
 
@@ -67,6 +68,7 @@ var measurements = []measurement{
 	{"swap", "a policy swapped and rolled back, idle and under load", 10 * time.Second, measureSwaps},
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
 	{"flood", "what ten thousand watches and a thousand uploads of one tenant do to others", 60 * time.Second, measureFlood},
+	{"network", "services, names and policies of one node, beside kube-proxy; needs root", 2 * time.Minute, measureNetwork},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }
 
@@ -80,7 +82,7 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 	format := flags.String("o", "text", "text, markdown or json")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of the workload or the decisions measured last, or of a flood of events")
 	allocs := flags.String("allocprofile", "", "write a profile of all that was allocated")
-	flags.StringVar(&o.tools, "tools", ".build", "folder of the programs that are measured beside: berth, etcd, etcdload, engine.test")
+	flags.StringVar(&o.tools, "tools", ".build", "folder of the programs that are measured beside: berth, etcd, etcdload, and the test binaries engine, nft, dns and isolation")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
