@@ -48,6 +48,7 @@ func TestRollOutsOutliveKills(t *testing.T) {
 	}
 	r.deploy(t)
 	r.follow(t)
+	t.Cleanup(r.life.Wait)
 	for n := range rollOuts {
 		r.roll(t, fmt.Sprintf("example.test/web:%d", n+2))
 	}
@@ -60,6 +61,7 @@ type rollOutKills struct {
 	random *rand.Rand
 	pods   *podWatch
 	life   sync.WaitGroup // of the watch, which ends with its host
+	end    error          // why the watch did
 	kills  int
 }
 
@@ -81,7 +83,7 @@ func (r *rollOutKills) deploy(t *testing.T) {
 // follow watches the pods until the host is killed.
 func (r *rollOutKills) follow(t *testing.T) {
 	pods := r.client.CoreV1().Pods("default")
-	r.life.Go(func() { t.Log("the watch ends:", r.pods.follow(t.Context(), pods)) })
+	r.life.Go(func() { r.end = r.pods.follow(t.Context(), pods) })
 }
 
 // roll changes the image, kills the host meanwhile, and looks at what comes of it.
@@ -117,6 +119,7 @@ func (r *rollOutKills) killAt(t *testing.T, moment <-chan struct{}) {
 	r.kill()
 	r.kills++
 	r.life.Wait()
+	t.Logf("killed at revision %s: %v", r.pods.at, r.end)
 	if r.random.IntN(4) == 0 {
 		r.killStarting(t)
 		r.kills++
@@ -180,9 +183,10 @@ type podWatch struct {
 func (w *podWatch) moment(image string, revisions int) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.image, w.until, w.reached = image, w.revisions+revisions, make(chan struct{})
+	reached := make(chan struct{})
+	w.image, w.until, w.reached = image, w.revisions+revisions, reached
 	w.come()
-	return w.reached
+	return reached
 }
 
 // come closes reached if the moment has come.
