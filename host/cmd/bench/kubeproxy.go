@@ -48,7 +48,7 @@ func besideKubeProxy(ctx context.Context, t *table) error {
 			return nil
 		}
 	}
-	say("network: kube-proxy with %d services", proxied)
+	say("network: kube-proxy, with %d services that are made first", proxied)
 	took, err := measureKubeProxy(ctx, proxied)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		t.Notes = append(t.Notes, fmt.Sprintf("kube-proxy was given up %s after its start.", kubeProxyTimeout))
@@ -196,19 +196,20 @@ func (p *kubeProxy) run(ctx context.Context, n int) (took time.Duration, err err
 	return had.Sub(began), nil
 }
 
-// until returns when the kernel was first asked and had n services.
+// until returns when the kernel was first seen to have n services.
 func (p *kubeProxy) until(ctx context.Context, n int) (time.Time, error) {
 	last := proxiedAddress(n - 1)
 	for {
-		at := time.Now()
 		// The newest alone is cheap to ask for; all are counted when it is there.
+		// The kernel lets the question wait while it takes in the rules.
 		if p.has(ctx, last) {
+			at := time.Now()
 			if all, err := p.nft(ctx, "list", "map", "ip", "kube-proxy", "service-ips"); err == nil && countProxied(all) >= n {
 				return at, nil
 			}
 		}
 		if err := pause(ctx, lookEvery); err != nil {
-			return at, err
+			return time.Time{}, err
 		}
 	}
 }

@@ -68,7 +68,7 @@ var measurements = []measurement{
 	{"swap", "a policy swapped and rolled back, idle and under load", 10 * time.Second, measureSwaps},
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
 	{"flood", "what ten thousand watches and a thousand uploads of one tenant do to others", 60 * time.Second, measureFlood},
-	{"network", "services, names and policies of one node, beside kube-proxy; needs root", 2 * time.Minute, measureNetwork},
+	{"network", "services, names and policies of one node, beside kube-proxy; needs root", 6 * time.Minute, measureNetwork},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }
 
