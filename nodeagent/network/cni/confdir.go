@@ -1,8 +1,10 @@
 package cni
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -30,19 +32,27 @@ func fromDir(dir string) (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
-// load reads a list of plugins, or the one of a .conf.
+// load reads a list of plugins, or the one plugin of a .conf, as a list of one.
 func load(file string) (*libcni.NetworkConfigList, error) {
 	if filepath.Ext(file) == ".conflist" {
 		return libcni.NetworkConfFromFile(file)
 	}
-	one, err := libcni.ConfFromFile(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	if one.Network.Type == "" {
+	var plugin map[string]any
+	if err := json.Unmarshal(data, &plugin); err != nil {
+		return nil, err
+	}
+	if kind, _ := plugin["type"].(string); kind == "" {
 		return nil, errors.New("it names no plugin (type)")
 	}
-	return libcni.ConfListFromConf(one)
+	all, err := json.Marshal(map[string]any{"cniVersion": plugin["cniVersion"], "name": plugin["name"], "plugins": []any{plugin}})
+	if err != nil {
+		return nil, err
+	}
+	return libcni.NetworkConfFromBytes(all)
 }
 
 // own says whether the user's own CNI connects pods.

@@ -64,7 +64,12 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 		}
 	})
 
-	write("10-mine.conflist", ofMine("changed", "mine1", "172.31.8.0/24", leases))
+	// One plugin without a list does, too.
+	if err := os.Remove(filepath.Join(dir, "10-mine.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	write("15-mine.conf", fmt.Sprintf(`{"cniVersion":"1.0.0","name":"changed","type":"bridge","bridge":"mine1","isGateway":true,
+		"ipam":{"type":"host-local","ranges":[[{"subnet":"172.31.8.0/24"}]],"dataDir":%q}}`, leases))
 	c := h.mustAdd(t, n, pod("c"))
 	if !netip.MustParsePrefix("172.31.8.0/24").Contains(c.IPs[0]) {
 		t.Errorf("after a change a pod has %v", c.IPs)

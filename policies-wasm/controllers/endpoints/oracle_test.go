@@ -332,7 +332,7 @@ func TestEndpointsAreThoseThatUpstreamWrites(t *testing.T) {
 		}
 		for _, subsets := range [][]v1.EndpointSubset{want.Subsets, got.Subsets} { //nolint:staticcheck // as above
 			for _, one := range subsets { // upstream orders them by their hashes
-				slices.SortFunc(one.Ports, func(a, b v1.EndpointPort) int { return strings.Compare(a.Name, b.Name) }) //nolint:staticcheck // as above
+				slices.SortFunc(one.Ports, func(a, b v1.EndpointPort) int { return strings.Compare(a.Name, b.Name) })
 			}
 		}
 		slices.SortFunc(want.Subsets, bySubset)
