@@ -293,6 +293,15 @@ func (d *deployment) wanted() (n int64) {
 	return n
 }
 
+// present is how many pods there are or are to be: those that a ReplicaSet has too
+// many are there until it has deleted them.
+func (d *deployment) present() (n int64) {
+	for _, s := range d.sets {
+		n += max(s.replicas, s.has)
+	}
+	return n
+}
+
 // available is how many available pods are there to stay.
 func (d *deployment) available() (n int64) {
 	for _, s := range d.sets {

@@ -151,6 +151,28 @@ func TestPodsThatAreAboutToGoAreNotCountedOn(t *testing.T) {
 	}
 }
 
+// Nor is their place given away while they are there: upstream surges past its bound
+// as long as a ReplicaSet has not deleted what it was told to.
+func TestPodsThatAreAboutToGoHaveTheirPlace(t *testing.T) {
+	t.Parallel()
+	r := inventor{rand.New(rand.NewPCG(1, 1))}
+	d := web(20)
+	d.UID = "deployment"
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(5)), MaxUnavailable: ptr.To(intstr.FromInt32(5))}}
+	old, newest := r.set(d, 0, 1), r.set(d, 1, 2)
+	newest.Spec.Replicas, newest.Status.Replicas, newest.Status.AvailableReplicas = ptr.To[int32](5), 5, 5
+	for _, rs := range []*appsv1.ReplicaSet{old, newest} {
+		rs.Annotations[desiredKey], rs.Annotations[maxKey] = "20", "25"
+	}
+	for _, has := range []int32{20, 15} {
+		old.Spec.Replicas, old.Status.Replicas, old.Status.AvailableReplicas = ptr.To[int32](15), has, has
+		out, _ := guests(t, &state{deployment: d, sets: []*appsv1.ReplicaSet{old, newest}})
+		if up := strings.Contains(strings.Join(out, "\n"), "Scaled up replica set"); up != (has == 15) {
+			t.Errorf("with %d of 15 old pods still there: %q", has, out)
+		}
+	}
+}
+
 func TestScalingInTheMiddleOfARollOutIsProportional(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {

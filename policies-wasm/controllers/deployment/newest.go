@@ -70,7 +70,7 @@ func (d *deployment) newReplicas() int64 {
 	if d.recreate {
 		return d.replicas
 	}
-	room := d.replicas + d.surge - d.wanted()
+	room := d.replicas + d.surge - d.present()
 	if room <= 0 {
 		return d.newest.replicas
 	}

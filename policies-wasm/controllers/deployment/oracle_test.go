@@ -146,7 +146,7 @@ func (r inventor) set(d *appsv1.Deployment, image, revision int) *appsv1.Replica
 		rs.Status.AvailableReplicas = r.Int32N(n + 1)
 	}
 	if r.one(3) {
-		rs.Status.Replicas = r.Int32N(n + 2)
+		rs.Status.Replicas = r.Int32N(n + 1) // of more, upstream gives the places away, see TestPodsThatAreAboutToGoHaveTheirPlace
 	}
 	switch r.IntN(20) {
 	case 0:
