@@ -174,7 +174,8 @@ func Weight(shares int64) int64 {
 	return 1 + (min(max(shares, 2), 262144)-2)*9999/262142
 }
 
-// Remove removes a cgroup and those below it, which must hold no process.
+// Remove removes a cgroup and those below it. What still runs in them is killed, and
+// until it has ended Remove is an error.
 func (t *Tree) Remove(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
 		return fmt.Errorf("cgroup path %q is not absolute and clean", path)
@@ -205,8 +206,32 @@ func removeTree(dir string) error {
 			}
 		}
 	}
-	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err = unix.Rmdir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return errors.Join(fmt.Errorf("cgroup: remove %s: %w", dir, err), killAll(dir))
+	case err != nil:
 		return fmt.Errorf("cgroup: remove %s: %w", dir, err)
+	}
+	return nil
+}
+
+// killAll ends the processes of a cgroup.
+func killAll(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	for line := range strings.FieldsSeq(string(b)) {
+		pid, err := strconv.Atoi(line)
+		if err != nil {
+			return fmt.Errorf("cgroup: %s holds the process %q: %w", dir, line, err)
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("cgroup: end process %d: %w", pid, err)
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
@@ -223,6 +224,51 @@ func testKernelsTree(t *testing.T, root string) {
 	}
 	if len(want) == 0 {
 		t.Logf("the tree has no controllers to try: %q", controllers)
+	}
+}
+
+// TestWhatRunsInACgroupEndsWithIt has a process in a cgroup that is removed, as one
+// that a crash left there.
+func TestWhatRunsInACgroupEndsWithIt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("cgroups need root")
+		}
+		t.Skip("cgroups need root")
+	}
+	tree, err := Open("/sys/fs/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := fmt.Sprintf("/berth-cgroup-test-%d/podu2", os.Getpid())
+	if err := tree.Ensure(path, runtime.Resources{}); err != nil {
+		t.Fatal(err)
+	}
+	sleep := exec.Command("sleep", "1000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- sleep.Wait() }()
+	roots := []string{"/sys/fs/cgroup"}
+	if !tree.V2() {
+		roots, _ = filepath.Glob("/sys/fs/cgroup/*")
+	}
+	for _, root := range roots {
+		// A folder that is no hierarchy, or a link to one, has none of this file.
+		err := os.WriteFile(filepath.Join(root, path, "cgroup.procs"), []byte(fmt.Sprint(sleep.Process.Pid)), 0o644)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.Remove(path); !errors.Is(err, unix.EBUSY) {
+		t.Fatalf("Remove = %v while a process is in it, want EBUSY", err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the process ended by %v, want a kill", err)
+	}
+	if err := tree.Remove(filepath.Dir(path)); err != nil {
+		t.Errorf("Remove = %v when it has ended", err)
 	}
 }
 
