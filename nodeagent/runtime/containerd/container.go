@@ -65,6 +65,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	_, err = r.client.NewContainer(ctx, id,
 		client.WithContainerLabels(map[string]string{labelKind: "container"}),
 		r.withRuntime(), withRecord(rec),
+		client.WithSandbox(sandboxID), // whose shim is asked, without the shim's program being run for it
 		client.WithSnapshotter(r.snapshotter),
 		client.WithImage(img),
 		client.WithNewSnapshot(id, img, snapshotIDs(parent.IDs)...),
@@ -137,7 +138,7 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 	if err := r.keeper.Keep(ctx, id, rec.Streams); err != nil {
 		return err
 	}
-	if err := r.holdExit(ctx, id); err != nil {
+	if err := r.makeSandbox(ctx, id); err != nil {
 		return err
 	}
 	c, err := r.client.LoadContainer(ctx, id)
@@ -149,7 +150,7 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 	if err != nil {
 		return err
 	}
-	task, err := c.NewTask(ctx, func(string) (cio.IO, error) { return elsewhere(pipes), nil }, owned...)
+	task, err := r.newTask(ctx, c, func(string) (cio.IO, error) { return elsewhere(pipes), nil }, owned...)
 	if err != nil {
 		return err
 	}
@@ -159,22 +160,36 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 	return task.Start(ctx)
 }
 
-// holdExit makes a containerd that is restarted keep the task of a container
-// that has ended. It would reap it unseen, and its exit code with it, if the
-// container were no sandbox in its eyes; older ones know no sandboxes, and reap
-// nothing.
-func (r *Runtime) holdExit(ctx context.Context, id string) error {
+// newTask makes a container's task, and is not cut off in the midst of it: containerd
+// would know of no task then, and the shim keep one that nobody can remove.
+func (r *Runtime) newTask(ctx context.Context, c client.Container, io cio.Creator, opts ...client.NewTaskOpts) (client.Task, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), taskWithin)
+	defer cancel()
+	return c.NewTask(whole, io, opts...)
+}
+
+// taskWithin is how long a task may take to be made, as the kubelet has it.
+const taskWithin = 2 * time.Minute
+
+// makeSandbox makes a container a sandbox in containerd's eyes. The pause process is
+// one for the containers that join it. Any other is one so that a containerd which is
+// restarted keeps its task when it has ended: it would reap it unseen, and its exit
+// code with it. Older ones know no sandboxes, and reap nothing.
+func (r *Runtime) makeSandbox(ctx context.Context, id string) error {
 	_, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{ID: id, Runtime: sandbox.RuntimeOpts{Name: shimRuntime}})
 	if err != nil && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotImplemented(err) {
-		return fmt.Errorf("hold the exit: %w", err)
+		return fmt.Errorf("make a sandbox: %w", err)
 	}
 	return nil
 }
 
-func (r *Runtime) releaseExit(ctx context.Context, id string) error {
+func (r *Runtime) dropSandbox(ctx context.Context, id string) error {
 	err := r.client.SandboxStore().Delete(ctx, id)
 	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsNotImplemented(err) {
-		return fmt.Errorf("release the exit: %w", err)
+		return fmt.Errorf("drop a sandbox: %w", err)
 	}
 	return nil
 }
@@ -319,7 +334,7 @@ func withSnapshotCleanup(ctx context.Context, c *client.Client, info containers.
 
 // removeTraces removes what lies beside a container.
 func (r *Runtime) removeTraces(ctx context.Context, id string) error {
-	if err := r.releaseExit(ctx, id); err != nil {
+	if err := r.dropSandbox(ctx, id); err != nil {
 		return fmt.Errorf("remove container %s: %w", id, err)
 	}
 	if err := r.keeper.Drop(ctx, id); err != nil {

@@ -1,6 +1,7 @@
 package containerd_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/host/polltest"
+	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
@@ -92,6 +94,7 @@ func TestCrashes(t *testing.T) {
 		"a killed pause process ends the sandbox":     testPauseDies,
 		"what a crash left is removed":                testLeftovers,
 		"a lost shim leaves an unknown, then an exit": testShimDies,
+		"a start that is cut off leaves nothing":      testStartsCutOff,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, n) })
 	}
@@ -248,5 +251,30 @@ func testLeftovers(t *testing.T, n *node) {
 	}
 	if got := p.output(p.config("echo x > /dev/shm/f && cat /dev/shm/f")); got != "x\n" {
 		t.Errorf("the pod that is there lost its shared memory: %q", got)
+	}
+}
+
+// testStartsCutOff ends starts at every moment: whatever had been made by then goes
+// with the sandbox, and no process stays in its cgroup.
+func testStartsCutOff(t *testing.T, n *node) {
+	tree, err := cgroup.Open("/sys/fs/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after := time.Duration(0); after < 80*time.Millisecond; after += 2 * time.Millisecond {
+		parent := ""
+		p := n.pod(t, func(cfg *runtime.SandboxConfig) { parent = cfg.CgroupParent })
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		id, err := n.runtime.CreateContainer(ctx, p.id, p.config("exec sleep 1000"))
+		if err == nil {
+			_ = n.runtime.StartContainer(ctx, id) // whether it came in time or not
+		}
+		cancel()
+		if err := n.runtime.RemoveSandbox(t.Context(), p.id); err != nil {
+			t.Fatalf("a start was cut off after %s: %v", after, err)
+		}
+		if err := tree.Remove(parent); err != nil {
+			t.Fatalf("a start was cut off after %s: %v", after, err)
+		}
 	}
 }

@@ -97,7 +97,10 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 	if owner != "" {
 		owned = append(owned, client.WithRootFS([]mount.Mount{{Type: "bind", Source: r.pauseRoot(), Options: []string{"rbind", "ro"}}}))
 	}
-	task, err := c.NewTask(ctx, cio.NullIO, owned...)
+	if err := r.makeSandbox(ctx, id); err != nil {
+		return "", fmt.Errorf("run sandbox: %w", err)
+	}
+	task, err := r.newTask(ctx, c, cio.NullIO, owned...)
 	if err != nil {
 		return "", fmt.Errorf("run sandbox: %w", err)
 	}
