@@ -96,7 +96,12 @@ func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
 func NetworkID(uid string, attempt uint32) string { return fmt.Sprintf("%s-%d", uid, attempt) }
 
 func (w *worker) startSandbox(ctx context.Context, r *pod.Record) outcome {
-	id, ips, err := w.sandbox(ctx, r)
+	var id string
+	var ips []netip.Addr
+	err := w.inTurn(ctx, func() (err error) {
+		id, ips, err = w.sandbox(ctx, r)
+		return err
+	})
 	if err != nil {
 		if ctx.Err() == nil {
 			w.event(r, v1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: %v", err)
@@ -246,7 +251,7 @@ func (w *worker) removeSandboxes(ctx context.Context, r *pod.Record) error {
 }
 
 func (w *worker) tearDown(ctx context.Context, r *pod.Record) outcome {
-	if err := w.removeSandboxes(ctx, r); err != nil {
+	if err := w.inTurn(ctx, func() error { return w.removeSandboxes(ctx, r) }); err != nil {
 		return w.cannotKill(r, err)
 	}
 	if err := w.Volumes.TearDown(w.uid); err != nil {
@@ -263,6 +268,9 @@ func (w *worker) tearDown(ctx context.Context, r *pod.Record) outcome {
 }
 
 func (w *worker) cannotKill(r *pod.Record, err error) outcome {
+	if errors.Is(err, context.Canceled) { // the agent ends, and the next one goes on with it
+		return failed(err)
+	}
 	w.event(r, v1.EventTypeWarning, "FailedKillPod", "error killing pod: %v", err)
 	return failed(err)
 }

@@ -67,6 +67,9 @@ func (w *worker) ensureImage(ctx context.Context, r *pod.Record, want wanted) (i
 	if errors.Is(err, image.ErrInvalidName) {
 		return img, want.invalid(err)
 	}
+	if ctx.Err() != nil {
+		return img, ctx.Err() // the pod is told to stop: nothing is wrong with its image
+	}
 	if err != nil && !errors.Is(err, image.ErrNotFound) {
 		message := fmt.Sprintf("Failed to inspect image %q: %v", want.ref, err)
 		want.tell(v1.EventTypeWarning, "InspectFailed", "%s", message)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +17,12 @@ import (
 // relistEvery is how often the runtime is looked at without an event.
 const relistEvery = 10 * time.Second
 
-// relistGap is the least time between two looks.
-const relistGap = 20 * time.Millisecond
+// relistGap is the least time between two looks; relistShare is the share of the time,
+// one in so many, that looking may take, where there is much to look at.
+const (
+	relistGap   = 20 * time.Millisecond
+	relistShare = 8
+)
 
 // answerWithin is how long the runtime may take for one call that waits for
 // nothing but itself, as the kubelet has it.
@@ -39,11 +44,18 @@ type Pool struct {
 	found map[string]runtime.Listing
 	// listed is when the last successful listing began.
 	listed time.Time
+	// turns bound what runs side by side; came counts the pods.
+	turns *turns
+	came  uint64
 }
+
+// turnsPerProcessor is how many pods a processor starts or takes down at once: one
+// waits for the disk or the kernel while another computes.
+const turnsPerProcessor = 2
 
 // NewPool gives a pool without pods.
 func NewPool(d Deps) *Pool {
-	return &Pool{deps: d, dirty: make(chan struct{}, 1), workers: map[string]*worker{}}
+	return &Pool{deps: d, dirty: make(chan struct{}, 1), workers: map[string]*worker{}, turns: newTurns(turnsPerProcessor * goruntime.NumCPU())}
 }
 
 // Adopt takes over the records of an earlier life of the agent. It comes
@@ -257,11 +269,12 @@ func (p *Pool) watch(ctx context.Context) {
 		case <-p.dirty:
 		case <-ticker.C:
 		}
+		began := time.Now()
 		_, _ = p.relist(ctx)
 		select { // many events make one look
 		case <-ctx.Done():
 			return
-		case <-time.After(relistGap):
+		case <-time.After(max(relistGap, relistShare*time.Since(began))):
 		}
 	}
 }

@@ -131,6 +131,16 @@ func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Ru
 	if err != nil {
 		return pod.Run{}, &setback{reason: "CreateContainerConfigError", message: err.Error()}
 	}
+	var run pod.Run
+	err = w.inTurn(ctx, func() error {
+		run, err = w.createAndStart(ctx, r, c, cfg, attempt)
+		return err
+	})
+	run.ImageID = imageID(img)
+	return run, err
+}
+
+func (w *worker) createAndStart(ctx context.Context, r *pod.Record, c pod.Spec, cfg runtime.ContainerConfig, attempt uint32) (pod.Run, error) {
 	if err := w.clearWay(ctx, r, c, attempt); err != nil {
 		return pod.Run{}, err
 	}
@@ -139,7 +149,7 @@ func (w *worker) bringUp(ctx context.Context, r *pod.Record, c pod.Spec) (pod.Ru
 		return pod.Run{}, err
 	}
 	w.containerEvent(r, c.Name, v1.EventTypeNormal, "Created", "Container created")
-	run := pod.Run{ID: id, ImageID: imageID(img), LogPath: cfg.LogPath, Resources: c.Resources.DeepCopy()}
+	run := pod.Run{ID: id, LogPath: cfg.LogPath, Resources: c.Resources.DeepCopy()}
 	if err := within(ctx, func(ctx context.Context) error { return w.Runtime.StartContainer(ctx, id) }); err != nil {
 		if !errors.Is(err, runtime.ErrStart) {
 			err = &setback{reason: "RunContainerError", message: err.Error()}

@@ -22,7 +22,10 @@ import (
 // to say.
 type worker struct {
 	*Deps
-	uid    string
+	uid string
+	// came is which pod it is, by when it came; turns has them go in that order.
+	came   uint64
+	turns  *turns
 	relist func()
 	// others gives the other pods that hold resources.
 	others func(uid string) []*v1.Pod
@@ -60,8 +63,10 @@ type flight struct {
 // outcome notes in the record how an action went.
 type outcome func(r *pod.Record, now time.Time)
 
+// newWorker gives a pod's worker; p.mu is held.
 func newWorker(d *Deps, rec *pod.Record, p *Pool) *worker {
-	return &worker{Deps: d, uid: string(rec.Pod.UID), rec: rec, relist: p.Relist, others: p.others,
+	p.came++
+	return &worker{Deps: d, uid: string(rec.Pod.UID), came: p.came, turns: p.turns, rec: rec, relist: p.Relist, others: p.others,
 		backoffs: map[string]time.Time{}, wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
 }
 
