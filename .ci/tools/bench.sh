@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the tables of host/cmd/bench, all or those named: `bench.sh -h` lists
-# them. `bench.sh console` prints those of the console. `bench.sh network` needs
-# root. ARGS are its own: -run NAME, -o json, -nodes N.
+# them. `bench.sh console` prints those of the console. `bench.sh network` and
+# `bench.sh pods` need root. ARGS are its own: -run NAME, -o json, -nodes N.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -10,17 +10,19 @@ if [ "${1:-}" = console ]; then
   exec .ci/tools/console.sh figures
 fi
 
-# Namespaces and their rules are root's to make.
-case " $* " in *" network "*)
-  [ "$(id -u)" = 0 ] || fail "bench.sh network makes network namespaces and lays rules in them, which needs root: run it as root"
+# Namespaces, their rules and containers are root's to make.
+case " $* " in *" network "* | *" pods "*)
+  [ "$(id -u)" = 0 ] || fail "network and pods make network namespaces, rules and containers, which needs root: run them as root"
   ;;
 esac
 
 .ci/tools/tinygo.sh
 .ci/tools/wasm.sh
 .ci/tools/etcd.sh
+[ "$(id -u)" != 0 ] || .ci/tools/node.sh
 compile() {
-  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/ ./host/cmd/bench ./host/cmd/berth &&
+  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/ ./host/cmd/bench ./host/cmd/berth ./examples/quickstart/web &&
+    go run ./examples/quickstart/image -program .build/web -name berth.local/web:1 -o .build/quickstart.tar &&
     go test -c -o .build/engine.test ./host/policy/engine &&
     go test -c -o .build/ ./nodeagent/nft ./nodeagent/dns ./nodeagent/isolation
 }

@@ -26,9 +26,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == floodProcess {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == floodProcess:
 		err = floodTenant(ctx, os.Args[2:])
-	} else {
+	case len(os.Args) > 1 && os.Args[1] == podsProcess:
+		err = podsMeasured(ctx, os.Args[2:])
+	default:
 		err = bench(ctx, os.Args[1:], os.Stdout)
 	}
 	if errors.Is(err, flag.ErrHelp) {
@@ -68,6 +71,7 @@ var measurements = []measurement{
 	{"swap", "a policy swapped and rolled back, idle and under load", 10 * time.Second, measureSwaps},
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
 	{"flood", "what ten thousand watches and a thousand uploads of one tenant do to others", 60 * time.Second, measureFlood},
+	{"pods", "pods in containers, beside runc and the CNI plugins alone; needs root", 90 * time.Second, measurePods},
 	{"network", "services, names and policies of one node, beside kube-proxy; needs root", 6 * time.Minute, measureNetwork},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }
