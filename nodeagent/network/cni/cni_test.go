@@ -410,3 +410,33 @@ func TestIDsThatAreNoFileNamesAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestTheBridgeKeepsItsAddress: pods remember their gateway's hardware address. A
+// bridge that takes the lowest of its ports would have another when a pod comes or
+// goes, and what pods send meanwhile would be lost.
+func TestTheBridgeKeepsItsAddress(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	n := h.mustOpen(t, nil)
+	address := func() string { return h.link(t, "berth0").Attrs().HardwareAddr.String() }
+	want := address()
+	for i := range 3 {
+		h.mustAdd(t, n, pod(fmt.Sprint(i)))
+		if got := address(); got != want {
+			t.Fatalf("with %d pods the bridge is at %s, was at %s", i+1, got, want)
+		}
+	}
+	h.Within(func() {
+		if err := n.Sweep(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := address(); got != want {
+		t.Errorf("without pods the bridge is at %s, was at %s", got, want)
+	}
+	again := h.mustOpen(t, func(c *Config) { c.State = n.cfg.State })
+	h.mustAdd(t, again, pod("last"))
+	if got := address(); got != want {
+		t.Errorf("after a restart the bridge is at %s, was at %s", got, want)
+	}
+}
