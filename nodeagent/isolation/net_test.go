@@ -22,7 +22,8 @@ type bed struct {
 	netnstest.NS
 	kernel *nft.Kernel
 	pods   []netnstest.NS
-	heard  []chan string // datagrams, by the pod that got them
+	heard  []chan string // datagrams and SCTP's packets, by the pod that got them
+	port   uint16        // that an SCTP packet was last sent from
 }
 
 func address(i int) netip.Addr  { return netip.AddrFrom4([4]byte{10, 99, 1, byte(10 + i)}) }
@@ -64,6 +65,54 @@ func (b *bed) addPod(t testing.TB, i int) {
 	for _, port := range []string{":80", ":81"} {
 		b.listen(t, i, port)
 	}
+	b.listenSCTP(t, i, "ip4:132", address(i))
+	b.listenSCTP(t, i, "ip6:132", address6(i))
+}
+
+// listenSCTP hands on who asks for associations, which packets say by their tags.
+func (b *bed) listenSCTP(t testing.TB, i int, network string, at netip.Addr) {
+	t.Helper()
+	var conn *net.IPConn
+	var err error
+	b.pods[i].Within(func() { conn, err = net.ListenIP(network, nil) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		buffer := make([]byte, 100)
+		for {
+			n, _, err := conn.ReadFromIP(buffer)
+			if err != nil {
+				return
+			}
+			c, err := netnstest.ParseChunk(buffer[:n])
+			if err != nil {
+				b.heard[i] <- err.Error()
+				continue
+			}
+			b.heard[i] <- fmt.Sprintf("%d to %s", c.Own-1, netip.AddrPortFrom(at, c.To))
+		}
+	}()
+}
+
+// say sends a packet that says who sent it, and to whom.
+func (b *bed) say(from int, at netip.AddrPort, protocol forward.Protocol) (err error) {
+	network, address, text := "udp", at.String(), fmt.Appendf(nil, "%d to %s", from, at)
+	if protocol == forward.SCTP {
+		b.port++
+		network, address = "ip:132", at.Addr().String()
+		text = netnstest.Chunk{Kind: netnstest.Init, From: b.port, To: at.Port(), Own: uint32(from) + 1}.Packet() // no tag is 0
+	}
+	b.pods[from].Within(func() {
+		var c net.Conn
+		if c, err = net.Dial(network, address); err != nil {
+			return
+		}
+		defer c.Close()
+		_, err = c.Write(text)
+	})
+	return err
 }
 
 // listen takes connections, and hands on what datagrams say.
@@ -117,17 +166,8 @@ func (b *bed) passes(t testing.TB, from, to int, at netip.AddrPort, protocol for
 			}
 			arrived <- err
 		})
-	} else {
-		b.pods[from].Within(func() {
-			c, err := net.Dial("udp", at.String())
-			if err == nil {
-				_, err = fmt.Fprintf(c, "%d to %s", from, at)
-				c.Close()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	} else if err := b.say(from, at, protocol); err != nil {
+		t.Fatal(err)
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
