@@ -2,128 +2,36 @@ package announce
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/catalog"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 	"github.com/berth-dev/berth/nodeagent/service"
 )
 
-// TestMain runs the tests in a network and a mount namespace of their own: that
-// network is the machine which announces.
-func TestMain(m *testing.M) {
-	const inside = "BERTH_TEST_INSIDE"
-	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "in namespaces:", err)
-		os.Exit(1)
-	}
-}
+// TestMain runs the tests in a network of their own, which is the machine that
+// announces.
+func TestMain(m *testing.M) { netnstest.Main(m) }
 
 // neighbour is a machine on the link.
-type neighbour string
+type neighbour struct{ netnstest.NS }
 
-func newNeighbour(t *testing.T) neighbour {
+func ip(t *testing.T, line string) {
 	t.Helper()
-	if missing := func() string {
-		if os.Geteuid() != 0 {
-			return "links need root"
-		}
-		if _, err := exec.LookPath("ip"); err != nil {
-			return err.Error()
-		}
-		return ""
-	}(); missing != "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
-	path := filepath.Join(t.TempDir(), "neighbour")
-	if err := os.WriteFile(path, nil, 0o444); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends in its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "none", unix.MS_BIND, "")
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return neighbour(path)
-}
-
-func ip(t *testing.T, line string) string {
-	t.Helper()
-	out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput()
-	if err != nil {
+	if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 		t.Fatalf("ip %s: %v: %s", line, err, out)
-	}
-	return string(out)
-}
-
-// run does so in the neighbour's namespace.
-func (n neighbour) run(t *testing.T, line string) (string, error) {
-	t.Helper()
-	var out []byte
-	var err error
-	n.within(t, func() {
-		words := strings.Fields(line)
-		out, err = exec.Command(words[0], words[1:]...).CombinedOutput()
-	})
-	return string(out), err
-}
-
-func (n neighbour) within(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		fd, err := unix.Open(string(n), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err == nil {
-			defer unix.Close(fd)
-			err = unix.Setns(fd, unix.CLONE_NEWNET)
-		}
-		if err == nil {
-			f()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -133,7 +41,7 @@ func (n neighbour) finds(t *testing.T, at, want string) {
 	t.Helper()
 	var got string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		n.within(t, func() {
+		n.Within(func() {
 			c, err := net.Dial("udp", net.JoinHostPort(at, "9"))
 			if err != nil {
 				return
@@ -141,12 +49,12 @@ func (n neighbour) finds(t *testing.T, at, want string) {
 			_, _ = c.Write([]byte("anybody?")) // it fails where the last one met nobody
 			_ = c.Close()
 		})
-		got, _ = n.run(t, "ip neigh show "+at)
+		got = n.Run(t, "ip neigh show "+at)
 		if want == "" && strings.Contains(got, "FAILED") || want != "" && strings.Contains(got, want) {
 			return
 		}
 		if want == "" && strings.Contains(got, "lladdr") { // what it knew it asks for again
-			_, _ = n.run(t, "ip neigh flush all")
+			n.Run(t, "ip neigh flush all")
 		}
 	}
 	t.Fatalf("%s is at %q, want %q", at, got, want)
@@ -161,30 +69,19 @@ func balanced(name, by string, addresses ...string) *v1.Service {
 }
 
 func TestAddressesAreAnnounced(t *testing.T) {
-	n := newNeighbour(t)
-	fd, err := os.Open(string(n))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fd.Close()
-	ip(t, fmt.Sprintf("link add name uplink type veth peer name eth0 netns /proc/%d/fd/%d", os.Getpid(), fd.Fd()))
-	for _, line := range []string{"link set lo up", "address add 192.0.2.1/24 dev uplink", "address add 2001:db8::1/64 dev uplink nodad", "link set uplink up"} {
+	n := neighbour{netnstest.New(t)}
+	netnstest.Uplink(t, "uplink", n.NS, "eth0")
+	for _, line := range []string{"address add 192.0.2.1/24 dev uplink", "address add 2001:db8::1/64 dev uplink nodad", "link set uplink up"} {
 		ip(t, line)
 	}
 	for _, line := range []string{
-		"link set lo up", "address add 192.0.2.2/24 dev eth0", "address add 2001:db8::2/64 dev eth0 nodad", "link set eth0 up",
+		"address add 192.0.2.2/24 dev eth0", "address add 2001:db8::2/64 dev eth0 nodad",
 		"route add 198.51.100.0/24 dev eth0", // a pool of another network, on this link all the same
 	} {
-		if out, err := n.run(t, "ip "+line); err != nil {
-			t.Fatalf("%s: %s", line, out)
-		}
+		n.Run(t, "ip "+line)
 	}
 	for _, family := range []string{"ipv4", "ipv6"} { // asks again sooner than after a second
-		n.within(t, func() {
-			if err := os.WriteFile("/proc/sys/net/"+family+"/neigh/eth0/retrans_time_ms", []byte("100"), 0o644); err != nil {
-				t.Error(err)
-			}
-		})
+		n.Sysctl(t, "net/"+family+"/neigh/eth0/retrans_time_ms", "100")
 	}
 	uplink, err := net.InterfaceByName("uplink")
 	if err != nil {
@@ -215,9 +112,7 @@ func TestAddressesAreAnnounced(t *testing.T) {
 	}
 	// One that moves here is told: who had it of another learns where it is.
 	for _, at := range []string{"192.0.2.101", "2001:db8::101"} {
-		if out, err := n.run(t, "ip neigh replace "+at+" lladdr 02:00:00:00:00:01 dev eth0 nud stale"); err != nil {
-			t.Fatal(out)
-		}
+		n.Run(t, "ip neigh replace "+at+" lladdr 02:00:00:00:00:01 dev eth0 nud stale")
 	}
 	update := func(s *v1.Service) {
 		t.Helper()
@@ -249,9 +144,7 @@ func TestAddressesAreAnnounced(t *testing.T) {
 		ip(t, line)
 	}
 	for _, at := range []string{"192.0.2.101", "2001:db8::101"} {
-		if _, err := n.run(t, "ip neigh flush all"); err != nil {
-			t.Fatal(err)
-		}
+		n.Run(t, "ip neigh flush all")
 		n.finds(t, at, here)
 	}
 }
@@ -261,7 +154,7 @@ func (n neighbour) learns(t *testing.T, at, want string) {
 	t.Helper()
 	var got string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
-		if got, _ = n.run(t, "ip neigh show "+at); strings.Contains(got, want) {
+		if got = n.Run(t, "ip neigh show "+at); strings.Contains(got, want) {
 			return
 		}
 	}

@@ -7,39 +7,20 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 )
 
 // TestMain runs the tests in a network namespace of their own, where there is
 // root: they take addresses and port 53.
-func TestMain(m *testing.M) {
-	const inside = "BERTH_TEST_INSIDE"
-	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
-		if os.Getenv(inside) != "" {
-			if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "ip link set lo up: %v: %s\n", err, out)
-				os.Exit(1)
-			}
-		}
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "in a namespace:", err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { netnstest.Main(m) }
 
 // others is a resolver that knows a few names, and counts what it is asked.
 type others struct {

@@ -7,121 +7,23 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-dev/berth/nodeagent/forward"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 	"github.com/berth-dev/berth/nodeagent/nft"
 )
 
-// TestMain runs the tests in network and mount namespaces of their own.
-func TestMain(m *testing.M) {
-	const inside = "BERTH_TEST_INSIDE"
-	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "in namespaces:", err)
-		os.Exit(1)
-	}
-}
-
-// needKernel skips where rules can not be laid; in CI they must.
-func needKernel(t testing.TB) {
-	t.Helper()
-	_, err := exec.LookPath("ip")
-	if os.Geteuid() != 0 {
-		err = errors.New("rules of the kernel need root")
-	}
-	if err != nil && os.Getenv("CI") != "" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip(err)
-	}
-}
-
-// netns is a network namespace that plays a machine, or a pod of it.
-type netns string
-
-func newNetns(t testing.TB) netns {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "ns")
-	if err := os.WriteFile(path, nil, 0o444); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends in its namespace
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "none", unix.MS_BIND, "")
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	n := netns(path)
-	n.run(t, "ip link set lo up")
-	return n
-}
-
-// within runs f on a thread in the namespace.
-func (n netns) within(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		fd, err := unix.Open(string(n), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			panic(err)
-		}
-		defer unix.Close(fd)
-		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-			panic(err)
-		}
-		f()
-	}()
-	<-done
-}
-
-func (n netns) run(t testing.TB, lines ...string) {
-	t.Helper()
-	for _, line := range lines {
-		var out []byte
-		var err error
-		words := strings.Fields(line)
-		n.within(func() { out, err = exec.Command(words[0], words[1:]...).CombinedOutput() })
-		if err != nil {
-			t.Fatalf("%s: %v: %s", line, err, out)
-		}
-	}
-}
+func TestMain(m *testing.M) { netnstest.Main(m) }
 
 // bed is a machine with pods on a bridge, and rules.
 type bed struct {
-	netns
+	netnstest.NS
 	kernel *nft.Kernel
-	pods   []netns
-	heard  []chan string // datagrams, by the pod that got them
+	pods   []netnstest.NS
+	heard  []chan string // datagrams and SCTP's packets, by the pod that got them
+	port   uint16        // that an SCTP packet was last sent from
 }
 
 func address(i int) netip.Addr  { return netip.AddrFrom4([4]byte{10, 99, 1, byte(10 + i)}) }
@@ -131,15 +33,12 @@ var ranges = []netip.Prefix{netip.MustParsePrefix("10.99.1.0/24"), netip.MustPar
 
 func newBed(t testing.TB, pods int) *bed {
 	t.Helper()
-	needKernel(t)
-	b := &bed{netns: newNetns(t)}
-	b.run(t, "ip link add berth0 type bridge", "ip addr add 10.99.1.1/24 dev berth0", "ip -6 addr add fd00:99::1/64 dev berth0 nodad", "ip link set berth0 up")
-	b.within(func() {
-		for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-			if err := os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0o644); err != nil {
-				t.Error(err)
-			}
-		}
+	b := &bed{NS: netnstest.New(t)}
+	b.Run(t, "ip link add berth0 type bridge", "ip addr add 10.99.1.1/24 dev berth0", "ip -6 addr add fd00:99::1/64 dev berth0 nodad", "ip link set berth0 up")
+	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		b.Sysctl(t, "net/"+name, "1")
+	}
+	b.Within(func() {
 		var err error
 		if b.kernel, err = nft.Open(nft.Config{Bridge: "berth0", PodRanges: ranges, ClusterRanges: ranges, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}); err != nil {
 			t.Error(err)
@@ -157,20 +56,63 @@ func newBed(t testing.TB, pods int) *bed {
 
 func (b *bed) addPod(t testing.TB, i int) {
 	t.Helper()
-	p := newNetns(t)
-	fd, err := os.Open(string(p))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fd.Close()
-	b.run(t, fmt.Sprintf("ip link add name v%d type veth peer name eth0 netns /proc/%d/fd/%d", i, os.Getpid(), fd.Fd()),
-		fmt.Sprintf("ip link set v%d master berth0 up", i), fmt.Sprintf("ip link set v%d type bridge_slave hairpin on", i))
-	p.run(t, "ip link set eth0 up", fmt.Sprintf("ip addr add %s/32 dev eth0", address(i)), fmt.Sprintf("ip -6 addr add %s/128 dev eth0 nodad", address6(i)),
+	p := netnstest.New(t)
+	netnstest.Link(t, b.NS, fmt.Sprint("v", i), p, "eth0")
+	b.Run(t, fmt.Sprintf("ip link set v%d master berth0 up", i), fmt.Sprintf("ip link set v%d type bridge_slave hairpin on", i))
+	p.Run(t, fmt.Sprintf("ip addr add %s/32 dev eth0", address(i)), fmt.Sprintf("ip -6 addr add %s/128 dev eth0 nodad", address6(i)),
 		"ip route add 10.99.1.1 dev eth0", "ip route add default via 10.99.1.1", "ip -6 route add fd00:99::1 dev eth0", "ip -6 route add default via fd00:99::1")
 	b.pods, b.heard = append(b.pods, p), append(b.heard, make(chan string, 1000))
 	for _, port := range []string{":80", ":81"} {
 		b.listen(t, i, port)
 	}
+	b.listenSCTP(t, i, "ip4:132", address(i))
+	b.listenSCTP(t, i, "ip6:132", address6(i))
+}
+
+// listenSCTP hands on who asks for associations, which packets say by their tags.
+func (b *bed) listenSCTP(t testing.TB, i int, network string, at netip.Addr) {
+	t.Helper()
+	var conn *net.IPConn
+	var err error
+	b.pods[i].Within(func() { conn, err = net.ListenIP(network, nil) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		buffer := make([]byte, 100)
+		for {
+			n, _, err := conn.ReadFromIP(buffer)
+			if err != nil {
+				return
+			}
+			c, err := netnstest.ParseChunk(buffer[:n])
+			if err != nil {
+				b.heard[i] <- err.Error()
+				continue
+			}
+			b.heard[i] <- fmt.Sprintf("%d to %s", c.Own-1, netip.AddrPortFrom(at, c.To))
+		}
+	}()
+}
+
+// say sends a packet that says who sent it, and to whom.
+func (b *bed) say(from int, at netip.AddrPort, protocol forward.Protocol) (err error) {
+	network, address, text := "udp", at.String(), fmt.Appendf(nil, "%d to %s", from, at)
+	if protocol == forward.SCTP {
+		b.port++
+		network, address = "ip:132", at.Addr().String()
+		text = netnstest.Chunk{Kind: netnstest.Init, From: b.port, To: at.Port(), Own: uint32(from) + 1}.Packet() // no tag is 0
+	}
+	b.pods[from].Within(func() {
+		var c net.Conn
+		if c, err = net.Dial(network, address); err != nil {
+			return
+		}
+		defer c.Close()
+		_, err = c.Write(text)
+	})
+	return err
 }
 
 // listen takes connections, and hands on what datagrams say.
@@ -179,7 +121,7 @@ func (b *bed) listen(t testing.TB, i int, port string) {
 	var l net.Listener
 	var u net.PacketConn
 	var err, err2 error
-	b.pods[i].within(func() {
+	b.pods[i].Within(func() {
 		l, err = net.Listen("tcp", port)
 		u, err2 = net.ListenPacket("udp", port)
 	})
@@ -217,24 +159,15 @@ func (b *bed) passes(t testing.TB, from, to int, at netip.AddrPort, protocol for
 	before := b.denied(t)
 	arrived := make(chan error, 1)
 	if protocol == forward.TCP {
-		go b.pods[from].within(func() {
+		go b.pods[from].Within(func() {
 			c, err := new(net.Dialer).DialContext(ctx, "tcp", at.String())
 			if err == nil {
 				c.Close()
 			}
 			arrived <- err
 		})
-	} else {
-		b.pods[from].within(func() {
-			c, err := net.Dial("udp", at.String())
-			if err == nil {
-				_, err = fmt.Fprintf(c, "%d to %s", from, at)
-				c.Close()
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	} else if err := b.say(from, at, protocol); err != nil {
+		t.Fatal(err)
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

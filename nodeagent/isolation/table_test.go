@@ -18,7 +18,7 @@ import (
 )
 
 // The model is that of Kubernetes' own suite for network policies: namespaces x,
-// y and z, each with pods a, b and c, which serve ports 80 and 81 by TCP and UDP.
+// y and z, each with pods a, b and c, which serve ports 80 and 81 by TCP, UDP and SCTP.
 var model = []string{"x/a", "x/b", "x/c", "y/a", "y/b", "y/c", "z/a", "z/b", "z/c"}
 
 func modelPod(i int) *v1.Pod {
@@ -153,8 +153,14 @@ func steps() []step {
 			denied: intoX("a", func(p probe) bool { return p.protocol == forward.UDP }),
 		},
 		{
+			name: "a port of SCTP", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{Ports: []portOf{numbered(v1.ProtocolSCTP, 80)}}}, nil)},
+			denied: intoX("a", func(p probe) bool { return p.port == 80 && p.protocol == forward.SCTP }),
+		},
+		{
 			name: "a range of ports", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{Ports: []portOf{numbered(v1.ProtocolTCP, 81, 90), numbered(v1.ProtocolUDP, 1, 80)}}}, nil)},
-			denied: intoX("a", func(p probe) bool { return (p.port == 81) == (p.protocol == forward.TCP) }),
+			denied: intoX("a", func(p probe) bool {
+				return p.port == 81 && p.protocol == forward.TCP || p.port == 80 && p.protocol == forward.UDP
+			}),
 		},
 		{
 			name: "a named port", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{Ports: []portOf{named(v1.ProtocolTCP, "serve-81-tcp")}}}, []egress{{Ports: []portOf{named(v1.ProtocolUDP, "serve-80-udp")}}})},
@@ -282,7 +288,7 @@ func TestTruthTables(t *testing.T) {
 
 func (b *bed) square(t *testing.T, now *step, from, to int) {
 	t.Helper()
-	for _, protocol := range []forward.Protocol{forward.TCP, forward.UDP} {
+	for _, protocol := range []forward.Protocol{forward.TCP, forward.UDP, forward.SCTP} {
 		for _, port := range []uint16{80, 81} {
 			p := probe{model[from], model[to], port, protocol}
 			at := address(to)

@@ -3,18 +3,15 @@ package machine_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,24 +27,13 @@ import (
 	"github.com/berth-dev/berth/nodeagent/apitest"
 	"github.com/berth-dev/berth/nodeagent/image/testimage"
 	"github.com/berth-dev/berth/nodeagent/machine"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 	"github.com/berth-dev/berth/nodeagent/tool"
 )
 
-// TestMain runs the tests in network and mount namespaces of their own.
 func TestMain(m *testing.M) {
 	machine.Main()
-	const inside = "BERTH_TEST_INSIDE"
-	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "in namespaces:", err)
-		os.Exit(1)
-	}
+	netnstest.Main(m)
 }
 
 const imageName = "berth.test/busybox:1"
@@ -64,19 +50,16 @@ type node struct {
 
 func newNode(t *testing.T, names ...netip.Addr) *node {
 	t.Helper()
-	var missing string
-	if os.Geteuid() != 0 {
-		missing = "containers need root"
-	} else if _, err := tool.FindAll([]string{"containerd", "containerd-shim-runc-v2", "runc", "ip"}); err != nil {
-		missing = err.Error()
-	} else if _, err := tool.FindPlugins([]string{"bridge", "host-local", "loopback"}); err != nil {
-		missing = err.Error()
+	netnstest.Need(t, "ip")
+	_, err := tool.FindAll([]string{"containerd", "containerd-shim-runc-v2", "runc"})
+	if err == nil {
+		_, err = tool.FindPlugins([]string{"bridge", "host-local", "loopback"})
 	}
-	if missing != "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Skip(err)
 	}
 	state, err := os.MkdirTemp("/run", "berth-")
 	if err != nil {

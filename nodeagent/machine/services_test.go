@@ -3,7 +3,6 @@ package machine_test
 import (
 	"io"
 	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +18,6 @@ import (
 // machine by the node port, until there is nobody.
 func TestServicesAnswer(t *testing.T) {
 	n := newNode(t)
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	n.create(web("a"))
 	n.create(web("b"))
 	slice := &discoveryv1.EndpointSlice{

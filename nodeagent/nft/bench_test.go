@@ -82,7 +82,7 @@ func BenchmarkConnect(b *testing.B) {
 	n := newNode(b, 2)
 	connect := func(name, to string) {
 		b.Run(name, func(b *testing.B) {
-			n.pods[0].within(func() {
+			n.pods[0].Within(func() {
 				for b.Loop() {
 					c, err := net.Dial("tcp", to)
 					if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/nodeagent/forward"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 )
 
 var (
@@ -118,7 +119,7 @@ func TestConnectionsOutliveTheirPolicy(t *testing.T) {
 	n.must(t, change(nil), true)
 	var l net.Listener
 	var err error
-	n.pods[1].within(func() { l, err = net.Listen("tcp", ":7777") })
+	n.pods[1].Within(func() { l, err = net.Listen("tcp", ":7777") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestConnectionsOutliveTheirPolicy(t *testing.T) {
 		}
 	}()
 	var c net.Conn
-	n.pods[0].within(func() { c, err = net.DialTimeout("tcp", podIP(1).String()+":7777", 10*time.Second) })
+	n.pods[0].Within(func() { c, err = net.DialTimeout("tcp", podIP(1).String()+":7777", 10*time.Second) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +176,9 @@ func shapes() forward.Filter {
 func TestPoliciesAreListed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 0)
-	needKernel(t, "nft")
+	netnstest.Need(t, "nft")
 	n.filter(t, shapes(), true)
-	text := n.run(t, "nft list table ip berth-berth0-policy") + n.run(t, "nft list table ip6 berth-berth0-policy")
+	text := n.Run(t, "nft list table ip berth-berth0-policy") + n.Run(t, "nft list table ip6 berth-berth0-policy")
 	for _, want := range []string{
 		"type filter hook forward priority filter; policy accept;",
 		"ct state established,related accept", "ip saddr . ip daddr @itself accept", "ip saddr vmap @egress", "goto in",
@@ -200,10 +201,10 @@ func TestPoliciesAreListed(t *testing.T) {
 func TestAnotherProcessFindsPoliciesAsTheyAre(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 0)
-	needKernel(t, "nft")
+	netnstest.Need(t, "nft")
 	n.must(t, change(nil), true)
 	n.filter(t, shapes(), true)
-	before := n.run(t, "nft list ruleset")
+	before := n.Run(t, "nft list ruleset")
 	n.open(t)
 	n.must(t, change(nil), true)
 	n.filter(t, shapes(), true)
@@ -213,13 +214,13 @@ func TestAnotherProcessFindsPoliciesAsTheyAre(t *testing.T) {
 	if n.Sent() != 0 {
 		t.Errorf("a second process made %d changes where all was right", n.Sent())
 	}
-	if after := n.run(t, "nft list ruleset"); after != before {
+	if after := n.Run(t, "nft list ruleset"); after != before {
 		t.Errorf("rules before:\n%s\nafter:\n%s", before, after)
 	}
 	// What is wanted no more goes.
 	n.open(t)
 	n.filter(t, isolated(map[int]*forward.Isolation{1: {Ingress: nobody}}, nil), true)
-	text := n.run(t, "nft list table ip berth-berth0-policy")
+	text := n.Run(t, "nft list table ip berth-berth0-policy")
 	for _, gone := range []string{"p-", "n-", "b-", "q-", "e-", "10.99.1.10"} {
 		if strings.Contains(text, gone) {
 			t.Errorf("%s is left over:\n%s", gone, text)
@@ -230,7 +231,7 @@ func TestAnotherProcessFindsPoliciesAsTheyAre(t *testing.T) {
 func TestPoliciesAreRepaired(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 3)
-	needKernel(t, "nft")
+	netnstest.Need(t, "nft")
 	n.must(t, change(nil), true)
 	n.filter(t, isolated(map[int]*forward.Isolation{1: {Ingress: allow(forward.Allow{Set: "clients", Ports: tcp80})}},
 		map[forward.Set]forward.SetChange{"clients": joins(addresses(0))}), true)
@@ -241,7 +242,7 @@ func TestPoliciesAreRepaired(t *testing.T) {
 		"nft add element ip berth-berth0-policy p-clients { 10.99.1.12 }",
 		"nft flush chain ip berth-berth0-policy forward",
 	} {
-		n.run(t, damage)
+		n.Run(t, damage)
 		if err := n.Repair(); err != nil {
 			t.Fatalf("after %s: %v", damage, err)
 		}
@@ -249,7 +250,7 @@ func TestPoliciesAreRepaired(t *testing.T) {
 		dropped(t, n.pods[2], podIP(1).String()+":80")
 	}
 	// A change finds the table gone.
-	n.run(t, "nft delete table ip berth-berth0-policy")
+	n.Run(t, "nft delete table ip berth-berth0-policy")
 	n.filter(t, forward.Filter{Sets: map[forward.Set]forward.SetChange{"clients": {Leave: addresses(0)}}}, false)
 	dropped(t, n.pods[0], podIP(1).String()+":80")
 }

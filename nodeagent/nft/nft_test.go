@@ -163,7 +163,7 @@ func TestPodsDoNotReachTheMachinesLoopback(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 1)
 	var l net.Listener
-	n.within(func() {
+	n.Within(func() {
 		var err error
 		if l, err = net.Listen("tcp", "127.0.0.1:999"); err != nil {
 			t.Error(err)
@@ -171,9 +171,9 @@ func TestPodsDoNotReachTheMachinesLoopback(t *testing.T) {
 	})
 	defer l.Close()
 	p := n.pods[0]
-	p.sysctl(t, "net/ipv4/conf/all/route_localnet", "1")
-	p.ip(t, "addr del 127.0.0.1/8 dev lo")
-	p.ip(t, "route add 127.0.0.1/32 via 10.99.1.1 src "+podIP(0).String())
+	p.Sysctl(t, "net/ipv4/conf/all/route_localnet", "1")
+	p.Run(t, "ip addr del 127.0.0.1/8 dev lo")
+	p.Run(t, "ip route add 127.0.0.1/32 via 10.99.1.1 src "+podIP(0).String())
 	dropped(t, p, "127.0.0.1:999")
 }
 
@@ -245,7 +245,7 @@ func TestAffinity(t *testing.T) {
 	if err := n.Repair(); err != nil {
 		t.Fatal(err)
 	}
-	if text := n.run(t, "nft list ruleset ip"); strings.Contains(text, first[0]+":80") {
+	if text := n.Run(t, "nft list ruleset ip"); strings.Contains(text, first[0]+":80") {
 		t.Errorf("what nobody needs is still there:\n%s", text)
 	}
 	again(0, func() string { s, _, _ := n.pods[0].ask("10.96.0.1:80"); return s }())
@@ -266,7 +266,7 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 	}{{n.pods[0], "10.96.0.1:53"}, {n.outside, nodeIP + ":30053"}} {
 		n.must(t, change(both(1)), false)
 		var conn net.Conn
-		c.from.within(func() {
+		c.from.Within(func() {
 			var err error
 			if conn, err = net.Dial("udp4", c.to); err != nil {
 				t.Error(err)
@@ -287,11 +287,11 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 			}
 			return string(b[:got])
 		}
-		if got := ask(); got != string(n.pods[1]) {
+		if got := ask(); got != string(n.pods[1].NS) {
 			t.Errorf("%s: answered by %s", c.to, got)
 		}
 		n.must(t, change(both(2)), false)
-		if got := ask(); got != string(n.pods[2]) {
+		if got := ask(); got != string(n.pods[2].NS) {
 			t.Errorf("%s: the socket still goes to the former backend, %s", c.to, got)
 		}
 	}
@@ -313,7 +313,7 @@ func TestAnotherProcessFindsAllAsItIs(t *testing.T) {
 		})
 	}
 	n.must(t, all(), true)
-	before := n.run(t, "nft list ruleset")
+	before := n.Run(t, "nft list ruleset")
 	n.open(t)
 	n.must(t, all(), true)
 	if err := n.Repair(); err != nil {
@@ -325,7 +325,7 @@ func TestAnotherProcessFindsAllAsItIs(t *testing.T) {
 	if n.Sent() != 0 {
 		t.Errorf("a second process made %d changes where all was right", n.Sent())
 	}
-	if after := n.run(t, "nft list ruleset"); after != before {
+	if after := n.Run(t, "nft list ruleset"); after != before {
 		t.Errorf("rules before:\n%s\nafter:\n%s", before, after)
 	}
 	// What the first made and is wanted no more goes.
@@ -336,7 +336,7 @@ func TestAnotherProcessFindsAllAsItIs(t *testing.T) {
 	if err := n.Repair(); err != nil {
 		t.Fatal(err)
 	}
-	if text := n.run(t, "nft list ruleset"); strings.Contains(text, "30000") || strings.Contains(text, "s-") {
+	if text := n.Run(t, "nft list ruleset"); strings.Contains(text, "30000") || strings.Contains(text, "s-") {
 		t.Errorf("left over:\n%s", text)
 	}
 }
@@ -352,7 +352,7 @@ func TestRepair(t *testing.T) {
 		"nft flush chain ip berth-berth0 services",
 		"nft add element ip berth-berth0 virtual { 10.99.1.11 }",
 	} {
-		n.run(t, damage)
+		n.Run(t, damage)
 		if err := n.Repair(); err != nil {
 			t.Fatalf("after %s: %v", damage, err)
 		}
@@ -360,7 +360,7 @@ func TestRepair(t *testing.T) {
 		sees(t, n.pods[0], podIP(1).String()+":80", podIP(0).String(), podIP(1).String())
 	}
 	// A change finds the table gone, or elements that are not its own.
-	n.run(t, "nft delete table ip berth-berth0")
+	n.Run(t, "nft delete table ip berth-berth0")
 	n.must(t, change(map[forward.Front]*forward.Entry{tcp(vip, 81): {Inside: to(1)}}), false)
 	sees(t, n.pods[0], "10.96.0.1:81", podIP(0).String(), podIP(1).String())
 	sees(t, n.pods[0], "10.96.0.1:80", podIP(0).String(), podIP(1).String(), podIP(2).String())
@@ -369,12 +369,12 @@ func TestRepair(t *testing.T) {
 func TestTablesOfOthersSurvive(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 1)
-	n.run(t, "nft add table ip kube-proxy")
-	n.run(t, "nft add chain ip kube-proxy services")
-	n.run(t, "nft add rule ip kube-proxy services ip daddr 10.96.0.9 drop")
-	want := n.run(t, "nft list table ip kube-proxy")
+	n.Run(t, "nft add table ip kube-proxy")
+	n.Run(t, "nft add chain ip kube-proxy services")
+	n.Run(t, "nft add rule ip kube-proxy services ip daddr 10.96.0.9 drop")
+	want := n.Run(t, "nft list table ip kube-proxy")
 	var second *Kernel
-	n.within(func() {
+	n.Within(func() {
 		var err error
 		if second, err = Open(Config{Bridge: "berth1", ClusterRanges: podRanges}); err != nil {
 			t.Error(err)
@@ -388,16 +388,16 @@ func TestTablesOfOthersSurvive(t *testing.T) {
 	if err := n.Repair(); err != nil {
 		t.Fatal(err)
 	}
-	if text := n.run(t, "nft list table ip berth-berth1"); !strings.Contains(text, "99") {
+	if text := n.Run(t, "nft list table ip berth-berth1"); !strings.Contains(text, "99") {
 		t.Errorf("another agent's table: %s", text)
 	}
 	if err := n.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if got := n.run(t, "nft list table ip kube-proxy"); got != want {
+	if got := n.Run(t, "nft list table ip kube-proxy"); got != want {
 		t.Errorf("another's table is now %s", got)
 	}
-	if text := n.run(t, "nft list tables"); strings.Contains(text, "berth-berth0") || !strings.Contains(text, "ip6 berth-berth1") {
+	if text := n.Run(t, "nft list tables"); strings.Contains(text, "berth-berth0") || !strings.Contains(text, "ip6 berth-berth1") {
 		t.Errorf("after Remove: %s", text)
 	}
 }
@@ -435,7 +435,7 @@ func TestAnotherLayoutIsReplaced(t *testing.T) {
 	n := newNode(t, 1)
 	at := map[forward.Front]*forward.Entry{tcp(vip, 80): {Inside: to(0)}}
 	n.must(t, change(at), true)
-	n.within(func() {
+	n.Within(func() {
 		k, err := Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: nodeRanges})
 		if err != nil {
 			t.Fatal(err)
@@ -446,7 +446,7 @@ func TestAnotherLayoutIsReplaced(t *testing.T) {
 		}
 	})
 	sees(t, n.pods[0], "10.96.0.1:80", bridgeIP, podIP(0).String())
-	if text := n.run(t, "nft list set ip berth-berth0 pods"); !strings.Contains(text, "10.99.1.0/24") {
+	if text := n.Run(t, "nft list set ip berth-berth0 pods"); !strings.Contains(text, "10.99.1.0/24") {
 		t.Errorf("the ranges are still %s", text)
 	}
 }
@@ -468,7 +468,7 @@ func TestAFirewallThatDropsIsTold(t *testing.T) {
 		{"nft flush chain ip filter FORWARD", true},
 	} {
 		told.Reset()
-		n.run(t, step.do)
+		n.Run(t, step.do)
 		if err := n.Repair(); err != nil {
 			t.Fatal(err)
 		}
@@ -540,7 +540,7 @@ func TestListed(t *testing.T) {
 		nodePort(30000): {Inside: always(to(0, 1, 2)), Outside: &forward.Target{Backends: to(2).Backends, KeepSource: true}},
 		tcp(vip, 83):    {Inside: to(2), Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	}), true)
-	text := n.run(t, "nft list ruleset ip")
+	text := n.Run(t, "nft list ruleset ip")
 	for _, want := range []string{
 		"10.96.0.1 . tcp . 80 : goto n2",
 		"10.96.0.1 . tcp . 80 . 0x00000001 : 10.99.1.11 . 80",
@@ -575,7 +575,7 @@ func TestManyBackends(t *testing.T) {
 	if err := n.Apply(forward.Change{Fronts: map[forward.Front]*forward.Entry{tcp(vip, 80): nil}}, false); err != nil {
 		t.Fatal(err)
 	}
-	if text := n.run(t, "nft list map ip berth-berth0 backends"); strings.Contains(text, "elements") {
+	if text := n.Run(t, "nft list map ip berth-berth0 backends"); strings.Contains(text, "elements") {
 		t.Errorf("left over: %.500s", text)
 	}
 }

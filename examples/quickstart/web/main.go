@@ -19,15 +19,19 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	server := &http.Server{Addr: ":8080", Handler: http.HandlerFunc(greet), ReadHeaderTimeout: 5 * time.Second}
+	drained := make(chan struct{})
 	go func() {
+		defer close(drained)
 		<-ctx.Done()
 		log.Print("told to stop")
-		_ = server.Close()
+		// Requests that have begun are answered; the pod's grace period bounds them.
+		_ = server.Shutdown(context.Background())
 	}()
 	log.Printf("%s serves on %s", os.Getenv("POD_NAME"), server.Addr)
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		log.Fatal(err)
 	}
+	<-drained
 }
 
 func greet(w http.ResponseWriter, r *http.Request) {

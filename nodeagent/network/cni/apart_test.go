@@ -11,7 +11,7 @@ import (
 func (h host) ports(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	h.within(func() {
+	h.Within(func() {
 		bridge, err := netlink.LinkByName("berth0")
 		if err != nil {
 			t.Error(err)
@@ -44,7 +44,7 @@ func TestPodsReachEachOtherPastNoRule(t *testing.T) {
 	n := h.mustOpen(t, nil)
 	shown := func(text string) {
 		t.Helper()
-		h.within(func() {
+		h.Within(func() {
 			if err := os.WriteFile(bridgeFilter, []byte(text), 0o644); err != nil {
 				t.Error(err)
 			}
@@ -76,7 +76,7 @@ func TestPodsReachEachOtherPastNoRule(t *testing.T) {
 	shown("0")
 	check("shown no more", true)
 	for name := range h.ports(t) {
-		h.ip(t, "link set "+name+" type bridge_slave isolated off")
+		h.Run(t, "ip link set "+name+" type bridge_slave isolated off")
 	}
 	h.mustOpen(t, nil)
 	check("found", true)

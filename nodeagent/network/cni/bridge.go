@@ -77,6 +77,10 @@ func (n *Network) makeBridge() error {
 	if err != nil {
 		return fmt.Errorf("make bridge %s: %w", n.cfg.Bridge, err)
 	}
+	// Said to be its own, the hardware address does not follow the pods' links.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return fmt.Errorf("have bridge %s keep its hardware address: %w", n.cfg.Bridge, err)
+	}
 	for _, r := range n.cfg.PodRanges {
 		gateway := &net.IPNet{IP: Gateway(r).AsSlice(), Mask: net.CIDRMask(r.Bits(), r.Addr().BitLen())}
 		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: gateway}); err != nil && !errors.Is(err, unix.EEXIST) {

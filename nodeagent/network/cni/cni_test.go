@@ -8,109 +8,39 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-dev/berth/nodeagent/forward"
 	"github.com/berth-dev/berth/nodeagent/network"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 	"github.com/berth-dev/berth/nodeagent/network/networktest"
 	"github.com/berth-dev/berth/nodeagent/tool"
-	"github.com/berth-dev/berth/nodeagent/userns"
 )
 
-// TestMain runs the tests in network and mount namespaces of their own, so
-// that the machine's interfaces, routes and rules stay as they are.
-func TestMain(m *testing.M) {
-	const inside = "BERTH_TEST_INSIDE"
-	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if err := cmd.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "in namespaces:", err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { netnstest.Main(m) }
 
 // needPlugins skips where pods can not be connected; in CI they must.
 func needPlugins(t *testing.T) {
 	t.Helper()
-	var missing string
-	if os.Geteuid() != 0 {
-		missing = "pod networks need root"
-	} else if _, err := tool.FindPlugins(plugins); err != nil {
-		missing = err.Error()
-	} else if _, err := tool.FindAll([]string{"ip", "bridge"}); err != nil {
-		missing = err.Error()
+	netnstest.Need(t, "ip", "bridge")
+	_, err := tool.FindPlugins(plugins)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatal(err)
 	}
-	if missing == "" {
-		return
+	if err != nil {
+		t.Skip(err)
 	}
-	if os.Getenv("CI") != "" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
 }
 
 // host is a network namespace that plays a machine.
-type host struct{ path string }
+type host struct{ netnstest.NS }
 
 func newHost(t *testing.T) host {
 	t.Helper()
 	needPlugins(t)
-	path := filepath.Join(t.TempDir(), "host")
-	if err := makeNetns(path, userns.Range{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := removeNetns(path); err != nil {
-			t.Error(err)
-		}
-	})
-	h := host{path}
-	h.ip(t, "link set lo up")
-	return h
-}
-
-// within runs f on a thread in the namespace; f must start no goroutines that
-// touch the network.
-func (h host) within(f func()) { within(h.path, f) }
-
-func within(netns string, f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // the thread ends with the goroutine
-		fd, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			panic(err)
-		}
-		defer unix.Close(fd)
-		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-			panic(err)
-		}
-		f()
-	}()
-	<-done
-}
-
-func (h host) ip(t *testing.T, line string) {
-	t.Helper()
-	h.within(func() {
-		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", line, err, out)
-		}
-	})
+	return host{netnstest.New(t)}
 }
 
 // wire connects hosts by a bridge in a namespace between them, and gives each
@@ -118,27 +48,13 @@ func (h host) ip(t *testing.T, line string) {
 func wire(t *testing.T, hosts ...host) {
 	t.Helper()
 	middle := newHost(t)
-	middle.ip(t, "link add name switch type bridge")
-	middle.ip(t, "link set dev switch up")
+	middle.Run(t, "ip link add name switch type bridge")
+	middle.Run(t, "ip link set dev switch up")
 	for i, h := range hosts {
-		fd, err := os.Open(h.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		middle.within(func() {
-			peer := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd.Fd())
-			for _, line := range []string{
-				fmt.Sprintf("link add name v%d type veth peer name up0 netns %s", i, peer),
-				fmt.Sprintf("link set dev v%d master switch up", i),
-			} {
-				if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-					t.Fatalf("ip %s: %v: %s", line, err, out)
-				}
-			}
-		})
-		fd.Close()
-		h.ip(t, fmt.Sprintf("addr add 192.0.2.%d/24 dev up0", i+1))
-		h.ip(t, "link set up0 up")
+		port := fmt.Sprint("v", i)
+		netnstest.Link(t, middle.NS, port, h.NS, "up0")
+		middle.Run(t, "ip link set dev "+port+" master switch")
+		h.Run(t, fmt.Sprintf("ip addr add 192.0.2.%d/24 dev up0", i+1))
 	}
 }
 
@@ -154,7 +70,7 @@ func (h host) open(t *testing.T, change func(*Config)) (*Network, error) {
 	}
 	var n *Network
 	var err error
-	h.within(func() { n, err = Open(t.Context(), cfg) })
+	h.Within(func() { n, err = Open(t.Context(), cfg) })
 	return n, err
 }
 
@@ -165,7 +81,7 @@ func (h host) mustOpen(t *testing.T, change func(*Config)) *Network {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		h.within(func() {
+		h.Within(func() {
 			if err := n.Sweep(context.Background(), nil); err != nil {
 				t.Error(err)
 			}
@@ -181,7 +97,7 @@ func (h host) add(t *testing.T, n *Network, p network.Pod) (network.Attachment, 
 	t.Helper()
 	var a network.Attachment
 	var err error
-	h.within(func() { a, err = n.Add(t.Context(), p) })
+	h.Within(func() { a, err = n.Add(t.Context(), p) })
 	return a, err
 }
 
@@ -201,7 +117,7 @@ func pod(name string) network.Pod {
 // serve answers connections in a namespace with the client's address.
 func serve(t *testing.T, netns, addr string) {
 	t.Helper()
-	within(netns, func() {
+	netnstest.NS(netns).Within(func() {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +143,7 @@ func ask(t *testing.T, netns, addr string) (string, error) {
 	t.Helper()
 	var text []byte
 	var err error
-	within(netns, func() {
+	netnstest.NS(netns).Within(func() {
 		var c net.Conn
 		if c, err = net.DialTimeout("tcp4", addr, 5*time.Second); err != nil {
 			return
@@ -273,7 +189,7 @@ func TestPodsReachEachOtherAndTheirHost(t *testing.T) {
 	serve(t, b.NetNS, ":80")
 	mustAsk(t, a.NetNS, b.IPs[0].String()+":80", a.IPs[0].String())
 	mustAsk(t, b.NetNS, "127.0.0.1:80", "127.0.0.1") // lo is up
-	mustAsk(t, h.path, b.IPs[0].String()+":80", "10.99.1.1")
+	mustAsk(t, string(h.NS), b.IPs[0].String()+":80", "10.99.1.1")
 }
 
 func TestHostPort(t *testing.T) {
@@ -285,28 +201,28 @@ func TestHostPort(t *testing.T) {
 	p.Ports = []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "TCP"}}
 	web := h.mustAdd(t, n, p)
 	serve(t, web.NetNS, ":80")
-	mustAsk(t, outside.path, "192.0.2.1:8080", "192.0.2.2")
-	if _, err := ask(t, h.path, "127.0.0.1:8080"); err != nil {
+	mustAsk(t, string(outside.NS), "192.0.2.1:8080", "192.0.2.2")
+	if _, err := ask(t, string(h.NS), "127.0.0.1:8080"); err != nil {
 		t.Errorf("from the machine itself: %v", err)
 	}
 	mustAsk(t, web.NetNS, "192.0.2.1:8080", "10.99.1.1") // itself
 	// Another process finds the pod's ports, and no services yet.
 	n = h.mustOpen(t, func(c *Config) { c.State = n.cfg.State })
-	h.within(func() {
+	h.Within(func() {
 		if err := n.Forward().Apply(forward.NewChange(), true); err != nil {
 			t.Fatal(err)
 		}
 	})
-	mustAsk(t, outside.path, "192.0.2.1:8080", "192.0.2.2")
+	mustAsk(t, string(outside.NS), "192.0.2.1:8080", "192.0.2.2")
 	if sent := n.Forward().Sent(); sent != 0 {
 		t.Errorf("a process that finds all as it should be made %d changes", sent)
 	}
-	h.within(func() {
+	h.Within(func() {
 		if err := n.Del(t.Context(), p.ID); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if got, err := ask(t, outside.path, "192.0.2.1:8080"); err == nil {
+	if got, err := ask(t, string(outside.NS), "192.0.2.1:8080"); err == nil {
 		t.Errorf("after Del the port still answers %q", got)
 	}
 }
@@ -321,8 +237,8 @@ func TestHostPortsOfOneAddress(t *testing.T) {
 		p.Ports = []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp", HostIP: ip}}
 		serve(t, h.mustAdd(t, n, p).NetNS, ":80")
 	}
-	mustAsk(t, outside.path, "192.0.2.1:8080", "192.0.2.2")
-	mustAsk(t, h.path, "127.0.0.1:8080", "10.99.1.1")
+	mustAsk(t, string(outside.NS), "192.0.2.1:8080", "192.0.2.2")
+	mustAsk(t, string(h.NS), "127.0.0.1:8080", "10.99.1.1")
 	for _, wrong := range []network.PortMapping{{HostPort: 70000, ContainerPort: 80}, {HostPort: 80, ContainerPort: 80, Protocol: "icmp"}, {HostPort: 80, ContainerPort: 80, HostIP: "here"}} {
 		p := pod("wrong")
 		p.Ports = []network.PortMapping{wrong}
@@ -343,7 +259,7 @@ func TestNodesRouteToEachOthersPodsAndMasqueradeTheRest(t *testing.T) {
 	})
 	peers := func(h host, n *Network, peers ...Peer) {
 		t.Helper()
-		h.within(func() {
+		h.Within(func() {
 			if err := n.SetPeers(t.Context(), nil, peers); err != nil {
 				t.Fatal(err)
 			}
@@ -356,7 +272,7 @@ func TestNodesRouteToEachOthersPodsAndMasqueradeTheRest(t *testing.T) {
 	peers(two, n2, Peer{netip.MustParsePrefix("10.99.1.0/24"), netip.MustParseAddr("192.0.2.1")})
 	a, b := one.mustAdd(t, n1, pod("a")), two.mustAdd(t, n2, pod("b"))
 	serve(t, b.NetNS, ":80")
-	serve(t, outside.path, ":80")
+	serve(t, string(outside.NS), ":80")
 	mustAsk(t, a.NetNS, b.IPs[0].String()+":80", a.IPs[0].String())
 	mustAsk(t, a.NetNS, "192.0.2.3:80", "192.0.2.1")
 
@@ -378,9 +294,9 @@ func TestAServiceOfAnotherNode(t *testing.T) {
 		}
 	}
 	n1, n2 := one.mustOpen(t, ranges("10.99.1.0/24")), two.mustOpen(t, ranges("10.99.2.0/24"))
-	one.ip(t, "route add 10.99.2.0/24 via 192.0.2.2")
-	two.ip(t, "route add 10.99.1.0/24 via 192.0.2.1")
-	two.ip(t, "route add default via 192.0.2.3")
+	one.Run(t, "ip route add 10.99.2.0/24 via 192.0.2.2")
+	two.Run(t, "ip route add 10.99.1.0/24 via 192.0.2.1")
+	two.Run(t, "ip route add default via 192.0.2.3")
 	a, b := one.mustAdd(t, n1, pod("a")), two.mustAdd(t, n2, pod("b"))
 	serve(t, b.NetNS, ":80")
 	to := forward.Target{Backends: []netip.AddrPort{netip.AddrPortFrom(b.IPs[0], 80)}}
@@ -393,8 +309,8 @@ func TestAServiceOfAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAsk(t, a.NetNS, "10.96.0.1:80", a.IPs[0].String())
-	mustAsk(t, outside.path, "192.0.2.1:30000", "192.0.2.1")
-	mustAsk(t, one.path, "192.0.2.1:30000", "192.0.2.1")
+	mustAsk(t, string(outside.NS), "192.0.2.1:30000", "192.0.2.1")
+	mustAsk(t, string(one.NS), "192.0.2.1:30000", "192.0.2.1")
 }
 
 func TestLeasesOfACrashAreFreed(t *testing.T) {
@@ -419,7 +335,7 @@ func TestLeasesOfACrashAreFreed(t *testing.T) {
 	if len(again.IPs) != 1 {
 		t.Errorf("Add = %+v", again)
 	}
-	h.within(func() {
+	h.Within(func() {
 		if err := n.Sweep(t.Context(), []string{pod("1").ID}); err != nil {
 			t.Fatal(err)
 		}
@@ -444,7 +360,7 @@ func TestOpenRefusesRangesThatAreTaken(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			for line := range strings.SplitSeq(tt.setUp, ";") {
-				h.ip(t, line)
+				h.Run(t, "ip "+line)
 			}
 			_, err := h.open(t, nil)
 			switch {
@@ -492,5 +408,35 @@ func TestIDsThatAreNoFileNamesAreRefused(t *testing.T) {
 		if err := n.Del(t.Context(), id); err == nil {
 			t.Errorf("Del(%q) succeeded", id)
 		}
+	}
+}
+
+// TestTheBridgeKeepsItsAddress: pods remember their gateway's hardware address. A
+// bridge that takes the lowest of its ports would have another when a pod comes or
+// goes, and what pods send meanwhile would be lost.
+func TestTheBridgeKeepsItsAddress(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	n := h.mustOpen(t, nil)
+	address := func() string { return h.link(t, "berth0").Attrs().HardwareAddr.String() }
+	want := address()
+	for i := range 3 {
+		h.mustAdd(t, n, pod(fmt.Sprint(i)))
+		if got := address(); got != want {
+			t.Fatalf("with %d pods the bridge is at %s, was at %s", i+1, got, want)
+		}
+	}
+	h.Within(func() {
+		if err := n.Sweep(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := address(); got != want {
+		t.Errorf("without pods the bridge is at %s, was at %s", got, want)
+	}
+	again := h.mustOpen(t, func(c *Config) { c.State = n.cfg.State })
+	h.mustAdd(t, again, pod("last"))
+	if got := address(); got != want {
+		t.Errorf("after a restart the bridge is at %s, was at %s", got, want)
 	}
 }

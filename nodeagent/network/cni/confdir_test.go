@@ -30,7 +30,7 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 		}
 	}
 	n := h.mustOpen(t, func(c *Config) { c.ConfDir = dir })
-	h.within(func() {
+	h.Within(func() {
 		if err := n.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no network configuration in "+dir) {
 			t.Errorf("with an empty folder it is ready: %v", err)
 		}
@@ -50,12 +50,12 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 	}
 	serve(t, a.NetNS, ":80")
 	mustAsk(t, b.NetNS, a.IPs[0].String()+":80", b.IPs[0].String())
-	mustAsk(t, h.path, a.IPs[0].String()+":80", "172.31.7.1")
+	mustAsk(t, string(h.NS), a.IPs[0].String()+":80", "172.31.7.1")
 	mustAsk(t, b.NetNS, "172.31.7.1:8080", b.IPs[0].String())
 	if again := h.mustAdd(t, n, pod("b")); again.IPs[0] != b.IPs[0] {
 		t.Errorf("a pod that is connected is connected anew, from %v to %v", b.IPs, again.IPs)
 	}
-	h.within(func() {
+	h.Within(func() {
 		if err := n.Ready(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -74,7 +74,7 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 	if !netip.MustParsePrefix("172.31.8.0/24").Contains(c.IPs[0]) {
 		t.Errorf("after a change a pod has %v", c.IPs)
 	}
-	h.within(func() {
+	h.Within(func() {
 		if err := n.Sweep(context.Background(), nil); err != nil {
 			t.Error(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/host/polltest"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 )
 
 func TestChoose(t *testing.T) {
@@ -97,9 +98,9 @@ func newSite(t *testing.T) *site {
 		"link add name left type bridge", "addr add 192.0.2.254/24 dev left", "addr add 2001:db8:a::fe/64 dev left nodad", "link set dev left up",
 		"link add name right type bridge", "addr add 198.51.100.254/24 dev right", "addr add 2001:db8:b::fe/64 dev right nodad", "link set dev right up",
 	} {
-		router.ip(t, line)
+		router.Run(t, "ip "+line)
 	}
-	router.within(func() {
+	router.Within(func() {
 		for _, file := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"} {
 			if err := os.WriteFile(file, []byte("1"), 0o644); err != nil {
 				t.Fatal(err)
@@ -122,27 +123,14 @@ func newSite(t *testing.T) *site {
 // plug connects a host to a bridge of another.
 func (h host) plug(t *testing.T, to host, bridge, four, router4, six, router6 string) {
 	t.Helper()
-	fd, err := os.Open(h.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fd.Close()
 	port := "v" + strings.ReplaceAll(four, ".", "")
-	to.within(func() {
-		for _, line := range []string{
-			fmt.Sprintf("link add name %s type veth peer name up0 netns /proc/%d/fd/%d", port, os.Getpid(), fd.Fd()),
-			fmt.Sprintf("link set dev %s master %s up", port, bridge),
-		} {
-			if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-				t.Fatalf("ip %s: %v: %s", line, err, out)
-			}
-		}
-	})
+	netnstest.Link(t, to.NS, port, h.NS, "up0")
+	to.Run(t, "ip link set dev "+port+" master "+bridge)
 	for _, line := range []string{
-		"addr add " + four + "/24 dev up0", "addr add " + six + "/64 dev up0 nodad", "link set up0 up",
+		"addr add " + four + "/24 dev up0", "addr add " + six + "/64 dev up0 nodad",
 		"route add default via " + router4, "-6 route add default via " + router6,
 	} {
-		h.ip(t, line)
+		h.Run(t, "ip "+line)
 	}
 }
 
@@ -164,7 +152,7 @@ func (h host) setPeers(t *testing.T, n *Network, self []Peer, peers ...[]Peer) e
 		own = append(own, p.Via)
 	}
 	var err error
-	h.within(func() { err = n.SetPeers(t.Context(), own, all) })
+	h.Within(func() { err = n.SetPeers(t.Context(), own, all) })
 	return err
 }
 
@@ -182,26 +170,13 @@ func (s *site) connect(t *testing.T) {
 // link finds a device in the host's namespace; nil if there is none.
 func (h host) link(t *testing.T, name string) (link netlink.Link) {
 	t.Helper()
-	h.within(func() {
+	h.Within(func() {
 		var err error
 		if link, err = netlink.LinkByName(name); err != nil {
 			link = nil
 		}
 	})
 	return link
-}
-
-// shown is what ip-route(8) and its like say, a word a blank.
-func (h host) shown(t *testing.T, program, line string) string {
-	t.Helper()
-	var out []byte
-	h.within(func() {
-		var err error
-		if out, err = exec.Command(program, strings.Fields(line)...).CombinedOutput(); err != nil {
-			t.Fatalf("%s %s: %v: %s", program, line, err, out)
-		}
-	})
-	return string(out)
 }
 
 func TestPodsReachEachOtherBehindARouter(t *testing.T) {
@@ -222,25 +197,25 @@ func TestPodsReachEachOtherBehindARouter(t *testing.T) {
 		mustAskAt(t, a.NetNS, at(c.IPs[i]), a.IPs[i].String())
 		mustAskAt(t, b.NetNS, at(c.IPs[i]), b.IPs[i].String())
 	}
-	mustAskAt(t, s.one.path, at(b.IPs[0]), "10.99.1.0") // the machine itself speaks through the tunnel
-	mustAskAt(t, s.one.path, at(b.IPs[1]), "fd99:1::")
-	mustAskAt(t, s.one.path, at(c.IPs[0]), "192.0.2.1")
+	mustAskAt(t, string(s.one.NS), at(b.IPs[0]), "10.99.1.0") // the machine itself speaks through the tunnel
+	mustAskAt(t, string(s.one.NS), at(b.IPs[1]), "fd99:1::")
+	mustAskAt(t, string(s.one.NS), at(c.IPs[0]), "192.0.2.1")
 
 	link, ok := s.one.link(t, tunnel4.name).(*netlink.Vxlan)
 	if !ok || link.MTU != 1450 || link.Learning || link.VxlanId != 1 || link.Port != 8472 || s.one.link(t, tunnel6.name).Attrs().MTU != 1430 {
 		t.Errorf("tunnel = %+v", link)
 	}
-	if fdb := s.one.shown(t, "bridge", "fdb show dev berth.1"); !strings.Contains(fdb, "dst 198.51.100.2") || strings.Contains(fdb, "192.0.2.3") {
+	if fdb := s.one.Run(t, "bridge fdb show dev berth.1"); !strings.Contains(fdb, "dst 198.51.100.2") || strings.Contains(fdb, "192.0.2.3") {
 		t.Errorf("the tunnel knows:\n%s\nwant the node behind the router alone", fdb)
 	}
-	if route := s.one.shown(t, "ip", "route show 10.99.3.0/24"); !strings.Contains(route, "via 192.0.2.3 dev up0") {
+	if route := s.one.Run(t, "ip route show 10.99.3.0/24"); !strings.Contains(route, "via 192.0.2.3 dev up0") {
 		t.Errorf("the route to the node on the link: %s", route)
 	}
 	large(t, a.NetNS, b.NetNS, b.IPs[0])
 
 	// A restart finds all as it is.
 	index := link.Index
-	s.one.within(func() {
+	s.one.Within(func() {
 		if _, err := Open(t.Context(), s.n1.cfg); err != nil {
 			t.Errorf("opened again: %v", err)
 		}
@@ -257,7 +232,7 @@ func TestPodsReachEachOtherBehindARouter(t *testing.T) {
 	if s.one.link(t, tunnel4.name) != nil || s.one.link(t, tunnel6.name) != nil {
 		t.Error("nobody needs the tunnel, and it is there")
 	}
-	if routes := s.one.shown(t, "ip", "route show proto 182") + s.one.shown(t, "ip", "-6 route show proto 182"); strings.Count(routes, "\n") != 2 {
+	if routes := s.one.Run(t, "ip route show proto 182") + s.one.Run(t, "ip -6 route show proto 182"); strings.Count(routes, "\n") != 2 {
 		t.Errorf("left routes:\n%s", routes)
 	}
 	mustAskAt(t, a.NetNS, at(c.IPs[0]), a.IPs[0].String())
@@ -270,17 +245,17 @@ func TestTunnelFollowsChanges(t *testing.T) {
 	s := newSite(t)
 	s.connect(t)
 	first := s.one.link(t, tunnel4.name).Attrs().Index
-	s.one.ip(t, "neigh del 10.99.2.0 dev berth.1")
-	s.one.ip(t, "neigh add 10.99.9.0 lladdr 0a:00:00:00:00:01 dev berth.1 nud permanent")
-	s.one.ip(t, "route del 10.99.2.0/24")
-	s.one.ip(t, "link set berth.1 mtu 1300")
-	s.one.ip(t, "addr add 10.99.77.0/32 dev berth.1")
+	s.one.Run(t, "ip neigh del 10.99.2.0 dev berth.1")
+	s.one.Run(t, "ip neigh add 10.99.9.0 lladdr 0a:00:00:00:00:01 dev berth.1 nud permanent")
+	s.one.Run(t, "ip route del 10.99.2.0/24")
+	s.one.Run(t, "ip link set berth.1 mtu 1300")
+	s.one.Run(t, "ip addr add 10.99.77.0/32 dev berth.1")
 	moved := []Peer{{peer2[0].Range, netip.MustParseAddr("198.51.100.7")}, peer2[1]}
 	if err := s.one.setPeers(t, s.n1, peer1, moved, peer3); err != nil {
 		t.Fatal(err)
 	}
-	got := s.one.shown(t, "ip", "neigh show dev berth.1 nud permanent") + s.one.shown(t, "bridge", "fdb show dev berth.1") +
-		s.one.shown(t, "ip", "addr show dev berth.1") + s.one.shown(t, "ip", "route show 10.99.2.0/24")
+	got := s.one.Run(t, "ip neigh show dev berth.1 nud permanent") + s.one.Run(t, "bridge fdb show dev berth.1") +
+		s.one.Run(t, "ip addr show dev berth.1") + s.one.Run(t, "ip route show 10.99.2.0/24")
 	for _, want := range []string{"10.99.2.0 lladdr 0a:62:c6:33:64:07", "dst 198.51.100.7", "mtu 1450", "inet 10.99.1.0/32", "via 10.99.2.0 dev berth.1"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
@@ -294,7 +269,7 @@ func TestTunnelFollowsChanges(t *testing.T) {
 	if s.one.link(t, tunnel4.name).Attrs().Index != first {
 		t.Error("the tunnel was made anew")
 	}
-	s.one.ip(t, "addr add 192.0.2.9/24 dev up0")
+	s.one.Run(t, "ip addr add 192.0.2.9/24 dev up0")
 	self := []Peer{{Via: netip.MustParseAddr("192.0.2.9")}, peer1[1]}
 	if err := s.one.setPeers(t, s.n1, self, peer2); err != nil {
 		t.Fatal(err)
@@ -309,12 +284,12 @@ func TestTunnelFollowsChanges(t *testing.T) {
 func TestForeignTunnel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.one.ip(t, "link add flannel.1 type vxlan id 1 dev up0 dstport 8472")
+	s.one.Run(t, "ip link add flannel.1 type vxlan id 1 dev up0 dstport 8472")
 	err := s.one.setPeers(t, s.n1, peer1, peer2[:1], peer3[:1])
 	if err == nil || !strings.Contains(err.Error(), "another vxlan device has the network 1 at port 8472") || !strings.Contains(err.Error(), "198.51.100.2") {
 		t.Errorf("SetPeers: %v", err)
 	}
-	if route := s.one.shown(t, "ip", "route show proto 182"); !strings.Contains(route, "10.99.3.0/24 via 192.0.2.3") || strings.Contains(route, "10.99.2.0") {
+	if route := s.one.Run(t, "ip route show proto 182"); !strings.Contains(route, "10.99.3.0/24 via 192.0.2.3") || strings.Contains(route, "10.99.2.0") {
 		t.Errorf("routes:\n%s", route)
 	}
 	if s.one.link(t, "flannel.1") == nil {
@@ -330,7 +305,7 @@ func settled(t *testing.T, netns string) {
 	t.Helper()
 	polltest.Until(t, "none of the pod's addresses is tentative", func() bool {
 		var out []byte
-		within(netns, func() { out, _ = exec.Command("ip", "-6", "addr", "show", "tentative").Output() })
+		netnstest.NS(netns).Within(func() { out, _ = exec.Command("ip", "-6", "addr", "show", "tentative").Output() })
 		return len(out) == 0
 	})
 }
@@ -339,7 +314,7 @@ func mustAskAt(t *testing.T, netns, addr, want string) {
 	t.Helper()
 	var text []byte
 	var err error
-	within(netns, func() {
+	netnstest.NS(netns).Within(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		var c net.Conn
@@ -364,7 +339,7 @@ func large(t *testing.T, from, to string, at netip.Addr) {
 	t.Helper()
 	const size = 1 << 20
 	got := make(chan int64, 1)
-	within(to, func() {
+	netnstest.NS(to).Within(func() {
 		l, err := net.Listen("tcp4", ":81")
 		if err != nil {
 			t.Fatal(err)
@@ -380,7 +355,7 @@ func large(t *testing.T, from, to string, at netip.Addr) {
 			got <- n
 		}()
 	})
-	within(from, func() {
+	netnstest.NS(from).Within(func() {
 		c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(at, 81).String(), 10*time.Second)
 		if err != nil {
 			t.Error(err)

@@ -53,6 +53,12 @@ func TestMachines(t *testing.T) {
 	n2.join(t, "--token", token, "--import-image", image)
 	n3.join(t, "--token", token, "--import-image", image)
 	c.run(t, "pods on two machines reach each other", func(t *testing.T) { c.testAcross(t, n1, n2) })
+	for n := range 3 {
+		c.run(t, fmt.Sprintf("a roll-over on %d machines loses no request", n+1), func(t *testing.T) {
+			c.testRollOver(t, []*machine{n1, n2, n3}, []*machine{n1, n2, n3}[:n+1])
+		})
+	}
+	c.run(t, "connections are made while an agent is killed and comes back", func(t *testing.T) { c.testAgentIsKilledUnderLoad(t, n1, n2) })
 	c.run(t, "pods reach one behind a router, by its name", func(t *testing.T) { c.testBehindARouter(t, n1, n3) })
 	c.run(t, "a load balancer's address moves from a node that dies", func(t *testing.T) { c.testLoadBalancer(t, n1, n2) })
 	c.run(t, "the pods of a dead agent move, and it takes the old ones down when it is back", func(t *testing.T) {
@@ -72,16 +78,17 @@ const (
 // machine is a node of its own: namespaces that a process holds, in which an
 // agent runs. Its containers outlive the agent.
 type machine struct {
-	name, dir, server string
-	holder            *exec.Cmd
-	agent             *exec.Cmd
-	log               *logFile
-	exited            chan struct{}
+	name, address string
+	dir, server   string
+	holder        *exec.Cmd
+	agent         *exec.Cmd
+	log           *logFile
+	exited        chan struct{}
 }
 
 func (c *cluster) newMachine(t *testing.T, name, bridge, address string) *machine {
 	t.Helper()
-	m := &machine{name: name, dir: t.TempDir(), server: c.rest.Host}
+	m := &machine{name: name, address: address, dir: t.TempDir(), server: c.rest.Host}
 	m.holder = exec.Command("sleep", "infinity")
 	m.holder.SysProcAttr = &syscall.SysProcAttr{
 		Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS, Setpgid: true,
@@ -199,16 +206,20 @@ func (m *machine) state(t *testing.T) string {
 	return strings.TrimSpace(m.must(t, "sh", "-c", "echo /run/berth/*"))
 }
 
-// from does something inside a pod's network on this machine.
-func (m *machine) from(t *testing.T, pod *v1.Pod, do func() error) {
+// netns is a pod's network on this machine.
+func (m *machine) netns(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/root%s/net/netns/%s-*", m.holder.Process.Pid, m.state(t), pod.UID))
 	if err != nil || len(paths) != 1 {
 		t.Fatalf("network namespaces of pod %s on %s: %q %v, want one", pod.Name, m.name, paths, err)
 	}
-	done := make(chan error)
-	go func() { done <- within(paths[0], do) }()
-	if err := <-done; err != nil {
+	return paths[0]
+}
+
+// from does something inside a pod's network on this machine.
+func (m *machine) from(t *testing.T, pod *v1.Pod, do func() error) {
+	t.Helper()
+	if err := fromWithin(m.netns(t, pod), do); err != nil {
 		t.Fatalf("from pod %s on %s: %v", pod.Name, m.name, err)
 	}
 }
@@ -216,40 +227,29 @@ func (m *machine) from(t *testing.T, pod *v1.Pod, do func() error) {
 // asks sends a GET from inside a pod's network on this machine.
 func (m *machine) asks(t *testing.T, from *v1.Pod, to netip.Addr) string {
 	t.Helper()
-	var body []byte
-	m.from(t, from, func() error {
-		conn, err := net.DialTimeout("tcp", netip.AddrPortFrom(to, 8080).String(), 10*time.Second)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
-			return err
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		body, err = io.ReadAll(resp.Body)
+	var body string
+	m.from(t, from, func() (err error) {
+		body, err = greeting(netip.AddrPortFrom(to, 8080).String())
 		return err
 	})
-	return string(body)
+	return body
 }
 
-// within runs do in a network namespace, on a thread that ends with the
-// goroutine.
-func within(netns string, do func() error) error {
-	runtime.LockOSThread()
-	f, err := os.Open(netns)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
-		return err
-	}
-	return do()
+// fromWithin runs do in a network namespace, on a thread that ends with it.
+func fromWithin(netns string, do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		f, err := os.Open(netns)
+		if err == nil {
+			err = errors.Join(unix.Setns(int(f.Fd()), unix.CLONE_NEWNET), f.Close())
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
 }
 
 // webOn is the quickstart's pod, for one node.
@@ -268,26 +268,26 @@ func addressOf(p *v1.Pod) netip.Addr {
 // resolves asks the cluster's DNS for addresses, from inside a pod's network.
 func (m *machine) resolves(t *testing.T, from *v1.Pod, name string) (all []netip.Addr) {
 	t.Helper()
-	m.from(t, from, func() error {
-		ask := func() (*dns.Msg, error) {
-			return dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "10.96.0.10:53")
-		}
-		answer, err := ask()
-		if lost := net.Error(nil); errors.As(err, &lost) && lost.Timeout() {
-			answer, err = ask() // as resolvers do, since a datagram may be lost
-		}
-		if err != nil {
-			return err
-		}
-		for _, r := range answer.Answer {
-			if a, ok := r.(*dns.A); ok {
-				ip, _ := netip.AddrFromSlice(a.A)
-				all = append(all, ip.Unmap())
-			}
-		}
-		return nil
+	m.from(t, from, func() (err error) {
+		all, err = lookup(name)
+		return err
 	})
 	return all
+}
+
+// lookup asks the cluster's DNS for the addresses of a name, once, on this thread.
+func lookup(name string) (all []netip.Addr, err error) {
+	answer, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "10.96.0.10:53")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range answer.Answer {
+		if a, ok := r.(*dns.A); ok {
+			ip, _ := netip.AddrFromSlice(a.A)
+			all = append(all, ip.Unmap())
+		}
+	}
+	return all, nil
 }
 
 // testBehindARouter: n3 is on another network, whose router knows no pods.
