@@ -158,6 +158,9 @@ type ReconcileResult struct {
 	Release           []string `json:"release,omitempty"`
 	Events            []Event  `json:"events,omitempty"`
 	RequeueAfterNanos int64    `json:"requeueAfterNanos,omitempty"`
+	// Step says that there is more to do of the state that the answer makes: it is
+	// one of several. Any other answer asks for nothing of its own result.
+	Step bool `json:"step,omitempty"`
 	// Why says in sentences what the parent waits for.
 	Why []string `json:"why,omitempty"`
 	// Memory is what the guest wants to be told in the next question about the

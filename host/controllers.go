@@ -148,7 +148,7 @@ func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
 func (h *Host) driverConfig(guest *sandbox.Controller) controller.Config {
 	as := actingAs(guest)
 	return controller.Config{
-		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note,
+		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note, Broke: guest.Broke,
 		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(componentOf(guest.Name())),
 	}
 }

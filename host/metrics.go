@@ -7,7 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/api/connlimit"
+	"github.com/berth-dev/berth/host/controller"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/sandbox"
 	"github.com/berth-dev/berth/host/schedule"
@@ -56,6 +58,7 @@ var (
 	policyQuarantined = described("policy_quarantined", "1 while a policy is not asked because it failed.", policyLabels...)
 	guestBytes        = described("guest_memory_bytes", "Memory of all policies' guests, and their stacks.")
 	guestBound        = described("guest_memory_bound_bytes", "What all policies' guests may have together, memory and stacks.")
+	policyBroken      = described("policy_broken_rules_total", "Sampled answers of a controller that broke a rule: pure, idempotent.", append(policyLabels[:3:3], "rule")...)
 	policyCounter     = described("policy_counter_total", "What a policy's guests count themselves.", append(policyLabels[:3:3], "counter")...)
 
 	cycles      = described("scheduler_cycles_total", "Decisions about pods.")
@@ -136,6 +139,11 @@ func (s sink) policy(p *sandbox.Figures) {
 	s <- prometheus.MustNewConstHistogram(policyDuration, uint64(p.Calls), p.Time.Seconds(), cumulative(p.Lasting), labels...)
 	for _, c := range p.Counters {
 		s.counter(policyCounter, float64(c.N), append(labels[:3:3], c.Name)...)
+	}
+	if p.Kind == abi.KindController {
+		for _, rule := range controller.Rules {
+			s.counter(policyBroken, float64(p.Broken[rule]), append(labels[:3:3], rule)...)
+		}
 	}
 	s.gauge(policyMemory, float64(p.Memory), labels...)
 	quarantined := 0.0

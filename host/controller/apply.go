@@ -36,6 +36,9 @@ type plan struct {
 	// unfinished: there was more to create than one commit takes.
 	unfinished bool
 	empty      bool
+	// objects: it writes more than the parent's status.
+	objects bool
+	stored  []store.Object
 }
 
 type note struct {
@@ -54,13 +57,14 @@ func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResul
 	}
 	if !p.empty {
 		d.pace.wrote(nameOf(g.parent), p.tx.Len())
-		err := p.tx.Commit(ctx)
+		stored, err := p.tx.Commit(ctx)
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
 			return nil, errStale
 		}
 		if err != nil {
 			return nil, err
 		}
+		p.stored = stored
 	}
 	for _, e := range p.events {
 		d.event(ctx, e.about, e.kind, e.reason, e.message)
@@ -101,6 +105,7 @@ func (p *plan) add(ctx context.Context, out *abi.ReconcileResult) error {
 			return err
 		}
 	}
+	p.objects = !p.empty
 	if len(out.Status) > 0 {
 		return p.status(ctx, out.Status)
 	}

@@ -180,6 +180,8 @@ func (p *plan) creates(c *abi.Creation) ([]Effect, error) {
 	return all, nil
 }
 
+const givesStatus = "gives the status "
+
 // gives is the effect of a status: none where the parent has it.
 func (p *plan) gives(status json.RawMessage) ([]Effect, error) {
 	if len(status) == 0 {
@@ -190,7 +192,7 @@ func (p *plan) gives(status json.RawMessage) ([]Effect, error) {
 		return nil, err
 	}
 	data, err := json.Marshal(reflect.ValueOf(next).Elem().FieldByName("Status").Interface())
-	text := "gives the status " + string(data)
+	text := givesStatus + string(data)
 	return []Effect{{text, text}}, err
 }
 

@@ -57,9 +57,9 @@ type Transaction interface {
 	Delete(ctx context.Context, resource string, object store.Object, opts *metav1.DeleteOptions) error
 	// Len is how many objects it writes.
 	Len() int
-	// Commit stores all. ErrConflict and ErrExists of host/store say that another
-	// writer came between.
-	Commit(ctx context.Context) error
+	// Commit stores all, and returns each object as it is stored. ErrConflict and
+	// ErrExists of host/store say that another writer came between.
+	Commit(ctx context.Context) ([]store.Object, error)
 	Rollback()
 }
 
@@ -94,6 +94,9 @@ type Config struct {
 	Recorder Recorder
 	// Note tells whoever runs the policy what keeps it from its work.
 	Note func(level slog.Level, message string)
+	// Broke is told of an answer that breaks a rule, which leaves it as good as any
+	// other.
+	Broke func(rule, message string)
 	// Types finds a kind that is served.
 	Types func(apiVersion, kind string) (Type, bool)
 	// Usage is what a pod uses; nil where nobody knows.
@@ -102,7 +105,9 @@ type Config struct {
 	Log   *slog.Logger
 	// Workers is how many parents are written for at a time; 4 by default.
 	Workers int
-	Trial   Trial
+	// Sample is how many answers there are to one that is checked; 1000 by default.
+	Sample uint64
+	Trial  Trial
 }
 
 // Driver runs one guest.
@@ -121,7 +126,7 @@ type Driver struct {
 	ghosts   ghosts
 	memories memories
 	outcomes outcomes
-	twice    twice
+	checked  checked
 }
 
 // kindWatch is a kind with all that is needed to read it.
@@ -164,6 +169,9 @@ func New(cfg Config) (*Driver, error) {
 	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects, cfg.Usage, cfg.Now)}
 	if d.Workers == 0 {
 		d.Workers = 4
+	}
+	if d.Sample == 0 {
+		d.Sample = sampled
 	}
 	var err error
 	if d.parent, err = d.resolve(cfg.Guest.Parent(), false); err != nil {

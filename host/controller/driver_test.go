@@ -65,6 +65,8 @@ type cluster struct {
 	notes  []string
 	// denied is what the guest's ServiceAccount may not, as "verb resource".
 	denied string
+	// sample is how many answers there are to one that is checked.
+	sample uint64
 }
 
 func (c *cluster) May(_ context.Context, verb, resource, subresource, namespace, _ string) error {
@@ -85,6 +87,8 @@ func (c *cluster) note(_ slog.Level, message string) {
 	defer c.mu.Unlock()
 	c.notes = append(c.notes, message)
 }
+
+func (c *cluster) broke(rule, message string) { c.note(slog.LevelWarn, rule+": "+message) }
 
 func (c *cluster) Begin() Transaction { return &tx{cluster: c} }
 
@@ -148,9 +152,9 @@ func (x *tx) Delete(_ context.Context, resource string, o store.Object, _ *metav
 	return nil
 }
 
-func (x *tx) Commit(ctx context.Context) error {
-	_, _, err := x.store.Commit(ctx, x.ops...)
-	return err
+func (x *tx) Commit(ctx context.Context) ([]store.Object, error) {
+	_, stored, err := x.store.Commit(ctx, x.ops...)
+	return stored, err
 }
 
 func (x *tx) Rollback() {}
@@ -225,7 +229,7 @@ func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check 
 		}})}
 		fill(c)
 		d, err := New(Config{
-			Guest: g, Objects: over(c), Writer: c, Access: c, Note: c.note, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Guest: g, Objects: over(c), Writer: c, Access: c, Note: c.note, Broke: c.broke, Sample: c.sample, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Types: func(apiVersion, kind string) (Type, bool) { found, ok := kinds[apiVersion+" "+kind]; return found, ok },
 		})
 		if err != nil {

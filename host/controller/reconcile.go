@@ -62,6 +62,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	last.Refused = done.refused
 	d.refusals.keep(o.GetUID(), done.refused)
 	d.memories.keep(o.GetUID(), out.Memory)
+	d.checkRest(ctx, g, out, done)
 	if done.refused != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %s", d.parent.kind.Kind, name, done.refused))
 	}

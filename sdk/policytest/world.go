@@ -33,12 +33,14 @@ type World struct {
 	objects []*object // in the order in which they were made
 	made    int       // how many there ever were
 	writes  int       // how often something was stored
-	asked   map[string]*question
-	start   func(pod string) PodStatus
-	refused map[string]string // what creations of a kind are refused with
-	events  []string
-	steps   []step // what the world itself does later
-	inputs  [][]byte
+	// objectWrites is what writes was when the last answer had written all but the status.
+	objectWrites int
+	asked        map[string]*question
+	start        func(pod string) PodStatus
+	refused      map[string]string // what creations of a kind are refused with
+	events       []string
+	steps        []step // what the world itself does later
+	inputs       [][]byte
 }
 
 // PodStatus is how a pod is.
@@ -56,6 +58,17 @@ type question struct {
 	memory  json.RawMessage
 	why     []string
 	again   time.Time // when to ask again, if ever
+	made    result
+}
+
+// result is what an answer made of the world.
+type result struct {
+	at     time.Time
+	writes int // when it was stored
+	answer []byte
+	// rests: it asks for nothing of its result. objects: it wrote more than the
+	// parent's status.
+	rests, objects bool
 }
 
 // step is something that happens at a time.

@@ -23,6 +23,7 @@ func (w *World) store(g *gathered, a *abi.ReconcileResult) error {
 	if err := w.createAll(g, a.Create); err != nil {
 		return err
 	}
+	w.objectWrites = w.writes
 	if len(a.Status) > 0 && w.has(g.parent) {
 		if err := w.status(g.parent, a.Status); err != nil {
 			return err

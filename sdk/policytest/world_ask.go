@@ -41,6 +41,9 @@ func (w *World) settle() {
 				w.T.Fatalf("after %s: %s %s does not come to rest: each answer asks for more; the last events are %q",
 					w.now.Sub(Beginning), o.kind, o.title(), w.events[max(0, len(w.events)-3):])
 			}
+			if w.has(o) {
+				w.asks(o) // if only its own answer has changed anything, it is at rest now
+			}
 		}
 	}
 }
@@ -83,12 +86,30 @@ func (w *World) ask(g *gathered) {
 			o.kind, o.title(), out, twice, err)
 	}
 	answer, err := abi.ReadReconcileResult(out)
+	before := w.writes
 	if err == nil {
 		err = w.store(g, answer)
 	}
 	if err != nil {
 		w.T.Fatalf("reconcile of %s %s answers %s: %v", o.kind, o.title(), out, err)
 	}
+	w.rests(g, before, out)
+	g.q.made = result{at: w.now, writes: w.writes, answer: out, rests: w.writes > before && !answer.Step && g.q.refused == "", objects: w.objectWrites > before}
+}
+
+// rests tells of an answer that wants more of the very state that the one before
+// made, as a host does.
+func (w *World) rests(g *gathered, before int, out []byte) {
+	w.T.Helper()
+	was, o := g.q.made, g.parent
+	if !was.rests || was.writes != before || !was.at.Equal(w.now) || w.writes == before {
+		return // it was no such state, or wants nothing
+	}
+	if was.objects && w.objectWrites <= before {
+		return // a status that follows what was made
+	}
+	w.T.Errorf("after %s: %s %s answers %s, and of nothing but the result of that wants more: %s; a controller that goes by steps says so by Step",
+		w.now.Sub(Beginning), o.kind, o.title(), was.answer, out)
 }
 
 // gather finds a parent's children and what is related to it, as a host does.

@@ -22,6 +22,10 @@ type Result struct {
 	Events         []Event
 	// RequeueAfter is when to ask again; 0 waits for a change.
 	RequeueAfter time.Duration
+	// Step says that there is more to do of the state that this makes: a batch of
+	// many, or a deletion before what takes the place. The host checks now and then
+	// that any other Result asks for nothing more where only it was stored.
+	Step bool
 	// Why says in sentences what the parent waits for.
 	Why []string
 	// Memory is JSON that the next question gives as the parent's fact
@@ -85,6 +89,9 @@ func (o *Result) JSON() []byte {
 	o.events(j)
 	if o.RequeueAfter > 0 {
 		j.Key("requeueAfterNanos").Int(int64(o.RequeueAfter))
+	}
+	if o.Step {
+		j.Key("step").Bool(true)
 	}
 	j.MemberTexts("why", o.Why)
 	if o.Memory != "" {

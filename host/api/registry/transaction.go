@@ -165,18 +165,19 @@ func (t *Transaction) add(made *prepared) error {
 var errCreatedHere = errors.New("one transaction cannot create an object and change it: send it as it is to be")
 
 // Commit stores all writes. ErrConflict or ErrExists of host/store says that
-// another writer came between, and that nothing was written.
-func (t *Transaction) Commit(ctx context.Context) error {
+// another writer came between, and that nothing was written. The objects are as
+// they are stored.
+func (t *Transaction) Commit(ctx context.Context) ([]store.Object, error) {
 	ops := make([]store.Op, 0, len(t.writes))
 	for _, w := range t.writes {
 		ops = append(ops, w.op)
 		ops = append(ops, w.a.ops...)
 	}
-	_, _, err := t.reg.store.Commit(ctx, ops...)
+	_, stored, err := t.reg.store.Commit(ctx, ops...)
 	if err != nil {
 		t.Rollback()
 	}
-	return err
+	return stored, err
 }
 
 // Rollback gives back what was reserved.

@@ -47,10 +47,10 @@ func TestATransactionIsStoredWholeOrNotAtAll(t *testing.T) {
 	if _, ok := first.Get(On("configmaps", "ns", "b").key()); ok {
 		t.Error("what the transaction deletes is there for it")
 	}
-	if err := first.Commit(t.Context()); err != nil {
+	if _, err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Commit(t.Context()); !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+	if _, err := second.Commit(t.Context()); !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the second commit of a state that changed: %v", err)
 	}
 	list, err := reg.List(t.Context(), On("configmaps", "ns", ""), ListOptions{})
@@ -74,7 +74,7 @@ func TestLaterWritesOfATransactionGoOnFromEarlierOnes(t *testing.T) {
 			t.Fatalf("change %d: %v", i, err)
 		}
 	}
-	if err := tx.Commit(t.Context()); err != nil {
+	if _, err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got, err := reg.Get(t.Context(), On("configmaps", "ns", "a"))

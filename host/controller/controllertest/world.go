@@ -131,6 +131,7 @@ func (w *World) driver(name string) *controller.Driver {
 	d, err := controller.New(controller.Config{
 		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: Types, Usage: w.used, Now: time.Now,
 		Note: func(_ slog.Level, message string) { w.note("note " + message) }, Log: slog.New(slog.DiscardHandler),
+		Sample: 1, Broke: func(rule, message string) { w.T.Errorf("controller %s is not %s: %s", name, rule, message) },
 	})
 	if err != nil {
 		w.T.Fatal(err)

@@ -37,6 +37,12 @@ func (c *Controller) Note(level slog.Level, message string) {
 	}
 }
 
+// Broke counts an answer that broke a rule of controllers, and notes it.
+func (c *Controller) Broke(rule, message string) {
+	c.box.health.broke(rule)
+	c.Note(slog.LevelWarn, message)
+}
+
 // Name is the Policy's.
 func (c *Controller) Name() string { return c.box.name }
 

@@ -32,6 +32,8 @@ type Figures struct {
 	// Quarantined says that the policy is not asked for the time being.
 	Quarantined bool   `json:"quarantined"`
 	LastFailure string `json:"lastFailure,omitempty"`
+	// Broken counts sampled answers of a controller by the rule that they broke.
+	Broken map[string]int64 `json:"broken,omitempty"`
 	// Counters are the guest's own.
 	Counters []Count `json:"counters,omitempty"`
 }
@@ -49,7 +51,7 @@ func (p *Program) Figures() Figures {
 		Name: p.name, Kind: p.entry.Kind, Digest: p.module.Digest(),
 		Calls: h.calls.Load(), Failures: h.failures.Load(), Traps: h.traps.Load(),
 		Rows: h.rows.Load(), Refusals: h.refusals.Load(), Fuel: h.fuel.Load(), Time: time.Duration(h.nanos.Load()),
-		Memory: h.memory.Load(),
+		Memory: h.memory.Load(), Broken: h.Broken(),
 	}
 	for i := range h.lasting {
 		f.Lasting = append(f.Lasting, h.lasting[i].Load())

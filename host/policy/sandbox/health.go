@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"maps"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,8 @@ type Health struct {
 	last    error
 	// blamed are the parents at which a controller has failed.
 	blamed map[string]bool
+	// broken counts answers of a controller by the rule that they broke.
+	broken map[string]int64
 
 	// OnFailure is told of each failure; it is set before the program is asked.
 	OnFailure func(error)
@@ -131,6 +134,23 @@ func (h *Health) State() (quarantined bool, last error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.breaker.State() != breaker.Closed, h.last
+}
+
+// broke counts an answer that broke a rule, which is no failure.
+func (h *Health) broke(rule string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.broken == nil {
+		h.broken = map[string]int64{}
+	}
+	h.broken[rule]++
+}
+
+// Broken are the answers that broke rules, by rule.
+func (h *Health) Broken() map[string]int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.broken)
 }
 
 // Failures is how often it has failed.

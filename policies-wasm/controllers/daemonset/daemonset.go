@@ -116,7 +116,11 @@ func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	for _, n := range s.nodes {
 		s.tend(n)
 	}
-	if len(s.out.Create)+len(s.out.Delete) == s.history.writes && s.strategy.rolling {
+	switch tended := len(s.out.Create)+len(s.out.Delete) > s.history.writes; {
+	case !s.strategy.rolling:
+	case tended:
+		s.out.Step = true // nodes come before the roll-out
+	default:
 		s.roll()
 	}
 	s.truncate()

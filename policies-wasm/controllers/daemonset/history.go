@@ -96,6 +96,7 @@ func (s *set) snapshot(data string, number int64) bool {
 			status := s.was
 			status.collisions++
 			s.out.Status = status.json(s)
+			s.out.Step = true // the revision by its next name
 			return false
 		}
 		s.wait("another's ControllerRevision " + name + " has to go first")

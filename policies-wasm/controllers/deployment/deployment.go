@@ -106,6 +106,7 @@ func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err err
 	case d.isScaling():
 		d.keepNewest()
 		d.scale()
+		d.out.Step = true // then the roll-out goes on
 		d.writeStatus(false)
 	case d.recreate:
 		d.recreateAll()

@@ -44,6 +44,7 @@ func (d *deployment) retreat() {
 	difference(j, is, was, "")
 	j.Close('}').Close('}').Close('}').Close('}')
 	d.out.Patch = append(d.out.Patch, reconcile.Patch{UID: d.Parent.UID, Patch: string(j.Bytes())})
+	d.out.Step = true // a roll-out of that
 	message := "Rolled back deployment \"" + d.Parent.Name + "\" to revision " + strconv.FormatInt(to.revision, 10) + ": " + d.newest.name + " has timed out progressing"
 	d.out.Events = append(d.out.Events, reconcile.Event{Type: "Warning", Reason: "DeploymentRollback", Message: message})
 }

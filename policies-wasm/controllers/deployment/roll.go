@@ -13,7 +13,10 @@ func (d *deployment) roll() {
 		d.writeStatus(true)
 		return
 	}
-	if !d.scaleNewest() && !d.shrinkOld() && d.complete(d.counts()) {
+	switch {
+	case d.scaleNewest():
+		d.out.Step = true // the old ones come next
+	case !d.shrinkOld() && d.complete(d.counts()):
 		d.cleanUp()
 	}
 	d.writeStatus(true)

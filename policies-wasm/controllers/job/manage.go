@@ -12,6 +12,7 @@ import (
 
 // stop deletes what is active once the job has come to its end.
 func (j *job) stop() {
+	j.out.Step = len(j.running) > removed
 	for _, at := range j.running[:min(len(j.running), removed)] {
 		j.remove(&j.pods[at])
 	}
@@ -70,6 +71,7 @@ func (j *job) scale() {
 	if j.suspended {
 		most = removed
 	}
+	j.out.Step = len(surplus) > most
 	surplus = surplus[:min(len(surplus), most)]
 	for _, at := range surplus {
 		p := &j.pods[at]
@@ -84,6 +86,7 @@ func (j *job) scale() {
 		missing -= j.terminating
 	}
 	if missing > 0 {
+		j.out.Step = missing > burst
 		j.create(int(min(missing, burst)))
 	}
 }
@@ -154,6 +157,8 @@ func (j *job) createIndexes(n int) int {
 	each := make([]string, len(indexes))
 	w := &json.Writer{}
 	for i, index := range indexes {
+		_, replaces := j.replaced[index] // what it replaces is counted next
+		j.out.Step = j.out.Step || replaces
 		w.Reset()
 		j.atIndex(w, index)
 		each[i] = string(w.Bytes())

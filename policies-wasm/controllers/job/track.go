@@ -29,6 +29,7 @@ func (j *job) track() {
 		j.status.failedIndexes, j.hasFailedIndexes = j.failedIndexes.text(), j.perIndex
 	}
 	if more {
+		j.out.Step = true
 		j.again(1)
 	}
 	j.end(more)

@@ -140,6 +140,7 @@ func (d descending) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
 // What is too much for one answer comes with the next.
 func (s *set) create(r *replica) (done bool) {
 	if len(s.out.Create) >= s.most {
+		s.out.Step = true
 		return true
 	}
 	if !s.createClaims(r, s.told("Create", r)+" failed error: ") {

@@ -194,6 +194,7 @@ func (s *set) member(r *replica) (wait, failed bool) {
 	switch {
 	case r.ended() || s.broken(r):
 		s.remove(r)
+		s.out.Step = true // one that takes its place
 		return true, false
 	case r.fresh():
 		if s.stale(r) {

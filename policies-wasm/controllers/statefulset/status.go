@@ -64,6 +64,7 @@ func (s *set) writeStatus(n counts) {
 	now := status{n, s.Parent.Generation, s.collisions, s.current.name, s.update.name}
 	if s.strategy.rolling && n.updated == all && n.ready == all && n.replicas == all {
 		now.current, now.currentRevision = n.updated, s.update.name
+		s.out.Step = s.out.Step || s.current.name != s.update.name // the one before may be beyond what is kept
 	}
 	same := now
 	same.generation, same.collisions = s.was.generation, s.was.collisions
