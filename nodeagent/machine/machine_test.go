@@ -46,9 +46,15 @@ type node struct {
 	root, state string
 	stop        func()
 	names       []netip.Addr // where the agent answers DNS
+	confDir     string       // of a CNI in place of the bridge
 }
 
 func newNode(t *testing.T, names ...netip.Addr) *node {
+	t.Helper()
+	return openNode(t, &node{names: names})
+}
+
+func openNode(t *testing.T, n *node) *node {
 	t.Helper()
 	netnstest.Need(t, "ip")
 	_, err := tool.FindAll([]string{"containerd", "containerd-shim-runc-v2", "runc"})
@@ -68,7 +74,7 @@ func newNode(t *testing.T, names ...netip.Addr) *node {
 	if err := os.Chmod(state, 0o711); err != nil { // as stateOf's is made
 		t.Fatal(err)
 	}
-	n := &node{t: t, api: apitest.New(nil), root: t.TempDir(), state: state, names: names}
+	n.t, n.api, n.root, n.state = t, apitest.New(nil), t.TempDir(), state
 	t.Cleanup(n.cleanUp)
 	n.start()
 	img, err := testimage.Busybox()
@@ -95,7 +101,7 @@ func (n *node) start() {
 	n.t.Helper()
 	log := slog.New(slog.NewTextHandler(n.t.Output(), nil))
 	m, err := machine.Open(n.t.Context(), machine.Config{
-		Root: n.root, State: n.state, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24")}, Log: log,
+		Root: n.root, State: n.state, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24")}, CNIConfDir: n.confDir, Log: log,
 	})
 	if err != nil {
 		n.t.Fatal(err)

@@ -65,6 +65,15 @@ func benchmarkServices(b *testing.B, n *node, services int, at func(int) forward
 			n.must(b, forward.Change{Fronts: map[forward.Front]*forward.Entry{at(variant % services): entry(variant%services, variant)}}, false)
 		}
 	})
+	b.Run(fmt.Sprint(services, " counted"), func(b *testing.B) {
+		n.open(b)
+		n.must(b, all(), true)
+		for b.Loop() {
+			if _, err := n.Connections(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	b.Run(fmt.Sprint(services, " compared, none changed"), func(b *testing.B) {
 		n.open(b)
 		n.must(b, all(), true)

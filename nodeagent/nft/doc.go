@@ -14,6 +14,7 @@
 //	                          ├─► @services ─► n{K}, m{K} ─► @backends[address, port, random of K]
 //	                          ├─► @virtual  no such port: reject
 //	                          └─► to this machine ─► @nodeports ─► …
+//	                          @connections, @nodeport-connections: counted, on the way
 //	postrouting ─► marked, or sent to itself: masquerade
 //
 // Services with session affinity have chains of their own, named after what is

@@ -43,11 +43,17 @@ func (f *family) of(table *nftables.Table, front forward.Front, e *forward.Entry
 		}
 	}
 	services, backends, outside, outsideBackends := mapServices, mapBackends, mapOutside, mapOutsideBackends
+	counted := setCounted
 	if front.Addr.IsUnspecified() {
+		counted = setCountedPorts
 		services, backends, outside, outsideBackends = mapPorts, mapPortBackends, mapOutsidePorts, mapOutsidePortBack
 	}
+	out.values[place{counted, key}] = ""
 	f.point(table, &out, front, &e.Inside, place{services, key}, backends)
 	if e.Outside != nil {
+		if front.Addr.IsUnspecified() {
+			out.values[place{setCountedOutsidePorts, key}] = ""
+		}
 		f.point(table, &out, front, e.Outside, place{outside, key}, outsideBackends)
 	}
 	if len(e.Sources) > 0 && !front.Addr.IsUnspecified() {
@@ -86,6 +92,25 @@ func frontKey(f forward.Front) string {
 	}
 	key = append(key, byte(f.Protocol), 0, 0, 0)
 	return string(append(binary.BigEndian.AppendUint16(key, f.Port), 0, 0))
+}
+
+// frontOf is the front that has a key.
+func (f *family) frontOf(key string) (front forward.Front, ok bool) {
+	front.Addr = netip.IPv6Unspecified()
+	if f.is4() {
+		front.Addr = netip.IPv4Unspecified()
+	}
+	if len(key) > 8 {
+		if front.Addr, ok = netip.AddrFromSlice([]byte(key[:len(key)-8])); !ok {
+			return front, false
+		}
+		key = key[len(key)-8:]
+	}
+	if len(key) != 8 {
+		return front, false
+	}
+	front.Protocol, front.Port = forward.Protocol(key[0]), binary.BigEndian.Uint16([]byte(key[4:]))
+	return front, true
 }
 
 func backendValue(b netip.AddrPort) string {

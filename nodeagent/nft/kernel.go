@@ -24,6 +24,9 @@ type Config struct {
 	// cluster: between these, addresses are kept.
 	PodRanges, ClusterRanges []netip.Prefix
 	Log                      *slog.Logger
+
+	// dial connects to the kernel; tests have it refuse.
+	dial func(...nftables.ConnOption) (*nftables.Conn, error)
 }
 
 // Kernel is this node's tables in the kernel. It is safe for concurrent use.
@@ -51,6 +54,9 @@ type Kernel struct {
 func Open(cfg Config) (*Kernel, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.dial == nil {
+		cfg.dial = nftables.New
 	}
 	// Of this thread: the network may be another than the process began in.
 	ns, err := os.Open("/proc/thread-self/ns/net")
@@ -209,5 +215,5 @@ func (k *Kernel) reader() (*nftables.Conn, error) {
 }
 
 func (k *Kernel) connect(set func(*netlink.Conn) error) (*nftables.Conn, error) {
-	return nftables.New(nftables.WithNetNSFd(int(k.ns.Fd())), nftables.WithSockOptions(set))
+	return k.cfg.dial(nftables.WithNetNSFd(int(k.ns.Fd())), nftables.WithSockOptions(set))
 }

@@ -13,7 +13,7 @@ import (
 
 // version of the constant rules. One more when they change: the table is then
 // made anew.
-const version = 2
+const version = 3
 
 // Names of sets and maps.
 const (
@@ -29,6 +29,11 @@ const (
 	mapOutsidePorts    = "outside-nodeports"
 	mapPortBackends    = "nodeport-backends"
 	mapOutsidePortBack = "outside-nodeport-backends"
+	// Fronts whose connections are counted: addresses, ports, and ports that others
+	// than pods come to by a way of their own.
+	setCounted             = "connections"
+	setCountedPorts        = "nodeport-connections"
+	setCountedOutsidePorts = "outside-nodeport-connections"
 )
 
 // chainReject answers that there is nobody.
@@ -73,6 +78,10 @@ func (f *family) sets(t *nftables.Table) map[string]*nftables.Set {
 	for _, name := range []string{mapPortBackends, mapOutsidePortBack} {
 		out[name] = &nftables.Set{IsMap: true, KeyType: portChoice, DataType: backend}
 	}
+	out[setCounted] = &nftables.Set{KeyType: front, Counter: true}
+	for _, name := range []string{setCountedPorts, setCountedOutsidePorts} {
+		out[name] = &nftables.Set{KeyType: port, Counter: true}
+	}
 	for name, s := range out {
 		s.Table, s.Name = t, name
 	}
@@ -105,24 +114,30 @@ func after(r netip.Prefix) netip.Addr {
 // chains gives the constant ones, those that are gone to first.
 func (f *family) chains(cfg Config) []chain {
 	front, port := []part{f.daddr(), protocol, dport}, []part{protocol, dport}
-	toPorts := func(set string) rule {
+	toPorts := func() rule {
 		r := rule{}.local(expr.CmpOpEq, false)
 		if !f.is4() { // ::1 is not routed to pods by any setting
 			r = r.key(f.daddr()).cmp(expr.CmpOpNeq, netip.IPv6Loopback().AsSlice()...)
 		}
-		return r.key(port...).vmap(set)
+		return r.key(port...)
 	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
 		{name: f.marker(cfg)},
 		{name: chainReject, rules: []rule{{&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.unreachable()}}}},
-		{name: "foreign", rules: []rule{rule{}.key(front...).vmap(mapOutside), toPorts(mapOutsidePorts)}},
+		{name: "foreign", rules: []rule{
+			rule{}.key(front...).vmap(mapOutside),
+			toPorts().in(setCountedOutsidePorts),
+			toPorts().vmap(mapOutsidePorts),
+		}},
 		{name: "services", rules: []rule{
 			rule{}.key(front...).vmap(mapGuarded),
+			rule{}.key(front...).in(setCounted), // and on
 			rule{}.key(f.saddr()).notIn(setPods).local(expr.CmpOpNeq, true).verdict(expr.VerdictJump, "foreign"),
 			rule{}.key(front...).vmap(mapServices),
 			rule{}.key(f.daddr()).in(setVirtual).verdict(expr.VerdictGoto, chainReject),
-			toPorts(mapPorts),
+			toPorts().in(setCountedPorts),
+			toPorts().vmap(mapPorts),
 		}},
 		{"prerouting", nat, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"output", nat, nftables.ChainHookOutput, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},

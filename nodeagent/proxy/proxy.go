@@ -44,6 +44,8 @@ type Kernel interface {
 	Apply(c forward.Change, complete bool) error
 	// Repair mends what differs from what was applied.
 	Repair() error
+	// Connections counts those that came to fronts, since it has them.
+	Connections() (map[forward.Front]uint64, error)
 }
 
 // Config is what a proxy needs.
@@ -65,6 +67,7 @@ type Proxy struct {
 	wake   chan struct{}
 
 	counts counts
+	tally  *tally
 
 	mu    sync.Mutex
 	dirty map[types.NamespacedName]bool
@@ -73,7 +76,7 @@ type Proxy struct {
 
 // New gives a proxy. Nothing changes before Run.
 func New(cfg Config) *Proxy {
-	return &Proxy{cfg: cfg, health: newHealth(cfg.Log), wake: make(chan struct{}, 1), dirty: map[types.NamespacedName]bool{}}
+	return &Proxy{cfg: cfg, health: newHealth(cfg.Log), wake: make(chan struct{}, 1), tally: newTally(), dirty: map[types.NamespacedName]bool{}}
 }
 
 // Run works until ctx ends. What it made stays in the kernel.
@@ -257,6 +260,7 @@ func (s *state) serves(svc *v1.Service) bool {
 func (s *state) apply(since time.Time) bool {
 	s.health.set(s.book.Health())
 	change := s.book.Change()
+	s.tally.own(change, s.complete, s.book.Owner)
 	if change.Empty() && !s.complete {
 		return true
 	}

@@ -32,6 +32,7 @@ import (
 type kernel struct {
 	applied chan applied
 	fail    atomic.Int32
+	counted map[forward.Front]uint64
 }
 
 type applied struct {
@@ -53,6 +54,8 @@ func (k *kernel) Apply(c forward.Change, complete bool) error {
 	return k.do(applied{Change: c, complete: complete})
 }
 func (k *kernel) Repair() error { return k.do(applied{repair: true}) }
+
+func (k *kernel) Connections() (map[forward.Front]uint64, error) { return k.counted, nil }
 
 func (k *kernel) next(t *testing.T) applied {
 	t.Helper()
@@ -151,6 +154,10 @@ func TestServicesAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, k.nextChange(t), false, map[string]int{"10.96.0.1": 2})
+	k.counted = map[forward.Front]uint64{{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: forward.TCP}: 5}
+	if got := told(t, p)["berth_service_connections_total default web"]; got != "5" {
+		t.Errorf("%q connections to the service are told, want 5", got)
+	}
 
 	// What the kernel refuses is tried again.
 	k.fail.Store(1)
@@ -177,6 +184,15 @@ func TestServicesAreFollowed(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 	}
+	wanted := map[string]string{"berth_services": "0", "berth_service_change_seconds": "4 or more: true, below a minute: true", "berth_service_failures_total": "1"}
+	if diff := cmp.Diff(wanted, told(t, p)); diff != "" {
+		t.Errorf("metrics differ (-want +got):\n%s", diff)
+	}
+}
+
+// told are the metrics, by name and labels.
+func told(t *testing.T, p *Proxy) map[string]string {
+	t.Helper()
 	told := map[string]string{}
 	metrics := make(chan prometheus.Metric, 10)
 	p.Collect(metrics)
@@ -187,6 +203,9 @@ func TestServicesAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(m.Desc().String(), `Desc{fqName: "`), `"`)
+		for _, l := range out.Label {
+			name += " " + l.GetValue()
+		}
 		switch {
 		case out.Gauge != nil:
 			told[name] = fmt.Sprint(out.Gauge.GetValue())
@@ -197,10 +216,7 @@ func TestServicesAreFollowed(t *testing.T) {
 			told[name] = fmt.Sprint("4 or more: ", out.Summary.GetSampleCount() >= 4, ", below a minute: ", out.Summary.GetSampleSum() < 60)
 		}
 	}
-	wanted := map[string]string{"berth_services": "0", "berth_service_change_seconds": "4 or more: true, below a minute: true", "berth_service_failures_total": "1"}
-	if diff := cmp.Diff(wanted, told); diff != "" {
-		t.Errorf("metrics differ (-want +got):\n%s", diff)
-	}
+	return told
 }
 
 func TestHealthAsKubeProxyTellsIt(t *testing.T) {

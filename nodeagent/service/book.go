@@ -80,13 +80,29 @@ func (b *Book) touch(front forward.Front) {
 
 // entry is the one of who claims a front first.
 func (b *Book) entry(front forward.Front) *forward.Entry {
+	if p := b.first(front); p != nil {
+		return p.Fronts[front]
+	}
+	return nil
+}
+
+func (b *Book) first(front forward.Front) *page {
 	claims := b.claims[front]
 	if len(claims) == 0 {
 		return nil
 	}
 	return slices.MinFunc(claims, func(x, y *page) int {
 		return cmp.Or(cmp.Compare(x.born, y.born), cmp.Compare(x.name.String(), y.name.String()))
-	}).Fronts[front]
+	})
+}
+
+// Owner is the service that has a front, of several the oldest; no name if there
+// is none.
+func (b *Book) Owner(front forward.Front) types.NamespacedName {
+	if p := b.first(front); p != nil {
+		return p.name
+	}
+	return types.NamespacedName{}
 }
 
 // count keeps how many services have an address.

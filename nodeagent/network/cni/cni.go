@@ -84,7 +84,8 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 	if err := n.switchOnForwarding(); err != nil {
 		return nil, err
 	}
-	if n.rules, err = nft.Open(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
+	n.tryTunnel()
+	if n.rules, err = cfg.openRules(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
 		cfg.Log.Warn("services and host ports do not answer on this machine, network policies do not hold, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
 		return n, nil
 	}

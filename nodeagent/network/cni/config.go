@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+
+	"github.com/berth-dev/berth/nodeagent/nft"
 )
 
 // Config says how pods are connected.
@@ -29,6 +32,10 @@ type Config struct {
 	// Bin is searched for plugins before the usual places.
 	Bin []string
 	Log *slog.Logger
+
+	// What a kernel may lack; tests have it refuse.
+	openRules func(nft.Config) (*nft.Kernel, error)
+	addTunnel func(netlink.Link) error
 }
 
 const (
@@ -43,6 +50,12 @@ func (cfg Config) withDefaults() (Config, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.openRules == nil {
+		cfg.openRules = nft.Open
+	}
+	if cfg.addTunnel == nil {
+		cfg.addTunnel = netlink.LinkAdd
 	}
 	if len(cfg.Bridge) > 15 {
 		return cfg, fmt.Errorf("the bridge name %q is longer than an interface's may be (15)", cfg.Bridge)

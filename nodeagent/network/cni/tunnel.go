@@ -57,7 +57,7 @@ func (n *Network) dig(t tunnel, self []netip.Addr, far []tunnelled) (map[netip.P
 	if i < 0 {
 		return nil, fmt.Errorf("no tunnel to %s: this node tells no address of its family", peers[0].Via)
 	}
-	link, err := t.device(self[i], peers)
+	link, err := n.device(t, self[i], peers)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,25 @@ func hardware(node netip.Addr) net.HardwareAddr {
 	return mac
 }
 
+// tryTunnel says at start where this kernel has no tunnels: most clusters need none,
+// and who does should not have to wait for the first node behind a router.
+func (n *Network) tryTunnel() {
+	const name = "berth.try"
+	if n.own() {
+		return
+	}
+	err := n.cfg.addTunnel(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: name}, VxlanId: 1<<24 - 1, Port: vxlanPort})
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		n.cfg.Log.Info("this kernel has no vxlan: pods of nodes that are not on a link with this one will not be reached; those on a link are, and all else works", "err", err)
+		return
+	}
+	if err := removeLink(name); err != nil {
+		n.cfg.Log.Debug("try a tunnel", "err", err)
+	}
+}
+
 // device finds the device as it should be, or makes it.
-func (t tunnel) device(self netip.Addr, peers []tunnelled) (netlink.Link, error) {
+func (n *Network) device(t tunnel, self netip.Addr, peers []tunnelled) (netlink.Link, error) {
 	want := &netlink.Vxlan{
 		LinkAttrs: netlink.LinkAttrs{Name: t.name, HardwareAddr: hardware(self), Flags: net.FlagUp},
 		VxlanId:   vni, Port: vxlanPort, SrcAddr: self.AsSlice(), Learning: false,
@@ -116,7 +133,7 @@ func (t tunnel) device(self netip.Addr, peers []tunnelled) (netlink.Link, error)
 	}
 	var absent netlink.LinkNotFoundError
 	if errors.As(err, &absent) {
-		if err := netlink.LinkAdd(want); err != nil {
+		if err := n.cfg.addTunnel(want); err != nil {
 			return nil, t.explain(err, peers)
 		}
 		have, err = netlink.LinkByName(t.name)
