@@ -97,6 +97,9 @@ type Config struct {
 	// Broke is told of an answer that breaks a rule, which leaves it as good as any
 	// other.
 	Broke func(rule, message string)
+	// Record keeps what the guest was asked about a parent, and its answer or how it
+	// failed; nil keeps nothing. The bytes are good during the call.
+	Record func(parent store.Object, at time.Time, question, answer []byte, err error)
 	// Types finds a kind that is served.
 	Types func(apiVersion, kind string) (Type, bool)
 	// Usage is what a pod uses; nil where nobody knows.

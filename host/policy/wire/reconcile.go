@@ -60,6 +60,9 @@ type ReconcileInput struct {
 	Children, Related []ControlObject
 	// Refused says what the host refused of the answer before.
 	Refused string
+	// Asked is told how this is put to the guest, and what it answered or how it
+	// failed; nil is nobody. The bytes are good during the call.
+	Asked func(question, answer []byte, err error)
 }
 
 // Reconcile writes the input of berth_reconcile. What many children have in common is
