@@ -103,7 +103,7 @@ func (d *Driver) checkRest(ctx context.Context, g *gathered, out *abi.ReconcileR
 	if err != nil || !next.isResultOf(g, out, done) {
 		return
 	}
-	next.Now = g.Now
+	next.Now, next.Seed = g.Now, g.Seed
 	more, err := d.Guest.Reconcile(ctx, &next.Input)
 	if err != nil {
 		return // the next question finds it out, and tells

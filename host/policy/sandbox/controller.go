@@ -56,6 +56,9 @@ func (c *Controller) Children() []abi.ObjectKind { return c.box.entry.Children }
 // Related are the kinds that it looks at besides.
 func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
 
+// Seeded tells whether it is given a seed with each question.
+func (c *Controller) Seeded() bool { return c.box.entry.Seed }
+
 // Identity changes when another module or config goes live.
 func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
 
