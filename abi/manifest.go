@@ -50,6 +50,9 @@ type Policy struct {
 	Parent   *ObjectKind  `json:"parent,omitempty"`
 	Children []ObjectKind `json:"children,omitempty"`
 	Related  []ObjectKind `json:"related,omitempty"`
+	// Seed: a controller is given a number with each question, for what is to be
+	// random.
+	Seed bool `json:"seed,omitempty"`
 }
 
 // ObjectKind is a kind that a controller handles, and the fields of it that it

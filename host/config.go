@@ -41,7 +41,8 @@ type Config struct {
 	// MaxStreams is how many watches and streams one client may have open; 0 is
 	// 10,000.
 	MaxStreams int
-	// LogBytes is about what the log in memory may take; 0 is 256 MiB.
+	// LogBytes is about what the log of states and decisions may take in memory; 0 is
+	// 256 MiB. That of what controllers were asked takes an eighth of it besides.
 	LogBytes int
 	// GuestMemory bounds what all policies' guests may have together, in bytes; 0
 	// is a quarter of the memory that this process may use.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/controller"
+	questions "github.com/berth-dev/berth/host/controller/record"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -141,14 +143,31 @@ func (h *Host) drivers() []explain.Driven {
 	return nil
 }
 
+// record keeps what a controller is asked, for berth replay.
+func (h *Host) record(guest *sandbox.Controller, of string) func(store.Object, time.Time, []byte, []byte, error) {
+	return func(parent store.Object, at time.Time, question, answer []byte, err error) {
+		q := questions.Question{
+			About:   questions.About{Resource: of, Namespace: parent.GetNamespace(), Name: parent.GetName(), Policy: guest.Name(), At: at},
+			Program: guest.Identity(), In: question, Out: answer,
+		}
+		if err != nil {
+			q.Out, q.Failure = nil, err.Error()
+		}
+		h.questions.Add(q)
+	}
+}
+
 func (h *Host) driver(guest *sandbox.Controller) (*controller.Driver, error) {
 	return controller.New(h.driverConfig(guest))
 }
 
 func (h *Host) driverConfig(guest *sandbox.Controller) controller.Config {
 	as := actingAs(guest)
+	parent := guest.Parent()
+	of, _ := servedType(parent.APIVersion, parent.Kind) // who does not serve it has no driver
 	return controller.Config{
-		Guest: guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note, Broke: guest.Broke,
+		Record: h.record(guest, of.Resource),
+		Guest:  guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note, Broke: guest.Broke,
 		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(componentOf(guest.Name())),
 	}
 }
@@ -167,6 +186,7 @@ func (h *Host) driverOf(d drive) (*controller.Driver, error) {
 		}
 		cfg.Trial = controller.Trial{Takes: d.trial.Takes, Live: func() []*controller.Driver { return []*controller.Driver{live} }, Compared: compared(d.trial)}
 	case d.role == shadow:
+		cfg.Record = nil // it decided nothing
 		cfg.Trial = controller.Trial{Shadow: true, Compared: compared(d.trial), Live: func() (live []*controller.Driver) {
 			for _, other := range h.drivers() {
 				live = append(live, other.Driver)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/host/api/socket"
 	"github.com/berth-dev/berth/host/auth"
 	"github.com/berth-dev/berth/host/auth/view"
+	questions "github.com/berth-dev/berth/host/controller/record"
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/network"
@@ -61,6 +63,7 @@ type Host struct {
 	registry    *registry.Registry
 	scheduler   *schedule.Scheduler
 	recorder    *record.Writer // nil unless asked for
+	questions   *questions.Log
 	berth       *berthapi.API
 	connections *connlimit.Listener
 	usage       *usage.Meter
@@ -153,9 +156,10 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	if err := h.openScheduler(); err != nil {
 		return close, err
 	}
+	h.questions = questions.New(cmp.Or(h.LogBytes, defaultLogBytes) / questionShare)
 	h.berth = berthapi.New(berthapi.Config{
 		Store: h.store, Policies: h.loader, Scheduler: h.scheduler, Replay: h.replayed, NewToken: h.auth.NewToken, Log: h.Log,
-		Drivers: h.drivers, May: h.auth.Access,
+		Drivers: h.drivers, May: h.auth.Access, ReconcileAgain: h.askedAgain,
 	})
 	h.chain = h.admission()
 	h.registry = registry.New(registry.Config{

@@ -21,7 +21,7 @@ func (h *Host) metrics() http.Handler {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.engine.MemoryBound, h.connections, h.Version},
+		&figures{h.loader.Figures, h.scheduler.Stats, h.store.Stats, h.recording, h.engine.MemoryBound, h.connections, h.questions.Bytes, h.Version},
 	)
 	r.MustRegister(h.histograms.all()...)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
@@ -35,6 +35,7 @@ type figures struct {
 	recording func() (failing bool, lost uint64)
 	bound     func() int64
 	api       *connlimit.Listener
+	questions func() int
 	version   string
 }
 
@@ -65,6 +66,7 @@ var (
 	bound       = described("scheduler_bound_total", "Pods that were bound.")
 	bindErrors  = described("scheduler_bind_errors_total", "Bindings that failed.")
 	queued      = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
+	asked       = described("controller_log_bytes", "About what the log takes by which controllers are asked again.")
 	logged      = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
 	recordFails = described("record_failing", "1 while the disk refuses the recording of decisions.")
 	recordLost  = described("record_lost_decisions_total", "Decisions that are not in the recording, because the disk refused or too much changed at once.")
@@ -96,6 +98,7 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	s.gauge(guestBound, float64(f.bound()))
 	s.schedulerStats(f.scheduler())
 	s.storeStats(f.store())
+	s.gauge(asked, float64(f.questions()))
 	s.gauge(connections, float64(f.api.Open()))
 	s.counter(refused, float64(f.api.Refused()))
 	failing, lost := f.recording()

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -9,10 +10,19 @@ import (
 	"os"
 	"path/filepath"
 
+	questions "github.com/berth-dev/berth/host/controller/record"
 	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/record"
+)
+
+// The log of what controllers are asked may take a part of what the log of
+// decisions may, beside that.
+const (
+	defaultLogBytes = 256 << 20
+	questionShare   = 8
 )
 
 // openRecord begins to record, if that is wanted.
@@ -103,6 +113,22 @@ func (h *Host) archived(identity [32]byte) (*v1alpha1.Policy, []byte, error) {
 	}
 	wasm, err := os.ReadFile(h.moduleFile(object.Spec.Module))
 	return object, wasm, err
+}
+
+// askedAgain puts a past question to the controller that answered it, or to a
+// variation of that.
+func (h *Host) askedAgain(ctx context.Context, about questions.About, v *trial.Variation) (was *questions.Question, again []byte, err error) {
+	if was, err = h.questions.Find(about); err != nil {
+		return nil, nil, err
+	}
+	if v == nil {
+		again, err = h.loader.ReconcileAgain(ctx, was.Policy, was.Program, was.In)
+		return was, again, err
+	}
+	other := *v
+	other.Name = cmp.Or(other.Name, was.Policy)
+	again, err = h.loader.ReconcileOther(ctx, &other, was.In)
+	return was, again, err
 }
 
 // replayed derives a decision again, by the log in memory or by the recording.

@@ -42,6 +42,11 @@ func ConfigSchema(schema string) Option { return func(p *guest.Policy) { p.Confi
 // children: those in the parent's namespace that its selector matches.
 func Related(kinds ...reconcile.Kind) Option { return func(p *guest.Policy) { p.Related = kinds } }
 
+// Seed has a controller be given a number with each question (Request.Seed), for
+// what is to be random. The host keeps it with the question, so that it can be
+// asked again; nothing else in a guest is random.
+func Seed() Option { return func(p *guest.Policy) { p.Seed = true } }
+
 // Normalize says how the host turns raw scores into 0…100.
 func Normalize(n abi.Normalization) Option { return func(p *guest.Policy) { p.Normalize = n } }
 

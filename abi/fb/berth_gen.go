@@ -5765,8 +5765,20 @@ func (rcv *ReconcileInput) Refused() []byte {
 	return nil
 }
 
+func (rcv *ReconcileInput) Seed() uint64 {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(14))
+	if o != 0 {
+		return rcv._tab.GetUint64(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *ReconcileInput) MutateSeed(n uint64) bool {
+	return rcv._tab.MutateUint64Slot(14, n)
+}
+
 func ReconcileInputStart(builder *flatbuffers.Builder) {
-	builder.StartObject(5)
+	builder.StartObject(6)
 }
 func ReconcileInputAddNow(builder *flatbuffers.Builder, now int64) {
 	builder.PrependInt64Slot(0, now, 0)
@@ -5788,6 +5800,9 @@ func ReconcileInputStartRelatedVector(builder *flatbuffers.Builder, numElems int
 }
 func ReconcileInputAddRefused(builder *flatbuffers.Builder, refused flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(4, flatbuffers.UOffsetT(refused), 0)
+}
+func ReconcileInputAddSeed(builder *flatbuffers.Builder, seed uint64) {
+	builder.PrependUint64Slot(5, seed, 0)
 }
 func ReconcileInputEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

@@ -79,6 +79,9 @@ func (d *Driver) would(ctx context.Context, about *gathered) (want []Effect, sam
 		return nil, false, err
 	}
 	g.Now, g.Refused = about.Now, about.Refused
+	if g.Seed != 0 && about.Seed != 0 {
+		g.Seed = about.Seed
+	}
 	out, err := d.Guest.Reconcile(ctx, &g.Input)
 	if err != nil {
 		return nil, false, err

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -37,7 +38,7 @@ type checked struct{ asked, stored atomic.Uint64 }
 // more than what it is asked cannot be replayed, compared or trusted in a trial,
 // and whoever runs it is told.
 func (d *Driver) answer(ctx context.Context, g *gathered) (*abi.ReconcileResult, error) {
-	out, err := d.Guest.Reconcile(ctx, &g.Input)
+	out, err := d.put(ctx, g)
 	if errors.As(err, new(*wire.TooLargeError)) {
 		d.event(ctx, g.parent, v1.EventTypeWarning, "TooManyObjects", err.Error())
 	}
@@ -52,6 +53,17 @@ func (d *Driver) answer(ctx context.Context, g *gathered) (*abi.ReconcileResult,
 		d.broke(RulePure, g, "asked twice about the same state it answers differently: "+what)
 	}
 	return out, nil
+}
+
+// put puts a question to the guest, and records it.
+func (d *Driver) put(ctx context.Context, g *gathered) (*abi.ReconcileResult, error) {
+	in := g.Input
+	if d.Record != nil {
+		in.Asked = func(question, answer []byte, err error) {
+			d.Record(g.parent, time.Unix(0, g.Now), question, answer, err)
+		}
+	}
+	return d.Guest.Reconcile(ctx, &in)
 }
 
 func (d *Driver) broke(rule string, g *gathered, what string) {
@@ -91,7 +103,7 @@ func (d *Driver) checkRest(ctx context.Context, g *gathered, out *abi.ReconcileR
 	if err != nil || !next.isResultOf(g, out, done) {
 		return
 	}
-	next.Now = g.Now
+	next.Now, next.Seed = g.Now, g.Seed
 	more, err := d.Guest.Reconcile(ctx, &next.Input)
 	if err != nil {
 		return // the next question finds it out, and tells

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -110,5 +111,48 @@ func TestAGuestThatWantsMoreOfItsOwnResultIsToldOf(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A seed is given to guests that ask for one: another with each question, and the
+// same where a question is asked again or followed up.
+func TestSeedsAreGivenToThoseThatAskForThem(t *testing.T) {
+	t.Parallel()
+	for _, seeded := range []bool{true, false} {
+		var mu sync.Mutex // parents are asked about at once
+		var seeds []uint64
+		g := &guest{seeded: seeded, seeds: func(seed uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			seeds = append(seeds, seed)
+		}}
+		g.decide = func(*Object, []Object) (*abi.ReconcileResult, error) {
+			return &abi.ReconcileResult{Status: json.RawMessage(`{"replicas":7}`)}, nil
+		}
+		drive(t, g, func(c *cluster) {
+			c.sample = 1
+			c.put("replicasets.apps", set("web", 1))
+			c.put("replicasets.apps", set("db", 1))
+		}, func(*cluster) {})
+		different := map[uint64]int{}
+		for _, s := range seeds {
+			different[s]++
+		}
+		// Each is asked twice and followed up after its first answer, and asked twice
+		// after its own writing.
+		switch {
+		case !seeded && (len(different) != 1 || different[0] == 0):
+			t.Errorf("a guest that asks for none is given the seeds %v", seeds)
+		case seeded && (different[0] > 0 || len(different) < 2):
+			t.Errorf("the seeds are %v", seeds)
+		}
+		for seed, n := range different {
+			if seeded && n < 2 {
+				t.Errorf("seed %d was given %d times of %v: asking again gives another", seed, n, seeds)
+			}
+		}
+		if len(seeds) < 6 {
+			t.Errorf("it was asked %d times", len(seeds))
+		}
 	}
 }

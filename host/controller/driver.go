@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"time"
@@ -97,12 +98,17 @@ type Config struct {
 	// Broke is told of an answer that breaks a rule, which leaves it as good as any
 	// other.
 	Broke func(rule, message string)
+	// Record keeps what the guest was asked about a parent, and its answer or how it
+	// failed; nil keeps nothing. The bytes are good during the call.
+	Record func(parent store.Object, at time.Time, question, answer []byte, err error)
 	// Types finds a kind that is served.
 	Types func(apiVersion, kind string) (Type, bool)
 	// Usage is what a pod uses; nil where nobody knows.
 	Usage func(*v1.Pod) *Usage
 	Now   func() time.Time
 	Log   *slog.Logger
+	// Seed makes a number up for guests that want one; rand.Uint64 by default.
+	Seed func() uint64
 	// Workers is how many parents are written for at a time; 4 by default.
 	Workers int
 	// Sample is how many answers there are to one that is checked; 1000 by default.
@@ -169,6 +175,9 @@ func New(cfg Config) (*Driver, error) {
 	d := &Driver{Config: cfg, facts: newFacts(cfg.Objects, cfg.Usage, cfg.Now)}
 	if d.Workers == 0 {
 		d.Workers = 4
+	}
+	if d.Seed == nil {
+		d.Seed = rand.Uint64
 	}
 	if d.Sample == 0 {
 		d.Sample = sampled

@@ -35,6 +35,9 @@ type guest struct {
 	besides func(related []Object)
 	// gone: it is asked about parents that are gone.
 	gone bool
+	// seeded: it is given seeds, of which it is told.
+	seeded bool
+	seeds  func(seed uint64)
 	// parentFacts are facts of the parent.
 	parentFacts []string
 }
@@ -47,9 +50,13 @@ func (g *guest) Children() []Kind {
 	return []Kind{{APIVersion: "v1", Kind: "Pod", Fields: []string{"status.phase"}, Writes: []string{"create", "delete", "patch"}}}
 }
 func (g *guest) Related() []Kind { return g.related }
+func (g *guest) Seeded() bool    { return g.seeded }
 func (g *guest) Reconcile(_ context.Context, in *Input) (*abi.ReconcileResult, error) {
 	if g.besides != nil {
 		g.besides(in.Related)
+	}
+	if g.seeds != nil {
+		g.seeds(in.Seed)
 	}
 	return g.decide(&in.Parent, in.Children)
 }

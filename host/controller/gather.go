@@ -41,6 +41,9 @@ func (d *Driver) Input(parent store.Object) (*Input, error) {
 func (d *Driver) gather(parent store.Object) (*gathered, error) {
 	g := &gathered{parent: parent, byUID: map[string]named{string(parent.GetUID()): {&d.parent, parent}}}
 	g.Now = d.Now().UnixNano()
+	if d.Guest.Seeded() {
+		g.Seed = d.Seed()
+	}
 	var err error
 	if g.Parent, err = d.object(&d.parent, parent); err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ func (d *Driver) askOfGone(ctx context.Context, name types.NamespacedName) error
 		if err != nil {
 			return err
 		}
-		out, err := d.Guest.Reconcile(ctx, &g.Input)
+		out, err := d.put(ctx, g)
 		if err != nil {
 			return err
 		}

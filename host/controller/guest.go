@@ -23,5 +23,7 @@ type Guest interface {
 	Parent() Kind
 	Children() []Kind
 	Related() []Kind
+	// Seeded: it is given a seed with each question.
+	Seeded() bool
 	Reconcile(ctx context.Context, in *Input) (*abi.ReconcileResult, error)
 }

@@ -2,10 +2,13 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/sandbox"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -85,4 +88,42 @@ func (l *Loader) Rest(context.Context) (more bool) {
 		next.Tidy()
 	}
 	return untidy > 1
+}
+
+// ReconcileAgain puts a past question to the controller that answered it, as it was then:
+// it is opened for this alone.
+func (l *Loader) ReconcileAgain(ctx context.Context, name string, identity [32]byte, question []byte) ([]byte, error) {
+	program := l.Current().made(name, identity)
+	if program == nil || !program.Hold() {
+		var err error
+		if program, err = l.programs.remake(ctx, name, identity); err != nil {
+			return nil, err
+		}
+	}
+	return askAside(ctx, program, question)
+}
+
+// ReconcileOther puts a past question to a variation of the policy that answered it.
+//
+// # Errors
+//
+// module.ErrRefused with the reason, if the module is at fault.
+func (l *Loader) ReconcileOther(ctx context.Context, v *trial.Variation, question []byte) ([]byte, error) {
+	one, err := l.programs.vary(ctx, l.Current().policies[v.Name], v)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", v.Name, err)
+	}
+	if kind := one.program.Kind(); kind != abi.KindController {
+		one.program.Release()
+		return nil, fmt.Errorf("%w: policy %s is no controller, but a %s", module.ErrRefused, v.Name, kind)
+	}
+	return askAside(ctx, one.program, question)
+}
+
+// askAside asks a program that it lets go of then.
+func askAside(ctx context.Context, p *sandbox.Program, question []byte) ([]byte, error) {
+	defer p.Release()
+	box := sandbox.New(p).Aside(sandbox.NewHealth(func() {}))
+	defer box.Close()
+	return box.Again(ctx, question)
 }

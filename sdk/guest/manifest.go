@@ -47,6 +47,9 @@ func (p *Policy) manifest(j *json.Writer) {
 		p.Parent.AppendTo(j)
 		kinds(j, "children", p.Children)
 		kinds(j, "related", p.Related)
+		if p.Seed {
+			j.Key("seed").Bool(true)
+		}
 	}
 	j.Close('}')
 }

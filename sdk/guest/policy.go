@@ -68,6 +68,8 @@ type Policy struct {
 	Parent   reconcile.Kind
 	Children []reconcile.Kind
 	Related  []reconcile.Kind
+	// Seed has a controller be given a number with each question.
+	Seed bool
 	// Open makes the policy's instance: a BatchFilterer, BatchScorer,
 	// gate.Checker or reconcile.Reconciler, by Kind. An error refuses the settings.
 	Open func(s *Setup) (any, error)

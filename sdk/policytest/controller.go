@@ -36,6 +36,8 @@ type ControllerCase struct {
 	Children, Related []Object
 	// Refused is what the host refused of the answer before.
 	Refused string
+	// Seed is given to controllers that ask for one.
+	Seed uint64
 	// Creates is how many children are to be made.
 	Creates int64
 	// Objects are those to be made, as JSON and in their order; they are looked
@@ -142,6 +144,7 @@ func encodeReconcile(c *ControllerCase) []byte {
 	if refused != 0 {
 		fb.ReconcileInputAddRefused(e.Builder, refused)
 	}
+	fb.ReconcileInputAddSeed(e.Builder, c.Seed)
 	e.Finish(fb.ReconcileInputEnd(e.Builder))
 	return e.FinishedBytes()
 }

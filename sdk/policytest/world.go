@@ -59,6 +59,7 @@ type question struct {
 	why     []string
 	again   time.Time // when to ask again, if ever
 	made    result
+	seed    uint64
 }
 
 // result is what an answer made of the world.

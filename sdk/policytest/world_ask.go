@@ -72,6 +72,11 @@ func (w *World) asks(o *object) bool {
 // ask has the controller answer, twice: it keeps nothing between questions.
 func (w *World) ask(g *gathered) {
 	w.T.Helper()
+	if w.policy.Seed {
+		if w.now.After(g.q.made.at) { // what is asked at once has the same
+			g.q.seed = uint64(len(w.inputs)+1) * 0x9e3779b97f4a7c15
+		}
+	}
 	o, input := g.parent, g.encode(w.now, true)
 	w.inputs = append(w.inputs, input)
 	w.tape.asks(o.kind + " " + o.title() + " after " + w.now.Sub(Beginning).String())
@@ -184,7 +189,7 @@ func named(parent, o *object, k *abi.ObjectKind) bool {
 func (g *gathered) encode(now time.Time, versions bool) []byte {
 	c := &ControllerCase{Parent: g.object(member{g.parent, g.as, false}, versions)}
 	if versions {
-		c.Now, c.Refused = now.UnixNano(), g.q.refused
+		c.Now, c.Refused, c.Seed = now.UnixNano(), g.q.refused, g.q.seed
 	}
 	for _, o := range g.children {
 		c.Children = append(c.Children, g.object(o, versions))

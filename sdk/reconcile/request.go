@@ -15,6 +15,9 @@ type Request struct {
 	// Refused says, in words, what the host refused of the last answer about this
 	// parent; it is empty if that was stored.
 	Refused string
+	// Seed is a number made up for this question, where the controller asked for it
+	// by sdk.Seed; the same question has the same.
+	Seed    uint64
 	Symbols *facts.Symbols
 }
 
@@ -64,7 +67,7 @@ type Reader struct {
 
 // Read reads a request; not ok has no parent.
 func (in *Reader) Read(input *fb.ReconcileInput, d *facts.Decoder, syms *facts.Symbols) (r *Request, ok bool) {
-	r = &Request{Now: input.Now(), Refused: string(input.Refused()), Symbols: syms}
+	r = &Request{Now: input.Now(), Refused: string(input.Refused()), Seed: input.Seed(), Symbols: syms}
 	var o fb.ControlObject
 	if input.Parent(&o) == nil {
 		return nil, false

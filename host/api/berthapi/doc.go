@@ -13,8 +13,10 @@ import (
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/berth-dev/berth/host/controller/record"
 	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -38,6 +40,9 @@ type Config struct {
 	Scheduler *schedule.Scheduler
 	// Replay derives a decision again.
 	Replay func(ctx context.Context, number uint64) (*explain.Replayed, error)
+	// ReconcileAgain puts a past question to the controller that answered it, or to a
+	// variation of that.
+	ReconcileAgain func(ctx context.Context, about record.About, v *trial.Variation) (was *record.Question, again []byte, err error)
 	// Drivers are the controllers that run.
 	Drivers func() []explain.Driven
 	// May tells what users may do.

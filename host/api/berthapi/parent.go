@@ -26,25 +26,35 @@ func (a *API) explainParent(w http.ResponseWriter, r *http.Request) {
 	if !k.Namespaced {
 		namespace = ""
 	}
-	may := func(verb string, k *kind.Kind, name string) bool {
-		user, _ := request.UserFrom(r.Context())
-		decision, _, err := a.May.Authorize(r.Context(), authorizer.AttributesRecord{
-			User: user, Verb: verb, APIGroup: k.GroupResource().Group, APIVersion: k.Stored().Version, Resource: k.Resource,
-			Namespace: namespace, Name: name, ResourceRequest: true,
-		})
-		return err == nil && decision == authorizer.DecisionAllow
-	}
-	if !may("get", k, name) {
-		http.Error(w, fmt.Sprintf("you may not get %s %q in the namespace %q, so you are not told of it", k.StoreName(), name, namespace), http.StatusForbidden)
+	if !a.mayGet(w, r, k, namespace, name) {
 		return
 	}
-	family := explain.Family{Objects: a.Store, Drivers: a.Drivers(), May: func(child *kind.Kind) bool { return may("list", child, "") }}
+	family := explain.Family{Objects: a.Store, Drivers: a.Drivers(), May: func(child *kind.Kind) bool { return a.may(r, "list", child, namespace, "") }}
 	report := family.Of(k, namespace, name)
 	if report == nil {
 		http.Error(w, fmt.Sprintf("%s %q not found", k.StoreName(), name), http.StatusNotFound)
 		return
 	}
 	_ = answerJSON(w, report)
+}
+
+// may tells whether who asks may do something with an object.
+func (a *API) may(r *http.Request, verb string, k *kind.Kind, namespace, name string) bool {
+	user, _ := request.UserFrom(r.Context())
+	decision, _, err := a.May.Authorize(r.Context(), authorizer.AttributesRecord{
+		User: user, Verb: verb, APIGroup: k.GroupResource().Group, APIVersion: k.Stored().Version, Resource: k.Resource,
+		Namespace: namespace, Name: name, ResourceRequest: true,
+	})
+	return err == nil && decision == authorizer.DecisionAllow
+}
+
+// mayGet answers who may not get the object of which he asks.
+func (a *API) mayGet(w http.ResponseWriter, r *http.Request, k *kind.Kind, namespace, name string) bool {
+	ok := a.may(r, "get", k, namespace, name)
+	if !ok {
+		http.Error(w, fmt.Sprintf("you may not get %s %q in the namespace %q, so you are not told of it", k.StoreName(), name, namespace), http.StatusForbidden)
+	}
+	return ok
 }
 
 // kindNamed finds a stored kind by any of the names that kubectl knows it by:

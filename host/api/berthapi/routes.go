@@ -23,6 +23,8 @@ const (
 	BackupPath    = "/berth/v1/backup"
 	TokensPath    = "/berth/v1/tokens"
 	ExplainPath   = "/berth/v1/explain"
+	// ReconcilesPath is where controllers are asked again.
+	ReconcilesPath = "/berth/v1/reconciles"
 )
 
 // Routes are those of Berth's own commands.
@@ -35,6 +37,7 @@ func (a *API) Routes() map[string]api.Route {
 		"GET " + ExplainPath:                      {Handler: http.HandlerFunc(a.explainParent)},
 		"GET " + PeersPath:                        {Handler: http.HandlerFunc(a.peers)},
 		"GET " + BackupPath:                       {Handler: http.HandlerFunc(a.backup)},
+		"POST " + ReconcilesPath:                  {Handler: http.HandlerFunc(a.reconcile)},
 		"POST " + TokensPath:                      {Handler: http.HandlerFunc(a.makeToken)},
 		"POST " + PlanPath:                        {Handler: http.HandlerFunc(a.plan)},
 		"POST " + RehearsePath:                    {Handler: http.HandlerFunc(a.rehearse)},

@@ -34,7 +34,7 @@ func policyRoles() []rbacv1.ClusterRole {
 		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes", "pods"}},
 		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods/explain"}},
 		{Verbs: []string{"get"}, NonResourceURLs: []string{"/berth/v1/policies", "/berth/v1/policies/*", "/berth/v1/decisions/*", "/berth/v1/explain"}},
-		{Verbs: []string{"post"}, NonResourceURLs: []string{"/berth/v1/plan", "/berth/v1/rehearsal"}},
+		{Verbs: []string{"post"}, NonResourceURLs: []string{"/berth/v1/plan", "/berth/v1/rehearsal", "/berth/v1/reconciles"}},
 	}
 	author := append([]rbacv1.PolicyRule{
 		{Verbs: []string{"create"}, APIGroups: []string{policyGroup}, Resources: []string{"modules"}},

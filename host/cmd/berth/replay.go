@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -15,18 +16,29 @@ import (
 
 func newReplay() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "replay NUMBER",
-		Short: "Derive a past decision again, from its trace and the recorded changes",
+		Use:   "replay NUMBER|KIND/NAME",
+		Short: "Derive a past decision again, or what a controller answered",
 		Long: "Derives the decision with that number again, by policies opened for it, from the state as it\n" +
 			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or\n" +
 			"before a restart, can be derived if the host records (--record).\n" +
 			"Of a decision that preempted, where it made room and who had to go must come out again, too.\n" +
+			"With KIND/NAME, the controller of that object is asked once more what it was asked about it, last or\n" +
+			"by --at, as the very bytes; or another module is, by --policy, to see what it would have answered.\n" +
 			"Exit code 0: the same came out. 2: something else did, and it is said what, and why if that is known.",
-		Example: "  berth explain pod web        # shows the decision's number\n  berth replay 93",
-		Args:    cobra.ExactArgs(1),
+		Example: "  berth explain pod web        # shows the decision's number\n  berth replay 93\n" +
+			"  berth replay deployment/web --at 5m\n  berth replay deployment/web --policy Deployment=deployment.wasm",
+		Args: cobra.ExactArgs(1),
 	}
 	format := addOutputFlag(cmd)
+	var past pastFlags
+	past.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if kind, name, ok := strings.Cut(args[0], "/"); ok {
+			return past.run(cmd, format, kind, name)
+		}
+		if past.given(cmd) {
+			return errors.New("--at, --policy and --namespace are of KIND/NAME: a decision is named by its number")
+		}
 		number, err := strconv.ParseUint(args[0], 10, 64)
 		if err != nil {
 			return fmt.Errorf("%q is no decision: it is named by its number, which `berth explain pod` shows", args[0])

@@ -111,6 +111,7 @@ func (g *policy) Name() string               { return g.entry.Name }
 func (g *policy) Parent() abi.ObjectKind     { return *g.entry.Parent }
 func (g *policy) Children() []abi.ObjectKind { return g.entry.Children }
 func (g *policy) Related() []abi.ObjectKind  { return g.entry.Related }
+func (g *policy) Seeded() bool               { return g.entry.Seed }
 
 func (g *policy) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.ReconcileResult, error) {
 	g.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/abi/fb"
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/wire"
@@ -55,6 +56,9 @@ func (c *Controller) Children() []abi.ObjectKind { return c.box.entry.Children }
 // Related are the kinds that it looks at besides.
 func (c *Controller) Related() []abi.ObjectKind { return c.box.entry.Related }
 
+// Seeded tells whether it is given a seed with each question.
+func (c *Controller) Seeded() bool { return c.box.entry.Seed }
+
 // Identity changes when another module or config goes live.
 func (c *Controller) Identity() [32]byte { return c.box.info.Identity }
 
@@ -63,14 +67,30 @@ func (c *Controller) Reconcile(ctx context.Context, in *wire.ReconcileInput) (*a
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.idle()
-	input := func(e *wire.Encoder) []byte { return e.Reconcile(in) }
+	var question []byte
+	input := func(e *wire.Encoder) []byte {
+		question = e.Reconcile(in)
+		return question
+	}
 	r, err := c.ask(ctx, engine.FuncReconcile, subject{parent: &in.Parent}, input, engine.Reconciled(1+len(in.Children)+len(in.Related)))
-	if err != nil {
-		return nil, err
+	var outcome *abi.ReconcileResult
+	if err == nil {
+		if outcome, err = abi.ReadReconcileResult(r.Out); err != nil {
+			err = c.box.fail(err)
+		}
 	}
-	outcome, err := abi.ReadReconcileResult(r.Out)
-	if err != nil {
-		return nil, c.box.fail(err)
+	if in.Asked != nil && question != nil {
+		in.Asked(question, r.Out, err)
 	}
-	return outcome, nil
+	return outcome, err
+}
+
+// Again puts a question to a controller that it was asked before, as the very
+// bytes, and returns its answer as it is.
+func (s *Sandbox) Again(ctx context.Context, question []byte) ([]byte, error) {
+	in := fb.GetRootAsReconcileInput(question, 0)
+	objects := 1 + in.ChildrenLength() + in.RelatedLength()
+	guest := objectGuest{box: s}
+	r, err := guest.ask(ctx, engine.FuncReconcile, subject{}, func(*wire.Encoder) []byte { return question }, engine.Reconciled(objects))
+	return r.Out, err
 }

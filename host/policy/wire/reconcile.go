@@ -60,6 +60,11 @@ type ReconcileInput struct {
 	Children, Related []ControlObject
 	// Refused says what the host refused of the answer before.
 	Refused string
+	// Seed is given where the manifest asks for one.
+	Seed uint64
+	// Asked is told how this is put to the guest, and what it answered or how it
+	// failed; nil is nobody. The bytes are good during the call.
+	Asked func(question, answer []byte, err error)
 }
 
 // Reconcile writes the input of berth_reconcile. What many children have in common is
@@ -80,6 +85,7 @@ func (e *Encoder) Reconcile(in *ReconcileInput) []byte {
 	if refused != 0 {
 		fb.ReconcileInputAddRefused(e.b, refused)
 	}
+	fb.ReconcileInputAddSeed(e.b, in.Seed)
 	return e.finish(fb.ReconcileInputEnd(e.b))
 }
 
