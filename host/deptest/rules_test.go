@@ -82,7 +82,7 @@ var rules = []rule{
 		because: "it answers from what the scheduler and the policies tell, in handlers that the API routes to",
 	},
 	{
-		folder: "host/console", may: []string{"host/api", "host/schedule", "host/store", "nodeagent/reach"},
+		folder: "host/console", may: []string{"host/api", "host/explain", "host/schedule", "host/store", "nodeagent/reach"},
 		never:   []string{"host/policy/engine", "nodeagent/nft", "nodeagent/runtime", "github.com/google/nftables", "github.com/tetratelabs/wazero"},
 		because: "it shows what the scheduler tells and what is stored to who may see it: all else its pages ask of the API, as any client",
 	},

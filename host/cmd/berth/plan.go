@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +8,11 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
@@ -154,7 +152,7 @@ func (c *client) complete(ctx context.Context, pod *v1.Pod, namespace string, in
 	path := "/api/v1/namespaces/" + url.PathEscape(pod.Namespace) + "/pods?dryRun=All"
 	if err := c.send(ctx, "POST", path, "application/json", body, into); err != nil {
 		pod.Name = name
-		return err
+		return errors.New(generated.ReplaceAllLiteralString(err.Error(), name))
 	}
 	if name != "" {
 		into.Name = name
@@ -162,15 +160,22 @@ func (c *client) complete(ctx context.Context, pod *v1.Pod, namespace string, in
 	return nil
 }
 
+// plannedPrefix begins the names of pods that are completed and have a name of their
+// own: another pod may have that.
+const plannedPrefix = "planned-"
+
+// generated are such names, in what the API says of them.
+var generated = regexp.MustCompile(plannedPrefix + "[a-z0-9]{5}\\b")
+
 // planned is a prefix for a name that no pod has yet.
 func planned(pod *v1.Pod) string {
 	if pod.GenerateName != "" {
 		return pod.GenerateName
 	}
-	return "planned-"
+	return plannedPrefix
 }
 
-// readPods reads all documents of a file; each is a Pod or a list of pods.
+// readPods reads a manifest of pods from a file, or from stdin where that is "-".
 func readPods(stdin io.Reader, file string) ([]v1.Pod, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -180,49 +185,9 @@ func readPods(stdin io.Reader, file string) ([]v1.Pod, error) {
 		defer f.Close()
 		stdin = f
 	}
-	var pods []v1.Pod
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(stdin))
-	for n := 1; ; n++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			pods, err = appendPods(pods, document)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s, document %d: %w", file, n, err)
-		}
-	}
-	if len(pods) == 0 {
-		return nil, fmt.Errorf("%s holds no pods", file)
+	pods, err := explain.ReadPods(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return pods, nil
-}
-
-func appendPods(pods []v1.Pod, document []byte) ([]v1.Pod, error) {
-	var head struct{ APIVersion, Kind string }
-	if err := yaml.Unmarshal(document, &head); err != nil {
-		return nil, err
-	}
-	switch head.Kind {
-	case "":
-		if len(strings.TrimSpace(string(document))) > 0 && head.APIVersion != "" {
-			return nil, errors.New("it has no kind")
-		}
-		return pods, nil
-	case "Pod":
-		var pod v1.Pod
-		if err := yaml.UnmarshalStrict(document, &pod); err != nil {
-			return nil, err
-		}
-		return append(pods, pod), nil
-	case "List", "PodList":
-		var list v1.PodList
-		if err := yaml.Unmarshal(document, &list); err != nil {
-			return nil, err
-		}
-		return append(pods, list.Items...), nil
-	}
-	return nil, fmt.Errorf("it is a %s: a plan is for pods", head.Kind)
 }

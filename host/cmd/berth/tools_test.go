@@ -34,6 +34,10 @@ func TestAPlanTellsByItsExitCode(t *testing.T) {
 			t.Errorf("plan of %q = %v\n%s", bad, err, out)
 		}
 	}
+	write(t, file, pod("a")+"  restartPolicy: Sometimes\n")
+	if out, err := berth(t, "plan", "-f", file, "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `Pod "a" is invalid`) {
+		t.Errorf("plan of a pod that the API refuses = %v, want it by its name\n%s", err, out)
+	}
 }
 
 func pod(name string) string {
