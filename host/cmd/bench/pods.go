@@ -151,6 +151,10 @@ func (p *podTimes) ofBerth(ctx context.Context, tools, dir string) (err error) {
 	if p.started, err = c.ready(ctx, podsAtOnce); err != nil {
 		return err
 	}
+	// A program that is told to end before it listens for that does not.
+	if err := pause(ctx, time.Second); err != nil {
+		return err
+	}
 	p.deleted, err = c.gone(ctx, podsAtOnce)
 	return err
 }
