@@ -120,7 +120,10 @@ func never(probe) bool { return false }
 
 var everyone = &metav1.LabelSelector{}
 
-func steps() []step {
+func steps() []step { return append(intoSteps(), furtherSteps()...) }
+
+// intoSteps are about what reaches pods.
+func intoSteps() []step {
 	web := selects("pod", "a")
 	return []step{
 		{name: "no policies", denied: never},
@@ -188,6 +191,13 @@ func steps() []step {
 				return p.to == "x/a" && (p.port == 80 && p.protocol == forward.TCP || p.from == "x/c")
 			}),
 		},
+	}
+}
+
+// furtherSteps are about what leaves pods, about addresses, and about changes.
+func furtherSteps() []step {
+	web := selects("pod", "a")
+	return []step{
 		{
 			name: "egress to pods of namespaces", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, nil, []egress{{To: []peer{{NamespaceSelector: selects("ns", "z"), PodSelector: in("pod", "a", "b")}}}})},
 			denied: outOfX("a", func(p probe) bool { return one(p.to, "z/a", "z/b") }),
