@@ -326,7 +326,7 @@ func (a *Agent) build() error {
 	a.answerIngresses()
 	a.keeper = &node.Keeper{Client: a.client, Name: a.cfg.NodeName, Describe: a.describe, Lease: a.cfg.Lease, Own: []v1.NodeConditionType{ingressServing}, Log: a.log}
 	if a.cfg.Forward != nil {
-		cfg := proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Log: a.log}
+		cfg := proxy.Config{Catalog: a.catalog, Kernel: a.cfg.Forward, Node: a.place, Ports: a.portHolders, Recorder: recorder, Log: a.log}
 		if a.names != nil {
 			cfg.Own = a.cfg.AnswerAt
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	goruntime "runtime"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -121,6 +122,25 @@ func (a *Agent) run(p *v1.Pod) {
 		}
 		features := admit.Features{OS: goruntime.GOOS, AppArmor: a.version.AppArmor}
 		return admit.Admit(a.withOwn(self), features, active, p)
+	})
+	if a.proxy != nil && holdsPort(p) {
+		a.proxy.Wake() // a Service may have that port
+	}
+}
+
+// portHolders are the pods that have ports of the machine.
+func (a *Agent) portHolders() (all []*v1.Pod) {
+	a.pool.Each(func(r *pod.Record) {
+		if holdsPort(r.Pod) && !r.Finished() {
+			all = append(all, r.Pod)
+		}
+	})
+	return all
+}
+
+func holdsPort(p *v1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c v1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(port v1.ContainerPort) bool { return port.HostPort != 0 })
 	})
 }
 

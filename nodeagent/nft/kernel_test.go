@@ -2,12 +2,15 @@ package nft
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
+
+	"github.com/berth-dev/berth/nodeagent/forward"
 )
 
 // TestWithoutNftables: a kernel says so in several ways.
@@ -30,5 +33,24 @@ func TestWithoutNftables(t *testing.T) {
 	}
 	if err := open(syscall.EPERM); err == nil || strings.Contains(err.Error(), lacks) {
 		t.Errorf("where the kernel permits nothing: %v", err)
+	}
+}
+
+// TestWhoHasAPortOfTheMachine: an address and a port come before a port of any
+// address, and what is pinned before the same of a service.
+func TestWhoHasAPortOfTheMachine(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 2)
+	own := netip.MustParseAddr(nodeIP)
+	n.must(t, change(map[forward.Front]*forward.Entry{
+		tcp(own, 80): {Inside: always(to(0))}, tcp(own, 81): {Inside: always(to(0))}, nodePort(30000): {Inside: always(to(0))},
+	}), true)
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{
+		nodePort(80): {Inside: always(to(1))}, tcp(own, 81): {Inside: always(to(1))}, tcp(own, 30000): {Inside: always(to(1))},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for at, pod := range map[string]int{":80": 0, ":81": 1, ":30000": 1} {
+		sees(t, n.outside, nodeIP+at, bridgeIP, podIP(pod).String())
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/forward"
@@ -57,7 +58,11 @@ type Config struct {
 	// Own are cluster addresses that the machine has itself: services there are
 	// not forwarded.
 	Own []netip.Addr
-	Log *slog.Logger
+	// Ports gives the pods of this node that have ports of the machine. Where a
+	// Service has such a port, too, Recorder tells who loses it.
+	Ports    func() []*v1.Pod
+	Recorder record.EventRecorder
+	Log      *slog.Logger
 }
 
 // Proxy is one node's.
@@ -199,6 +204,7 @@ type state struct {
 	node     service.Node
 	book     *service.Book
 	complete bool // the next change is all there is
+	told     map[string]bool
 }
 
 // tend compares the kernel with what was applied.
@@ -234,7 +240,9 @@ func (s *state) update() bool {
 		s.put(name)
 	}
 	s.counts.services.Store(uint64(s.book.Len()))
-	return s.apply(since)
+	done := s.apply(since)
+	s.tellClashes()
+	return done
 }
 
 func same(a, b service.Node) bool {

@@ -21,6 +21,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/berth-dev/berth/nodeagent/apitest"
 	"github.com/berth-dev/berth/nodeagent/catalog"
@@ -134,12 +135,15 @@ func TestServicesAreFollowed(t *testing.T) {
 	watched := []<-chan struct{}{api.Watched("services"), api.Watched("endpointslices")}
 	c := catalog.New(api)
 	k := &kernel{applied: make(chan applied)}
-	var zone atomic.Value
+	var zone, ports atomic.Value
 	zone.Store("")
+	ports.Store([]*v1.Pod(nil))
+	events := record.NewFakeRecorder(10)
 	p := New(Config{
 		Catalog: c, Kernel: k, Log: slog.New(slog.DiscardHandler),
-		Node: func() service.Node { return service.Node{Name: "n1", Zone: zone.Load().(string)} },
-		Own:  []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		Node:  func() service.Node { return service.Node{Name: "n1", Zone: zone.Load().(string)} },
+		Own:   []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		Ports: func() []*v1.Pod { return ports.Load().([]*v1.Pod) }, Recorder: events,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
@@ -178,13 +182,28 @@ func TestServicesAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, k.nextChange(t), false, map[string]int{"10.96.0.1": -1})
+	// A pod has a port of the machine that a Service has; it is told once.
+	ports.Store([]*v1.Pod{holder("holder", 30000, "")})
+	clashing := web("clashing", "10.96.0.3")
+	clashing.Spec.Type, clashing.Spec.Ports[0].NodePort = v1.ServiceTypeNodePort, 30000
+	if _, err := api.CoreV1().Services("default").Create(ctx, clashing, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, k.nextChange(t), false, map[string]int{"10.96.0.3": 0, "0.0.0.0": 0})
+	zone.Store("z2")
+	p.Wake()
+	want(t, k.nextChange(t), true, map[string]int{"10.96.0.3": 0, "0.0.0.0": 0})
 	cancel()
 	for range 2 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run = %v", err)
 		}
 	}
-	wanted := map[string]string{"berth_services": "0", "berth_service_change_seconds": "4 or more: true, below a minute: true", "berth_service_failures_total": "1"}
+	const told1 = "Warning HostPortConflict port 30000 of node n1 is a host port of pod default/holder: connections to it go to the pod, not to the Service"
+	if got := <-events.Events; got != told1 || len(events.Events) > 0 {
+		t.Errorf("told %q and %d more, want %q", got, len(events.Events), told1)
+	}
+	wanted := map[string]string{"berth_services": "1", "berth_service_change_seconds": "4 or more: true, below a minute: true", "berth_service_failures_total": "1"}
 	if diff := cmp.Diff(wanted, told(t, p)); diff != "" {
 		t.Errorf("metrics differ (-want +got):\n%s", diff)
 	}
