@@ -234,3 +234,36 @@ func TestEndpointsOfUsersAreMirrored(t *testing.T) {
 		}
 	})
 }
+
+// Of very many addresses as many are mirrored as Kubernetes mirrors, those that are
+// ready first.
+func TestAThousandAddressesOfASubsetAreMirrored(t *testing.T) {
+	t.Parallel()
+	e := &v1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "e"}, Subsets: make([]v1.EndpointSubset, 1)} //nolint:staticcheck // as above
+	for i := range 600 {
+		at := func(net int) v1.EndpointAddress { //nolint:staticcheck // as above
+			return v1.EndpointAddress{IP: fmt.Sprintf("10.%d.%d.%d", net, i/200, i%200+1)} //nolint:staticcheck // as above
+		}
+		e.Subsets[0].NotReadyAddresses = append(e.Subsets[0].NotReadyAddresses, at(1))
+		e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, at(2))
+	}
+	service := web(func(s *v1.Service) { s.Spec.Selector = nil })
+	out := controllertest.Ask(t, "EndpointSliceMirror", controllertest.BubbleTime, e, service)
+	ready, notReady := 0, 0
+	for _, c := range out.Create {
+		for _, one := range made(t, c).Endpoints {
+			if *one.Conditions.Ready {
+				ready++
+			} else {
+				notReady++
+			}
+		}
+	}
+	if ready != 600 || notReady != 400 {
+		t.Errorf("%d ready and %d other addresses are mirrored", ready, notReady)
+	}
+	if len(out.Events) != 1 || out.Events[0].Reason != "TooManyAddressesToMirror" ||
+		out.Events[0].Message != "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. 200 addresses were skipped" {
+		t.Errorf("events %+v", out.Events)
+	}
+}

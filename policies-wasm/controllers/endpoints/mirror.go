@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/berth-dev/berth/abi"
@@ -31,25 +32,22 @@ const (
 
 func (mirror) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	p := &slicePlan{Request: r, out: &out}
-	p.labelsOf = p.mirrored
+	p.labelsOf, p.annotationsOf = p.mirrored, p.annotated
 	if !p.wanted() {
 		p.removeOthers(nil)
 		return out, nil
 	}
 	families := []string{"IPv4", "IPv6"}
+	subsets := p.repacked()
 	for _, family := range families {
 		groups := newGroups()
-		var all []string
-		p.write = func(j *json.Writer, at int) { j.Value(all[at]) }
-		for _, subset := range r.Parent.Field("subsets").Items() {
-			ports := portsIn(subset.Object("ports"))
-			for _, list := range [...]string{"addresses", "notReadyAddresses"} {
-				for _, address := range subset.Object(list).Items() {
-					if ip := address.String("ip", ""); strings.Contains(ip, ":") == (family == "IPv6") {
-						key := ip + "/" + address.Object("targetRef").String("uid", "")
-						groups.add(ports, wantedEndpoint{key, len(all)})
-						all = append(all, mirroredEndpoint(address, ip, list == "addresses"))
-					}
+		var all []*address
+		p.write = func(j *json.Writer, at int) { all[at].endpoint(j) }
+		for _, one := range subsets {
+			for _, a := range one.list {
+				if strings.Contains(a.ip, ":") == (family == "IPv6") {
+					groups.add(one.ports, wantedEndpoint{a.key, len(all)})
+					all = append(all, a)
 				}
 			}
 		}
@@ -57,6 +55,103 @@ func (mirror) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 	}
 	p.removeOthers(families)
 	return out, nil
+}
+
+// address is one of the Endpoints, as it serves some ports.
+type address struct {
+	sdk.Config
+	key, ip string
+	ready   bool
+}
+
+// repackedSubset are the addresses that serve the same ports, as JSON by name.
+type repackedSubset struct {
+	ports string
+	list  []*address
+}
+
+// repacked are the subsets as Kubernetes puts them together: ports that the same
+// addresses serve, the ready ones first. Where an address is told to be both, it is
+// not ready.
+func (p *slicePlan) repacked() (all []*repackedSubset) {
+	byPort, ports := map[string][]*address{}, map[string]sdk.Config{}
+	var order []string
+	for _, subset := range p.Parent.Field("subsets").Items() {
+		list := subset.Object("ports").Items()
+		if len(list) == 0 {
+			list = []sdk.Config{{}} // addresses without ports are endpoints too
+		}
+		for _, port := range list {
+			name := port.JSON()
+			if _, known := ports[name]; !known {
+				order, ports[name] = append(order, name), port
+			}
+			byPort[name] = with(with(byPort[name], subset.Object("addresses"), true), subset.Object("notReadyAddresses"), false)
+		}
+	}
+	together, portsOf := map[string]*repackedSubset{}, map[string][]sdk.Config{}
+	for _, name := range order {
+		list := byPort[name]
+		sort.Sort(readyFirst(list))
+		who := ""
+		for _, a := range list {
+			who += a.key + map[bool]string{true: "+ ", false: "- "}[a.ready]
+		}
+		if len(list) == 0 {
+			continue
+		}
+		if together[who] == nil {
+			together[who] = &repackedSubset{list: p.within(list)}
+			all = append(all, together[who])
+		}
+		if !ports[name].IsNull() {
+			portsOf[who] = append(portsOf[who], ports[name])
+		}
+		together[who].ports = portsJSON(portsOf[who])
+	}
+	return all
+}
+
+// with puts addresses into a list.
+func with(list []*address, more sdk.Config, ready bool) []*address {
+next:
+	for _, c := range more.Items() {
+		ip := c.String("ip", "")
+		key := ip + "/" + c.Object("targetRef").String("uid", "")
+		for _, a := range list {
+			if a.key == key {
+				a.ready = a.ready && ready
+				continue next
+			}
+		}
+		list = append(list, &address{c, key, ip, ready})
+	}
+	return list
+}
+
+type readyFirst []*address
+
+func (r readyFirst) Len() int      { return len(r) }
+func (r readyFirst) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+
+func (r readyFirst) Less(i, j int) bool {
+	if r[i].ready != r[j].ready {
+		return r[i].ready
+	}
+	return r[i].key < r[j].key
+}
+
+// within leaves out the addresses that are too many, and tells of them.
+func (p *slicePlan) within(list []*address) []*address {
+	if len(list) > maxAddresses {
+		p.out.Events = append(p.out.Events, reconcile.Event{
+			Type: "Warning", Reason: "TooManyAddressesToMirror",
+			Message: "A max of " + strconv.Itoa(maxAddresses) + " addresses can be mirrored to EndpointSlices per Endpoints subset. " +
+				strconv.Itoa(len(list)-maxAddresses) + " addresses were skipped",
+		})
+		list = list[:maxAddresses]
+	}
+	return list
 }
 
 // wanted tells whether the Endpoints are of a Service without a selector.
@@ -73,13 +168,14 @@ func (p *slicePlan) wanted() bool {
 	return false
 }
 
-func mirroredEndpoint(c sdk.Config, ip string, ready bool) string {
-	j := (&json.Writer{}).Open('{').Key("addresses").Open('[').Text(ip).Close(']')
-	j.Key("conditions").Open('{').Key("ready").Bool(ready).Close('}').Member("hostname", c.String("hostname", ""))
-	if ref := c.Object("targetRef"); !ref.IsNull() {
+// endpoint is one as JSON.
+func (a *address) endpoint(j *json.Writer) {
+	j.Open('{').Key("addresses").Open('[').Text(a.ip).Close(']')
+	j.Key("conditions").Open('{').Key("ready").Bool(a.ready).Close('}').Member("hostname", a.String("hostname", ""))
+	if ref := a.Object("targetRef"); !ref.IsNull() {
 		j.Key("targetRef").Value(ref.JSON())
 	}
-	return string(j.Member("nodeName", c.String("nodeName", "")).Close('}').Bytes())
+	j.Member("nodeName", a.String("nodeName", "")).Close('}')
 }
 
 // mirrored are the labels of a mirrored slice.
@@ -94,4 +190,26 @@ func (p *slicePlan) mirrored(o *reconcile.Object) string {
 	}
 	sort.Strings(keys)
 	return labelPatch(o, keys, want)
+}
+
+// Annotations that are of the Endpoints alone.
+const (
+	changedAt   = "endpoints.kubernetes.io/last-change-trigger-time"
+	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+)
+
+// annotated are the annotations of a mirrored slice.
+func (p *slicePlan) annotated(o *reconcile.Object) string {
+	var keys []string
+	want := map[string]string{}
+	for i := range p.Parent.Annotations.Len() {
+		if key, value := p.Parent.Annotations.At(i); key != changedAt && key != lastApplied {
+			keys, want[key] = append(keys, key), value
+		}
+	}
+	sort.Strings(keys)
+	if o == nil {
+		return patchOf(nil, keys, want)
+	}
+	return patchOf(&o.Annotations, keys, want)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
+	"github.com/berth-dev/berth/sdk/facts"
 	"github.com/berth-dev/berth/sdk/json"
 	"github.com/berth-dev/berth/sdk/reconcile"
 )
@@ -170,18 +171,26 @@ func (s *service) labels(of *reconcile.Object, own ...string) string {
 
 // labelPatch is JSON that makes an object's labels these, "" if they are.
 func labelPatch(of *reconcile.Object, keys []string, want map[string]string) string {
+	if of == nil {
+		return patchOf(nil, keys, want)
+	}
+	return patchOf(&of.Labels, keys, want)
+}
+
+// patchOf is the same of labels or annotations.
+func patchOf(of *facts.Labels, keys []string, want map[string]string) string {
 	j, changed := (&json.Writer{}).Open('{'), of == nil
 	for _, key := range keys {
 		if of != nil {
-			if have, ok := of.Labels.Get(key); ok && have == want[key] {
+			if have, ok := of.Get(key); ok && have == want[key] {
 				continue
 			}
 		}
 		j.Key(key).Text(want[key])
 		changed = true
 	}
-	for i := 0; of != nil && i < of.Labels.Len(); i++ {
-		if key, _ := of.Labels.At(i); !wanted(want, key) {
+	for i := 0; of != nil && i < of.Len(); i++ {
+		if key, _ := of.At(i); !wanted(want, key) {
 			j.Key(key).Value("null")
 			changed = true
 		}

@@ -86,6 +86,8 @@ type slicePlan struct {
 	// labelsOf is JSON that makes a slice's labels what they are to be, "" if they
 	// are; all of them for nil.
 	labelsOf func(o *reconcile.Object) string
+	// annotationsOf is the same of its annotations; nil leaves them.
+	annotationsOf func(o *reconcile.Object) string
 	// write writes a wanted endpoint: they are JSON for a moment only, since
 	// thousands of texts would be much for a collector to go through.
 	write   func(j *json.Writer, at int)
@@ -185,8 +187,9 @@ func (s *service) portsAt(e *endpoint) string {
 }
 
 // portsIn are a slice's ports in the same form.
-func portsIn(c sdk.Config) string {
-	ports := c.Items()
+func portsIn(c sdk.Config) string { return portsJSON(c.Items()) }
+
+func portsJSON(ports []sdk.Config) string {
 	sort.Slice(ports, func(i, j int) bool { return ports[i].String("name", "") < ports[j].String("name", "") })
 	j := (&json.Writer{}).Open('[')
 	for _, p := range ports {
@@ -248,13 +251,11 @@ func (p *slicePlan) settle(family string, g *group) int {
 	rest = g.fill(rest)
 	kept := 0
 	for _, s := range g.slices {
-		switch labels := p.labelsOf(s.Object); {
-		case len(s.endpoints) == 0:
+		if len(s.endpoints) == 0 {
 			p.remove(s.Object)
 			continue
-		case s.changed || labels != "":
-			p.patch(s, labels)
 		}
+		p.patch(s)
 		kept++
 	}
 	for len(rest) > 0 {
@@ -325,9 +326,7 @@ func (p *slicePlan) placeholder(family string, groups *groups) {
 				break
 			}
 		}
-		if labels := p.labelsOf(first.Object); first.changed || labels != "" {
-			p.patch(first, labels)
-		}
+		p.patch(first)
 		return
 	}
 	p.create(family, "[]", nil)
@@ -337,10 +336,17 @@ func (p *slicePlan) remove(o *reconcile.Object) {
 	p.out.Delete = append(p.out.Delete, reconcile.Deletion{UID: o.UID, Quiet: true})
 }
 
-func (p *slicePlan) patch(s *slice, labels string) {
+// patch changes a slice, if anything of it has to be other than it is.
+func (p *slicePlan) patch(s *slice) {
+	labels, annotations := p.labelsOf(s.Object), p.annotations(s.Object)
+	if !s.changed && labels+annotations == "" {
+		return
+	}
 	j := (&json.Writer{}).Open('{')
-	if labels != "" {
-		j.Key("metadata").Open('{').Key("labels").Value(labels).Close('}')
+	if labels+annotations != "" {
+		j.Key("metadata").Open('{')
+		metadata(j, labels, annotations)
+		j.Close('}')
 	}
 	if s.changed {
 		p.list(j, s.endpoints)
@@ -348,10 +354,27 @@ func (p *slicePlan) patch(s *slice, labels string) {
 	p.out.Patch = append(p.out.Patch, reconcile.Patch{UID: s.UID, Patch: string(j.Close('}').Bytes())})
 }
 
+func (p *slicePlan) annotations(o *reconcile.Object) string {
+	if p.annotationsOf == nil {
+		return ""
+	}
+	return p.annotationsOf(o)
+}
+
+func metadata(j *json.Writer, labels, annotations string) {
+	if labels != "" {
+		j.Key("labels").Value(labels)
+	}
+	if annotations != "" {
+		j.Key("annotations").Value(annotations)
+	}
+}
+
 func (p *slicePlan) create(family, ports string, endpoints []wantedEndpoint) {
 	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("discovery.k8s.io/v1").Key("kind").Text("EndpointSlice")
-	j.Key("metadata").Open('{').Key("generateName").Text(p.Parent.Name + "-").Key("labels").Value(p.labelsOf(nil)).Close('}')
-	j.Key("addressType").Text(family).Key("ports").Value(ports)
+	j.Key("metadata").Open('{').Key("generateName").Text(p.Parent.Name + "-")
+	metadata(j, p.labelsOf(nil), p.annotations(nil))
+	j.Close('}').Key("addressType").Text(family).Key("ports").Value(ports)
 	p.list(j, endpoints)
 	p.out.Create = append(p.out.Create, reconcile.Creation{Object: string(j.Close('}').Bytes()), Count: 1, Quiet: true})
 }
