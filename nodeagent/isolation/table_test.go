@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -120,7 +121,7 @@ func never(probe) bool { return false }
 
 var everyone = &metav1.LabelSelector{}
 
-func steps() []step { return append(intoSteps(), furtherSteps()...) }
+func steps() []step { return slices.Concat(intoSteps(), combinedSteps(), furtherSteps()) }
 
 // intoSteps are about what reaches pods.
 func intoSteps() []step {
@@ -172,6 +173,13 @@ func intoSteps() []step {
 					outOfX("a", func(p probe) bool { return p.port == 80 && p.protocol == forward.UDP })(p)
 			},
 		},
+	}
+}
+
+// combinedSteps are about peers and ports together, and about several policies.
+func combinedSteps() []step {
+	web := selects("pod", "a")
+	return []step{
 		{
 			name: "peers and ports", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{
 				{From: []peer{{NamespaceSelector: selects("ns", "y")}}, Ports: []portOf{numbered(v1.ProtocolTCP, 80)}},
