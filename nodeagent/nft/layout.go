@@ -13,7 +13,7 @@ import (
 
 // version of the constant rules. One more when they change: the table is then
 // made anew.
-const version = 3
+const version = 4
 
 // Names of sets and maps.
 const (
@@ -176,15 +176,30 @@ func (f *family) postrouting(cfg Config) []rule {
 }
 
 // guard keeps pods from what only the machine itself may reach, as route_localnet
-// lets packets to 127.0.0.0/8 in at the bridge.
+// lets packets to 127.0.0.0/8 in at the bridge, and from sending by addresses that
+// are no pod's of this node, which policies would take for somebody else's.
 func (f *family) guard(cfg Config) []rule {
-	if !f.is4() {
-		return nil
-	}
-	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	bridge := func() rule { return rule{}.device(expr.MetaKeyIIFNAME, cfg.Bridge) }
 	var out []rule
-	for _, p := range []part{f.daddr(), f.saddr()} {
-		out = append(out, rule{}.device(expr.MetaKeyIIFNAME, cfg.Bridge).key(p).within(expr.CmpOpEq, loopback).verdict(expr.VerdictDrop, ""))
+	if f.is4() {
+		loopback := netip.MustParsePrefix("127.0.0.0/8")
+		for _, p := range []part{f.daddr(), f.saddr()} {
+			out = append(out, bridge().key(p).within(expr.CmpOpEq, loopback).verdict(expr.VerdictDrop, ""))
+		}
 	}
-	return out
+	foreign, has := bridge(), false
+	for _, r := range cfg.PodRanges {
+		if f.has(r.Addr()) {
+			foreign, has = foreign.key(f.saddr()).within(expr.CmpOpNeq, r), true
+		}
+	}
+	if !has {
+		return out
+	}
+	if !f.is4() { // of the link alone, and who looks for an address
+		for _, p := range []string{"fe80::/10", "::/128"} {
+			foreign = foreign.key(f.saddr()).within(expr.CmpOpNeq, netip.MustParsePrefix(p))
+		}
+	}
+	return append(out, foreign.verdict(expr.VerdictDrop, ""))
 }
