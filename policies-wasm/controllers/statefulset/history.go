@@ -109,7 +109,7 @@ func (v *version) pod(s *set, r *replica) reconcile.Creation {
 	v.parse(s)
 	j := &json.Writer{}
 	j.Open('{').Key("apiVersion").Text("v1").Key("kind").Text("Pod")
-	j.Key("metadata").Open('{').Key("name").Text(r.Name)
+	j.Key("metadata").Open('{').Key("name").Text(r.Name).Key("generateName").Text(s.Parent.Name + "-")
 	meta := v.template.Object("metadata")
 	j.Key("labels").Open('{')
 	members(j, meta.Object("labels"), nameLabel, indexLabel, revisionLabel)

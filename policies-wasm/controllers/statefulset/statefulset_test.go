@@ -146,6 +146,9 @@ func TestPodsHaveTheirIdentity(t *testing.T) {
 			if p.Name != name || p.Spec.Hostname != name || p.Spec.Subdomain != "nginx" || p.Annotations["a"] != "<&>" {
 				t.Errorf("pod %d is %s, %s.%s, %v", i, p.Name, p.Spec.Hostname, p.Spec.Subdomain, p.Annotations)
 			}
+			if p.GenerateName != "web-" { // Kubernetes says so, though the name is not made up
+				t.Errorf("pod %s has the generateName %q", p.Name, p.GenerateName)
+			}
 			owner := metav1.GetControllerOf(p)
 			if owner == nil || owner.Name != "web" || owner.BlockOwnerDeletion == nil || !*owner.BlockOwnerDeletion {
 				t.Errorf("pod %s belongs to %v", p.Name, owner)
