@@ -46,6 +46,8 @@ type guest struct {
 	slots int
 }
 
+func (g *guest) Seeded() bool { return g.entry.Seed }
+
 func (g *guest) Name() string               { return g.entry.Name }
 func (g *guest) Parent() abi.ObjectKind     { return *g.entry.Parent }
 func (g *guest) Children() []abi.ObjectKind { return g.entry.Children }
