@@ -24,7 +24,7 @@ compile() {
   CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/ ./host/cmd/bench ./host/cmd/berth ./examples/quickstart/web &&
     go run ./examples/quickstart/image -program .build/web -name berth.local/web:1 -o .build/quickstart.tar &&
     go test -c -o .build/engine.test ./host/policy/engine &&
-    go test -c -o .build/ ./nodeagent/nft ./nodeagent/dns ./nodeagent/isolation
+    go test -c -o .build/ ./nodeagent/nft ./nodeagent/dns ./nodeagent/isolation ./nodeagent/network/cni
 }
 mkdir -p .build
 timed "building the benchmarks" compile

@@ -50,7 +50,7 @@ type options struct {
 	clients    int
 	cpuProfile string
 	// tools is where the programs lie that are measured beside: berth, etcd,
-	// etcdload, and the test binaries of the engine, nft, dns and isolation.
+	// etcdload, and the test binaries of the engine, nft, dns, isolation and cni.
 	tools string
 }
 
@@ -86,7 +86,7 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 	format := flags.String("o", "text", "text, markdown or json")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of the workload or the decisions measured last, or of a flood of events")
 	allocs := flags.String("allocprofile", "", "write a profile of all that was allocated")
-	flags.StringVar(&o.tools, "tools", ".build", "folder of the programs that are measured beside: berth, etcd, etcdload, and the test binaries engine, nft, dns and isolation")
+	flags.StringVar(&o.tools, "tools", ".build", "folder of the programs that are measured beside: berth, etcd, etcdload, and the test binaries engine, nft, dns, isolation and cni")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ const (
 	aimAnswered   = 1       // ms
 	aimNames      = 20      // MiB
 	aimPolicies   = 20      // ms
+	aimTunnel     = 95      // %
 )
 
 // berthColumn is Berth's where a row has figures of others, too.
@@ -36,6 +37,7 @@ var networkBenches = []goBench{
 	{program: "dns.test", pattern: "^BenchmarkUDP$", lasts: "2s", flags: []string{"-test.cpu=1"}},
 	{program: "dns.test", pattern: "^BenchmarkAnswer$", lasts: "1s", flags: []string{"-test.cpu=1"}},
 	{program: "dns.test", pattern: "^BenchmarkIndex$", lasts: "3x"},
+	{program: "cni.test", pattern: "^BenchmarkTunnel$", lasts: "3s", root: true},
 	{program: "isolation.test", pattern: "^BenchmarkPolicies$/^a_pod_(elsewhere|here)$", lasts: "50x", root: true},
 }
 
@@ -86,6 +88,9 @@ func networkRows(all benchmarked) (rows []row) {
 		berths("what one of 100 services adds", by100-direct, "µs").most(aimHop),
 		berths("a new connection by one of 30,000 services", by30000, "µs"),
 		berths("what one of 30,000 services adds", by30000-direct, "µs").most(aimHop),
+		berths("a connection between machines, past the tunnel", all.get("BenchmarkTunnel/past_it", "MB/s"), "MB/s"),
+		berths("by the tunnel", all.get("BenchmarkTunnel/by_it", "MB/s"), "MB/s"),
+		berths("by the tunnel, of that past it", 100*all.get("BenchmarkTunnel/by_it", "MB/s")/all.get("BenchmarkTunnel/past_it", "MB/s"), "%").least(aimTunnel),
 		berths("DNS at 5,000 services, client and server on one core", s/took("BenchmarkUDP", 1), "/s").least(aimQueries),
 		berths("an answer there, p99", all.get("BenchmarkUDP", "p99-µs")/1e3, "ms").most(aimAnswered),
 		berths("DNS at 5,000 services, without sockets, a core", s/took("BenchmarkAnswer", 1), "/s"),

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { netnstest.Main(m) }
 
 // needPlugins skips where pods can not be connected; in CI they must.
-func needPlugins(t *testing.T) {
+func needPlugins(t testing.TB) {
 	t.Helper()
 	netnstest.Need(t, "ip", "bridge")
 	_, err := tool.FindPlugins(plugins)
@@ -37,7 +37,7 @@ func needPlugins(t *testing.T) {
 // host is a network namespace that plays a machine.
 type host struct{ netnstest.NS }
 
-func newHost(t *testing.T) host {
+func newHost(t testing.TB) host {
 	t.Helper()
 	needPlugins(t)
 	return host{netnstest.New(t)}
@@ -59,7 +59,7 @@ func wire(t *testing.T, hosts ...host) {
 }
 
 // open opens a network in the host's namespace.
-func (h host) open(t *testing.T, change func(*Config)) (*Network, error) {
+func (h host) open(t testing.TB, change func(*Config)) (*Network, error) {
 	t.Helper()
 	cfg := Config{
 		PodRanges: []netip.Prefix{netip.MustParsePrefix("10.99.1.0/24")}, State: t.TempDir(),
@@ -74,7 +74,7 @@ func (h host) open(t *testing.T, change func(*Config)) (*Network, error) {
 	return n, err
 }
 
-func (h host) mustOpen(t *testing.T, change func(*Config)) *Network {
+func (h host) mustOpen(t testing.TB, change func(*Config)) *Network {
 	t.Helper()
 	n, err := h.open(t, change)
 	if err != nil {

@@ -81,7 +81,7 @@ type site struct {
 	n1, n2, n3      *Network
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t testing.TB) *site {
 	t.Helper()
 	s := &site{one: newHost(t), two: newHost(t), three: newHost(t)}
 	router := newHost(t)
@@ -112,7 +112,7 @@ func newSite(t *testing.T) *site {
 }
 
 // plug connects a host to a bridge of another.
-func (h host) plug(t *testing.T, to host, bridge, four, router4, six, router6 string) {
+func (h host) plug(t testing.TB, to host, bridge, four, router4, six, router6 string) {
 	t.Helper()
 	port := "v" + strings.ReplaceAll(four, ".", "")
 	netnstest.Link(t, to.NS, port, h.NS, "up0")
@@ -132,7 +132,7 @@ var (
 )
 
 // setPeers tells a network of its peers; self are the addresses of the node.
-func (h host) setPeers(t *testing.T, n *Network, self []Peer, peers ...[]Peer) error {
+func (h host) setPeers(t testing.TB, n *Network, self []Peer, peers ...[]Peer) error {
 	t.Helper()
 	var all []Peer
 	for _, p := range peers {
@@ -147,7 +147,7 @@ func (h host) setPeers(t *testing.T, n *Network, self []Peer, peers ...[]Peer) e
 	return err
 }
 
-func (s *site) connect(t *testing.T) {
+func (s *site) connect(t testing.TB) {
 	t.Helper()
 	for _, err := range []error{
 		s.one.setPeers(t, s.n1, peer1, peer2, peer3), s.two.setPeers(t, s.n2, peer2, peer1, peer3), s.three.setPeers(t, s.n3, peer3, peer1, peer2),
