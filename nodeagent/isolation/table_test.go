@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -121,33 +120,12 @@ func never(probe) bool { return false }
 
 var everyone = &metav1.LabelSelector{}
 
-func steps() []step { return slices.Concat(intoSteps(), combinedSteps(), furtherSteps()) }
+func steps() []step { return append(peerSteps(), portSteps()...) }
 
-// intoSteps are about what reaches pods.
-func intoSteps() []step {
+// portSteps are of policies that name ports.
+func portSteps() []step {
 	web := selects("pod", "a")
 	return []step{
-		{name: "no policies", denied: never},
-		{name: "deny all ingress", policies: []*networkingv1.NetworkPolicy{policyFor("deny", everyone, []ingress{}, nil)}, denied: intoX("", never)},
-		{name: "deny all egress", policies: []*networkingv1.NetworkPolicy{policyFor("deny", everyone, nil, []egress{})}, denied: outOfX("", never)},
-		{name: "allow all", policies: []*networkingv1.NetworkPolicy{policyFor("allow", everyone, []ingress{{}}, []egress{{}})}, denied: never},
-		{
-			name: "from pods of the same namespace", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{PodSelector: selects("pod", "b")}}}}, nil)},
-			denied: intoX("a", func(p probe) bool { return p.from == "x/b" }),
-		},
-		{
-			name: "from namespaces", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{NamespaceSelector: in("ns", "y", "nowhere")}}}}, nil)},
-			denied: intoX("a", func(p probe) bool { return p.from[:1] == "y" }),
-		},
-		{
-			name: "from pods of namespaces", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{NamespaceSelector: selects("ns", "y"), PodSelector: selects("pod", "c")}}}}, nil)},
-			denied: intoX("a", func(p probe) bool { return p.from == "y/c" }),
-		},
-		{
-			name:     "from pods, or from namespaces",
-			policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{NamespaceSelector: selects("ns", "y")}, {PodSelector: selects("pod", "c")}}}}, nil)},
-			denied:   intoX("a", func(p probe) bool { return p.from[:1] == "y" || p.from == "x/c" }),
-		},
 		{
 			name: "one port", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{Ports: []portOf{numbered(v1.ProtocolTCP, 81)}}}, nil)},
 			denied: intoX("a", func(p probe) bool { return p.port == 81 && p.protocol == forward.TCP }),
@@ -173,13 +151,6 @@ func intoSteps() []step {
 					outOfX("a", func(p probe) bool { return p.port == 80 && p.protocol == forward.UDP })(p)
 			},
 		},
-	}
-}
-
-// combinedSteps are about peers and ports together, and about several policies.
-func combinedSteps() []step {
-	web := selects("pod", "a")
-	return []step{
 		{
 			name: "peers and ports", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{
 				{From: []peer{{NamespaceSelector: selects("ns", "y")}}, Ports: []portOf{numbered(v1.ProtocolTCP, 80)}},
@@ -188,6 +159,34 @@ func combinedSteps() []step {
 			denied: intoX("a", func(p probe) bool {
 				return p.from[:1] == "y" && p.port == 80 && p.protocol == forward.TCP || p.from[:1] == "z" && p.port == 81 && p.protocol == forward.UDP
 			}),
+		},
+	}
+}
+
+// peerSteps are of policies that name peers, and of what changes who these are.
+func peerSteps() []step {
+	web := selects("pod", "a")
+	return []step{
+		{name: "no policies", denied: never},
+		{name: "deny all ingress", policies: []*networkingv1.NetworkPolicy{policyFor("deny", everyone, []ingress{}, nil)}, denied: intoX("", never)},
+		{name: "deny all egress", policies: []*networkingv1.NetworkPolicy{policyFor("deny", everyone, nil, []egress{})}, denied: outOfX("", never)},
+		{name: "allow all", policies: []*networkingv1.NetworkPolicy{policyFor("allow", everyone, []ingress{{}}, []egress{{}})}, denied: never},
+		{
+			name: "from pods of the same namespace", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{PodSelector: selects("pod", "b")}}}}, nil)},
+			denied: intoX("a", func(p probe) bool { return p.from == "x/b" }),
+		},
+		{
+			name: "from namespaces", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{NamespaceSelector: in("ns", "y", "nowhere")}}}}, nil)},
+			denied: intoX("a", func(p probe) bool { return p.from[:1] == "y" }),
+		},
+		{
+			name: "from pods of namespaces", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{NamespaceSelector: selects("ns", "y"), PodSelector: selects("pod", "c")}}}}, nil)},
+			denied: intoX("a", func(p probe) bool { return p.from == "y/c" }),
+		},
+		{
+			name:     "from pods, or from namespaces",
+			policies: []*networkingv1.NetworkPolicy{policyFor("p", web, []ingress{{From: []peer{{NamespaceSelector: selects("ns", "y")}, {PodSelector: selects("pod", "c")}}}}, nil)},
+			denied:   intoX("a", func(p probe) bool { return p.from[:1] == "y" || p.from == "x/c" }),
 		},
 		{
 			name: "policies add up", policies: []*networkingv1.NetworkPolicy{
@@ -199,13 +198,6 @@ func combinedSteps() []step {
 				return p.to == "x/a" && (p.port == 80 && p.protocol == forward.TCP || p.from == "x/c")
 			}),
 		},
-	}
-}
-
-// furtherSteps are about what leaves pods, about addresses, and about changes.
-func furtherSteps() []step {
-	web := selects("pod", "a")
-	return []step{
 		{
 			name: "egress to pods of namespaces", policies: []*networkingv1.NetworkPolicy{policyFor("p", web, nil, []egress{{To: []peer{{NamespaceSelector: selects("ns", "z"), PodSelector: in("pod", "a", "b")}}}})},
 			denied: outOfX("a", func(p probe) bool { return one(p.to, "z/a", "z/b") }),

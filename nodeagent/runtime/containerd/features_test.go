@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
@@ -220,7 +221,7 @@ func devicesOf(t *testing.T, dir string) (names []string) {
 
 // testPrivileged compares with this process, which is what the agent would be.
 func testPrivileged(t *testing.T, n *node) {
-	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = newNetns(t) })
+	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = string(netnstest.New(t)) })
 	effective := func(text string) (set uint64) {
 		for line := range strings.Lines(text) {
 			if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
@@ -379,7 +380,7 @@ func testSharedProcesses(t *testing.T, n *node) {
 }
 
 func testMasked(t *testing.T, n *node) {
-	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = newNetns(t) }) // so that no write leaves the pod
+	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = string(netnstest.New(t)) }) // so that no write leaves the pod
 	const write = "echo 77 > /proc/sys/net/ipv4/ip_default_ttl"
 	p.output(p.config("! " + write))
 	cfg := p.config(write)
@@ -475,7 +476,7 @@ type blocking struct{}
 func (*blocking) Read([]byte) (int, error) { select {} }
 
 func testPortForward(t *testing.T, n *node) {
-	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = newNetns(t) })
+	p := n.pod(t, func(c *runtime.SandboxConfig) { c.NetNS = string(netnstest.New(t)) })
 	p.start(p.config("while true; do echo pong | nc -l -p 7777; done"))
 	polltest.Until(t, "the port answers", func() bool {
 		near, far := net.Pipe()

@@ -123,7 +123,11 @@ func (c *cluster) testRollOver(t *testing.T, machines, on []*machine) {
 		port := fmt.Sprintf("%s:%d", m.address, svc.Spec.Ports[0].NodePort)
 		l.add("by the node port of "+m.name, "", every, func() (string, error) { return greeting(port) })
 	}
-	for range 2 {
+	rollOvers := 1
+	if campaign() {
+		rollOvers = 10
+	}
+	for range rollOvers {
 		l.await(t, 20)
 		old := c.steadyPods(t)
 		c.must(t, c.kubectl, "rollout", "restart", "deployment/"+steady)
