@@ -25,6 +25,7 @@ for module in $(git ls-files '*/go.mod' | grep -v '^\.ci/'); do
   stage "the suite in $dir" go -C "$dir" test -timeout 1h ./...
 done
 timed "the programs of others" .ci/tools/others.sh
+timed "the controllers of others" .ci/tools/others.sh kube-controller-manager
 packages "cgroup v2, whatever this machine's kernel has" user-mode-linux
 timed "older kubectls" .ci/tools/kubectl.sh kubectl@v1.29.15 kubectl@v1.33.5
 stage "the tests, the long ones too" .ci/tools/test.sh -timeout 4h ./...

@@ -86,7 +86,7 @@ func comparable(e *endpointsObject) *endpointsObject {
 	}
 	e = &endpointsObject{ObjectMeta: metav1.ObjectMeta{Labels: e.Labels, Annotations: e.Annotations}, Subsets: e.DeepCopy().Subsets}
 	for _, one := range e.Subsets {
-		slices.SortFunc(one.Ports, func(a, b v1.EndpointPort) int { return strings.Compare(a.Name, b.Name) }) //nolint:staticcheck // as above
+		slices.SortFunc(one.Ports, func(a, b v1.EndpointPort) int { return strings.Compare(a.Name, b.Name) })
 	}
 	slices.SortFunc(e.Subsets, func(a, b v1.EndpointSubset) int { //nolint:staticcheck // as above
 		return strings.Compare(fmt.Sprint(a.Ports, a.Addresses), fmt.Sprint(b.Ports, b.Addresses))

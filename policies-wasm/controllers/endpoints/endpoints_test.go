@@ -241,8 +241,8 @@ func TestAThousandAddressesOfASubsetAreMirrored(t *testing.T) {
 	t.Parallel()
 	e := &v1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "e"}, Subsets: make([]v1.EndpointSubset, 1)} //nolint:staticcheck // as above
 	for i := range 600 {
-		at := func(net int) v1.EndpointAddress { //nolint:staticcheck // as above
-			return v1.EndpointAddress{IP: fmt.Sprintf("10.%d.%d.%d", net, i/200, i%200+1)} //nolint:staticcheck // as above
+		at := func(net int) v1.EndpointAddress {
+			return v1.EndpointAddress{IP: fmt.Sprintf("10.%d.%d.%d", net, i/200, i%200+1)}
 		}
 		e.Subsets[0].NotReadyAddresses = append(e.Subsets[0].NotReadyAddresses, at(1))
 		e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, at(2))
