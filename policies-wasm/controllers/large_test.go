@@ -52,7 +52,6 @@ func (g *guest) Name() string               { return g.entry.Name }
 func (g *guest) Parent() abi.ObjectKind     { return *g.entry.Parent }
 func (g *guest) Children() []abi.ObjectKind { return g.entry.Children }
 func (g *guest) Related() []abi.ObjectKind  { return g.entry.Related }
-func (g *guest) Seeded() bool               { return g.entry.Seed }
 
 func (g *guest) Reconcile(context.Context, *wire.ReconcileInput) (*abi.ReconcileResult, error) {
 	panic("not driven")
