@@ -11,6 +11,7 @@ require (
 	k8s.io/component-helpers v0.36.3
 	k8s.io/cri-streaming v0.37.0
 	k8s.io/klog/v2 v2.140.0
+	k8s.io/kube-aggregator v0.36.3
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
 	k8s.io/kubelet v0.36.3
 	k8s.io/kubernetes v1.36.3
@@ -173,7 +174,6 @@ require (
 	k8s.io/component-base v0.37.0 // indirect
 	k8s.io/controller-manager v0.36.3 // indirect
 	k8s.io/endpointslice v0.36.3 // indirect
-	k8s.io/kube-aggregator v0.36.3 // indirect
 	k8s.io/kube-controller-manager v0.36.3 // indirect
 	k8s.io/kube-proxy v0.36.3 // indirect
 	k8s.io/kube-scheduler v0.36.3 // indirect

@@ -9,6 +9,8 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/store"
 
+	discoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -35,6 +37,9 @@ type Config struct {
 	// Uploads are of the kinds whose objects may come as raw bytes, by store
 	// resource.
 	Uploads map[string]Upload
+	// Aggregate answers groups and versions that no kind is served in; nil has
+	// none.
+	Aggregate Aggregate
 	// Fairness may hold back or refuse requests; nil lets all through.
 	Fairness Fairness
 	// Audit hears of every answer; nil hears nothing.
@@ -84,6 +89,16 @@ type Upload struct {
 type Metrics interface {
 	NodeMetrics(ctx context.Context) ([]metricsv1beta1.NodeMetrics, error)
 	PodMetrics(ctx context.Context, namespace string) ([]metricsv1beta1.PodMetrics, error)
+}
+
+// Aggregate hands requests on to those who registered an APIService.
+type Aggregate interface {
+	// Serves tells whether somebody answers for the group and version.
+	Serves(r *http.Request, gv schema.GroupVersion) bool
+	// Forward has them answer in the name of who, who may ask.
+	Forward(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, who user.Info)
+	// Groups are what they serve, as discovery shows it. It waits for nobody.
+	Groups() []discoveryv2.APIGroupDiscovery
 }
 
 // Fairness shares the server between its clients. Enter blocks until the

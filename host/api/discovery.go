@@ -63,7 +63,7 @@ func kindsIn(gv schema.GroupVersion) []*kind.Kind {
 func (s *server) routeDiscovery() {
 	s.get("/api", func(k *call) error {
 		if k.wantsAggregated() {
-			return k.aggregated(schema.GroupVersion{Version: "v1"})
+			return k.aggregated(nil, schema.GroupVersion{Version: "v1"})
 		}
 		return k.any(http.StatusOK, &metav1.APIVersions{
 			Versions:                   []string{"v1"},
@@ -72,20 +72,29 @@ func (s *server) routeDiscovery() {
 	})
 	s.get("/apis", func(k *call) error {
 		if k.wantsAggregated() {
-			return k.aggregated(slices.Concat(groups()...)...)
+			return k.aggregated(s.backends(), slices.Concat(groups()...)...)
 		}
 		list := &metav1.APIGroupList{}
 		for _, g := range groups() {
 			list.Groups = append(list.Groups, apiGroup(g))
 		}
+		list.Groups = mergeGroups(list.Groups, s.backends())
 		return k.any(http.StatusOK, list, schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"})
 	})
 	for _, g := range groups() {
 		s.get("/apis/"+g[0].Group, func(k *call) error {
-			group := apiGroup(g)
+			group := mergeGroups([]metav1.APIGroup{apiGroup(g)}, s.backendGroup(g[0].Group))[0]
 			return k.any(http.StatusOK, &group, schema.GroupVersionKind{Version: "v1", Kind: "APIGroup"})
 		})
 	}
+	s.get("/apis/:group", func(k *call) error {
+		group := s.backendGroup(k.param("group"))
+		if len(group) == 0 {
+			return pathNotFound()
+		}
+		legacy := legacyGroup(group[0])
+		return k.any(http.StatusOK, &legacy, schema.GroupVersionKind{Version: "v1", Kind: "APIGroup"})
+	})
 	for _, gv := range versions() {
 		s.get(root(gv), func(k *call) error {
 			return k.any(http.StatusOK, resourceList(gv), schema.GroupVersionKind{Version: "v1", Kind: "APIResourceList"})
@@ -146,7 +155,8 @@ func (k *call) wantsAggregated() bool {
 	return false
 }
 
-func (k *call) aggregated(gvs ...schema.GroupVersion) error {
+// aggregated answers with the versions, and behind them with what backends serve.
+func (k *call) aggregated(others []discoveryv2.APIGroupDiscovery, gvs ...schema.GroupVersion) error {
 	list := &discoveryv2.APIGroupDiscoveryList{}
 	list.SetGroupVersionKind(discoveryv2.SchemeGroupVersion.WithKind("APIGroupDiscoveryList"))
 	for _, gv := range gvs {
@@ -158,6 +168,7 @@ func (k *call) aggregated(gvs ...schema.GroupVersion) error {
 		g := &list.Items[n-1]
 		g.Versions = append(g.Versions, discoverVersion(gv))
 	}
+	list.Items = merged(list.Items, others)
 	data, err := json.Marshal(list)
 	if err != nil {
 		return err

@@ -56,6 +56,10 @@ func served(path string) bool {
 
 // unrouted answers what no route answers.
 func (s *server) unrouted(err error, c echo.Context) {
+	if gv, ok := s.elsewhere(c.Request()); ok {
+		s.forward(c, gv)
+		return
+	}
 	call := s.begin(c, nil)
 	defer call.end()
 	if he := (*echo.HTTPError)(nil); errors.As(err, &he) && he.Code == http.StatusMethodNotAllowed && served(c.Request().URL.Path) {

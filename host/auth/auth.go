@@ -52,6 +52,11 @@ type Auth struct {
 	// Agents signs the certificates of the node agents' servers. It is another
 	// one so that no machine can ever stand in for the host.
 	Agents *ca.Authority
+	// FrontProxy signs nothing but FrontProxyClient: servers behind the API believe
+	// whom its clients name in headers.
+	FrontProxy *ca.Authority
+	// FrontProxyClient is the certificate that the host shows to them.
+	FrontProxyClient *ca.Leaf
 	// Access answers what somebody may do.
 	Access *authz.Authorizer
 	// AgentClient is the certificate that the host shows to node agents.
@@ -89,6 +94,14 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	if err != nil {
 		return nil, err
 	}
+	frontProxy, err := ca.Open(filepath.Join(c.Dir, "pki", "front-proxy"), "berth-front-proxy-ca", c.Now)
+	if err != nil {
+		return nil, err
+	}
+	frontProxyClient, err := frontProxy.Client("front-proxy-client", ca.FrontProxyClient)
+	if err != nil {
+		return nil, err
+	}
 	key, err := authority.SigningKey("sa")
 	if err != nil {
 		return nil, err
@@ -102,11 +115,13 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 	}
 	requests := authn.NewRequests(c.Now, accounts, authn.NewBootstrap(c.Objects, c.Now))
 	a := &Auth{
-		Authority:   authority,
-		Agents:      agents,
-		AgentClient: agentClient,
-		Access:      authz.New(c.Objects, c.Objects),
-		Requests:    requests,
+		Authority:        authority,
+		Agents:           agents,
+		AgentClient:      agentClient,
+		FrontProxy:       frontProxy,
+		FrontProxyClient: frontProxyClient,
+		Access:           authz.New(c.Objects, c.Objects),
+		Requests:         requests,
 		Join: bootstrap.New(bootstrap.Config{
 			Who: requests, Objects: c.Objects, Clients: authority, Servers: agents, Now: c.Now, Log: c.Log,
 		}),

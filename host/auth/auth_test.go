@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -272,8 +273,43 @@ func TestEveryClusterHasItsNamespaces(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := s.Get(store.Key{Resource: view.ConfigMaps, Namespace: "kube-system", Name: "extension-apiserver-authentication"}); !ok {
-		t.Error("nothing tells which clients' certificates hold")
+}
+
+// TestServersBehindTheAPIKnowItsFrontProxy: also those of a cluster that was made
+// before there was one.
+func TestServersBehindTheAPIKnowItsFrontProxy(t *testing.T) {
+	t.Parallel()
+	s, dir := newStore(t, store.NewMemory()), t.TempDir()
+	put(t, s, view.ConfigMaps, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"}, Data: map[string]string{"client-ca-file": "old"},
+	})
+	a, err := Open(t.Context(), Config{Dir: dir, Objects: view.Of(s)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, ok := s.Get(store.Key{Resource: view.ConfigMaps, Namespace: "kube-system", Name: "extension-apiserver-authentication"})
+	if !ok {
+		t.Fatal("nothing tells which clients' certificates hold")
+	}
+	data := o.(*corev1.ConfigMap).Data
+	if data["client-ca-file"] != string(a.Authority.PEM()) || data["requestheader-allowed-names"] != `["front-proxy-client"]` ||
+		data["requestheader-username-headers"] != `["X-Remote-User"]` || data["requestheader-group-headers"] != `["X-Remote-Group"]` ||
+		data["requestheader-extra-headers-prefix"] != `["X-Remote-Extra-"]` {
+		t.Errorf("clients are believed by %v", data)
+	}
+	cert, err := a.FrontProxyClient.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(data["requestheader-client-ca-file"]))
+	verify := x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if _, err := cert.Leaf.Verify(verify); err != nil || cert.Leaf.Subject.CommonName != "front-proxy-client" {
+		t.Errorf("the front proxy is %s, %v", cert.Leaf.Subject, err)
+	}
+	verify.Roots = a.Authority.Pool()
+	if _, err := cert.Leaf.Verify(verify); err == nil {
+		t.Error("the front proxy's certificate holds at the API")
 	}
 }
 

@@ -3,8 +3,10 @@ package auth
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 
+	"github.com/berth-dev/berth/host/auth/ca"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/store"
 
@@ -63,19 +65,49 @@ func (a *Auth) createDefaults(ctx context.Context) error {
 			return fmt.Errorf("look for ServiceAccount %s: %w", name, err)
 		}
 	}
-	clients := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: clientConfigMap},
-		Data:       map[string]string{clientKey: string(a.Authority.PEM())},
-	}
-	if err := add(view.ConfigMaps, clients); err != nil {
+	op, err := a.clientAuthorities(ctx)
+	if err != nil {
 		return fmt.Errorf("look for ConfigMap %s: %w", clientConfigMap, err)
 	}
+	ops = append(ops, op...)
 	if len(ops) > 0 {
 		if _, err := a.config.Objects.Commit(ctx, ops...); err != nil {
 			return fmt.Errorf("create the system's namespaces and priority classes: %w", err)
 		}
 	}
 	return a.Defaults.Restore(ctx)
+}
+
+// clientAuthorities writes down, under Kubernetes' names, whose certificates hold
+// and whose tell of others in headers. What others added stays.
+func (a *Auth) clientAuthorities(ctx context.Context) ([]store.Op, error) {
+	want := map[string]string{
+		clientKey:                            string(a.Authority.PEM()),
+		"requestheader-client-ca-file":       string(a.FrontProxy.PEM()),
+		"requestheader-allowed-names":        `["` + ca.FrontProxyClient.Name + `"]`,
+		"requestheader-username-headers":     `["X-Remote-User"]`,
+		"requestheader-uid-headers":          `["X-Remote-Uid"]`,
+		"requestheader-group-headers":        `["X-Remote-Group"]`,
+		"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	}
+	have, err := view.Get[*corev1.ConfigMap](ctx, a.config.Objects, view.ConfigMaps, metav1.NamespaceSystem, clientConfigMap)
+	if view.Missing(err) {
+		return []store.Op{view.Fresh(view.ConfigMaps, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: clientConfigMap}, Data: want,
+		}, a.config.Now())}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	next := have.DeepCopy()
+	if next.Data == nil {
+		next.Data = map[string]string{}
+	}
+	maps.Copy(next.Data, want)
+	if maps.Equal(next.Data, have.Data) {
+		return nil, nil
+	}
+	return []store.Op{{Kind: store.Update, Key: view.KeyOf(view.ConfigMaps, next), Object: next, Expect: view.Revision(have)}}, nil
 }
 
 var controllerAccounts = []string{

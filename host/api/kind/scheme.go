@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/install"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"           // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/authentication/install" // registers its kinds
@@ -36,5 +37,6 @@ func buildScheme() *runtime.Scheme {
 	s := legacyscheme.Scheme
 	utilruntime.Must(policyv1alpha1.AddToScheme(s))
 	utilruntime.Must(metricsv1beta1.AddToScheme(s))
+	apiregistration.Install(s)
 	return s
 }

@@ -36,6 +36,9 @@ var (
 	ControllerManager = Subject{Name: "system:kube-controller-manager"}
 	// AgentClient is whom the host is to the node agents' servers.
 	AgentClient = Subject{Name: "berth-host", Groups: []string{"system:masters"}}
+	// FrontProxyClient is whom the host is to the servers behind APIServices. To
+	// the host itself it is nobody.
+	FrontProxyClient = Subject{Name: "front-proxy-client"}
 )
 
 // Pair is a certificate with its key, both in PEM.
