@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-dev/berth/host/api/admission"
+	"github.com/berth-dev/berth/host/api/aggregate"
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/api/connlimit"
 	"github.com/berth-dev/berth/host/api/kind"
@@ -64,6 +65,7 @@ type Host struct {
 	berth       *berthapi.API
 	connections *connlimit.Listener
 	usage       *usage.Meter
+	aggregate   *aggregate.Aggregator
 	podRange    netip.Prefix
 	services    []netip.Prefix
 	balancers   balancer.Config
