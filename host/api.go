@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/aggregate"
 	"github.com/berth-dev/berth/host/api/stream"
 	"github.com/berth-dev/berth/host/auth/view"
 	"github.com/berth-dev/berth/host/usage"
@@ -19,7 +20,10 @@ func (h *Host) handler() (handler http.Handler, close func(), err error) {
 	h.usage = usage.New(view.Of(h.store), streams.Fetch, h.Log)
 	connectors := streams.Connectors()
 	connectors["pods/explain"] = h.berth.Explain
-	config := api.Config{Registry: h.registry, Connectors: connectors, Uploads: h.berth.Uploads(h.registry), Metrics: h.usage, Log: h.Log}
+	h.aggregate = aggregate.New(aggregate.Config{
+		Objects: view.Of(h.store), Registry: h.registry, Certificate: h.auth.FrontProxyClient.Certificate, Log: h.Log,
+	})
+	config := api.Config{Registry: h.registry, Aggregate: h.aggregate, Connectors: connectors, Uploads: h.berth.Uploads(h.registry), Metrics: h.usage, Log: h.Log}
 	endAudit, err := h.guard(&config)
 	if err != nil {
 		return nil, nil, err

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-dev/berth/host/api/admission"
+	"github.com/berth-dev/berth/host/api/aggregate"
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/api/connlimit"
 	"github.com/berth-dev/berth/host/api/kind"
@@ -67,6 +68,7 @@ type Host struct {
 	berth       *berthapi.API
 	connections *connlimit.Listener
 	usage       *usage.Meter
+	aggregate   *aggregate.Aggregator
 	podRange    netip.Prefix
 	services    []netip.Prefix
 	balancers   balancer.Config

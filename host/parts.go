@@ -48,6 +48,7 @@ func (h *Host) parts() []part {
 		}).Run},
 		{"network", h.network.Run},
 		{"usage", h.usage.Run},
+		{"aggregation", h.aggregate.Run},
 		{"gates", h.runGates},
 		{"controllers", h.runControllers},
 		{"pod starts", h.watchStarts},
