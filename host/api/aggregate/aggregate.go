@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	// patience is how long a backend may take to begin an answer.
-	patience = time.Minute
+	// answerWithin is how long a backend may take to begin an answer.
+	answerWithin = time.Minute
 	// atOnce bounds the requests that one backend answers side by side, watches
 	// included.
 	atOnce = 400
@@ -153,7 +153,7 @@ func (a *Aggregator) transport(spec *apiregistrationv1.APIServiceSpec) *http.Tra
 		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.Certificate() }
 	}
 	return &http.Transport{
-		TLSClientConfig: trust, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: patience, MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig: trust, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: answerWithin, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			address, err := a.endpoint(ctx, spec.Service)
