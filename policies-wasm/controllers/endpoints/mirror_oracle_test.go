@@ -71,7 +71,7 @@ func (r inventor) rewrite(w *written) {
 // subset has the port metrics if that is the first of all: upstream takes two ports
 // with an appProtocol for different ones, whatever they are.
 func (r inventor) subset(first bool) (s v1.EndpointSubset) { //nolint:staticcheck // as above
-	for _, port := range []v1.EndpointPort{ //nolint:staticcheck // as above
+	for _, port := range []v1.EndpointPort{
 		{Name: "http", Port: 80, Protocol: v1.ProtocolTCP},
 		{Name: "metrics", Port: 9100, Protocol: v1.ProtocolTCP, AppProtocol: ptr.To("http")},
 		{Name: "dns", Port: 53, Protocol: v1.ProtocolUDP},
@@ -89,7 +89,7 @@ func (r inventor) subset(first bool) (s v1.EndpointSubset) { //nolint:staticchec
 	return s
 }
 
-func (r inventor) address() (a v1.EndpointAddress) { //nolint:staticcheck // as above
+func (r inventor) address() (a v1.EndpointAddress) {
 	a.IP = []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4", "fd00::1", "fd00::2"}[r.IntN(6)]
 	// What goes with an address is always the same: of two that differ upstream takes
 	// either.
