@@ -21,8 +21,8 @@ esac
 .ci/tools/etcd.sh
 [ "$(id -u)" != 0 ] || .ci/tools/node.sh
 compile() {
-  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/ ./host/cmd/bench ./host/cmd/berth ./examples/quickstart/web &&
-    go run ./examples/quickstart/image -program .build/web -name berth.local/web:1 -o .build/quickstart.tar &&
+  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/ ./host/cmd/bench ./host/cmd/berth &&
+    quickstart_image &&
     go test -c -o .build/engine.test ./host/policy/engine &&
     go test -c -o .build/ ./nodeagent/nft ./nodeagent/dns ./nodeagent/isolation ./nodeagent/network/cni
 }

@@ -40,6 +40,14 @@ timed() {
   rm -f "$said"
 }
 
+# quickstart_image writes the quickstart's program and image into .build, since a
+# fresh machine may have no registry.
+quickstart_image() {
+  mkdir -p .build
+  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/web ./examples/quickstart/web &&
+    CGO_ENABLED=0 go run "${STATIC[@]}" -ldflags "$STRIP" ./examples/quickstart/image -program .build/web -name berth.local/web:1 -o .build/quickstart.tar
+}
+
 # quietly SAID CMD...: runs CMD without Go's list of downloads. SAID is not empty
 # afterwards if CMD printed something else.
 quietly() {

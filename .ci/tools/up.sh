@@ -17,13 +17,6 @@ download() {
   [ "$(id -u)" != 0 ] || .ci/tools/node.sh fetch
 }
 
-# The quickstart's image, since a fresh machine may have no registry.
-image() {
-  mkdir -p .build
-  CGO_ENABLED=0 go build "${STATIC[@]}" -ldflags "$STRIP" -o .build/web ./examples/quickstart/web &&
-    CGO_ENABLED=0 go run "${STATIC[@]}" -ldflags "$STRIP" ./examples/quickstart/image -program .build/web -name berth.local/web:1 -o .build/quickstart.tar
-}
-
 kubectl=$(type -P kubectl || true)
 [ -x bin/berth ] || say "building what is missing: some minutes the first time"
 if [ ! -x bin/berth ]; then download >/dev/null 2>&1 & fi
@@ -31,7 +24,7 @@ if [ ! -x bin/berth ]; then download >/dev/null 2>&1 & fi
 [ -n "$kubectl" ] || .ci/tools/kubectl.sh
 if [ "$(id -u)" = 0 ]; then
   .ci/tools/node.sh
-  timed "building the quickstart's image" image
+  timed "building the quickstart's image" quickstart_image
   agent=(--agent containerd --import-image .build/quickstart.tar)
 else
   say "not root: containers are simulated (3 nodes); run as root for real ones"
