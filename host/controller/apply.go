@@ -39,6 +39,8 @@ type plan struct {
 	// objects: it writes more than the parent's status.
 	objects bool
 	stored  []store.Object
+	// gone is what it takes away, by UID: what it deletes may stay for a while.
+	gone map[string]bool
 }
 
 type note struct {
@@ -57,6 +59,7 @@ func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResul
 	}
 	if !p.empty {
 		d.pace.wrote(nameOf(g.parent), p.tx.Len())
+		p.takesAway(out)
 		stored, err := p.tx.Commit(ctx)
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
 			return nil, errStale
@@ -77,6 +80,22 @@ func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResul
 		d.event(ctx, about, e.Type, e.Reason, e.Message)
 	}
 	return p, nil
+}
+
+// takesAway finds what will be gone: a deletion and the last finalizer may do it.
+func (p *plan) takesAway(out *abi.ReconcileResult) {
+	p.gone = map[string]bool{}
+	look := func(uid string) {
+		if _, left := p.tx.Get(p.byUID[uid].key()); !left {
+			p.gone[uid] = true
+		}
+	}
+	for i := range out.Delete {
+		look(out.Delete[i].UID)
+	}
+	for i := range out.Patch {
+		look(out.Patch[i].UID)
+	}
 }
 
 func (p *plan) add(ctx context.Context, out *abi.ReconcileResult) error {
@@ -146,7 +165,7 @@ func (p *plan) modify(ctx context.Context, verb, subresource string, one named, 
 // fresh tells whether an object is still as the guest was told: in the store, or
 // changed since by this answer alone.
 func (p *plan) fresh(one named) bool {
-	have, ok := p.d.Objects.Get(one.w.key(one.o.GetNamespace(), one.o.GetName()))
+	have, ok := p.d.Objects.Get(one.key())
 	return ok && have.GetUID() == one.o.GetUID() && have.GetResourceVersion() == one.o.GetResourceVersion()
 }
 

@@ -100,7 +100,7 @@ func (d *Driver) checkRest(ctx context.Context, g *gathered, out *abi.ReconcileR
 		return
 	}
 	next, err := d.gather(parent)
-	if err != nil || !next.isResultOf(g, out, done) {
+	if err != nil || !done.made(next) {
 		return
 	}
 	next.Now, next.Seed = g.Now, g.Seed
@@ -113,32 +113,30 @@ func (d *Driver) checkRest(ctx context.Context, g *gathered, out *abi.ReconcileR
 	}
 }
 
-// isResultOf tells whether what was gathered is just what an answer to another
-// question made of that: each object is as it was then or as the answer's commit
-// left it, and what came or went did so by the answer.
-func (g *gathered) isResultOf(before *gathered, out *abi.ReconcileResult, done *plan) bool {
+// made tells whether what was gathered is just what this answer made of what it was
+// asked about: each object is as it was then or as the answer's commit left it, and
+// what came or went did so by the answer.
+func (p *plan) made(next *gathered) bool {
 	written := map[string]bool{}
-	for _, o := range done.stored {
+	for _, o := range p.stored {
 		written[o.GetResourceVersion()] = true
 	}
-	was := before.told()
-	for uid, is := range g.told() {
+	was := p.told()
+	for uid, is := range next.told() {
 		then, known := was[uid]
 		delete(was, uid)
 		if !written[is.Object.GetResourceVersion()] && (!known || !sameAsTold(then, is)) {
 			return false
 		}
 	}
-	for _, p := range out.Patch {
-		delete(was, p.UID) // it may have been the last finalizer
+	for uid := range was {
+		one := p.byUID[uid]
+		now, ok := p.d.Objects.Get(one.key())
+		if ok = ok && string(now.GetUID()) == uid; ok == p.gone[uid] || ok && !written[now.GetResourceVersion()] {
+			return false // others took it away, or changed it
+		}
 	}
-	for _, p := range out.Delete {
-		delete(was, p.UID)
-	}
-	for _, uid := range out.Release {
-		delete(was, uid)
-	}
-	return len(was) == 0
+	return true
 }
 
 // sameAsTold tells whether a guest is told the same of an object. Its own memory is

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/store"
 )
 
 func TestAGuestThatAnswersTheSameDifferentlyIsToldOf(t *testing.T) {
@@ -112,6 +113,54 @@ func TestAGuestThatWantsMoreOfItsOwnResultIsToldOf(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What somebody else takes away between an answer and the look at its result is
+// missed by the guest, and rightly so.
+func TestWhatOthersTakeAwayIsNoResult(t *testing.T) {
+	t.Parallel()
+	creation := []abi.Creation{{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod"}`)}}
+	patched := 0
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+		if len(children) == 0 && patched < 3 {
+			return &abi.ReconcileResult{Create: creation, Step: true}, nil
+		}
+		out := &abi.ReconcileResult{}
+		for _, c := range children {
+			if len(c.Object.GetAnnotations()) == 0 {
+				out.Patch = append(out.Patch, abi.Patch{UID: string(c.Object.GetUID()), Patch: json.RawMessage(`{"metadata":{"annotations":{"seen":"yes"}}}`)})
+			}
+		}
+		return out, nil
+	}}
+	drive(t, g, func(c *cluster) {
+		c.sample = 1
+		c.after = func() {
+			list, err := c.store.List("pods", "", store.ListOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, pod := range list.Items {
+				if len(pod.GetAnnotations()) == 0 {
+					continue
+				}
+				patched++
+				if _, _, err := c.store.Commit(c.t.Context(), store.Op{Kind: store.Delete, Key: keyOf("pods", pod)}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		c.put("replicasets.apps", set("web", 1))
+	}, func(c *cluster) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.notes) > 0 {
+			t.Errorf("notes %q, want none", c.notes)
+		}
+		if patched < 3 {
+			t.Errorf("%d pods were patched, want 3", patched)
+		}
+	})
 }
 
 // A seed is given to guests that ask for one: another with each question, and the

@@ -74,6 +74,8 @@ type cluster struct {
 	denied string
 	// sample is how many answers there are to one that is checked.
 	sample uint64
+	// after is what somebody else does after each commit.
+	after func()
 }
 
 func (c *cluster) May(_ context.Context, verb, resource, subresource, namespace, _ string) error {
@@ -161,6 +163,9 @@ func (x *tx) Delete(_ context.Context, resource string, o store.Object, _ *metav
 
 func (x *tx) Commit(ctx context.Context) ([]store.Object, error) {
 	_, stored, err := x.store.Commit(ctx, x.ops...)
+	if x.after != nil {
+		x.after()
+	}
 	return stored, err
 }
 

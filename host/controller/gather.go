@@ -27,6 +27,8 @@ type named struct {
 	o store.Object
 }
 
+func (n named) key() store.Key { return n.w.key(n.o.GetNamespace(), n.o.GetName()) }
+
 // Input is what the guest is told of a parent.
 func (d *Driver) Input(parent store.Object) (*Input, error) {
 	g, err := d.gather(parent)
