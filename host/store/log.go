@@ -9,7 +9,7 @@ import (
 
 // log is the bounded history of one resource, shared by all its watchers: a
 // ring of events by ascending revision. Watchers hold a revision and read on
-// from there; one closed channel wakes all that wait.
+// from there, and wait for a wake.
 type log struct {
 	maxEvents int
 	maxBytes  int
@@ -21,7 +21,7 @@ type log struct {
 	next  uint64   // position after the newest
 	bytes int      // of superseded states that only the log keeps alive
 	floor int64    // every event after this revision is here
-	wake  chan struct{}
+	wake  wake
 
 	topics map[topicKey]*topic
 
@@ -49,7 +49,7 @@ func newLog(floor int64, opts *Options) *log {
 		history:   opts.History,
 		floor:     floor,
 		ring:      make([]logged, leastRing),
-		wake:      make(chan struct{}),
+		wake:      newWake(),
 		topics:    map[topicKey]*topic{},
 	}
 }
@@ -66,7 +66,7 @@ func (e *logged) superseded() int {
 
 // append adds events, and returns the channel whose closing tells the watchers.
 // Called with mu held.
-func (l *log) append(events []Event, now time.Time) chan struct{} {
+func (l *log) append(events []Event, now time.Time) wake {
 	for _, ev := range events {
 		if l.next-l.first == uint64(len(l.ring)) {
 			l.grow()
@@ -77,9 +77,9 @@ func (l *log) append(events []Event, now time.Time) chan struct{} {
 		l.next++
 	}
 	l.trim(now)
-	wake := l.wake
-	l.wake = make(chan struct{})
-	return wake
+	woken := l.wake
+	l.wake = newWake()
+	return woken
 }
 
 func (l *log) grow() { l.resize(2 * len(l.ring)) }
@@ -158,7 +158,7 @@ const maxRead = 512
 
 // read returns the events after rev, the revision up to which it looked, and what to
 // wait for when there are none.
-func (l *log) read(rev int64) (events []Event, seen int64, wake chan struct{}, err error) {
+func (l *log) read(rev int64) (events []Event, seen int64, more wake, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if rev < l.floor {

@@ -19,7 +19,7 @@ func (s *Store) publish(b *batch, now time.Time) {
 		}
 		r.coming = append(r.coming, c.event())
 	}
-	var wakes []chan struct{}
+	var wakes []wake
 	for _, r := range changed {
 		wakes = append(wakes, r.publish(r.coming[len(r.coming)-1].Revision, r.coming, now)...)
 		r.come()

@@ -79,15 +79,15 @@ func (r *resource) replace(prev, next *entry) {
 }
 
 // publish shows readers the state as of rev together with the events that led
-// to it: whoever holds the log's lock sees both or neither. It returns the
-// channels whose closing wakes the watchers.
-func (r *resource) publish(rev int64, events []Event, now time.Time) []chan struct{} {
+// to it: whoever holds the log's lock sees both or neither. It returns
+// what wakes the watchers.
+func (r *resource) publish(rev int64, events []Event, now time.Time) []wake {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	r.show(rev)
 	first := r.log.next
-	wake := r.log.append(events, now)
-	return append(r.note(max(first, r.log.first)), wake)
+	all := r.log.append(events, now)
+	return append(r.note(max(first, r.log.first)), all)
 }
 
 // show makes the latest states visible to all readers at once: whoever has seen

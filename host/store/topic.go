@@ -12,9 +12,9 @@ import (
 type topic struct {
 	key      topicKey
 	watchers int
-	places   []place       // ascending
-	since    int64         // places after this revision are complete
-	wake     chan struct{} // closed when there are new places
+	places   []place // ascending
+	since    int64   // places after this revision are complete
+	wake     wake    // when there are new places
 }
 
 type topicKey struct {
@@ -47,7 +47,7 @@ func (r *resource) subscribe(key topicKey, rev int64) *topic {
 	}
 	t, ok := l.topics[key]
 	if !ok {
-		t = &topic{key: key, since: l.newest(), wake: make(chan struct{})}
+		t = &topic{key: key, since: l.newest(), wake: newWake()}
 		l.topics[key] = t
 	}
 	t.watchers++
@@ -104,7 +104,7 @@ func (r *resource) about(index int, ev *Event) []string {
 
 // note enters the events from position pos on into the topics that they are
 // about, and returns what wakes the watchers of those. Called with mu held.
-func (r *resource) note(pos uint64) (wakes []chan struct{}) {
+func (r *resource) note(pos uint64) (woken []wake) {
 	l := r.log
 	if len(l.topics) == 0 {
 		return nil
@@ -115,8 +115,8 @@ func (r *resource) note(pos uint64) (wakes []chan struct{}) {
 			return
 		}
 		t.add(place{rev, pos}, l.floor)
-		wakes = append(wakes, t.wake)
-		t.wake = make(chan struct{})
+		woken = append(woken, t.wake)
+		t.wake = newWake()
 	}
 	for ; pos < l.next; pos++ {
 		ev := &l.at(pos).Event
@@ -128,7 +128,7 @@ func (r *resource) note(pos uint64) (wakes []chan struct{}) {
 			}
 		}
 	}
-	return wakes
+	return woken
 }
 
 // has reports that pos was the last to come: an index function may name a value
@@ -148,7 +148,7 @@ func (t *topic) add(p place, floor int64) {
 }
 
 // readTopic is read for a watcher of a topic.
-func (l *log) readTopic(t *topic, rev int64) (events []Event, seen int64, wake chan struct{}, err error) {
+func (l *log) readTopic(t *topic, rev int64) (events []Event, seen int64, more wake, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	i := sort.Search(len(t.places), func(i int) bool { return t.places[i].rev > rev })

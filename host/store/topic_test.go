@@ -1,7 +1,9 @@
 package store
 
 import (
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -14,7 +16,7 @@ func TestAWatchOfAPartSleepsWhileOthersAreBusy(t *testing.T) {
 	happens := func(namespace, name string) {
 		rev++
 		for _, wake := range r.publish(rev, []Event{{Revision: rev, Key: Key{"configmaps", namespace, name}}}, time.Now()) {
-			close(wake)
+			wake.all()
 		}
 	}
 	watches := map[string]*topic{"namespace a": r.subscribe(namespaceTopic("a"), 1), "object a/x": r.subscribe(objectTopic(Key{"configmaps", "a", "x"}), 1)}
@@ -27,7 +29,7 @@ func TestAWatchOfAPartSleepsWhileOthersAreBusy(t *testing.T) {
 		{"a", "x", []string{"namespace a", "object a/x"}},
 		{"b", "y", nil},
 	} {
-		before := map[string]chan struct{}{}
+		before := map[string]wake{}
 		for name, w := range watches {
 			before[name] = w.wake
 		}
@@ -56,4 +58,52 @@ func TestAWatchOfAPartSleepsWhileOthersAreBusy(t *testing.T) {
 	if len(r.log.topics) != 0 {
 		t.Errorf("%d topics are left", len(r.log.topics))
 	}
+}
+
+// A crowd of watchers wakes, each of them, whoever comes late and whoever has left.
+func TestACrowdOfWatchersWakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const crowd = 1000
+		w := newWake()
+		gone := make(chan struct{})
+		var woken, left atomic.Int64
+		watch := func() {
+			select {
+			case <-w:
+				w.next()
+				woken.Add(1)
+			case <-gone:
+				left.Add(1)
+			}
+		}
+		for range crowd {
+			go watch()
+		}
+		synctest.Wait()
+		close(gone)
+		synctest.Wait()
+		if got := left.Load(); got != crowd {
+			t.Fatalf("%d have left, want %d", got, crowd)
+		}
+		gone = make(chan struct{})
+		for range crowd {
+			go watch()
+		}
+		synctest.Wait()
+		if got := woken.Load(); got != 0 {
+			t.Fatalf("%d are awake before anything happened", got)
+		}
+		w.all()
+		for range crowd {
+			go watch()
+		}
+		synctest.Wait()
+		if got := woken.Load(); got != 2*crowd {
+			t.Errorf("%d of %d are awake", got, 2*crowd)
+		}
+		if got := len(w); got != atOnce {
+			t.Errorf("%d tokens are left, want %d", got, atOnce)
+		}
+	})
 }

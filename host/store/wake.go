@@ -2,18 +2,39 @@ package store
 
 import "sync"
 
-// wakes hands the channels that watchers wait on to a goroutine that closes
-// them: waking a thousand goroutines takes longer than a commit, and the
-// sequencer shall not wait for it.
+// wake is what watchers wait on. It has a few tokens; whoever gets one wakes up and
+// gives it to the next. So a few watchers wake at once, and a crowd one after the other:
+// ten thousand that are ready at once would stand before everybody else, and before what
+// comes over the network, for as long as they take.
+type wake chan struct{}
+
+// atOnce is how many watchers wake at once.
+const atOnce = 8
+
+func newWake() wake { return make(wake, atOnce) }
+
+// all wakes all who wait now or later. It is called once.
+func (w wake) all() {
+	for range atOnce {
+		w <- struct{}{}
+	}
+}
+
+// next hands a token on.
+func (w wake) next() { w <- struct{}{} }
+
+// wakes hands what watchers wait on to a goroutine that wakes them: one of a commit
+// about a thousand topics takes longer than the commit, and the sequencer shall not
+// wait for it.
 type wakes struct {
 	mu      sync.Mutex
-	pending []chan struct{}
+	pending []wake
 	some    chan struct{} // holds a token while something is pending
 }
 
-func (w *wakes) add(chans []chan struct{}) {
+func (w *wakes) add(more []wake) {
 	w.mu.Lock()
-	w.pending = append(w.pending, chans...)
+	w.pending = append(w.pending, more...)
 	w.mu.Unlock()
 	select {
 	case w.some <- struct{}{}:
@@ -21,12 +42,12 @@ func (w *wakes) add(chans []chan struct{}) {
 	}
 }
 
-func (w *wakes) take() []chan struct{} {
+func (w *wakes) take() []wake {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	chans := w.pending
+	pending := w.pending
 	w.pending = nil
-	return chans
+	return pending
 }
 
 func (s *Store) wakeWatchers() {
@@ -36,8 +57,8 @@ func (s *Store) wakeWatchers() {
 		case <-s.stop: // wakes the watchers too
 			return
 		}
-		for _, c := range s.wakes.take() {
-			close(c)
+		for _, w := range s.wakes.take() {
+			w.all()
 		}
 	}
 }

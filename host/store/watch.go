@@ -106,7 +106,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) { return w.NextBefore
 // NextBefore is Next that also returns when tick does, without events.
 func (w *Watch) NextBefore(ctx context.Context, tick <-chan time.Time) ([]Event, error) {
 	for {
-		events, seen, wake, err := w.read()
+		events, seen, woken, err := w.read()
 		if err != nil {
 			return nil, &Error{Key: Key{Resource: w.resource.name}, Kind: err}
 		}
@@ -115,7 +115,8 @@ func (w *Watch) NextBefore(ctx context.Context, tick <-chan time.Time) ([]Event,
 			return events, nil
 		}
 		select {
-		case <-wake:
+		case <-woken:
+			woken.next()
 		case <-tick:
 			return nil, nil
 		case <-ctx.Done():
@@ -126,7 +127,7 @@ func (w *Watch) NextBefore(ctx context.Context, tick <-chan time.Time) ([]Event,
 	}
 }
 
-func (w *Watch) read() ([]Event, int64, chan struct{}, error) {
+func (w *Watch) read() ([]Event, int64, wake, error) {
 	if w.topic != nil {
 		return w.resource.log.readTopic(w.topic, w.seen.Load())
 	}
