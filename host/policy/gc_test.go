@@ -29,7 +29,7 @@ func TestModulesThatNobodyUsesAreCollected(t *testing.T) {
 	r := newRig(t)
 	made := func(version string) []byte { return guest{Name: "made", Version: version, Refuse: -1}.Bytes() }
 	stored := func(version string) string { // bytes whose object never comes
-		m, err := r.Modules.Examine(t.Context(), made(version), nil)
+		m, err := r.Modules.Examine(t.Context(), "ann", made(version), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

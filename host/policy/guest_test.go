@@ -16,7 +16,7 @@ type guest = policytest.Guest
 // upload puts a module into the store and returns its name.
 func (r *rig) upload(t testing.TB, wasm []byte) string {
 	t.Helper()
-	m, err := r.Modules.Examine(t.Context(), wasm, nil)
+	m, err := r.Modules.Examine(t.Context(), "ann", wasm, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

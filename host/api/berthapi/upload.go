@@ -88,10 +88,10 @@ func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool
 }
 
 // admit examines a module and keeps its bytes, unless the run is dry.
-func (a *API) admit(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
+func (a *API) admit(ctx context.Context, sender string, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	m, err := a.Policies.Modules.Examine(ctx, wasm, signatures)
+	m, err := a.Policies.Modules.Examine(ctx, sender, wasm, signatures)
 	if errors.Is(err, module.ErrRefused) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -120,7 +120,11 @@ func (a *API) BeforeCreate(ctx context.Context, r *registry.Request, o store.Obj
 			return apierrors.NewBadRequest("spec.wasm is missing: a Module comes with its bytes, in base64")
 		}
 	}
-	taken, err := a.admit(ctx, wasm, m.Spec.Signatures, r.DryRun)
+	sender := ""
+	if r.User != nil {
+		sender = r.User.GetName()
+	}
+	taken, err := a.admit(ctx, sender, wasm, m.Spec.Signatures, r.DryRun)
 	if err != nil {
 		return err
 	}

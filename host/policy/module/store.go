@@ -40,9 +40,11 @@ type Config struct {
 // Store holds modules by content.
 type Store struct {
 	Config
-	// intake is what is being uploaded; examining has a token for each module that
-	// is examined. own are the digests of those that come with the host.
+	// intake is what is being uploaded; turns are those of users, and examining has a
+	// token for each module that is examined. own are the digests of those that come
+	// with the host.
 	intake    intake
+	turns     turns
 	examining chan struct{}
 	own       sync.Map
 	uploads   uploads

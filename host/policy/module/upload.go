@@ -20,18 +20,24 @@ var ErrRefused = errors.New("module refused")
 // MaxSignatures is how many a module may have.
 const MaxSignatures = 16
 
-// Examine checks who signed a module, and inspects it.
+// Examine checks who signed a module, and inspects it. Of each user one is examined
+// at a time, so that who sends many holds up nobody else's.
 //
 // # Errors
 //
 // ErrRefused with the reason, if the module is at fault.
-func (s *Store) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
+func (s *Store) Examine(ctx context.Context, user string, wasm []byte, signatures []v1alpha1.Signature) (*v1alpha1.Module, error) {
 	if len(signatures) > MaxSignatures {
 		return nil, fmt.Errorf("%w: it has %d signatures, and may have %d", ErrRefused, len(signatures), MaxSignatures)
 	}
 	if err := s.Trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	leave, err := s.turns.take(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	m, err := s.Inspect(ctx, wasm)
 	if err != nil {
 		return nil, err
@@ -43,6 +49,49 @@ func (s *Store) Examine(ctx context.Context, wasm []byte, signatures []v1alpha1.
 // maxExamining is how many modules are examined at a time: to vet one takes a
 // processor and several times its size.
 const maxExamining = 2
+
+// turns are whose turn it is, by user.
+type turns struct {
+	mu sync.Mutex
+	of map[string]*turn
+}
+
+type turn struct {
+	taken chan struct{}
+	users int // who have it or wait for it
+}
+
+// take waits for the user's turn, which ends with leave.
+func (t *turns) take(ctx context.Context, user string) (leave func(), err error) {
+	t.mu.Lock()
+	own := t.of[user]
+	if own == nil {
+		if t.of == nil {
+			t.of = map[string]*turn{}
+		}
+		own = &turn{taken: make(chan struct{}, 1)}
+		t.of[user] = own
+	}
+	own.users++
+	t.mu.Unlock()
+	forget := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.of, user)
+		}
+	}
+	select {
+	case own.taken <- struct{}{}:
+		return func() {
+			<-own.taken
+			forget()
+		}, nil
+	case <-ctx.Done():
+		forget()
+		return nil, ctx.Err()
+	}
+}
 
 // Inspect vets and compiles a module, and returns the Module object that
 // stands for it. Nothing is stored.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -96,10 +98,51 @@ func TestModulesThatNobodyUsesDoNotFillTheStore(t *testing.T) {
 	come("d", nil)
 }
 
+// The turn of who uploads much is nobody else's.
+func TestUsersTakeTurnsByThemselves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var all turns
+		leave, err := all.take(t.Context(), "flood")
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := all.take(short, "flood"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second turn of the same user: %v, want that it is not there in time", err)
+		}
+		var after atomic.Bool
+		go func() {
+			next, err := all.take(t.Context(), "flood")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			after.Store(true)
+			next()
+		}()
+		other, err := all.take(t.Context(), "erin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		synctest.Wait()
+		if after.Load() {
+			t.Error("two turns of one user at once")
+		}
+		leave()
+		synctest.Wait()
+		if !after.Load() || len(all.of) != 0 {
+			t.Errorf("the next turn came: %v; left behind: %v", after.Load(), all.of)
+		}
+	})
+}
+
 func TestAModuleHasSoManySignatures(t *testing.T) {
 	t.Parallel()
 	l := NewStore(Config{})
-	if _, err := l.Examine(t.Context(), nil, make([]v1alpha1.Signature, MaxSignatures+1)); !errors.Is(err, ErrRefused) {
+	if _, err := l.Examine(t.Context(), "ann", nil, make([]v1alpha1.Signature, MaxSignatures+1)); !errors.Is(err, ErrRefused) {
 		t.Errorf("Examine = %v, want it refused", err)
 	}
 }
