@@ -3,9 +3,14 @@ package nft
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/forward"
 )
 
@@ -53,4 +58,67 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 			t.Errorf("%s: the socket still goes to the former backend, %s", c.to, got)
 		}
 	}
+}
+
+// TestAnotherProcessForgetsStaleFlows: what went, changed or came while nobody
+// worked is as if it did so now.
+func TestAnotherProcessForgetsStaleFlows(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 3)
+	udp := func(a netip.Addr, port uint16) forward.Front {
+		return forward.Front{Addr: a, Port: port, Protocol: forward.UDP}
+	}
+	own := netip.IPv4Unspecified()
+	deleted, moved, kept := udp(vip, 53), udp(vip, 54), udp(vip, 55)
+	deletedPort, madePort := udp(own, 30053), udp(own, 30054)
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{udp(own, 5353): {Inside: to(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, change(map[forward.Front]*forward.Entry{
+		deleted: {Inside: to(1)}, moved: {Inside: to(1)}, kept: {Inside: to(1)}, deletedPort: {Inside: always(to(1))},
+	}), true)
+	for at, from := range map[string]machine{
+		"10.96.0.1:53": n.pods[0], "10.96.0.1:54": n.pods[0], "10.96.0.1:55": n.pods[0], // of the cluster
+		nodeIP + ":30053": n.outside, nodeIP + ":30054": n.outside, nodeIP + ":5353": n.outside, // of the machine
+	} {
+		from.Within(func() {
+			c, err := net.Dial("udp4", at)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := c.Write([]byte("who?")); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		})
+	}
+	want := []uint16{53, 54, 55, 5353, 30053, 30054}
+	polltest.Until(t, "all flows are known", func() bool { return slices.Equal(n.flows(t), want) })
+	n.open(t)
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{udp(own, 5353): {Inside: to(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, change(map[forward.Front]*forward.Entry{moved: {Inside: to(2)}, kept: {Inside: to(1)}, madePort: {Inside: always(to(2))}}), true)
+	if got, want := n.flows(t), []uint16{55, 5353}; !slices.Equal(got, want) {
+		t.Errorf("flows to ports %v are left, want %v: of those that go where they should", got, want)
+	}
+}
+
+// flows are the ports that UDP flows went to, which the machine remembers.
+func (n *node) flows(t *testing.T) (ports []uint16) {
+	t.Helper()
+	n.Within(func() {
+		all, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range all {
+			if f.Forward.Protocol == unix.IPPROTO_UDP {
+				ports = append(ports, f.Forward.DstPort)
+			}
+		}
+	})
+	slices.Sort(ports)
+	return ports
 }

@@ -237,10 +237,10 @@ func (t *table) remove() error {
 // is not what was remembered.
 func (t *table) apply(c forward.Change, complete bool) error {
 	touched := map[place]bool{}
+	stale := t.stale(c, complete)
 	if complete {
 		t.begin(c, touched)
 	}
-	stale := t.stale(c)
 	for front, e := range c.Fronts {
 		if !t.has(front.Addr) {
 			continue
@@ -334,7 +334,7 @@ func (t *table) pin(owner string, fronts map[forward.Front]*forward.Entry) error
 	if err := t.program(touched); err != nil {
 		return err
 	}
-	return t.forget(t.stale(stale))
+	return t.forget(t.stale(stale, false))
 }
 
 // listBackends notes that a pod with a port of the machine may reach itself by it.
