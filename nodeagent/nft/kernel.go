@@ -109,12 +109,25 @@ func (k *Kernel) Remove() error {
 	defer k.mu.Unlock()
 	var errs []error
 	for _, t := range k.tables {
-		errs = append(errs, t.remove())
+		errs = append(errs, k.remove(t.nft))
 	}
 	for _, t := range k.filters {
-		errs = append(errs, t.remove())
+		errs = append(errs, k.remove(t.nft))
 	}
 	return errors.Join(errs...)
+}
+
+// remove takes a table away, if it is there.
+func (k *Kernel) remove(t *nftables.Table) error {
+	c, err := k.conn()
+	if err != nil {
+		return err
+	}
+	c.DelTable(t)
+	if err := k.flush(c); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
 }
 
 // Sent is how many changes have been sent to the kernel, elements counted each.
