@@ -240,13 +240,20 @@ func interfaces() (map[int]*place, error) {
 	return out, nil
 }
 
-// choose finds the link in whose network an address is, or else the node's own.
+// choose finds the link in whose network an address is, or else the node's own: of
+// several networks the smallest, as routes go.
 func choose(places map[int]*place, at, own netip.Addr) (index int, ok bool) {
 	for _, address := range []netip.Addr{at, own} {
+		longest := -1
 		for _, i := range slices.Sorted(maps.Keys(places)) {
-			if slices.ContainsFunc(places[i].networks, func(r netip.Prefix) bool { return r.Contains(address) }) && places[i].speaks(at) {
-				return i, true
+			for _, r := range places[i].networks {
+				if r.Contains(address) && r.Bits() > longest && places[i].speaks(at) {
+					index, longest = i, r.Bits()
+				}
 			}
+		}
+		if longest >= 0 {
+			return index, true
 		}
 	}
 	return 0, false

@@ -172,6 +172,7 @@ func TestTheLinkOfAnAddress(t *testing.T) {
 	}
 	places := map[int]*place{
 		2: network("192.0.2.1/24", "fe80::1/64"), 3: network("10.0.0.1/8", "2001:db8::1/64"), 4: network("172.16.0.1/16"),
+		5: network("10.9.0.1/16", "2001:db8::9:1/112"), 6: network("10.0.0.7/7"),
 	}
 	own := netip.MustParseAddr("10.0.0.1")
 	for _, c := range []struct {
@@ -180,6 +181,7 @@ func TestTheLinkOfAnAddress(t *testing.T) {
 		ok    bool
 	}{
 		{"192.0.2.9", 2, true}, {"172.16.9.9", 4, true}, {"2001:db8::9", 3, true},
+		{"10.9.0.9", 5, true}, {"2001:db8::9:9", 5, true}, {"10.8.0.9", 3, true}, // the smallest network's
 		{"198.51.100.1", 3, true}, // by the node's own
 		{"2001:db8:1::1", 3, true},
 	} {

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -14,10 +15,19 @@ import (
 // staleFlows are the UDP fronts whose flows may go where they should no more.
 type staleFlows map[forward.Front]bool
 
-// stale gives those of a change. UDP has no end that would make a client ask
-// anew: it would go on to a backend that is gone.
-func (t *table) stale(c forward.Change) staleFlows {
+// stale gives those of a change, and with complete those, too, that the kernel has
+// and the change does not name: a former process made them. UDP has no end that
+// would make a client ask anew: it would go on to a backend that is gone.
+func (t *table) stale(c forward.Change, complete bool) staleFlows {
 	out := staleFlows{}
+	for at := range t.have {
+		if !complete || at.set != setCounted && at.set != setCountedPorts {
+			continue
+		}
+		if front, ok := t.frontOf(at.key); ok && front.Protocol == forward.UDP {
+			out[front] = true
+		}
+	}
 	for front := range c.Fronts {
 		if front.Protocol == forward.UDP && t.has(front.Addr) {
 			out[front] = true
@@ -32,12 +42,22 @@ func (t *table) forget(fronts staleFlows) error {
 	if len(fronts) == 0 {
 		return nil
 	}
-	h, err := netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER)
+	h, err := netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), flows{t, fronts})
+	addresses, err := h.AddrList(nil, int(t.conntrackFamily()))
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // which has most of them
+		return fmt.Errorf("look at this machine's addresses: %w", err)
+	}
+	chosen := flows{t: t, fronts: fronts, own: map[netip.Addr]bool{}}
+	for i := range addresses {
+		if a, ok := netip.AddrFromSlice(addresses[i].IP); ok {
+			chosen.own[a.Unmap()] = true
+		}
+	}
+	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), chosen)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil // it went by itself; or there are none in this kernel
 	}
@@ -55,6 +75,7 @@ func (t *table) conntrackFamily() uint8 {
 type flows struct {
 	t      *table
 	fronts staleFlows
+	own    map[netip.Addr]bool // this machine's addresses, whose ports are node ports
 }
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
@@ -71,7 +92,7 @@ func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	front := forward.Front{Addr: to, Port: flow.Forward.DstPort, Protocol: forward.UDP}
 	if !f.fronts[front] {
 		front.Addr = unspecified(to)
-		if !f.fronts[front] || from == to { // the machine's own, which is no node port's
+		if !f.fronts[front] || !f.own[to] {
 			return false
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/nodeagent/forward"
 )
@@ -51,7 +50,8 @@ func (t *filter) lay() error {
 	if err != nil {
 		return err
 	}
-	whole, exists, err := t.whole(c)
+	all := t.filterChains()
+	whole, exists, err := holds(c, t.nft, all)
 	if err != nil || whole {
 		return err
 	}
@@ -65,56 +65,10 @@ func (t *filter) lay() error {
 			return err
 		}
 	}
-	all := t.filterChains()
-	for _, l := range all {
-		c.AddChain(&nftables.Chain{Table: t.nft, Name: l.name, Type: l.kind, Hooknum: l.hook, Priority: l.priority})
-	}
-	for _, l := range all {
-		for _, r := range l.rules {
-			c.AddRule(&nftables.Rule{Table: t.nft, Chain: &nftables.Chain{Name: l.name}, Exprs: r})
-		}
-	}
+	addChains(c, t.nft, all)
 	t.kernel.sent.Add(int64(len(t.sets) + len(all)))
 	t.have, t.chains = map[string]map[string]string{}, map[string]bool{}
 	return t.kernel.flush(c)
-}
-
-// whole tells whether the constant part is there, each chain with all its rules.
-func (t *filter) whole(c *nftables.Conn) (whole, exists bool, err error) {
-	tables, err := c.ListTablesOfFamily(t.table)
-	if err != nil {
-		return false, false, err
-	}
-	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == t.nft.Name && o.Family == t.table }) {
-		return false, false, nil
-	}
-	has, err := t.chainNames(c)
-	if err != nil {
-		return false, true, err
-	}
-	for _, l := range t.filterChains() {
-		if !has[l.name] {
-			return false, true, nil
-		}
-		if rules, err := c.GetRules(t.nft, &nftables.Chain{Name: l.name}); err != nil || len(rules) != len(l.rules) {
-			return false, true, err
-		}
-	}
-	return true, true, nil
-}
-
-func (t *filter) chainNames(c *nftables.Conn) (map[string]bool, error) {
-	list, err := c.ListChainsOfTableFamily(t.table)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for _, l := range list {
-		if l.Table.Name == t.nft.Name {
-			out[l.Name] = true
-		}
-	}
-	return out, nil
 }
 
 // read learns what the kernel has.
@@ -123,7 +77,7 @@ func (t *filter) read() error {
 	if err != nil {
 		return err
 	}
-	names, err := t.chainNames(c)
+	names, err := chainNames(c, t.nft)
 	if err != nil {
 		return err
 	}
@@ -160,18 +114,6 @@ func (t *filter) read() error {
 	}
 	t.sets, t.have, t.chains = sets, have, names
 	return nil
-}
-
-func (t *filter) remove() error {
-	c, err := t.kernel.conn()
-	if err != nil {
-		return err
-	}
-	c.DelTable(t.nft)
-	if err := t.kernel.flush(c); !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return nil // it is gone
 }
 
 // apply makes a change, and once more from what the kernel really has if that

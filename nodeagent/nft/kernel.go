@@ -38,6 +38,8 @@ type Kernel struct {
 	tables []*table
 	// filters are the tables of network policies.
 	filters []*filter
+	// senders is nil where the kernel has no nftables for bridges.
+	senders *senders
 	// complete: all that is wanted is known; filtered: of policies, too.
 	complete, filtered bool
 	// known is the generation of rules in which all was as it should be; 0 if that
@@ -84,6 +86,9 @@ func Open(cfg Config) (*Kernel, error) {
 	if err := k.openFilters(); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
+	if k.senders, err = openSenders(k); err != nil {
+		return nil, errors.Join(err, k.Close())
+	}
 	if err := k.lookAtFirewall(); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
@@ -109,12 +114,28 @@ func (k *Kernel) Remove() error {
 	defer k.mu.Unlock()
 	var errs []error
 	for _, t := range k.tables {
-		errs = append(errs, t.remove())
+		errs = append(errs, k.remove(t.nft))
 	}
 	for _, t := range k.filters {
-		errs = append(errs, t.remove())
+		errs = append(errs, k.remove(t.nft))
+	}
+	if k.senders != nil {
+		errs = append(errs, k.remove(k.senders.nft))
 	}
 	return errors.Join(errs...)
+}
+
+// remove takes a table away, if it is there.
+func (k *Kernel) remove(t *nftables.Table) error {
+	c, err := k.conn()
+	if err != nil {
+		return err
+	}
+	c.DelTable(t)
+	if err := k.flush(c); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
 }
 
 // Sent is how many changes have been sent to the kernel, elements counted each.
@@ -148,6 +169,29 @@ func (k *Kernel) Pin(owner string, fronts map[forward.Front]*forward.Entry) erro
 // Unpin ends what Pin made for an owner.
 func (k *Kernel) Unpin(owner string) error { return k.Pin(owner, nil) }
 
+// Bind has what comes by pods' ports of the bridge be dropped, unless it is sent by
+// these addresses. What is bound already stays so, unless complete: then that goes
+// which is not named, and a process begins so. Without nftables for bridges it does
+// nothing.
+func (k *Kernel) Bind(ports map[string]Sender, complete bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.senders == nil {
+		return nil
+	}
+	return k.senders.bind(ports, complete)
+}
+
+// Unbind ends what Bind made for an owner.
+func (k *Kernel) Unbind(owner string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.senders == nil {
+		return nil
+	}
+	return k.senders.unbind(owner)
+}
+
 // Repair compares what the kernel has with what it should, and mends it; and it
 // looks whether the machine's firewall keeps pods' packets back. Of services it
 // mends nothing before the first complete Apply, of policies nothing before the
@@ -170,6 +214,9 @@ func (k *Kernel) Repair() error {
 		if k.filtered {
 			errs = append(errs, t.repair())
 		}
+	}
+	if k.senders != nil && k.senders.complete {
+		errs = append(errs, k.senders.repair())
 	}
 	if errs = append(errs, k.confirm()); errors.Join(errs...) != nil {
 		k.known = 0

@@ -39,15 +39,6 @@ const (
 // chainReject answers that there is nobody.
 const chainReject = "refuse"
 
-// chain is one of the constant ones.
-type chain struct {
-	name     string
-	kind     nftables.ChainType
-	hook     *nftables.ChainHook
-	priority *nftables.ChainPriority
-	rules    []rule
-}
-
 // marker names a chain that says which layout a table has.
 func (f *family) marker(cfg Config) string {
 	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges))

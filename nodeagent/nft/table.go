@@ -2,7 +2,6 @@ package nft
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -71,7 +70,8 @@ func (t *table) lay() error {
 	if err != nil {
 		return err
 	}
-	whole, exists, err := t.whole(c)
+	all := t.family.chains(t.kernel.cfg)
+	whole, exists, err := holds(c, t.nft, all)
 	if err != nil || whole {
 		return err
 	}
@@ -88,62 +88,10 @@ func (t *table) lay() error {
 			return err
 		}
 	}
-	all := t.family.chains(t.kernel.cfg)
-	for _, l := range all {
-		made := &nftables.Chain{Table: t.nft, Name: l.name, Type: l.kind, Hooknum: l.hook, Priority: l.priority}
-		c.AddChain(made)
-	}
-	for _, l := range all {
-		for _, r := range l.rules {
-			c.AddRule(&nftables.Rule{Table: t.nft, Chain: &nftables.Chain{Name: l.name}, Exprs: r})
-		}
-	}
+	addChains(c, t.nft, all)
 	t.kernel.sent.Add(int64(len(t.sets) + len(all)))
 	t.have, t.chains, t.memory = map[place]string{}, map[string]bool{}, map[string]bool{}
 	return t.kernel.flush(c)
-}
-
-// whole tells whether the constant part is there, each chain with all its rules.
-func (t *table) whole(c *nftables.Conn) (whole, exists bool, err error) {
-	tables, err := c.ListTablesOfFamily(t.table)
-	if err != nil {
-		return false, false, err
-	}
-	if !slices.ContainsFunc(tables, func(o *nftables.Table) bool { return o.Name == t.nft.Name && o.Family == t.table }) {
-		return false, false, nil
-	}
-	has, err := t.chainNames(c)
-	if err != nil {
-		return false, true, err
-	}
-	for _, l := range t.family.chains(t.kernel.cfg) {
-		if !has[l.name] {
-			return false, true, nil
-		}
-		if n, err := t.countRules(c, l.name); err != nil || n != len(l.rules) {
-			return false, true, err
-		}
-	}
-	return true, true, nil
-}
-
-func (t *table) countRules(c *nftables.Conn, chain string) (int, error) {
-	rules, err := c.GetRules(t.nft, &nftables.Chain{Name: chain})
-	return len(rules), err
-}
-
-func (t *table) chainNames(c *nftables.Conn) (map[string]bool, error) {
-	list, err := c.ListChainsOfTableFamily(t.table)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for _, l := range list {
-		if l.Table.Name == t.nft.Name {
-			out[l.Name] = true
-		}
-	}
-	return out, nil
 }
 
 // read learns what the kernel has.
@@ -152,7 +100,7 @@ func (t *table) read() error {
 	if err != nil {
 		return err
 	}
-	names, err := t.chainNames(c)
+	names, err := chainNames(c, t.nft)
 	if err != nil {
 		return err
 	}
@@ -221,26 +169,14 @@ func verdictOf(data []byte) (string, error) {
 	return valueGoto + chain, nil
 }
 
-func (t *table) remove() error {
-	c, err := t.kernel.conn()
-	if err != nil {
-		return err
-	}
-	c.DelTable(t.nft)
-	if err := t.kernel.flush(c); !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return nil // it is gone
-}
-
 // apply makes a change, and once more from what the kernel really has if that
 // is not what was remembered.
 func (t *table) apply(c forward.Change, complete bool) error {
 	touched := map[place]bool{}
+	stale := t.stale(c, complete)
 	if complete {
 		t.begin(c, touched)
 	}
-	stale := t.stale(c)
 	for front, e := range c.Fronts {
 		if !t.has(front.Addr) {
 			continue
@@ -334,7 +270,7 @@ func (t *table) pin(owner string, fronts map[forward.Front]*forward.Entry) error
 	if err := t.program(touched); err != nil {
 		return err
 	}
-	return t.forget(t.stale(stale))
+	return t.forget(t.stale(stale, false))
 }
 
 // listBackends notes that a pod with a port of the machine may reach itself by it.

@@ -133,18 +133,9 @@ type kubeProxy struct {
 }
 
 func newKubeProxy(r *rig) (*kubeProxy, error) {
-	kubeconfig, err := filepath.Abs(r.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	p := &kubeProxy{config: filepath.Join(r.dir, "kube-proxy.yaml"), log: filepath.Join(r.dir, "kube-proxy.log")}
-	// It leaves the machine's settings and its own rank for the out-of-memory
-	// killer as they are.
-	text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n"+
-		"clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}\nbindAddress: 127.0.0.1\nhostnameOverride: %s\n"+
-		"clusterCIDR: 10.128.0.0/14\noomScoreAdj: 0\nhealthzBindAddress: \"127.0.0.1:10256\"\nmetricsBindAddress: \"127.0.0.1:10249\"\n"+
-		"conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}\n", kubeconfig, proxyNode)
-	if err := os.WriteFile(p.config, []byte(text), 0o600); err != nil {
+	p := &kubeProxy{log: filepath.Join(r.dir, "kube-proxy.log")}
+	var err error
+	if p.config, err = configureKubeProxy(r); err != nil {
 		return nil, err
 	}
 	api, err := url.Parse(r.config.Host)
@@ -159,6 +150,22 @@ func newKubeProxy(r *rig) (*kubeProxy, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// configureKubeProxy writes what it shall do, and gives the file.
+func configureKubeProxy(r *rig) (string, error) {
+	kubeconfig, err := filepath.Abs(r.kubeconfig)
+	if err != nil {
+		return "", err
+	}
+	// It leaves the machine's settings and its own rank for the out-of-memory
+	// killer as they are.
+	text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: nftables\n"+
+		"clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}\nbindAddress: 127.0.0.1\nhostnameOverride: %s\n"+
+		"clusterCIDR: 10.128.0.0/14\noomScoreAdj: 0\nhealthzBindAddress: \"127.0.0.1:10256\"\nmetricsBindAddress: \"127.0.0.1:10249\"\n"+
+		"conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}\n", kubeconfig, proxyNode)
+	path := filepath.Join(r.dir, "kube-proxy.yaml")
+	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
 // run starts it, waits until the kernel has n services, and ends it.

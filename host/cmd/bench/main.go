@@ -31,6 +31,8 @@ func main() {
 		err = floodTenant(ctx, os.Args[2:])
 	case len(os.Args) > 1 && os.Args[1] == podsProcess:
 		err = podsMeasured(ctx, os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == networkProcess:
+		err = networkAgent(ctx, os.Args[2:])
 	default:
 		err = bench(ctx, os.Args[1:], os.Stdout)
 	}
@@ -72,7 +74,7 @@ var measurements = []measurement{
 	{"hostile", "the API, the collector and memory while hostile modules are pushed and run", 80 * time.Second, measureHostile},
 	{"flood", "what ten thousand watches and a thousand uploads of one tenant do to others", 60 * time.Second, measureFlood},
 	{"pods", "pods in containers, beside runc and the CNI plugins alone; needs root", 90 * time.Second, measurePods},
-	{"network", "services, names and policies of one node, beside kube-proxy; needs root", 6 * time.Minute, measureNetwork},
+	{"network", "services, names and policies of one node, beside kube-proxy; needs root", 10 * time.Minute, measureNetwork},
 	{"meter", "what counting fuel costs the built-in policies", 15 * time.Second, measureMeter},
 }
 

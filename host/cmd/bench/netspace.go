@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 
@@ -16,6 +17,7 @@ import (
 type netSpace struct {
 	todo chan func()
 	done sync.WaitGroup
+	tid  int
 	// relays are its listeners.
 	relays []net.Listener
 }
@@ -29,6 +31,7 @@ func newNetSpace() (*netSpace, error) {
 			made <- fmt.Errorf("make a network namespace: %w", err)
 			return
 		}
+		s.tid = unix.Gettid()
 		made <- nil
 		for f := range s.todo {
 			f()
@@ -48,6 +51,26 @@ func newNetSpace() (*netSpace, error) {
 func (s *netSpace) do(f func() error) error {
 	done := make(chan error)
 	s.todo <- func() { done <- f() }
+	return <-done
+}
+
+// path names the namespace, while it is open.
+func (s *netSpace) path() string { return fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), s.tid) }
+
+// within runs f in the namespace on a thread of its own, beside others.
+func (s *netSpace) within(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with f
+		ns, err := os.Open(s.path())
+		if err == nil {
+			err = errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), ns.Close())
+		}
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
 	return <-done
 }
 

@@ -69,6 +69,9 @@ func measureNetwork(ctx context.Context, o *options) ([]table, error) {
 	if root && ctx.Err() == nil {
 		failed = errors.Join(failed, besideKubeProxy(ctx, &t))
 	}
+	if root && ctx.Err() == nil {
+		failed = errors.Join(failed, besideForwarders(ctx, &t))
+	}
 	return []table{t}, failed
 }
 

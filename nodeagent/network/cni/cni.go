@@ -89,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 		cfg.Log.Warn("services and host ports do not answer on this machine, network policies do not hold, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
 		return n, nil
 	}
-	return n, n.openPorts()
+	return n, errors.Join(n.bindAll(), n.openPorts())
 }
 
 // layBridge makes the bridge, unless the user's own CNI connects pods.
@@ -168,7 +168,7 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 		return network.Attachment{}, err
 	}
 	if !n.own() {
-		if err := errors.Join(n.openLoopback(), n.keepApart()); err != nil {
+		if err := errors.Join(n.openLoopback(), n.keepApart(), n.bind(pod.ID, res)); err != nil {
 			return network.Attachment{}, err
 		}
 	}
@@ -227,19 +227,25 @@ func (n *Network) attached(id string) (network.Attachment, bool) {
 
 // remembered is the attachment of which libcni keeps the result.
 func (n *Network) remembered(id, path string) (a network.Attachment, err error) {
+	res, err := n.kept(id, path)
+	if err != nil {
+		return a, err
+	}
+	return attachment(path, res)
+}
+
+// kept is the result that libcni keeps.
+func (n *Network) kept(id, path string) (res types.Result, err error) {
 	defer readable(&err)
 	list, err := n.networkOf(id)
 	if err != nil {
-		return a, err
+		return nil, err
 	}
-	res, err := n.cni.GetNetworkListCachedResult(list, n.ethernet(id, path, nil, network.Pod{}))
-	if err != nil {
-		return a, err
+	res, err = n.cni.GetNetworkListCachedResult(list, n.ethernet(id, path, nil, network.Pod{}))
+	if err == nil && res == nil {
+		return nil, errors.New("no result is kept")
 	}
-	if res == nil {
-		return a, errors.New("no result is kept")
-	}
-	return attachment(path, res)
+	return res, err
 }
 
 // readable makes an error of an answer that libcni cannot bear: where it turns
@@ -313,6 +319,11 @@ func (n *Network) del(ctx context.Context, id string) (err error) {
 			if err := n.cni.DelNetworkList(ctx, n.lo, n.loopback(id, given)); err != nil {
 				return err
 			}
+		}
+	}
+	if n.rules != nil {
+		if err := n.rules.Unbind(id); err != nil {
+			return err
 		}
 	}
 	if err := n.release(id); err != nil {

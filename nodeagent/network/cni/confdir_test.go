@@ -52,6 +52,9 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 	mustAsk(t, b.NetNS, a.IPs[0].String()+":80", b.IPs[0].String())
 	mustAsk(t, string(h.NS), a.IPs[0].String()+":80", "172.31.7.1")
 	mustAsk(t, b.NetNS, "172.31.7.1:8080", b.IPs[0].String())
+	if text := h.Run(t, "nft list set bridge berth-berth0 ports"); strings.Contains(text, "elements") {
+		t.Errorf("what the CNI's pods send by is not Berth's business:\n%s", text)
+	}
 	if again := h.mustAdd(t, n, pod("b")); again.IPs[0] != b.IPs[0] {
 		t.Errorf("a pod that is connected is connected anew, from %v to %v", b.IPs, again.IPs)
 	}

@@ -35,11 +35,7 @@ func (c *cluster) deploySteady(t *testing.T, machines []*machine) *v1.Service {
 	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: readPod(t, "examples/quickstart/pod.yaml").Spec}
 	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
 	template.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: endures}}}
-	template.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
-		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
-			{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: names},
-		}}},
-	}}}
+	template.Spec.Affinity = among(names)
 	template.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
@@ -73,6 +69,15 @@ func (c *cluster) deploySteady(t *testing.T, machines []*machine) *v1.Service {
 		t.Fatalf("pods are on %v, want some on each of %v", on, names)
 	}
 	return svc
+}
+
+// among has pods be on some nodes.
+func among(nodes []string) *v1.Affinity {
+	return &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+			{Key: v1.LabelHostname, Operator: v1.NodeSelectorOpIn, Values: nodes},
+		}}},
+	}}}
 }
 
 // steadyPods are those that are there, and those that end.

@@ -1,0 +1,124 @@
+package nft
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-dev/berth/host/polltest"
+	"github.com/berth-dev/berth/nodeagent/forward"
+)
+
+func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 3)
+	front := forward.Front{Addr: vip, Port: 53, Protocol: forward.UDP}
+	port := forward.Front{Addr: netip.IPv4Unspecified(), Port: 30053, Protocol: forward.UDP}
+	both := func(i int) map[forward.Front]*forward.Entry {
+		return map[forward.Front]*forward.Entry{front: {Inside: to(i)}, port: {Inside: always(to(i))}}
+	}
+	n.must(t, change(both(1)), true)
+	for _, c := range []struct {
+		from machine
+		to   string
+	}{{n.pods[0], "10.96.0.1:53"}, {n.outside, nodeIP + ":30053"}} {
+		n.must(t, change(both(1)), false)
+		var conn net.Conn
+		c.from.Within(func() {
+			var err error
+			if conn, err = net.Dial("udp4", c.to); err != nil {
+				t.Error(err)
+			}
+		})
+		defer conn.Close()
+		ask := func() string {
+			b := make([]byte, 200)
+			if err := conn.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Write([]byte("who?")); err != nil {
+				t.Fatal(err)
+			}
+			got, err := conn.Read(b)
+			if err != nil {
+				t.Fatalf("%s: %v", c.to, err)
+			}
+			return string(b[:got])
+		}
+		if got := ask(); got != string(n.pods[1].NS) {
+			t.Errorf("%s: answered by %s", c.to, got)
+		}
+		n.must(t, change(both(2)), false)
+		if got := ask(); got != string(n.pods[2].NS) {
+			t.Errorf("%s: the socket still goes to the former backend, %s", c.to, got)
+		}
+	}
+}
+
+// TestAnotherProcessForgetsStaleFlows: what went, changed or came while nobody
+// worked is as if it did so now.
+func TestAnotherProcessForgetsStaleFlows(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 3)
+	udp := func(a netip.Addr, port uint16) forward.Front {
+		return forward.Front{Addr: a, Port: port, Protocol: forward.UDP}
+	}
+	own := netip.IPv4Unspecified()
+	deleted, moved, kept := udp(vip, 53), udp(vip, 54), udp(vip, 55)
+	deletedPort, madePort := udp(own, 30053), udp(own, 30054)
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{udp(own, 5353): {Inside: to(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, change(map[forward.Front]*forward.Entry{
+		deleted: {Inside: to(1)}, moved: {Inside: to(1)}, kept: {Inside: to(1)}, deletedPort: {Inside: always(to(1))},
+	}), true)
+	for at, from := range map[string]machine{
+		"10.96.0.1:53": n.pods[0], "10.96.0.1:54": n.pods[0], "10.96.0.1:55": n.pods[0], // of the cluster
+		nodeIP + ":30053": n.outside, nodeIP + ":30054": n.outside, nodeIP + ":5353": n.outside, // of the machine
+	} {
+		from.Within(func() {
+			c, err := net.Dial("udp4", at)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := c.Write([]byte("who?")); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		})
+	}
+	want := []uint16{53, 54, 55, 5353, 30053, 30054}
+	polltest.Until(t, "all flows are known", func() bool { return slices.Equal(n.flows(t), want) })
+	n.open(t)
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{udp(own, 5353): {Inside: to(2)}}); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, change(map[forward.Front]*forward.Entry{moved: {Inside: to(2)}, kept: {Inside: to(1)}, madePort: {Inside: always(to(2))}}), true)
+	if got, want := n.flows(t), []uint16{55, 5353}; !slices.Equal(got, want) {
+		t.Errorf("flows to ports %v are left, want %v: of those that go where they should", got, want)
+	}
+}
+
+// flows are the ports that UDP flows went to, which the machine remembers.
+func (n *node) flows(t *testing.T) (ports []uint16) {
+	t.Helper()
+	n.Within(func() {
+		all, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range all {
+			if f.Forward.Protocol == unix.IPPROTO_UDP {
+				ports = append(ports, f.Forward.DstPort)
+			}
+		}
+	})
+	slices.Sort(ports)
+	return ports
+}
