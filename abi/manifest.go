@@ -153,6 +153,13 @@ const (
 	// FactMemory is what the last answer about a parent asked to keep; absent
 	// after a restart of the host.
 	FactMemory = "memory"
+	// FactMetrics is, of a HorizontalPodAutoscaler, what adapters answered about its
+	// metrics of the types Pods, Object and External: a list in the order of
+	// spec.metrics, with null for other types, and such as
+	// [{"pods":{"web-0":"1500"}},{"value":"250","selector":"nil"},
+	// {"values":["1000"],"selector":"nil"},{"error":"…"}]. Amounts are in thousandths,
+	// as texts. It is absent where there is none to ask for.
+	FactMetrics = "metrics"
 	// FactZone is the time zone of an object with a schedule: of the TZ= or CRON_TZ=
 	// that spec.schedule begins with, else of spec.timeZone, else the host's own.
 	// It is a list of pairs such as [[1767225600,3600],[1774746000,7200]]: since
@@ -175,7 +182,7 @@ const (
 var (
 	childWays   = []string{"", ByOwner, ByName}
 	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByNamespace, ByCluster, ByTarget}
-	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactPodUsage, FactPodRequests, FactStorage, FactZone, FactMemory}
+	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactPodUsage, FactPodRequests, FactStorage, FactZone, FactMemory, FactMetrics}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )
 

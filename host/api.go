@@ -21,7 +21,7 @@ func (h *Host) handler() (handler http.Handler, close func(), err error) {
 	connectors := streams.Connectors()
 	connectors["pods/explain"] = h.berth.Explain
 	h.aggregate = aggregate.New(aggregate.Config{
-		Objects: view.Of(h.store), Registry: h.registry, Certificate: h.auth.FrontProxyClient.Certificate, Log: h.Log,
+		Objects: view.Of(h.store), Registry: h.registry, Certificate: h.auth.FrontProxyClient.Certificate, Dial: h.DialBackend, Log: h.Log,
 	})
 	config := api.Config{Registry: h.registry, Aggregate: h.aggregate, Connectors: connectors, Uploads: h.berth.Uploads(h.registry), Metrics: h.usage, Log: h.Log}
 	endAudit, err := h.guard(&config)

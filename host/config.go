@@ -1,7 +1,9 @@
 package host
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 )
@@ -52,6 +54,9 @@ type Config struct {
 	// Version is told by /metrics and in logs.
 	Version string
 	Log     *slog.Logger
+	// DialBackend reaches an endpoint of an APIService's Service; nil is the network,
+	// save the machine itself.
+	DialBackend func(ctx context.Context, network, address string) (net.Conn, error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }

@@ -168,7 +168,7 @@ func (h *Host) driverConfig(guest *sandbox.Controller) controller.Config {
 	return controller.Config{
 		Record: h.record(guest, of.Resource),
 		Guest:  guest, Objects: h.store, Writer: writer{h.registry, as}, Access: access{h.auth.Access, as}, Note: guest.Note, Broke: guest.Broke,
-		Usage: h.podUsage, Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(componentOf(guest.Name())),
+		Usage: h.podUsage, Metrics: h.metricsFor(as), Types: servedType, Now: h.Now, Log: h.Log, Recorder: h.events.For(componentOf(guest.Name())),
 	}
 }
 

@@ -69,6 +69,7 @@ type Host struct {
 	connections *connlimit.Listener
 	usage       *usage.Meter
 	aggregate   *aggregate.Aggregator
+	adapters    adapters
 	podRange    netip.Prefix
 	services    []netip.Prefix
 	balancers   balancer.Config

@@ -105,8 +105,10 @@ type Config struct {
 	Types func(apiVersion, kind string) (Type, bool)
 	// Usage is what a pod uses; nil where nobody knows.
 	Usage func(*v1.Pod) *Usage
-	Now   func() time.Time
-	Log   *slog.Logger
+	// Metrics are those of adapters; nil where nobody asks them.
+	Metrics Metrics
+	Now     func() time.Time
+	Log     *slog.Logger
 	// Seed makes a number up for guests that want one; rand.Uint64 by default.
 	Seed func() uint64
 	// Workers is how many parents are written for at a time; 4 by default.
@@ -133,6 +135,8 @@ type Driver struct {
 	memories memories
 	outcomes outcomes
 	checked  checked
+	// measuring is for guests that are told of adapters' metrics.
+	measuring measuring
 }
 
 // kindWatch is a kind with all that is needed to read it.
@@ -253,7 +257,9 @@ func (d *Driver) Run(ctx context.Context) error {
 		d.queue.ShutDown()
 		return nil
 	})
-	return group.Wait()
+	err = group.Wait()
+	d.measuring.running.Wait()
+	return err
 }
 
 // revisions are where the kinds stand.
@@ -535,7 +541,9 @@ func (d *Driver) work(ctx context.Context) error {
 			d.queue.Done(name)
 			continue
 		}
-		d.ask(ctx, name)
+		if d.measured(ctx, name) {
+			d.ask(ctx, name)
+		}
 		d.queue.Done(name)
 	}
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -227,6 +228,14 @@ func (d *Driver) object(w *kindWatch, o store.Object) (Object, error) {
 		}
 		if name == abi.FactMemory {
 			one.Fields = append(one.Fields, d.memories.of(o.GetUID()))
+			continue
+		}
+		if name == abi.FactMetrics {
+			var value json.RawMessage
+			if d.Metrics != nil {
+				value, _ = d.Metrics.Of(o)
+			}
+			one.Fields = append(one.Fields, value)
 			continue
 		}
 		value, err := d.facts.of(name, o)

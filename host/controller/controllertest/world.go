@@ -20,12 +20,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
+	"github.com/berth-dev/berth/host/custommetrics"
 	"github.com/berth-dev/berth/host/policy/wire"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/storetest"
@@ -44,6 +46,7 @@ type World struct {
 	mu     sync.Mutex
 	start  func(p *v1.Pod)
 	usage  func(p *v1.Pod) *controller.Usage
+	client metrics.MetricsClient
 	events []string
 }
 
@@ -130,7 +133,7 @@ func (g *policy) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.Rec
 func (w *World) driver(name string) *controller.Driver {
 	w.T.Helper()
 	d, err := controller.New(controller.Config{
-		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: Types, Usage: w.used, Now: time.Now,
+		Guest: open(w.T, name), Objects: w.Store, Writer: w, Access: anybody{}, Recorder: w, Types: Types, Usage: w.used, Metrics: custommetrics.New(adapters{w}, time.Now), Now: time.Now,
 		Note: func(_ slog.Level, message string) { w.note("note " + message) }, Log: slog.New(slog.DiscardHandler),
 		Sample: 1, Broke: func(rule, message string) { w.T.Errorf("controller %s is not %s: %s", name, rule, message) },
 	})

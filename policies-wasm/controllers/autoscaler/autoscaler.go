@@ -23,13 +23,13 @@ const (
 func target(apiVersion, kind string) reconcile.Kind {
 	return reconcile.Kind{
 		APIVersion: apiVersion, Kind: kind, By: abi.ByName, Path: "spec.scaleTargetRef.name",
-		Fields: []string{"spec.replicas", "spec.selector"}, Writes: []string{"patch"},
+		Fields: []string{"spec.replicas", "spec.selector", "status.replicas"}, Writes: []string{"patch"},
 	}
 }
 
 func init() {
 	sdk.Controller("HorizontalPodAutoscaler", controller{},
-		reconcile.Kind{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Facts: []string{abi.FactMemory}, Fields: []string{
+		reconcile.Kind{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Facts: []string{abi.FactMemory, abi.FactMetrics}, Fields: []string{
 			"spec", "status",
 		}},
 		nil,
@@ -54,7 +54,9 @@ type autoscaler struct {
 	conditions []condition
 	// current and desired are replicas; scaled is when they were last set.
 	current, desired, least, most int64
-	scaled                        string
+	// have is how many the target says it has.
+	have   int64
+	scaled string
 	// before are the metrics of the last look, which stay where there is no target.
 	before  sdk.Config
 	metrics []metric
@@ -147,7 +149,7 @@ func (a *autoscaler) look() {
 	}
 	a.set("AbleToScale", true, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
 	a.before = sdk.Config{}
-	a.current = number(target.Field("spec.replicas"), 1)
+	a.current, a.have = number(target.Field("spec.replicas"), 1), number(target.Field("status.replicas"), 0)
 	a.memory.begin(a.current, a.Now)
 	desired, reason, ok := a.wanted(target)
 	if !ok {
@@ -198,10 +200,14 @@ func (a *autoscaler) measured(target *reconcile.Object) (desired int64, name str
 		return 0, "", false
 	}
 	specs := a.spec.Object("metrics").Items()
-	set, invalid := a.pods(), 0
+	set, said, invalid := a.pods(), a.Parent.Field(abi.FactMetrics).Items(), 0
 	var first metric
-	for _, spec := range specs {
-		m := a.measure(spec, set)
+	for i, spec := range specs {
+		var answer sdk.Config
+		if i < len(said) {
+			answer = said[i]
+		}
+		m := a.measure(spec, answer, set)
 		a.metrics = append(a.metrics, m)
 		if m.failure != "" {
 			a.tell("Warning", m.reason, m.cause)

@@ -10,8 +10,7 @@
 // it begins anew, as Kubernetes' does.
 //
 // Source: kube-controller-manager 1.36, pkg/controller/podautoscaler, with its
-// default flags. Nothing serves custom.metrics.k8s.io and
-// external.metrics.k8s.io: metrics of types Pods, Object and External fail as they
-// do in a cluster without an adapter. Two autoscalers of the same pods are not
-// told of each other, and scale targets are of the four kinds above.
+// default flags. What adapters say of metrics of the types Pods, Object and External
+// is the host's to ask. Two autoscalers of the same pods are not told of each
+// other, and scale targets are of the four kinds above.
 package autoscaler

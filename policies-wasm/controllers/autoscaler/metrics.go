@@ -90,49 +90,21 @@ func (p *pod) requested(resource, container string) (total int64, missing string
 	return total, ""
 }
 
-// measure works one metric out.
-func (a *autoscaler) measure(spec sdk.Config, set []pod) metric {
-	const custom = ": unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
+// measure works one metric out; said is what adapters answered about it.
+func (a *autoscaler) measure(spec, said sdk.Config, set []pod) metric {
 	switch kind := spec.String("type", ""); kind {
 	case "Resource":
 		return a.resource(spec.Object("resource"), kind, set)
 	case "ContainerResource":
 		return a.resource(spec.Object("containerResource"), kind, set)
 	case "Pods":
-		name := spec.Object("pods").Object("metric").String("name", "")
-		return failed("FailedGetPodsMetric", "unable to get metric "+name+custom, "failed to get pods metric value: ")
+		return a.podsMetric(spec.Object("pods"), said, set)
 	case "Object":
-		object := spec.Object("object")
-		name, about := object.Object("metric").String("name", ""), object.Object("describedObject")
-		cause := "unable to get metric " + name + custom + " on " + about.String("kind", "") + " " + a.Parent.Namespace + "/" + about.String("name", "")
-		if object.Object("target").String("type", "") == "AverageValue" {
-			return metric{
-				reason: "FailedGetObjectMetric", cause: cause,
-				failure: "failed to get object metric value: failed to get " + name + " object metric: " + cause,
-			}
-		}
-		return failed("FailedGetObjectMetric", cause, "failed to get object metric value: ")
+		return a.object(spec.Object("object"), said, set)
 	case "External":
-		return a.external(spec.Object("external"))
+		return a.external(spec.Object("external"), said, set)
 	default:
 		return failed("InvalidMetricSourceType", "unknown metric source type "+strconv.Quote(kind), "")
-	}
-}
-
-func (a *autoscaler) external(spec sdk.Config) metric {
-	m := spec.Object("metric")
-	name, selector := m.String("name", ""), "nil"
-	if s := m.Object("selector"); !s.IsNull() {
-		selector = s.JSON()
-	}
-	cause := "unable to get external metric " + a.Parent.Namespace + "/" + name + "/" + selector +
-		": unable to fetch metrics from external metrics API: the server could not find the requested resource (get " + name + ".external.metrics.k8s.io)"
-	what := "failed to get external metric " + name
-	if spec.Object("target").Has("averageValue") {
-		what = "failed to get " + name + " external metric"
-	}
-	return metric{
-		reason: "FailedGetExternalMetric", cause: cause, failure: "failed to get " + name + " external metric value: " + what + ": " + cause,
 	}
 }
 
@@ -177,6 +149,8 @@ type calculation struct {
 	*autoscaler
 	resource, container string
 	set                 []pod
+	// values are of pods by name, in place of what they use of a resource.
+	values map[string]int64
 	// goal is in percent of requests where it is relative, else in thousandths.
 	goal     int64
 	relative bool
@@ -270,12 +244,8 @@ func (c *calculation) assume(requests []int64, ratio float64, rising bool) {
 
 // group tells the pods that count from those that are missing or not ready.
 func (c *calculation) group() (requests []int64, problem string) {
-	measured := false
-	for i := range c.set {
-		measured = measured || c.set[i].measured
-	}
-	if !measured {
-		return nil, "unable to get metrics for resource " + c.resource + ": no metrics returned from resource metrics API"
+	if missing := c.unmeasured(); missing != "" {
+		return nil, missing
 	}
 	requests = make([]int64, len(c.set))
 	var wrong string
@@ -288,12 +258,14 @@ func (c *calculation) group() (requests []int64, problem string) {
 			}
 		}
 		if p.Deleted != 0 || p.Pod.Phase == "Failed" {
+			delete(c.values, p.Name)
 			continue
 		}
-		used, ok := p.used(c.resource, c.container)
+		used, ok := c.used(p)
 		switch {
 		case p.Pod.Phase == "Pending":
 			c.unready = append(c.unready, i)
+			delete(c.values, p.Name)
 		case !ok:
 			c.missing = append(c.missing, i)
 		case c.resource == "cpu" && c.young(p):
@@ -301,12 +273,41 @@ func (c *calculation) group() (requests []int64, problem string) {
 		default:
 			c.ready++
 			c.counted = append(c.counted, share{used, requests[i]})
+			delete(c.values, p.Name)
 		}
+	}
+	for _, used := range c.values { // of pods that the target does not have, which count too
+		c.counted = append(c.counted, share{used: used})
 	}
 	if len(c.counted) == 0 {
 		return nil, "did not receive metrics for targeted pods (pods might be unready)"
 	}
 	return requests, wrong
+}
+
+// unmeasured says why nothing can be worked out.
+func (c *calculation) unmeasured() string {
+	if c.values != nil {
+		if len(c.set) == 0 {
+			return noPods
+		}
+		return ""
+	}
+	for i := range c.set {
+		if c.set[i].measured {
+			return ""
+		}
+	}
+	return "unable to get metrics for resource " + c.resource + ": no metrics returned from resource metrics API"
+}
+
+// used is what a pod uses, or the value of its metric.
+func (c *calculation) used(p *pod) (n int64, ok bool) {
+	if c.values != nil {
+		n, ok = c.values[p.Name]
+		return n, ok
+	}
+	return p.used(c.resource, c.container)
 }
 
 // young tells whether what a pod uses says little: it is not ready, or its start

@@ -52,6 +52,7 @@ type theirs struct {
 	replicas int32
 	events   []string
 	usage    map[string]*host.Usage
+	adapters adapters
 }
 
 func newTheirs(ctx context.Context, t *testing.T, h *autoscalingv2.HorizontalPodAutoscaler, replicas int32, pods []*v1.Pod) *theirs {
@@ -114,23 +115,6 @@ func (u *theirs) GetResourceMetric(_ context.Context, name v1.ResourceName, _ st
 		}
 	}
 	return info, time.Time{}, nil
-}
-
-var errNone = errors.New("none")
-
-// GetRawMetric implements metrics.MetricsClient.
-func (u *theirs) GetRawMetric(string, string, labels.Selector, labels.Selector) (metrics.PodMetricsInfo, time.Time, error) {
-	return nil, time.Time{}, errNone
-}
-
-// GetObjectMetric implements metrics.MetricsClient.
-func (u *theirs) GetObjectMetric(string, string, *autoscalingv2.CrossVersionObjectReference, labels.Selector) (int64, time.Time, error) {
-	return 0, time.Time{}, errNone
-}
-
-// GetExternalMetric implements metrics.MetricsClient.
-func (u *theirs) GetExternalMetric(string, string, labels.Selector) ([]int64, time.Time, error) {
-	return nil, time.Time{}, errNone
 }
 
 // state is what users see after a look, and what they were told since the play
@@ -198,6 +182,9 @@ func invented(r *rand.Rand) *autoscalingv2.HorizontalPodAutoscaler {
 				Type:              autoscalingv2.ContainerResourceMetricSourceType,
 				ContainerResource: &autoscalingv2.ContainerResourceMetricSource{Name: name, Container: container, Target: goal},
 			}
+		}
+		if one(2) {
+			m = adapted(r)
 		}
 		h.Spec.Metrics = append(h.Spec.Metrics, m)
 	}
@@ -301,6 +288,7 @@ func compare(t *testing.T, seed uint64) {
 		defer w.Wait(time.Second)
 		defer stop()
 		u := newTheirs(ctx, w.T, h, replicas, pods)
+		w.Measure(u)
 		w.Use(func(p *v1.Pod) *host.Usage {
 			u.mu.Lock()
 			defer u.mu.Unlock()
@@ -316,6 +304,7 @@ func compare(t *testing.T, seed uint64) {
 			put("pods", p)
 		}
 		w.Create(sets, web(replicas))
+		have(w, replicas)
 		use(r, u, pods, calm)
 		w.Wait(15 * time.Second) // upstream looks first when a period is over
 		put(autoscalers, h)
@@ -342,6 +331,7 @@ func compare(t *testing.T, seed uint64) {
 				return
 			}
 			story = append(story, fmt.Sprint(look, " ", got.Replicas, got.Status))
+			have(w, got.Replicas)
 			for i := int32(len(pods)); i < got.Replicas; i++ {
 				p := anyPod(r, fmt.Sprint("web-", i), calm)
 				pods = append(pods, p)
@@ -365,6 +355,7 @@ func use(r *rand.Rand, u *theirs, pods []*v1.Pod, calm bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.usage = map[string]*host.Usage{}
+	u.adapters.change(r, pods, calm)
 	if !calm && r.IntN(10) == 0 {
 		return
 	}

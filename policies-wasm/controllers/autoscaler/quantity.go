@@ -84,3 +84,16 @@ func amount(resource string, n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + string("KMGTPE"[unit-1]) + "i"
 }
+
+// decimal writes thousandths as Kubernetes does: with the largest suffix that
+// leaves a whole number.
+func decimal(n int64) string {
+	if n == 0 {
+		return "0"
+	}
+	unit := 0
+	for unit < 7 && n%1000 == 0 {
+		n, unit = n/1000, unit+1
+	}
+	return strconv.FormatInt(n, 10) + [...]string{"m", "", "k", "M", "G", "T", "P", "E"}[unit]
+}
