@@ -12,11 +12,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 )
 
 // TestMain is the node agent's process, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != networkProcess {
+		engine.ChildProgram = enginetest.Compiler()
 		os.Exit(m.Run())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -73,7 +78,7 @@ func TestConnectionsOutliveTheAgent(t *testing.T) {
 		}
 		f.end()
 		return nil
-	})
+	}, func(c *host.Config) { c.Compiled = enginetest.Cache() })
 	if err != nil {
 		t.Fatal(err)
 	}

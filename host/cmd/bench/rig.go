@@ -65,13 +65,13 @@ func (r *rig) connect(s host.Serving) (err error) {
 }
 
 // onRig runs do on a host of its own, in a folder that goes with it.
-func onRig(ctx context.Context, do func(*rig) error) (err error) {
+func onRig(ctx context.Context, do func(*rig) error, changes ...func(*host.Config)) (err error) {
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	r, err := newRig(ctx, dir, slog.LevelWarn)
+	r, err := newRig(ctx, dir, slog.LevelWarn, changes...)
 	if err != nil {
 		return err
 	}
