@@ -49,7 +49,7 @@ func newLog(floor int64, opts *Options) *log {
 		history:   opts.History,
 		floor:     floor,
 		ring:      make([]logged, leastRing),
-		wake:      newWake(),
+		wake:      newWake(0),
 		topics:    map[topicKey]*topic{},
 	}
 }
@@ -78,7 +78,7 @@ func (l *log) append(events []Event, now time.Time) wake {
 	}
 	l.trim(now)
 	woken := l.wake
-	l.wake = newWake()
+	l.wake = newWake(0)
 	return woken
 }
 

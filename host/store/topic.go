@@ -47,7 +47,7 @@ func (r *resource) subscribe(key topicKey, rev int64) *topic {
 	}
 	t, ok := l.topics[key]
 	if !ok {
-		t = &topic{key: key, since: l.newest(), wake: newWake()}
+		t = &topic{key: key, since: l.newest(), wake: newWake(0)}
 		l.topics[key] = t
 	}
 	t.watchers++
@@ -116,7 +116,7 @@ func (r *resource) note(pos uint64) (woken []wake) {
 		}
 		t.add(place{rev, pos}, l.floor)
 		woken = append(woken, t.wake)
-		t.wake = newWake()
+		t.wake = newWake(t.watchers)
 	}
 	for ; pos < l.next; pos++ {
 		ev := &l.at(pos).Event

@@ -63,9 +63,14 @@ func TestAWatchOfAPartSleepsWhileOthersAreBusy(t *testing.T) {
 // A crowd of watchers wakes, each of them, whoever comes late and whoever has left.
 func TestACrowdOfWatchersWakes(t *testing.T) {
 	t.Parallel()
+	for _, watchers := range []int{crowd, 1000} {
+		testWakes(t, watchers)
+	}
+}
+
+func testWakes(t *testing.T, watchers int) {
 	synctest.Test(t, func(t *testing.T) {
-		const crowd = 1000
-		w := newWake()
+		w := newWake(watchers)
 		gone := make(chan struct{})
 		var woken, left atomic.Int64
 		watch := func() {
@@ -77,17 +82,17 @@ func TestACrowdOfWatchersWakes(t *testing.T) {
 				left.Add(1)
 			}
 		}
-		for range crowd {
+		for range watchers {
 			go watch()
 		}
 		synctest.Wait()
 		close(gone)
 		synctest.Wait()
-		if got := left.Load(); got != crowd {
-			t.Fatalf("%d have left, want %d", got, crowd)
+		if got := left.Load(); got != int64(watchers) {
+			t.Fatalf("%d have left, want %d", got, watchers)
 		}
 		gone = make(chan struct{})
-		for range crowd {
+		for range watchers {
 			go watch()
 		}
 		synctest.Wait()
@@ -95,15 +100,15 @@ func TestACrowdOfWatchersWakes(t *testing.T) {
 			t.Fatalf("%d are awake before anything happened", got)
 		}
 		w.all()
-		for range crowd {
+		for range watchers {
 			go watch()
 		}
 		synctest.Wait()
-		if got := woken.Load(); got != 2*crowd {
-			t.Errorf("%d of %d are awake", got, 2*crowd)
+		if got := woken.Load(); got != 2*int64(watchers) {
+			t.Errorf("%d of %d are awake", got, 2*watchers)
 		}
-		if got := len(w); got != atOnce {
-			t.Errorf("%d tokens are left, want %d", got, atOnce)
+		if got := len(w); got != cap(w) {
+			t.Errorf("%d tokens are left, want %d", got, cap(w))
 		}
 	})
 }

@@ -2,20 +2,28 @@ package store
 
 import "sync"
 
-// wake is what watchers wait on. It has a few tokens; whoever gets one wakes up and
-// gives it to the next. So a few watchers wake at once, and a crowd one after the other:
-// ten thousand that are ready at once would stand before everybody else, and before what
-// comes over the network, for as long as they take.
+// wake is what watchers wait on. It has a few tokens, or one; whoever gets one wakes up
+// and gives it to the next. So a few watchers wake at once, and a crowd one after the
+// other: ten thousand that are ready at once would stand before everybody else, and
+// before what comes over the network, for as long as they take.
 type wake chan struct{}
 
-// atOnce is how many watchers wake at once.
-const atOnce = 8
+const (
+	crowd  = 64 // so many watchers are one
+	atOnce = 8  // how many wake at once where they are none
+)
 
-func newWake() wake { return make(wake, atOnce) }
+// newWake makes one for so many watchers; others may come yet.
+func newWake(watchers int) wake {
+	if watchers > crowd {
+		return make(wake, 1)
+	}
+	return make(wake, atOnce)
+}
 
 // all wakes all who wait now or later. It is called once.
 func (w wake) all() {
-	for range atOnce {
+	for range cap(w) {
 		w <- struct{}{}
 	}
 }

@@ -26,8 +26,9 @@ type holds struct {
 
 // holding is what a user has open.
 type holding struct {
-	open    int // guarded by holds.mu
+	open    atomic.Int32 // written under holds.mu
 	turns   chan struct{}
+	few     chan struct{} // those of a crowd
 	waiting atomic.Int32
 }
 
@@ -42,21 +43,22 @@ func (f *Fair) Hold(who user.Info) (release func(), turn func(write func()), err
 	defer h.mu.Unlock()
 	own := h.byUser[name]
 	if own == nil {
-		own = &holding{turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
+		processors := runtime.GOMAXPROCS(0)
+		own = &holding{turns: make(chan struct{}, processors), few: make(chan struct{}, max(1, processors/2))}
 		h.byUser[name] = own
 	}
-	if own.open >= h.most {
+	if int(own.open.Load()) >= h.most {
 		return nil, nil, apierrors.NewTooManyRequests(fmt.Sprintf(
 			"%q has %d watches and streams open, as many as one client may: end some of them, or start the host with a larger --max-streams", name, h.most), 10)
 	}
-	own.open++
+	own.open.Add(1)
 	return func() { h.release(name, own) }, own.turn, nil
 }
 
 func (h *holds) release(name string, own *holding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if own.open--; own.open == 0 {
+	if own.open.Add(-1) == 0 {
 		delete(h.byUser, name)
 	}
 }
@@ -64,22 +66,31 @@ func (h *holds) release(name string, own *holding) {
 // longTurn is when a turn ends whose write still goes on, since its client is slow.
 const longTurn = 5 * time.Millisecond
 
+// crowd is how many streams of one user are one. Go looks at the network when a
+// processor has nothing else to do, and each 10 ms while none has: a crowd that kept
+// all of them busy for half a second would have others wait as long at each turn.
+const crowd = 2_000
+
 // turn runs write when it is its turn: as many of a user's streams write at once as
-// there are processors, and where others wait, whoever else has something to do goes
+// there are processors, of a crowd half as many, and where others wait, whoever else has something to do goes
 // first. One event for ten thousand watches would otherwise be as many goroutines,
 // behind all of which the next request stands.
 func (h *holding) turn(write func()) {
+	turns := h.turns
+	if h.open.Load() > crowd {
+		turns = h.few
+	}
 	select {
-	case h.turns <- struct{}{}:
+	case turns <- struct{}{}:
 	default:
 		h.waiting.Add(1)
-		h.turns <- struct{}{}
+		turns <- struct{}{}
 		h.waiting.Add(-1)
 	}
 	var over atomic.Bool
 	end := func() {
 		if !over.Swap(true) {
-			<-h.turns
+			<-turns
 		}
 	}
 	defer time.AfterFunc(longTurn, end).Stop()

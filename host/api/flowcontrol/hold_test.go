@@ -7,18 +7,30 @@ import (
 	"time"
 )
 
-// Of a user's streams as many write at once as there are processors; one whose client
+// Of a user's streams as many write at once as there are processors, of a crowd half as many; one whose client
 // is slow holds up the others for a moment only, and never those of other users.
 func TestStreamsWriteByTurn(t *testing.T) {
 	t.Parallel()
+	for streams, atOnce := range map[int]int{1: runtime.GOMAXPROCS(0), crowd + 1: max(1, runtime.GOMAXPROCS(0)/2)} {
+		testTurns(t, streams, atOnce)
+	}
+}
+
+func testTurns(t *testing.T, streams, atOnce int) {
 	synctest.Test(t, func(t *testing.T) {
-		f := small(1, 1, 1)
+		f := New(Defaults(1), crowd+1)
 		release, turn, err := f.Hold(who("flood"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer release()
-		atOnce := runtime.GOMAXPROCS(0)
+		for range streams - 1 {
+			more, _, err := f.Hold(who("flood"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer more()
+		}
 		blocked, began := make(chan struct{}), make(chan struct{}, 10*atOnce)
 		for range 3 * atOnce {
 			go turn(func() {
@@ -42,8 +54,8 @@ func TestStreamsWriteByTurn(t *testing.T) {
 		}
 		close(blocked)
 		synctest.Wait()
-		if got := len(f.holds.byUser["flood"].turns); got != 0 {
-			t.Errorf("%d turns are still taken", got)
+		if own := f.holds.byUser["flood"]; len(own.turns)+len(own.few) != 0 {
+			t.Errorf("%d turns are still taken", len(own.turns)+len(own.few))
 		}
 	})
 }
