@@ -68,8 +68,8 @@ func (c *cluster) start() {
 		if !ok {
 			c.t.Fatalf("berth %v ended before it was ready:\n%s", c.args, c.log)
 		}
-	case <-time.After(time.Minute):
-		c.t.Fatalf("berth %v is not ready after a minute:\n%s", c.args, c.log)
+	case <-time.After(startTime):
+		c.t.Fatalf("berth %v is not ready after %s:\n%s", c.args, startTime, c.log)
 	}
 	c.connect()
 }
@@ -115,6 +115,10 @@ func (c *cluster) connect() {
 }
 
 func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// startTime is for a first start while other tests keep all processors busy: the
+// modules are compiled by a process that stands back behind those.
+const startTime = 3 * time.Minute
 
 // kill ends the host as a power cut would.
 func (c *cluster) kill() {
