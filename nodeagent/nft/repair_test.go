@@ -36,12 +36,7 @@ func TestAnotherProcessFindsAllAsItIs(t *testing.T) {
 	if err := n.Repair(); err != nil { // which has nothing to read
 		t.Fatal(err)
 	}
-	if n.Sent() != 0 {
-		t.Errorf("a second process made %d changes where all was right", n.Sent())
-	}
-	if after := n.Run(t, "nft list ruleset"); after != before {
-		t.Errorf("rules before:\n%s\nafter:\n%s", before, after)
-	}
+	n.untouched(t, before)
 	// What the first made and is wanted no more goes.
 	n.open(t)
 	n.must(t, change(map[forward.Front]*forward.Entry{tcp(vip, 80): {Inside: to(0)}}), true)
@@ -185,4 +180,15 @@ func TestConnectionsGoOnWhileAllChanges(t *testing.T) {
 	close(stop)
 	clients.Wait()
 	t.Log(made.Load(), "connections")
+}
+
+// untouched checks that a second process found the rules as they were, and left them.
+func (n *node) untouched(t *testing.T, before string) {
+	t.Helper()
+	if n.Sent() != 0 {
+		t.Errorf("a second process made %d changes where all was right", n.Sent())
+	}
+	if after := n.Run(t, "nft list ruleset"); after != before {
+		t.Errorf("rules before:\n%s\nafter:\n%s", before, after)
+	}
 }
