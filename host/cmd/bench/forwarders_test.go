@@ -7,9 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,10 +22,7 @@ func TestMain(m *testing.M) {
 		engine.ChildProgram = enginetest.Compiler()
 		os.Exit(m.Run())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	err := networkAgent(ctx, os.Args[2:])
-	stop()
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err := networkAgent(context.Background(), os.Args[2:]); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

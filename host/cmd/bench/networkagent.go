@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -37,8 +35,6 @@ var (
 // for services and policies in the kernel, names, the Node and its Lease. It works
 // in the network namespace in which it was started, until it is ended.
 func networkAgent(ctx context.Context, args []string) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
-	defer stop()
 	flags := flag.NewFlagSet(networkProcess, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how the API is reached")
 	dir := flags.String("dir", "", "folder of the agent")
