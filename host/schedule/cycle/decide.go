@@ -126,7 +126,7 @@ func (d *Decider) begin(in Input) *run {
 	r := &d.run
 	r.log, r.pod, r.profile, r.now, r.seed = in.Log, in.Pod, in.Profile, in.Now, in.Seed
 	r.tainted, r.failures, r.again, r.shut = false, nil, in.Failed, 0
-	r.coarse, r.finer = false, 0
+	r.coarse, r.finer, r.questions = false, 0, 0
 	r.foreseen = append(r.foreseen[:0], make([]int, len(in.Profile.Predicates))...)
 	r.predicates, r.priorities = r.predicates[:0], r.priorities[:0]
 	r.remembered, r.afresh, r.afreshScores = r.remembered[:0], r.afresh[:0], r.afreshScores[:0]
@@ -146,6 +146,7 @@ func (d *Decider) begin(in Input) *run {
 			r.afreshScores = append(r.afreshScores, i)
 		}
 	}
+	r.unmeter()
 	return r
 }
 

@@ -239,6 +239,7 @@ const occupied = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes | abi.Pods
 // foresee asks each predicate that reads what pods change all the questions
 // that those before it have not refused, and tells of refusals.
 func (d *Decider) foresee(ctx context.Context, r *run, questions []framework.WhatIf, refused func(k, by int, why framework.ReasonID)) {
+	r.questions += len(questions)
 	open := make([]int, len(questions))
 	for k := range open {
 		open[k] = k

@@ -36,6 +36,8 @@ type run struct {
 	finer  int
 	// foreseen counts by predicate how often it was asked what would be.
 	foreseen []int
+	// questions is how many it was asked of these in all.
+	questions int
 	// again are failures of a decision that is made again.
 	again []Failure
 }

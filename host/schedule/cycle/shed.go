@@ -1,6 +1,10 @@
 package cycle
 
-import "github.com/berth-dev/berth/host/schedule/framework"
+import (
+	"iter"
+
+	"github.com/berth-dev/berth/host/schedule/framework"
+)
 
 // shed ends a cycle by looking at what the profile's policies took together. Where
 // that is more than a cycle may take, the one that took the most is told: if that
@@ -9,25 +13,35 @@ import "github.com/berth-dev/berth/host/schedule/framework"
 func (d *Decider) shed() {
 	var all, top int64
 	var heaviest framework.Metered
-	count := func(policy framework.Policy) {
-		m, ok := policy.(framework.Metered)
-		if !ok {
-			return
-		}
+	for m := range d.run.metered() {
 		burnt := m.Burnt()
 		all += burnt
 		if burnt > top {
 			top, heaviest = burnt, m
 		}
 	}
-	for i := range d.run.predicates {
-		count(d.run.predicates[i].policy)
-	}
-	for i := range d.run.priorities {
-		count(d.run.priorities[i].policy)
-	}
-	if most := framework.CycleFuel(int(d.run.rows())); all > most {
+	if most := framework.CycleFuel(int(d.run.rows()) + d.run.questions); all > most {
 		heaviest.Shed(top, all, most)
+	}
+}
+
+// unmeter forgets what the policies took since the last cycle: explaining a pod asks
+// them, too, and is no part of this one.
+func (r *run) unmeter() {
+	for m := range r.metered() {
+		m.Burnt()
+	}
+}
+
+func (r *run) metered() iter.Seq[framework.Metered] {
+	return func(yield func(framework.Metered) bool) {
+		for _, list := range [...][]session{r.predicates, r.priorities} {
+			for i := range list {
+				if m, ok := list[i].policy.(framework.Metered); ok && !yield(m) {
+					return
+				}
+			}
+		}
 	}
 }
 

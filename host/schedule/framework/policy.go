@@ -31,7 +31,7 @@ type Metered interface {
 }
 
 // CycleFuel is what the policies of a profile may take together for one pod: twice
-// what a single one may for one question.
+// what a single one may for one question. A question of what would be counts as a row.
 func CycleFuel(rows int) int64 { return 64_000_000 + int64(rows)*80_000 }
 
 // ReasonID numbers a reason in the host's own table; 0 is "admitted". The
