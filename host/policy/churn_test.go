@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -74,8 +75,9 @@ func churned(round, i int) *v1.Pod {
 	})
 }
 
-// Ten thousand placed pods of as many labels are what a cluster of a thousand
-// nodes gives reason for: no policy fails for them, whatever it has to tidy up.
+// Ten thousand placed pods of as many labels, each of a ReplicaSet of its own, are
+// what a cluster of a thousand nodes gives reason for: no policy fails for them,
+// whatever it has to tidy up.
 func TestPoliciesBearPodsThatAllDiffer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -86,8 +88,15 @@ func TestPoliciesBearPodsThatAllDiffer(t *testing.T) {
 		}))
 	}
 	for i := range pods {
+		labels := map[string]string{"app": fmt.Sprint("app-", i), "pod-template-hash": fmt.Sprintf("%010d", i)}
+		set := &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("set-", i), Namespace: "default", Labels: labels},
+			Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}},
+		}
+		r.cluster.UpsertObject("replicasets.apps", set)
 		pod := clustertest.Pod(fmt.Sprint("pod-", i), "10m", "1Mi", func(p *v1.Pod) {
-			p.Namespace, p.Labels = "default", map[string]string{"app": fmt.Sprint("app-", i), "pod-template-hash": fmt.Sprintf("%010d", i)}
+			p.Namespace, p.Labels = "default", labels
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		})
 		if i%50 == 0 {
 			r.decide(t, pod)

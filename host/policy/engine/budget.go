@@ -132,6 +132,10 @@ func SlotsOf(objects int) int { return 3 * objects }
 // placed pods of which each has labels of its own.
 func SlotsOfPods(pods int) int { return pods / 2 }
 
+// SlotsOfObjects is how many nodes' rows take as much of a guest's memory as so many
+// cluster objects of which each has labels or a selector of its own.
+func SlotsOfObjects(objects int) int { return objects / 2 }
+
 // IdleBudget is the fuel of berth_idle, which collects garbage between cycles.
 func IdleBudget(memory uint64, slots int) Fuel {
 	return warranted(MaxBudget+collecting(memory, slots), memory, slots)

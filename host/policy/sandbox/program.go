@@ -96,6 +96,7 @@ func (p *Program) size(log snapshot.Log) int {
 	if p.info.Reads&abi.Pods != 0 {
 		slots += engine.SlotsOfPods(log.Pods())
 	}
+	slots += engine.SlotsOfObjects(log.ObjectsOf(p.info.Reads))
 	return slots
 }
 

@@ -19,8 +19,8 @@ type Cluster struct {
 	// priorities counts the placed pods of each priority.
 	priorities map[int32]int
 	// strays are pods on nodes that are not known (yet, or any more).
-	strays    map[string][]*Pod
-	objects   map[string]map[types.NamespacedName]object
+	strays map[string][]*Pod
+	objects
 	nominated map[types.UID]nomination
 }
 

@@ -16,6 +16,24 @@ type object struct {
 	runtime.Object
 }
 
+// objects are the cluster's, by resource.
+type objects map[string]map[types.NamespacedName]object
+
+// ObjectsOf implements Log.
+func (o objects) ObjectsOf(groups abi.Groups) (n int) {
+	if groups&anyObject == 0 {
+		return 0
+	}
+	for resource, all := range o {
+		if groups&objectGroups[resource] != 0 {
+			n += len(all)
+		}
+	}
+	return n
+}
+
+const anyObject = abi.Services | abi.Owners | abi.Namespaces | abi.Volumes
+
 // Resources of cluster objects, as group-resources, and the group that each is of.
 var objectGroups = map[string]abi.Groups{
 	"services":                            abi.Services,

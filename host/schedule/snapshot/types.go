@@ -124,4 +124,6 @@ type Log interface {
 	Slots() int32
 	// Pods is how many pods are placed on the rows.
 	Pods() int
+	// ObjectsOf is how many cluster objects there are of these groups.
+	ObjectsOf(groups abi.Groups) int
 }

@@ -15,8 +15,8 @@ import (
 // changed and may be read by anyone.
 type View struct {
 	table
-	objects map[string]map[types.NamespacedName]object
-	seq     uint64
+	objects
+	seq uint64
 	// recent is what came lately; nil where that is not known.
 	recent *recent
 }
