@@ -118,6 +118,7 @@ func (x *Index) newClass(c class) int32 {
 		*x.class(id) = c
 	}
 	x.link(id)
+	x.pairs.add(id, c.labels)
 	x.idle++
 	return id
 }
@@ -176,6 +177,7 @@ func (x *Index) tidy() {
 			e.tally.users--
 		}
 		x.unlink(id)
+		x.pairs.remove(id, c.labels)
 		*c = class{free: true}
 		x.freeIDs = append(x.freeIDs, id)
 	}

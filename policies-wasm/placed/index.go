@@ -36,6 +36,8 @@ type Index struct {
 	last int32
 	// byHash has the first class of each chain of like hashes; a power of two long.
 	byHash  []int32
+	pairs   pairs
+	maybe   [2][]int32
 	freeIDs []int32
 	idle    int // classes without pods
 
@@ -53,7 +55,9 @@ type Index struct {
 
 	effects []effect
 	single  [1]facts.PodTerm
+	// met are the classes that matched says are met, while a tally is filled.
 	matched []bool
+	met     []int32
 	found   []*Tally
 }
 
@@ -201,18 +205,26 @@ func (x *Index) Matching(key facts.Symbol, terms []facts.PodTerm) *Tally {
 
 // fill counts what is there already.
 func (x *Index) fill(t *Tally) {
-	x.matched = append(x.matched[:0], make([]bool, x.numClasses)...)
-	any := false
-	for id := range x.numClasses {
+	for len(x.matched) < int(x.numClasses) {
+		x.matched = append(x.matched, false)
+	}
+	any, met := false, x.met[:0]
+	for _, id := range x.candidates(t.terms) {
 		c := x.class(id)
-		if !c.free && x.Meets(t.terms, c.namespace, c.labels) {
+		if !x.matched[id] && x.Meets(t.terms, c.namespace, c.labels) {
 			c.asked = append(c.asked, effect{t, 1})
-			x.matched[id], any = true, any || c.pods > 0
+			x.matched[id], any, met = true, any || c.pods > 0, append(met, id)
 		}
 	}
-	if !any {
-		return
+	if x.met = met; any {
+		x.countMatched(t)
 	}
+	for _, id := range met {
+		x.matched[id] = false
+	}
+}
+
+func (x *Index) countMatched(t *Tally) {
 	for slot, list := range x.slots {
 		if !x.live[slot] {
 			continue
@@ -237,7 +249,7 @@ func (x *Index) forgetOldest() {
 
 func (x *Index) forget(at int) {
 	t := x.asked[at]
-	for id := range x.numClasses {
+	for _, id := range x.candidates(t.terms) {
 		c := x.class(id)
 		c.asked = slices.DeleteFunc(c.asked, func(e effect) bool { return e.tally == t })
 	}
@@ -252,7 +264,7 @@ func (x *Index) Carried(pod *sdk.Pod) []*Tally {
 	if len(x.carried) == 0 {
 		return nil
 	}
-	for _, t := range x.met(pod) {
+	for _, t := range x.carriedFor(pod) {
 		if t.Nonzero > 0 {
 			x.found = append(x.found, t)
 		}
@@ -260,7 +272,7 @@ func (x *Index) Carried(pod *sdk.Pod) []*Tally {
 	return x.found
 }
 
-func (x *Index) met(pod *sdk.Pod) []*Tally {
+func (x *Index) carriedFor(pod *sdk.Pod) []*Tally {
 	h := mix(hashPairs(seed, pod.Labels.Pairs), uint32(pod.Namespace))
 	if x.memos == nil {
 		x.memos = make([]memo, maxMemo)
