@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/nodeagent/forward"
@@ -117,27 +120,58 @@ func (t *table) read() error {
 			memory[s.Name] = true
 		}
 	}
-	have := map[place]string{}
-	for name, s := range t.sets {
-		if name == setPods {
-			continue
-		}
-		list, err := c.GetSetElements(s)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		for i := range list {
-			value := string(list[i].Val)
-			if t.verdicts(name) {
-				if value, err = verdictOf(list[i].Val); err != nil {
-					return fmt.Errorf("read %s: %w", name, err)
-				}
-			}
-			have[place{name, string(list[i].Key)}] = value
-		}
+	have, err := t.elements(c)
+	if err != nil {
+		return err
 	}
 	t.have, t.chains, t.memory = have, names, memory
 	return nil
+}
+
+// elements reads all sets but the constant one, beside each other: one alone keeps
+// a single processor busy.
+func (t *table) elements(c *nftables.Conn) (map[place]string, error) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	var mu sync.Mutex
+	have := map[place]string{}
+	for _, name := range slices.Sorted(maps.Keys(t.sets)) { // backends first, the largest
+		if name == setPods {
+			continue
+		}
+		group.Go(func() error {
+			list, err := c.GetSetElements(t.sets[name])
+			if err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			values, err := t.values(name, list)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range list {
+				have[place{name, string(list[i].Key)}] = values[i]
+			}
+			return nil
+		})
+	}
+	return have, group.Wait()
+}
+
+// values are those of a set's elements.
+func (t *table) values(set string, list []nftables.SetElement) ([]string, error) {
+	values := make([]string, len(list))
+	for i := range list {
+		values[i] = string(list[i].Val)
+		if t.verdicts(set) {
+			var err error
+			if values[i], err = verdictOf(list[i].Val); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return values, nil
 }
 
 // verdictOf reads a verdict as the kernel tells it.
