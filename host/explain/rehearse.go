@@ -264,13 +264,14 @@ func name(log snapshot.Log, row int32) string {
 // why says in a line what moved a pod from a row to another.
 func why(reasons *framework.Reasons, log snapshot.Log, live, varied *cycle.Table, was, would int32) string {
 	if was >= 0 {
-		if k, reason := varied.First(slices.Index(varied.Rows, was)); k >= 0 {
-			return fmt.Sprintf("%s refuses %s: %s", varied.Predicates[k].Policy, name(log, was), reasons.Get(reason).Text)
+		at := slices.Index(varied.Rows, was)
+		if k, _ := varied.First(at); k >= 0 {
+			return fmt.Sprintf("%s refuses %s: %s", varied.Predicates[k].Policy, name(log, was), varied.Predicates[k].Text(reasons, at))
 		}
 	}
 	at := slices.Index(varied.Rows, would)
-	if k, reason := live.First(at); k >= 0 {
-		return fmt.Sprintf("%s no longer refuses %s (%s)", live.Predicates[k].Policy, name(log, would), reasons.Get(reason).Text)
+	if k, _ := live.First(at); k >= 0 {
+		return fmt.Sprintf("%s no longer refuses %s (%s)", live.Predicates[k].Policy, name(log, would), live.Predicates[k].Text(reasons, at))
 	}
 	if was < 0 {
 		return "there is room for it now"

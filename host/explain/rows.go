@@ -61,7 +61,7 @@ func refusals(t *cycle.Table, reasons *framework.Reasons, i int) []Refusal {
 	for k := range t.Predicates {
 		if id := t.Predicates[k].Reasons[i]; id != 0 {
 			reason := reasons.Get(id)
-			list = append(list, Refusal{Predicate: t.Predicates[k].Policy, Reason: reason.Text, Final: !reason.Resolvable})
+			list = append(list, Refusal{Predicate: t.Predicates[k].Policy, Reason: t.Predicates[k].Text(reasons, i), Final: !reason.Resolvable})
 		}
 	}
 	return list

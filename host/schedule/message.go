@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func refusal(d cycle.Decision, reasons *framework.Reasons) string {
 		return "no nodes available to schedule pods"
 	}
 	if d.Whole != 0 {
-		return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, reasons.Get(d.Whole).Text)
+		return fmt.Sprintf("0/%d nodes are available: %s.", d.Nodes, cmp.Or(d.Words, reasons.Get(d.Whole).Text))
 	}
 	// Several policies may give the same reason in the same words.
 	counts := map[string]int{}

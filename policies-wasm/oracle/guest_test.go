@@ -20,6 +20,7 @@ type speaker interface {
 	filter(rows []byte) ([]byte, error)
 	score(rows []byte) ([]byte, error)
 	explain(row uint32) ([]byte, error)
+	refusal() ([]byte, error)
 	reasons(from uint32) ([]byte, error)
 	close()
 }
@@ -48,6 +49,7 @@ func (n native) pod(in []byte) (uint64, error) {
 func (n native) filter(rows []byte) ([]byte, error)  { return n.in.Filter(rows) }
 func (n native) score(rows []byte) ([]byte, error)   { return n.in.Score(rows) }
 func (n native) explain(row uint32) ([]byte, error)  { return n.in.Explain(row) }
+func (n native) refusal() ([]byte, error)            { return n.in.Refusal() }
 func (n native) reasons(from uint32) ([]byte, error) { return n.in.Reasons(from), nil }
 func (n native) close()                              {}
 
@@ -121,8 +123,16 @@ func (g *judge) filter(a abi.PodAnswer, slots []int32) []abi.Reason {
 	case abi.AskSkip:
 		return verdicts
 	case abi.AskRefuse:
+		said := g.reason(a.Reason)
+		out, err := g.speaker.refusal()
+		g.must("refusal", err)
+		words, err := abi.ReadReasons(out)
+		g.must("refusal", err)
+		if len(words) > 0 {
+			said = words[0]
+		}
 		for i := range verdicts {
-			verdicts[i] = g.reason(a.Reason)
+			verdicts[i] = said
 		}
 		return verdicts
 	}

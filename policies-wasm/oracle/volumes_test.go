@@ -107,15 +107,15 @@ func TestVolumesAreBound(t *testing.T) {
 		{name: "a volume set aside", pod: with("aside"), want: everywhere("")},
 		{name: "a volume set aside, of another class", pod: with("astray"), want: map[string]string{"a": "", "b": found, "none": found}},
 		{name: "a claim that waits for nothing", pod: with("now"), want: everywhere("pod has unbound immediate PersistentVolumeClaims")},
-		{name: "a class that is not there", pod: with("classless"), want: everywhere("storageclass of a persistentvolumeclaim not found")},
+		{name: "a class that is not there", pod: with("classless"), want: everywhere(`storageclass.storage.k8s.io "none" not found`)},
 		{name: "room for a volume to be made", pod: with("made"), want: map[string]string{
 			"a": "node(s) did not have enough free storage", "b": "", "none": "node(s) did not have enough free storage",
 		}},
 		{name: "topologies of the class", pod: with("zoned"), want: map[string]string{"a": found, "b": "", "none": found}},
 		{name: "a node was selected", pod: with("selected"), want: map[string]string{"a": found, "b": "", "none": found}},
-		{name: "a lost claim", pod: with("lost"), want: everywhere("persistentvolumeclaim not found or lost")},
-		{name: "a claim that goes", pod: with("going"), want: everywhere("persistentvolumeclaim is being deleted")},
-		{name: "a claim that is not there", pod: with("nowhere"), want: everywhere("persistentvolumeclaim not found or lost")},
+		{name: "a lost claim", pod: with("lost"), want: everywhere(`persistentvolumeclaim "lost" bound to non-existent persistentvolume ""`)},
+		{name: "a claim that goes", pod: with("going"), want: everywhere(`persistentvolumeclaim "going" is being deleted`)},
+		{name: "a claim that is not there", pod: with("nowhere"), want: everywhere(`persistentvolumeclaim "nowhere" not found`)},
 	}}
 	table.run(t)
 }
@@ -129,9 +129,9 @@ func TestVolumesStayInTheirZone(t *testing.T) {
 		{name: "a list of zones, and a region that nodes lack", pod: with("both"), want: map[string]string{"a": no, "b": no, "none": ""}},
 		{name: "a claim that waits", pod: with("small"), want: on("", "a", "b", "none")},
 		{name: "a claim that waits for nothing", pod: with("now"), want: on("PersistentVolume had no name", "a")},
-		{name: "a volume that is not there", pod: with("dangling"), want: on("persistentvolume not found", "a")},
-		{name: "a class that is not there", pod: with("classless"), want: on("persistentvolumeclaim or its storageclass not found", "a")},
-		{name: "a claim that is not there", pod: with("nowhere"), want: on("persistentvolumeclaim or its storageclass not found", "a")},
+		{name: "a volume that is not there", pod: with("dangling"), want: on(`persistentvolume "gone" not found`, "a")},
+		{name: "a class that is not there", pod: with("classless"), want: on(`storageclass.storage.k8s.io "none" not found`, "a")},
+		{name: "a claim that is not there", pod: with("nowhere"), want: on(`persistentvolumeclaim "nowhere" not found`, "a")},
 	}}
 	table.run(t)
 }

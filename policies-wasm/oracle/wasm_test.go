@@ -105,6 +105,8 @@ func (s sandbox) explain(row uint32) ([]byte, error) {
 	return s.give(engine.FuncExplain, binary.LittleEndian.AppendUint32(nil, row))
 }
 
+func (s sandbox) refusal() ([]byte, error) { return s.give(engine.FuncExplain, nil) }
+
 func (s sandbox) reasons(from uint32) ([]byte, error) {
 	r, err := s.in.CallNumber(engine.FuncReasons, from, plenty)
 	return r.Out, err

@@ -1,6 +1,9 @@
 package storage
 
-import "github.com/berth-dev/berth/sdk/facts"
+import (
+	"github.com/berth-dev/berth/sdk/facts"
+	"github.com/berth-dev/berth/sdk/guest"
+)
 
 // Key names an object in a namespace.
 type Key struct{ Namespace, Name facts.Symbol }
@@ -17,11 +20,14 @@ type Objects struct {
 	Attachments map[facts.Symbol]map[facts.Symbol]*facts.VolumeAttachment
 
 	attached map[facts.Symbol]facts.Symbol // attachment → node
+	syms     *facts.Symbols
+	refusal  string
 }
 
-// New makes an empty collection.
-func New() *Objects {
+// New makes an empty collection, whose names are of a table of symbols.
+func New(syms *facts.Symbols) *Objects {
 	return &Objects{
+		syms:   syms,
 		Claims: map[Key]*facts.Object{}, Volumes: map[facts.Symbol]*facts.Object{},
 		Classes: map[facts.Symbol]*facts.StorageClass{}, Nodes: map[facts.Symbol]*facts.CSINode{},
 		Drivers: map[facts.Symbol]*facts.CSIDriver{}, Capacities: map[Key]*facts.CSIStorageCapacity{},
@@ -100,6 +106,34 @@ func (s *Objects) Claim(namespace facts.Symbol, v *facts.Volume) *facts.Object {
 		return nil
 	}
 	return o
+}
+
+// Refuse refuses a pod as such, in words that name an object.
+func (s *Objects) Refuse(reason guest.ReasonID, words string) guest.Answer {
+	s.refusal = words
+	return guest.Refuse(reason)
+}
+
+// Refusal implements guest.Refuser.
+func (s *Objects) Refusal() string { return s.refusal }
+
+// NotFound says that an object is not there, as Kubernetes does.
+func (s *Objects) NotFound(resource string, name facts.Symbol) string {
+	return resource + " " + s.Quote(name) + " not found"
+}
+
+// Quote is a name between quotes.
+func (s *Objects) Quote(name facts.Symbol) string { return `"` + s.syms.String(name) + `"` }
+
+// NoClaim says why a volume of a pod has no claim.
+func (s *Objects) NoClaim(namespace facts.Symbol, v *facts.Volume) string {
+	switch {
+	case !v.Ephemeral:
+		return s.NotFound("persistentvolumeclaim", v.ID)
+	case s.Claims[Key{namespace, v.ID}] != nil:
+		return "persistentvolumeclaim " + s.Quote(v.ID) + " was not created for the pod (pod is not owner)"
+	}
+	return "waiting for ephemeral volume controller to create the persistentvolumeclaim " + s.Quote(v.ID)
 }
 
 // Empty says whether a symbol stands for no text.

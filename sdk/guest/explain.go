@@ -12,6 +12,22 @@ func (in *Instance) Reasons(from uint32) []byte {
 	return manifestReasons(table[from:])
 }
 
+// Refusal says why the pod of the cycle was refused as such, where there is more to
+// say than the table of reasons does.
+func (in *Instance) Refusal() ([]byte, error) {
+	if !in.asked {
+		return nil, errNoPod
+	}
+	if in.refuser == nil {
+		return manifestReasons(nil), nil
+	}
+	words := in.refuser.Refusal()
+	if words == "" {
+		return manifestReasons(nil), nil
+	}
+	return manifestReasons([]Verdict{RejectFinal(words)}), nil
+}
+
 // Explain names all the reasons that hold for the pod of the cycle on a row.
 func (in *Instance) Explain(row uint32) ([]byte, error) {
 	if in.filter == nil {

@@ -144,7 +144,11 @@ func exportExplain(size uint32) uint64 {
 		return result(nil, errClosed)
 	}
 	b := given(size)
-	if len(b) != 4 {
+	switch len(b) {
+	case 0:
+		return result(instance.Refusal())
+	case 4:
+	default:
 		return result(nil, errShort)
 	}
 	return result(instance.Explain(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24))

@@ -24,6 +24,13 @@ type Explainer interface {
 	Explain(slot int32, add func(Verdict))
 }
 
+// Refuser is a predicate that can say more of why it refused the pod as such than an
+// entry of the table of reasons, which has room for few: it can name a claim. Refusal
+// is asked for after PreFilter has refused; without words, the entry stands.
+type Refuser interface {
+	Refusal() string
+}
+
 // Depender is a policy that handles rows by itself and whose answers about the pod of
 // the cycle depend on less of a row than the policy reads: on some labels, on one of
 // some names. The host asks about one of the rows that are equal in these, and asks

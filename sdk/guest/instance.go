@@ -31,6 +31,7 @@ type Instance struct {
 	control reconcile.Reconciler
 	request reconcile.Reader
 	explain Explainer
+	refuser Refuser
 	onRow   RowFollower
 	onPod   PodFollower
 	onObj   ObjectFollower
@@ -114,6 +115,7 @@ func (in *Instance) bind(impl any) error {
 		impl = simple.Author()
 	}
 	in.explain, _ = impl.(Explainer)
+	in.refuser, _ = impl.(Refuser)
 	in.onRow, _ = impl.(RowFollower)
 	in.onPod, _ = impl.(PodFollower)
 	in.onObj, _ = impl.(ObjectFollower)

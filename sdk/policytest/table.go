@@ -186,8 +186,29 @@ func (r *runner) filter(t *testing.T, name string, answer guest.Answer) string {
 		id = out[0]
 	case abi.AskRefuse:
 		id = uint8(said.Reason)
+		if words := r.refusal(t); words != "" {
+			return words
+		}
 	}
 	return r.in.Reason(id).Reason()
+}
+
+// refusal is what the policy says of the pod's refusal beyond its table of reasons.
+func (r *runner) refusal(t *testing.T) string {
+	t.Helper()
+	out, err := r.in.Refusal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tape.bytes(abi.FuncExplain, nil, out)
+	words, err := abi.ReadReasons(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0].Text
 }
 
 func (r *runner) score(t *testing.T, name string, answer guest.Answer) int64 {

@@ -235,7 +235,42 @@ func (s *Sandbox) pod(ctx context.Context) (framework.Answer, error) {
 		return framework.Answer{Ask: answer.Ask}, nil
 	}
 	reason, err := s.reason(answer.Reason)
-	return framework.Answer{Ask: answer.Ask, Reason: reason}, err
+	if err != nil {
+		return framework.Answer{}, err
+	}
+	words, err := s.words()
+	if errors.Is(err, errWorn) {
+		return s.Pod(ctx, log, pod, now)
+	}
+	return framework.Answer{Ask: answer.Ask, Reason: reason, Words: words}, err
+}
+
+// words are why the guest refused the pod as such, where it says more than the
+// entry of its table. One that does not know the question has no more to say.
+func (s *Sandbox) words() (string, error) {
+	if !s.module.Has(engine.FuncExplain) {
+		return "", nil
+	}
+	memory := s.instance.MemoryBytes()
+	r, err := s.instance.Call(engine.FuncExplain, nil, engine.Budget(0, 0, memory, s.most))
+	s.spend(engine.FuncExplain, r, err, memory, s.slots)
+	switch {
+	case err != nil && s.worn(err):
+		s.Close()
+		return "", errWorn
+	case err != nil:
+		return "", s.fail(err)
+	case r.Status != abi.StatusOK:
+		return "", nil
+	}
+	reasons, err := abi.ReadReasons(r.Out)
+	if err != nil {
+		return "", s.fail(err)
+	}
+	if len(reasons) == 0 {
+		return "", nil
+	}
+	return reasons[0].Text, nil
 }
 
 // largePod is the size from which on a pod's record gets more fuel by the byte:

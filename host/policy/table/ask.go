@@ -150,8 +150,8 @@ func (g *Guest) Ask(ctx context.Context, cluster *snapshot.Cluster, c *Case) ([]
 		answers[i].Node = cluster.Row(slot).Node.Name
 		if g.Kind == abi.KindPriority {
 			answers[i].Score = &table.Priorities[0].Raw[i]
-		} else if reason := table.Predicates[0].Reasons[i]; reason != 0 {
-			answers[i].Reason = g.reasons.Get(reason).Text
+		} else if table.Predicates[0].Reasons[i] != 0 {
+			answers[i].Reason = table.Predicates[0].Text(g.reasons, i)
 		}
 	}
 	if g.Kind == abi.KindPriority {

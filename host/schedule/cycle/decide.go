@@ -41,6 +41,8 @@ type Decision struct {
 	// Whole is the reason for which a policy refused the pod as such, on every
 	// row; 0 for none.
 	Whole framework.ReasonID
+	// Words say it by name, where that policy does.
+	Words string
 	// Wake are the groups in which a change could help; Spread is true where a
 	// change of one row could help on another.
 	Wake   abi.Groups
@@ -219,7 +221,7 @@ func (d *Decider) blame(r *run, f *field, decision *Decision) {
 			continue
 		}
 		if answer := r.answered(f.class, i); answer.Ask == abi.AskRefuse {
-			decision.Whole = answer.Reason
+			decision.Whole, decision.Words = answer.Reason, answer.Words
 		}
 		info := r.profile.Predicates[i].Policy.Info()
 		decision.Wake |= info.Reads &^ abi.PodGroups

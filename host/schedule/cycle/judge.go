@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,9 +34,16 @@ type Verdicts struct {
 	Policy  string
 	Group   string
 	Skipped bool
+	// Words say why the pod is refused as such, where the policy does.
+	Words string
 	// Reasons holds 0 where the row is admitted.
 	Reasons []framework.ReasonID
 	Err     error
+}
+
+// Text is why the i-th row is refused.
+func (v *Verdicts) Text(reasons *framework.Reasons, i int) string {
+	return cmp.Or(v.Words, reasons.Get(v.Reasons[i]).Text)
 }
 
 // Scores are one priority's, for the feasible rows.
@@ -109,6 +117,7 @@ func (t *Table) asked(ctx context.Context, p *framework.ProfilePredicate, reason
 	case answer.Ask == abi.AskSkip:
 		v.Skipped = true
 	case answer.Ask == abi.AskRefuse:
+		v.Words = answer.Words
 		fill(v.Reasons, answer.Reason)
 	default:
 		err = p.Policy.Filter(ctx, t.Rows, v.Reasons)

@@ -41,8 +41,10 @@ type ReasonID uint32
 // Answer is what a policy says of a pod before any row is asked.
 type Answer struct {
 	Ask abi.Ask
-	// Reason is set with abi.AskRefuse.
+	// Reason is set with abi.AskRefuse. Words say it by name (a claim's, say), where
+	// the policy does: the table of reasons has room for few.
 	Reason ReasonID
+	Words  string
 }
 
 // Policy is what predicates and priorities share. All calls of one cycle come

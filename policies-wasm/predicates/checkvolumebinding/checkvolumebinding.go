@@ -56,7 +56,7 @@ type policy struct {
 func open(s *guest.Setup) (any, error) {
 	final := func(text string) guest.ReasonID { return s.Reasons.ID(sdk.RejectFinal(text)) }
 	return &policy{
-		Objects: storage.New(), rows: s.Rows, none: s.Rows.Symbols.Intern("kubernetes.io/no-provisioner"),
+		Objects: storage.New(s.Rows.Symbols), rows: s.Rows, none: s.Rows.Symbols.Intern("kubernetes.io/no-provisioner"),
 		missing:      final("persistentvolumeclaim not found or lost"),
 		going:        final("persistentvolumeclaim is being deleted"),
 		immediate:    final("pod has unbound immediate PersistentVolumeClaims"),
@@ -79,13 +79,19 @@ func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 		claims++
 		claim := p.Claim(pod.Namespace, v)
 		switch {
-		case claim == nil || claim.Claim.Phase == facts.VolumeLost:
-			return guest.Refuse(p.missing)
+		case claim == nil:
+			return p.Refuse(p.missing, p.NoClaim(pod.Namespace, v))
+		case claim.Claim.Phase == facts.VolumeLost:
+			return p.Refuse(p.missing, "persistentvolumeclaim "+p.Quote(claim.Name)+
+				" bound to non-existent persistentvolume "+p.Quote(claim.Claim.VolumeName))
 		case claim.Terminating:
-			return guest.Refuse(p.going)
+			return p.Refuse(p.going, "persistentvolumeclaim "+p.Quote(claim.Name)+" is being deleted")
 		}
-		if reason := p.sort(claim); reason != 0 {
-			return guest.Refuse(reason)
+		switch p.sort(claim) {
+		case p.noClass:
+			return p.Refuse(p.noClass, p.NotFound("storageclass.storage.k8s.io", claim.Claim.StorageClass))
+		case p.immediate:
+			return p.Refuse(p.immediate, "")
 		}
 	}
 	if claims == 0 {

@@ -44,7 +44,7 @@ type csi struct {
 
 func openCSI(s *guest.Setup) (any, error) {
 	c := &csi{
-		Objects: storage.New(), rows: s.Rows,
+		Objects: storage.New(s.Rows.Symbols), rows: s.Rows,
 		refused: s.Reasons.ID(sdk.Reject("node(s) exceed max volume count")),
 		missing: s.Reasons.ID(sdk.RejectFinal("persistentvolumeclaim not found")),
 	}
@@ -58,7 +58,7 @@ func (c *csi) PreFilter(pod *sdk.Pod) guest.Answer {
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]
 		if v.Kind == facts.VolumeClaim && c.Claim(pod.Namespace, v) == nil {
-			return guest.Refuse(c.missing)
+			return c.Refuse(c.missing, c.NoClaim(pod.Namespace, v))
 		}
 	}
 	c.wanted = c.add(c.wanted[:0], pod.Namespace, pod.Volumes)

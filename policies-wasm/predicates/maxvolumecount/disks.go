@@ -48,7 +48,7 @@ func (k *kind) open(s *guest.Setup) (any, error) {
 	}
 	syms := s.Rows.Symbols
 	d := &disks{
-		Objects: storage.New(), kind: k, rows: s.Rows,
+		Objects: storage.New(syms), kind: k, rows: s.Rows,
 		provisionerSym: syms.Intern(k.provisioner), resourceSym: syms.Intern(k.resource),
 		instance:     syms.Intern("node.kubernetes.io/instance-type"),
 		betaInstance: syms.Intern("beta.kubernetes.io/instance-type"),
@@ -65,7 +65,7 @@ func (d *disks) PreFilter(pod *sdk.Pod) guest.Answer {
 	for i := range pod.Volumes {
 		v := pod.Volumes[i]
 		if v.Kind == facts.VolumeClaim && d.Claim(pod.Namespace, &v) == nil {
-			return guest.Refuse(d.missing)
+			return d.Refuse(d.missing, d.NoClaim(pod.Namespace, &v))
 		}
 		v.Namespace = pod.Namespace
 		d.wanted = d.add(d.wanted, &v)

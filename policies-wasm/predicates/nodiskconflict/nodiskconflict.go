@@ -46,7 +46,7 @@ type policy struct {
 
 func open(s *guest.Setup) (any, error) {
 	return &policy{
-		Objects: storage.New(), rows: s.Rows, users: map[storage.Key]int32{},
+		Objects: storage.New(s.Rows.Symbols), rows: s.Rows, users: map[storage.Key]int32{},
 		once:        s.Rows.Symbols.Intern("ReadWriteOncePod"),
 		refusedDisk: s.Reasons.ID(sdk.Reject("node(s) had no available disk")),
 		refusedClaim: s.Reasons.ID(sdk.Reject("node(s) unavailable due to PersistentVolumeClaim with " +
@@ -82,7 +82,7 @@ func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 			key := storage.Key{Namespace: pod.Namespace, Name: v.ID}
 			claim := p.Claims[key]
 			if claim == nil {
-				return guest.Refuse(p.missing)
+				return p.Refuse(p.missing, p.NoClaim(pod.Namespace, v))
 			}
 			if p.users[key] > 0 && slices.Contains(claim.Claim.AccessModes, p.once) {
 				p.conflict = true

@@ -36,7 +36,7 @@ func TestFilter(t *testing.T) {
 			{Name: "RBD of another cluster", Pod: with(otherMonitors), Want: map[string]string{"rbd": ""}},
 			{
 				Name: "a claim that is not there", Pod: with(policytest.Volume{Kind: "Claim", ID: "none"}),
-				Want: map[string]string{"free": "persistentvolumeclaim not found"},
+				Want: map[string]string{"free": `persistentvolumeclaim "none" not found`},
 			},
 		},
 	})

@@ -58,7 +58,7 @@ type policy struct {
 
 func open(s *guest.Setup) (any, error) {
 	p := &policy{
-		Objects: storage.New(), rows: s.Rows,
+		Objects: storage.New(s.Rows.Symbols), rows: s.Rows,
 		refused:  s.Reasons.ID(sdk.RejectFinal("node(s) had no available volume zone")),
 		missing:  s.Reasons.ID(sdk.RejectFinal("persistentvolumeclaim or its storageclass not found")),
 		noClass:  s.Reasons.ID(sdk.RejectFinal("PersistentVolumeClaim had no pv name and storageClass name")),
@@ -78,8 +78,12 @@ func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 		if v.Kind != facts.VolumeClaim || v.Ephemeral {
 			continue
 		}
-		if reason := p.claim(p.Claim(pod.Namespace, v)); reason != 0 {
-			return guest.Refuse(reason)
+		claim := p.Claim(pod.Namespace, v)
+		if claim == nil {
+			return p.Refuse(p.missing, p.NoClaim(pod.Namespace, v))
+		}
+		if reason := p.claim(claim); reason != 0 {
+			return p.Refuse(reason, p.words(reason, claim.Claim))
 		}
 	}
 	if len(p.places) == 0 {
@@ -92,11 +96,19 @@ func (p *policy) PreFilter(pod *sdk.Pod) guest.Answer {
 	return guest.AskRows
 }
 
+// words are those of a reason that name what a claim lacks.
+func (p *policy) words(reason guest.ReasonID, claim *facts.PersistentVolumeClaim) string {
+	switch reason {
+	case p.noVolume:
+		return p.NotFound("persistentvolume", claim.VolumeName)
+	case p.missing:
+		return p.NotFound("storageclass.storage.k8s.io", claim.StorageClass)
+	}
+	return ""
+}
+
 // claim adds the places of the volume that a claim is bound to.
 func (p *policy) claim(o *facts.Object) guest.ReasonID {
-	if o == nil {
-		return p.missing
-	}
 	if !storage.Empty(o.Claim.VolumeName) {
 		v := p.Volumes[o.Claim.VolumeName]
 		if v == nil {

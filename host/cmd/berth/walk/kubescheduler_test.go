@@ -34,6 +34,7 @@ func TestKubeScheduler(t *testing.T) {
 	s := c.startKubeScheduler(t)
 	t.Run("it leads by its Lease", func(t *testing.T) { c.testLeads(t) })
 	t.Run("it places the pods that name it, and tells of it", func(t *testing.T) { c.testPlaces(t) })
+	t.Run("both say in the same words why a pod waits", func(t *testing.T) { c.testSaysWhy(t) })
 	t.Run("two schedulers fill the nodes and no more", func(t *testing.T) { c.testShares(t) })
 	t.Run("two schedulers at once give no room away twice", func(t *testing.T) { c.testRaces(t) })
 	t.Run("it makes room for a pod of higher priority", func(t *testing.T) { c.testPreempts(t) })
@@ -115,6 +116,33 @@ func (c *cluster) testPlaces(t *testing.T) {
 		return said.Status == v1.ConditionFalse && said.Reason == v1.PodReasonUnschedulable && strings.HasPrefix(said.Message, why)
 	})
 	c.must(t, c.kubectl, "delete", "pod", "placed", "impossible")
+}
+
+// testSaysWhy holds Berth's words to kube-scheduler's for what is told by its name.
+func (c *cluster) testSaysWhy(t *testing.T) {
+	if _, err := c.client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "of-no-class"},
+		Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, StorageClassName: new(""),
+			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, claim := range []string{"nowhere", "of-no-class"} {
+		said := map[string]string{}
+		for _, scheduler := range []string{ours, theirs} {
+			p := podFor(scheduler, "wants-"+claim+"-of-"+scheduler)
+			p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+			c.submit(t, p)
+			p = c.awaitPod(t, p.Name, "is told why it waits", func(p *v1.Pod) bool { return condition(p, v1.PodScheduled).Message != "" })
+			said[scheduler] = condition(p, v1.PodScheduled).Message
+			c.must(t, c.kubectl, "delete", "pod", p.Name)
+		}
+		if said[ours] != said[theirs] {
+			t.Errorf("of the claim %s Berth says\n\t%s\nand kube-scheduler\n\t%s", claim, said[ours], said[theirs])
+		}
+	}
 }
 
 // awaitEvent waits for an Event about a pod, by its words and who says it.
