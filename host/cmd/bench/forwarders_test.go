@@ -16,13 +16,19 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 )
 
-// TestMain is the node agent's process, too.
+// TestMain is the node agent's process, too, and that of a table.
 func TestMain(m *testing.M) {
-	if len(os.Args) < 2 || os.Args[1] != networkProcess {
+	var err error
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == networkProcess:
+		err = networkAgent(context.Background(), os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == tableProcess:
+		err = tableInTests(os.Args[2:])
+	default:
 		engine.ChildProgram = enginetest.Compiler()
 		os.Exit(m.Run())
 	}
-	if err := networkAgent(context.Background(), os.Args[2:]); err != nil && !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -33,6 +33,8 @@ func main() {
 		err = podsMeasured(ctx, os.Args[2:])
 	case len(os.Args) > 1 && os.Args[1] == networkProcess:
 		err = networkAgent(ctx, os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == tableProcess:
+		err = bench(ctx, os.Args[2:], os.Stdout)
 	default:
 		err = bench(ctx, os.Args[1:], os.Stdout)
 	}
@@ -104,7 +106,13 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	tables, failed := measure(ctx, chosen, &o)
+	var tables []table
+	var failed error
+	if len(chosen) == 1 {
+		tables, failed = measure(ctx, chosen[0], &o)
+	} else {
+		tables, failed = measureApart(ctx, chosen, args[:len(args)-flags.NArg()])
+	}
 	return errors.Join(write(out, tables), writeAllocs(*allocs), failed)
 }
 
@@ -140,29 +148,20 @@ func choose(names []string) ([]measurement, error) {
 	return chosen, nil
 }
 
-// measure runs one measurement after the other. What fails keeps none of the
-// others from being printed.
-func measure(ctx context.Context, chosen []measurement, o *options) (tables []table, failed error) {
-	for _, m := range chosen {
-		if ctx.Err() != nil {
-			return tables, errors.Join(failed, ctx.Err())
-		}
-		say("%s: %s (about %.0f s on two idle cores)", m.name, m.about, m.lasts.Seconds())
-		began := time.Now()
-		made, err := m.run(ctx, o)
-		tables = append(tables, made...)
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", m.name, err))
-			say("%s: %v", m.name, err)
-		}
-		say("%s: done in %.0f s", m.name, time.Since(began).Seconds())
-		settle()
+// measure makes one measurement. One that fails may have made some of its tables.
+func measure(ctx context.Context, m measurement, o *options) ([]table, error) {
+	say("%s: %s (about %.0f s on two idle cores)", m.name, m.about, m.lasts.Seconds())
+	began := time.Now()
+	tables, err := m.run(ctx, o)
+	if err != nil {
+		return tables, fmt.Errorf("%s: %w", m.name, err)
 	}
-	return tables, failed
+	say("%s: done in %.0f s", m.name, time.Since(began).Seconds())
+	return tables, nil
 }
 
-// settle gives back what a measurement leaves, so that the next one does not
-// pay for it.
+// settle gives back what a part of a measurement leaves, so that the next one does
+// not pay for it.
 func settle() {
 	runtime.GC()
 	runtime.GC()
