@@ -98,7 +98,7 @@ func TestPoliciesBearPodsThatAllDiffer(t *testing.T) {
 			p.Namespace, p.Labels = "default", labels
 			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		})
-		if i%50 == 0 {
+		if i%4 == 0 {
 			r.decide(t, pod)
 		} else {
 			r.cluster.Place(snapshot.NewPod(pod), fmt.Sprint("n", i%nodes))

@@ -43,9 +43,10 @@ const (
 	// cycle, unless the cluster is so large that an honest guest needs more.
 	maxCollect = 40 * PerMillisecond
 	// slotBudget is for the tables of a cluster, by node; slotCollect is by how
-	// much collecting may exceed maxCollect then.
+	// much collecting may exceed maxCollect then: what it takes to collect the
+	// memory that is warranted by node.
 	slotBudget  Fuel = 4_000
-	slotCollect Fuel = 16_000
+	slotCollect Fuel = warrantedBySlot * collectBudget / (64 << 10)
 	// tableBudget is for making those tables, or moving them, in one call.
 	tableBudget Fuel = 2_000
 
@@ -153,10 +154,13 @@ func warranted(f Fuel, memory uint64, slots int) Fuel {
 	return f
 }
 
+// warrantedBySlot is the memory that a node can be the reason for.
+const warrantedBySlot = 4 << 10
+
 // warrantedBytes is the memory that a cluster of so many nodes can be the reason for.
 func warrantedBytes(slots int) Fuel {
-	const some, each = 16 << 20, 4 << 10 // of any guest, and by node
-	return Fuel(some + each*int64(slots))
+	const some = 16 << 20 // of any guest
+	return some + warrantedBySlot*Fuel(slots)
 }
 
 // Outgrown says whether a guest comes near the memory from which on its budgets

@@ -3,6 +3,7 @@ package cycle
 import (
 	"iter"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
@@ -20,7 +21,8 @@ func (d *Decider) shed() {
 			top, heaviest = burnt, m
 		}
 	}
-	if most := framework.CycleFuel(int(d.run.rows()) + d.run.questions); all > most {
+	rows, told := d.run.size()
+	if most := framework.CycleFuel(rows+d.run.questions, told); all > most {
 		heaviest.Shed(top, all, most)
 	}
 }
@@ -45,10 +47,11 @@ func (r *run) metered() iter.Seq[framework.Metered] {
 	}
 }
 
-// rows is how many rows the cycle was about.
-func (r *run) rows() int32 {
+// size is how many rows the cycle was about, and of how many pods and objects its
+// policies may have been told.
+func (r *run) size() (rows, told int) {
 	if r.log == nil {
-		return 0
+		return 0, 0
 	}
-	return r.log.Slots()
+	return int(r.log.Slots()), r.log.Pods() + r.log.ObjectsOf(^abi.Groups(0))
 }

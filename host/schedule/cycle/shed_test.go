@@ -48,8 +48,8 @@ func TestExplainingIsNoPartOfACycle(t *testing.T) {
 		aPod int64
 		want int
 	}{
-		{"a frugal policy, explained often", framework.CycleFuel(1) / 2, 0},
-		{"one that takes too much in a cycle", framework.CycleFuel(1) * 2, 1},
+		{"a frugal policy, explained often", framework.CycleFuel(1, 0) / 2, 0},
+		{"one that takes too much in a cycle", framework.CycleFuel(1, 0) * 2, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +84,7 @@ func TestQuestionsOfWhatWouldBeCountInACycle(t *testing.T) {
 		name      string
 		aQuestion int64
 		want      int
-	}{{"a frugal policy", 130_000, 0}, {"one that takes too much", 300_000, 1}} {
+	}{{"a frugal policy", 160_000, 0}, {"one that takes too much", 300_000, 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			reasons := framework.NewReasons(0)

@@ -31,8 +31,12 @@ type Metered interface {
 }
 
 // CycleFuel is what the policies of a profile may take together for one pod: twice
-// what a single one may for one question. A question of what would be counts as a row.
-func CycleFuel(rows int) int64 { return 64_000_000 + int64(rows)*80_000 }
+// what a single one may for one question, where a question of what would be counts as
+// a row. Pods and objects that policies were told of count for what they take to
+// collect: a guest may come to do so in any cycle.
+func CycleFuel(rows, told int) int64 {
+	return 64_000_000 + int64(rows)*80_000 + int64(told)*12_000
+}
 
 // ReasonID numbers a reason in the host's own table; 0 is "admitted". The
 // table (see Reasons) is append-only, bounded, and shared by all policies.
