@@ -67,7 +67,7 @@ type measurement struct {
 }
 
 var measurements = []measurement{
-	{"workloads", "pods/s end to end, on the workloads of scheduler_perf", 2 * time.Minute, measureWorkloads},
+	{"workloads", "pods/s end to end, on the workloads of scheduler_perf", 150 * time.Second, measureWorkloads},
 	{"decisions", "what a decision costs in process, at 100 to 100,000 nodes; what a bind writes", 100 * time.Second, measureCycles},
 	{"explain", "why a pod waits, at 5,000 nodes", 25 * time.Second, measureExplain},
 	{"api", "creates, watches, lists, start and memory, beside etcd", 75 * time.Second, measureAPI},

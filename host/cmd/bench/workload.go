@@ -25,6 +25,8 @@ type workload struct {
 	each func(i int) *v1.Pod
 	// beside is created every 200 ms while the clock runs; nil for nothing.
 	beside func() *v1.Pod
+	// joining is how many further nodes come while the clock runs.
+	joining int
 }
 
 const (
@@ -58,6 +60,7 @@ var workloads = []workload{
 	{name: "AllDifferent", aimRatio: 20, nodes: 5000, init: 1000, initPod: plain, measured: 2000, each: unlike},
 	{name: "PreemptionBasic", upstream: upstream{"misc", "PreemptionBasic/1000Nodes_AsyncAPICallsEnabled"},
 		aimRate: 1000, nodes: 1000, init: 4000, initPod: low, measured: 1000, pod: high},
+	{name: "NodesJoining", aimRate: 6000, nodes: 10_000, init: 1000, initPod: plain, measured: 60_000, pod: plain, joining: 10_000},
 }
 
 // unlike is a pod that has requests, labels, tolerations and affinity of its own.
@@ -82,7 +85,7 @@ func (w workload) scaled(nodes int) workload {
 	if nodes == 0 || nodes == w.nodes {
 		return w
 	}
-	w.init, w.measured = w.init*nodes/w.nodes, max(w.measured*nodes/w.nodes, 100)
+	w.init, w.measured, w.joining = w.init*nodes/w.nodes, max(w.measured*nodes/w.nodes, 100), w.joining*nodes/w.nodes
 	w.nodes, w.upstream, w.aimRatio, w.aimRate = nodes, upstream{}, 0, 0
 	return w
 }

@@ -30,8 +30,10 @@ type Sandbox struct {
 
 	encoder *wire.Encoder
 	told    told // of rows, where it is told on demand
-	// asked are the guest's places of the rows of the question under way, if prepared.
+	// asked are the guest's places of the rows of the question under way, if prepared,
+	// and askedOf the host's.
 	asked    []int32
+	askedOf  []int32
 	prepared bool
 	news     []snapshot.Delta // scratch: of which rows it has to be told
 	seen     uint64           // newest delta of the log that was looked at

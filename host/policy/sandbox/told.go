@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -31,7 +32,6 @@ type told struct {
 type toldRow struct {
 	hash  uint64
 	users int32 // slots of the host
-	slot  int32 // the host's that was asked about last
 	// spare says that it is listed as such.
 	spare bool
 }
@@ -71,15 +71,22 @@ func (t *told) follow(deltas snapshot.Deltas, known bool, groups abi.Groups) {
 	}
 }
 
+// at is the guest's row for a slot of the host, none where that is not known.
+func (t *told) at(slot int32) int32 {
+	if int(slot) < len(t.rowOf) {
+		return t.rowOf[slot]
+	}
+	return none
+}
+
 // find is the guest's row for a slot of the host, and whether the guest has to be
 // told of it first.
 func (t *told) find(slot int32, row *snapshot.Row, groups abi.Groups) (at int32, isNew bool) {
+	if at = t.at(slot); at != none {
+		return at, false
+	}
 	for int(slot) >= len(t.rowOf) {
 		t.rowOf = append(t.rowOf, none)
-	}
-	if at = t.rowOf[slot]; at != none {
-		t.rows[at].slot = slot
-		return at, false
 	}
 	var hashes snapshot.RowHashes
 	row.Hash(&hashes, groups)
@@ -90,7 +97,6 @@ func (t *told) find(slot int32, row *snapshot.Row, groups abi.Groups) (at int32,
 		t.rows[at].hash = hash
 		t.byHash[hash] = at
 	}
-	t.rows[at].slot = slot
 	t.rows[at].users++
 	t.rowOf[slot] = at
 	return at, !known
@@ -109,14 +115,6 @@ func (t *told) place() int32 {
 	}
 	t.rows = append(t.rows, toldRow{})
 	return int32(len(t.rows) - 1)
-}
-
-// slotOf is the host's slot for one of the guest's.
-func (t *told) slotOf(at int32) int32 {
-	if at < 0 || int(at) >= len(t.rows) {
-		return none
-	}
-	return t.rows[at].slot
 }
 
 // toldOnDemand says whether its guests are told of the rows that they are asked
@@ -144,8 +142,12 @@ func (s *Sandbox) Warm(ctx context.Context, log snapshot.Log) error {
 // tell has the guest know some rows, whose places it leaves in asked, and says
 // whether the guest had to be told of any.
 func (s *Sandbox) tell(rows []int32) (any bool, err error) {
-	s.asked, s.news = s.asked[:0], s.news[:0]
+	s.asked, s.askedOf, s.news = s.asked[:0], append(s.askedOf[:0], rows...), s.news[:0]
 	for _, slot := range rows {
+		if at := s.told.at(slot); at != none {
+			s.asked = append(s.asked, at)
+			continue
+		}
 		row := s.about.rows.Row(slot)
 		at, isNew := s.told.find(slot, row, s.info.Reads)
 		s.asked = append(s.asked, at)
@@ -230,10 +232,13 @@ func (s *Sandbox) questions(ctx context.Context, all []framework.WhatIf) ([]fram
 // place is the host's slot that a guest was at when it failed, -1 if it does not say.
 func (s *Sandbox) place(err error) int32 {
 	at := placeOf(err)
-	if s.toldOnDemand() {
-		return s.told.slotOf(at)
+	if !s.toldOnDemand() {
+		return at
 	}
-	return at
+	if k := slices.Index(s.asked, at); k >= 0 {
+		return s.askedOf[k]
+	}
+	return none
 }
 
 // collect has the guest collect its garbage: loading leaves as much of it as it

@@ -295,17 +295,7 @@ func (d *Decider) answer(ctx context.Context, r *run, s *session, col *column) (
 
 // fillVerdicts asks about one row of each part whose cell is unknown.
 func (d *Decider) fillVerdicts(ctx context.Context, r *run, i int, c *class, col *column, ids []int32) error {
-	ask, cells := d.asked[:0], d.cells[:0]
-	if only := col.part.only(); only != none {
-		ids = ids[:1] // what holds for it holds for all
-	}
-	for _, id := range ids {
-		if cell := c.cell(col, id); col.verdicts[cell] == unknownVerdict {
-			col.verdicts[cell] = pendingVerdict
-			ask, cells = append(ask, c.part.parts[id].first), append(cells, cell)
-		}
-	}
-	d.asked, d.cells = ask, cells
+	ask, cells := d.unknownCells(c, col, ids)
 	if len(ask) == 0 {
 		return nil
 	}
@@ -317,12 +307,37 @@ func (d *Decider) fillVerdicts(ctx context.Context, r *run, i int, c *class, col
 	if err == nil {
 		err = d.learn(ctx, r, r.profile.Predicates[i].Policy, col)
 	}
+	if err != nil {
+		col.markAll(cells)
+		return err
+	}
 	for k, cell := range cells {
-		if col.verdicts[cell] = verdicts[k]; err != nil {
-			col.verdicts[cell] = unknownVerdict
+		col.verdicts[cell] = verdicts[k]
+	}
+	return nil
+}
+
+// unknownCells lists the cells of parts that have no answer, and a row to ask about
+// for each. Where all rows are one part, what holds for the first holds for all.
+func (d *Decider) unknownCells(c *class, col *column, ids []int32) (ask, cells []int32) {
+	if only := col.part.only(); only != none && len(ids) > 0 {
+		ids = ids[:1]
+	}
+	if d.asked = d.asked[:0]; col.blank && col.part == c.part {
+		for _, id := range ids {
+			d.asked = append(d.asked, c.part.parts[id].first)
+		}
+		col.blank = false
+		return d.asked, ids
+	}
+	d.cells = d.cells[:0]
+	for _, id := range ids {
+		if cell := c.cell(col, id); col.ask(cell) {
+			d.asked, d.cells = append(d.asked, c.part.parts[id].first), append(d.cells, cell)
 		}
 	}
-	return err
+	col.blank = col.blank && len(d.cells) == 0
+	return d.asked, d.cells
 }
 
 // weigh scores parts that have become feasible, and totals what moved. It says
@@ -331,15 +346,16 @@ func (d *Decider) weigh(ctx context.Context, r *run, c *class, ids []int32) (mov
 	for k := range c.priorities {
 		moved = d.weighBy(ctx, r, c, &c.priorities[k], ids) || moved
 	}
+	base, others := c.base(), c.feasible > 0
 	for _, id := range ids {
 		c.feasible += int(c.size[id])
-		c.total[id] = 0
+		c.total[id] = base
 	}
-	if moved {
+	if moved && others {
 		ids = d.ids[:0]
 		for id, total := range c.total {
 			if total != out {
-				c.total[id] = 0
+				c.total[id] = base
 				ids = append(ids, int32(id))
 			}
 		}
@@ -349,6 +365,17 @@ func (d *Decider) weigh(ctx context.Context, r *run, c *class, ids []int32) (mov
 		c.add(&c.priorities[k], ids)
 	}
 	return moved
+}
+
+// base is what the priorities that see all rows alike add to each total.
+func (c *class) base() (sum int64) {
+	for k := range c.priorities {
+		p := &c.priorities[k]
+		if only := p.part.only(); !p.skip && only != none {
+			sum += p.weight * score.Normalize(p.kind, p.raw[only], p.extremes)
+		}
+	}
+	return sum
 }
 
 // weighBy scores parts by one priority and says whether others' scores moved.
@@ -380,17 +407,7 @@ func (d *Decider) weighBy(ctx context.Context, r *run, c *class, p *scored, ids 
 
 // fillRaw asks about one row of each part whose cell is unknown.
 func (d *Decider) fillRaw(ctx context.Context, r *run, c *class, p *scored, ids []int32) error {
-	ask, cells := d.asked[:0], d.cells[:0]
-	if only := p.part.only(); only != none && len(ids) > 0 {
-		ids = ids[:1]
-	}
-	for _, id := range ids {
-		if cell := c.cell(p.column, id); p.raw[cell] == unknownRaw {
-			p.raw[cell] = pendingRaw
-			ask, cells = append(ask, c.part.parts[id].first), append(cells, cell)
-		}
-	}
-	d.asked, d.cells = ask, cells
+	ask, cells := d.unknownCells(c, p.column, ids)
 	if len(ask) == 0 {
 		return nil
 	}
@@ -402,12 +419,14 @@ func (d *Decider) fillRaw(ctx context.Context, r *run, c *class, p *scored, ids 
 	if err == nil {
 		err = d.learn(ctx, r, r.profile.Priorities[p.index].Policy, p.column)
 	}
-	for k, cell := range cells {
-		if p.raw[cell] = score.Clamp(raw[k]); err != nil {
-			p.raw[cell] = unknownRaw
-		}
+	if err != nil {
+		p.markAll(cells)
+		return err
 	}
-	return err
+	for k, cell := range cells {
+		p.raw[cell] = score.Clamp(raw[k])
+	}
+	return nil
 }
 
 // extremes takes further parts into a priority's extremes, and looks at all the
@@ -429,6 +448,9 @@ func (c *class) extremes(p *scored, ids []int32) {
 	}
 	for _, id := range ids {
 		take(p.raws[id])
+	}
+	if c.feasible == 0 {
+		return
 	}
 	for id, total := range c.total {
 		if total != out {
@@ -452,19 +474,17 @@ func (p *scored) take(v int64) {
 	}
 }
 
-// add adds a priority's share to the totals of parts.
+// add adds a priority's share to the totals of parts, unless it is in their base.
 func (c *class) add(p *scored, ids []int32) {
-	if p.skip {
-		return
-	}
-	if only := p.part.only(); only != none {
-		share := p.weight * score.Normalize(p.kind, p.raw[only], p.extremes)
+	switch {
+	case p.skip || p.part.only() != none:
+	case p.part == c.part:
 		for _, id := range ids {
-			c.total[id] += share
+			c.total[id] += p.weight * score.Normalize(p.kind, p.raw[id], p.extremes)
 		}
-		return
-	}
-	for _, id := range ids {
-		c.total[id] += p.weight * score.Normalize(p.kind, p.raw[c.cell(p.column, id)], p.extremes)
+	default:
+		for _, id := range ids {
+			c.total[id] += p.weight * score.Normalize(p.kind, p.raw[c.cell(p.column, id)], p.extremes)
+		}
 	}
 }

@@ -37,6 +37,8 @@ type column struct {
 	at       uint64
 	answered bool
 	answer   framework.Answer
+	// blank says that no cell has an answer.
+	blank bool
 	// held counts the remembered classes that use the column.
 	held     int
 	verdicts []framework.ReasonID
@@ -93,6 +95,28 @@ func (c *column) mark(id int32) {
 	c.verdicts[id] = unknownVerdict
 }
 
+func (c *column) markAll(cells []int32) {
+	for _, cell := range cells {
+		c.mark(cell)
+	}
+}
+
+// ask says whether a cell is to be asked about, and takes it for asked from now on.
+func (c *column) ask(cell int32) bool {
+	if c.key.scores {
+		if c.raw[cell] != unknownRaw {
+			return false
+		}
+		c.raw[cell] = pendingRaw
+		return true
+	}
+	if c.verdicts[cell] != unknownVerdict {
+		return false
+	}
+	c.verdicts[cell] = pendingVerdict
+	return true
+}
+
 // lose takes the verdicts of rows away, as far as there are any.
 func (c *column) lose(rows []int32) {
 	for _, slot := range rows {
@@ -103,6 +127,7 @@ func (c *column) lose(rows []int32) {
 }
 
 func (c *column) forget() {
+	c.blank = true
 	for i := range c.raw {
 		c.raw[i] = unknownRaw
 	}

@@ -159,7 +159,8 @@ func (d *Decider) columnFor(r *run, info *framework.Info, scores bool) *column {
 	return col
 }
 
-// spareColumn takes a column that nobody needs any more, or makes one.
+// spareColumn takes a column that nobody needs any more, or makes one. It holds
+// answers to other questions until it is placed.
 func (d *Decider) spareColumn(key columnKey) *column {
 	for i, col := range slices.Backward(d.spare) {
 		if col.key.scores != key.scores {
@@ -168,7 +169,6 @@ func (d *Decider) spareColumn(key columnKey) *column {
 		last := len(d.spare) - 1
 		d.spare[i] = d.spare[last]
 		d.spare = d.spare[:last]
-		col.forget()
 		return col
 	}
 	return &column{}

@@ -124,12 +124,17 @@ func (p *partition) leave(slot int32) {
 	}
 }
 
-// keptIdle is how many parts without rows are kept at least.
-const keptIdle = 1 << 10
+// keptIdle is how many parts without rows are kept at least; idleShare is which share
+// of those with rows may be kept where that is more. Each decision about a pod like no
+// other passes over all places of parts, those of idle ones too.
+const (
+	keptIdle  = 1 << 8
+	idleShare = 4
+)
 
 // tidy forgets the parts that have been without rows for longest.
 func (p *partition) tidy() {
-	most := max(keptIdle, p.live)
+	most := max(keptIdle, p.live/idleShare)
 	if len(p.idle) <= 2*most {
 		return
 	}
