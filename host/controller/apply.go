@@ -58,7 +58,7 @@ func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResul
 		return nil, err
 	}
 	if !p.empty {
-		d.pace.wrote(nameOf(g.parent), p.tx.Len())
+		d.pace.wrote(nameOf(g.parent), p.tx.Len(), p.objects)
 		p.takesAway(out)
 		stored, err := p.tx.Commit(ctx)
 		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
@@ -187,7 +187,7 @@ func (p *plan) own(ctx context.Context, uid string, adopt bool) error {
 	}
 	return p.modify(ctx, "patch", "", one, func(o store.Object) (store.Object, error) {
 		owned := controlledBy(o, p.parent)
-		if owned == adopt || adopt && metav1.GetControllerOf(o) != nil {
+		if owned == adopt || adopt && metav1.GetControllerOfNoCopy(o) != nil {
 			return o, nil
 		}
 		next := o.DeepCopyObject().(store.Object)

@@ -314,7 +314,7 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 
 // moved reports the state before too where another parent was concerned.
 func (d *Driver) moved(before, after store.Object, changed func(store.Object)) {
-	was, is := metav1.GetControllerOf(before), metav1.GetControllerOf(after)
+	was, is := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if was != nil && (is == nil || is.UID != was.UID) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
 		changed(before)
 	}
@@ -384,6 +384,7 @@ func (d *Driver) parentChanged(o store.Object) {
 			}
 		}
 	}
+	d.pace.urge(nameOf(o))
 	d.queue.Add(nameOf(o))
 }
 
@@ -417,7 +418,7 @@ func (d *Driver) waker(w *kindWatch) func(store.Object) {
 	}
 	if w.child {
 		return func(o store.Object) {
-			if owner := metav1.GetControllerOf(o); owner != nil {
+			if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 				d.wakeOwner(o.GetNamespace(), owner)
 				return
 			}
@@ -436,7 +437,7 @@ func (d *Driver) wakeOwner(namespace string, owner *metav1.OwnerReference) {
 
 // wakeByChildren wakes the parent of the child that controls the object.
 func (d *Driver) wakeByChildren(o store.Object) {
-	owner := metav1.GetControllerOf(o)
+	owner := metav1.GetControllerOfNoCopy(o)
 	if owner == nil {
 		return
 	}
@@ -449,7 +450,7 @@ func (d *Driver) wakeByChildren(o store.Object) {
 		if !ok {
 			continue
 		}
-		if parent := metav1.GetControllerOf(child); parent != nil {
+		if parent := metav1.GetControllerOfNoCopy(child); parent != nil {
 			d.wakeOwner(o.GetNamespace(), parent)
 		}
 	}

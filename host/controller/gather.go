@@ -89,7 +89,7 @@ func (d *Driver) childrenOf(w *kindWatch, parent store.Object) ([]store.Object, 
 	}
 	loose, err := d.orphans(w, parent.GetNamespace())
 	for _, o := range loose {
-		if (o.GetDeletionTimestamp() == nil || going) && metav1.GetControllerOf(o) == nil && selector.Matches(labelSet(o)) {
+		if (o.GetDeletionTimestamp() == nil || going) && metav1.GetControllerOfNoCopy(o) == nil && selector.Matches(labelSet(o)) {
 			found = append(found, o)
 		}
 	}
@@ -99,7 +99,7 @@ func (d *Driver) childrenOf(w *kindWatch, parent store.Object) ([]store.Object, 
 // controlled are the objects of a kind that the owner controls.
 func (d *Driver) controlled(w *kindWatch, owner types.UID) (found []store.Object) {
 	for _, o := range d.Objects.Indexed(w.Resource, IndexByOwner, string(owner)) {
-		if ref := metav1.GetControllerOf(o); ref != nil && ref.UID == owner {
+		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID == owner {
 			found = append(found, o)
 		}
 	}
@@ -199,6 +199,7 @@ func (g *gathered) target(path string) store.Object {
 }
 
 func (d *Driver) objects(g *gathered, w *kindWatch, found []store.Object, to []Object) ([]Object, error) {
+	to = slices.Grow(to, len(found))
 	for _, o := range found {
 		one, err := d.object(w, o)
 		if err != nil {

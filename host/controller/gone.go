@@ -95,7 +95,7 @@ func (d *Driver) findGone() error {
 			return err
 		}
 		for _, o := range list.Items {
-			if owner := metav1.GetControllerOf(o); owner != nil && d.noteOwner(o.GetNamespace(), owner) {
+			if owner := metav1.GetControllerOfNoCopy(o); owner != nil && d.noteOwner(o.GetNamespace(), owner) {
 				d.queue.Add(types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name})
 			}
 		}

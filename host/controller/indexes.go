@@ -42,7 +42,7 @@ func podLabels(o store.Object) []string {
 }
 
 func orphans(o store.Object) []string {
-	if metav1.GetControllerOf(o) != nil || len(o.GetLabels()) == 0 {
+	if metav1.GetControllerOfNoCopy(o) != nil || len(o.GetLabels()) == 0 {
 		return nil
 	}
 	return []string{o.GetNamespace()}

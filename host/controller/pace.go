@@ -18,6 +18,12 @@ const (
 	coalesce  = 2 * time.Millisecond
 	rest      = 3
 	maxSettle = time.Second
+	// An ask of a parent that took long waits for more: for changes of a share of
+	// its children, until there are none for a while, or until a longer rest is over.
+	long        = 5 * time.Millisecond
+	share       = 8
+	longRest    = 20
+	maxLongRest = 4 * time.Second
 	// maxWait is the latest that a guest can be asked again: what waits
 	// longer would outlive its parent.
 	maxWait = time.Hour
@@ -33,9 +39,30 @@ type pace struct {
 type asks struct {
 	own, others allowance
 	// heard counts changes since the last ask, less those that it made itself.
-	heard int
-	ended time.Time // the last of them
-	took  time.Duration
+	heard   int
+	heardAt time.Time // the last of them
+	ended   time.Time // the last ask
+	took    time.Duration
+	// told is of how many children and related objects the guest was told last.
+	told int
+	// now: what is to be asked is no change of those, or follows from what the last
+	// answer wrote of them.
+	now bool
+}
+
+// due is when to ask of a parent whose children change. What counts thousands of
+// them is not told of each: it would go through all again for one.
+func (a *asks) due() time.Time {
+	quiet := min(max(coalesce, rest*a.took), maxSettle)
+	soonest := a.ended.Add(quiet)
+	if a.now || a.took < long || a.heard*share >= a.told {
+		return soonest
+	}
+	latest := a.ended.Add(min(longRest*a.took, maxLongRest))
+	if calm := a.heardAt.Add(quiet); calm.Before(latest) {
+		return calm
+	}
+	return latest
 }
 
 // allowance holds asks that count still.
@@ -72,6 +99,9 @@ func (p *pace) wait(name types.NamespacedName, now time.Time) time.Duration {
 		}
 		p.parents[name] = a
 	}
+	if wait := a.due().Sub(now); a.heard > 0 && !a.now && wait > 0 {
+		return wait
+	}
 	var wait time.Duration
 	if a.heard > 0 {
 		wait = a.others.take(now, othersBurst, othersPause)
@@ -79,18 +109,38 @@ func (p *pace) wait(name types.NamespacedName, now time.Time) time.Duration {
 		wait = a.own.take(now, burst, pause)
 	}
 	if wait == 0 {
-		a.heard = 0
+		a.heard, a.now = 0, false
 	}
 	return wait
 }
 
+// tells notes of how many objects the guest is told with a parent.
+func (p *pace) tells(name types.NamespacedName, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.parents[name]; a != nil {
+		a.told = n
+	}
+}
+
+// urge has the next ask of a parent wait for no changes of its children.
+func (p *pace) urge(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.parents[name]; a != nil {
+		a.now = true
+	}
+}
+
 // wrote tells that an answer about a parent is about to change so many objects,
-// of which changes will be heard.
-func (p *pace) wrote(name types.NamespacedName, n int) {
+// of which changes will be heard. Where there are others than the parent itself,
+// more is to follow.
+func (p *pace) wrote(name types.NamespacedName, n int, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a := p.parents[name]; a != nil {
 		a.heard -= n
+		a.now = a.now || others
 	}
 }
 
@@ -104,8 +154,7 @@ func (p *pace) took(name types.NamespacedName, took time.Duration, now time.Time
 }
 
 // settle notes a change, and is how long it waits for more of them: a moment where
-// the parent was looked at just now, and longer where that takes long, so that
-// one with thousands of children is not reconciled for each.
+// the parent was looked at just now, and longer where that takes long.
 func (p *pace) settle(name types.NamespacedName, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +163,8 @@ func (p *pace) settle(name types.NamespacedName, now time.Time) time.Duration {
 		return 0
 	}
 	a.heard++
-	return min(max(coalesce, rest*a.took), maxSettle) - now.Sub(a.ended)
+	a.heardAt = now
+	return a.due().Sub(now)
 }
 
 // forget drops a parent that is gone.

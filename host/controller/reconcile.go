@@ -42,6 +42,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	if err != nil {
 		return last, 0, err
 	}
+	d.pace.tells(name, len(g.Children)+len(g.Related))
 	g.Refused = d.refusals.of(o.GetUID())
 	out, err := d.answer(ctx, g)
 	if err != nil {
@@ -70,6 +71,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	case done.refused != "" && g.Refused != "":
 		return last, 0, errors.New(done.refused) // the guest knows: a pause, and once more
 	case done.refused != "" || done.unfinished:
+		d.pace.urge(name)
 		again = 1 // at once
 	}
 	return last, again, nil
@@ -119,6 +121,6 @@ func (d *Driver) event(ctx context.Context, about store.Object, kind, reason, me
 }
 
 func controlledBy(o, parent store.Object) bool {
-	owner := metav1.GetControllerOf(o)
+	owner := metav1.GetControllerOfNoCopy(o)
 	return owner != nil && owner.UID == parent.GetUID()
 }

@@ -183,6 +183,20 @@ func (c *cluster) put(resource string, o store.Object) {
 	}
 }
 
+// update changes what is in the store, as somebody else would.
+func (c *cluster) update(resource, name string, change func(store.Object)) {
+	c.t.Helper()
+	key := store.Key{Resource: resource, Namespace: "default", Name: name}
+	_, err := c.store.Update(c.t.Context(), key, func(o store.Object) (store.Object, error) {
+		next := o.DeepCopyObject().(store.Object)
+		change(next)
+		return next, nil
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // pods are the names of all pods, with their controller's.
 func (c *cluster) pods() []string {
 	c.t.Helper()

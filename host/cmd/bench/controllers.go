@@ -85,6 +85,8 @@ var plays = []play{
 	{"StatefulSet, 0 → 200 in order", manyNodes, 200, "s", aimOrdered, playOrdered, true},
 	{"DaemonSet onto 5,000 nodes", maxNodes, maxNodes, "s", aimDaemons, playDaemons, false},
 	{"a pod ready → in its EndpointSlice, p99 at 5,000 services", manyNodes, manyServices, "ms", aimEndpoint, playEndpoints, false},
+	{"CPU a pod, 20,000 in 8 Deployments onto 5,000 nodes", maxNodes, 20_000, "ms", 0, playLarge, false},
+	{"CPU a pod, 20,000 made by clients onto 5,000 nodes", maxNodes, 20_000, "ms", 0, playBare, false},
 	{"CPU for 10,000 Deployments at rest", manyNodes, 10_000, "% of a core", 0, playIdle, false},
 }
 

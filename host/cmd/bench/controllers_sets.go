@@ -160,6 +160,76 @@ func playIdle(ctx context.Context, c *cast, ns string, n int) (float64, error) {
 	return max(after-before, 0), err
 }
 
+// largeSets is how many Deployments have all pods of playLarge.
+const largeSets = 8
+
+// playLarge is how much CPU a pod takes of all processes, from the request until
+// it is ready, in a few Deployments of thousands.
+func playLarge(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	each := max(n/largeSets, 1)
+	return c.cpuEach(n, func() error {
+		all := c.client.AppsV1().Deployments(ns)
+		made := min(n, largeSets)
+		for i := range made {
+			if _, err := all.Create(ctx, deployment(fmt.Sprintf("d%d", i), each), metav1.CreateOptions{}); err != nil {
+				return err
+			}
+		}
+		return until(ctx, func() (bool, error) {
+			list, err := all.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			if err != nil {
+				return false, err
+			}
+			ready := 0
+			for i := range list.Items {
+				ready += int(list.Items[i].Status.ReadyReplicas)
+			}
+			return ready >= made*each, pause(ctx, 100*time.Millisecond)
+		})
+	})
+}
+
+// playBare is the same of pods that nothing controls.
+func playBare(ctx context.Context, c *cast, ns string, n int) (float64, error) {
+	return c.cpuEach(n, func() error {
+		pods := c.client.CoreV1().Pods(ns)
+		err := each(ctx, 32, n, func(ctx context.Context, i int) error {
+			t := template(parent)
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i), Labels: t.Labels}, Spec: t.Spec}
+			_, err := pods.Create(ctx, p, metav1.CreateOptions{})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		watch, err := pods.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		defer watch.Stop()
+		ready := map[types.UID]bool{}
+		for len(ready) < n {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case e := <-watch.ResultChan():
+				if p, ok := e.Object.(*v1.Pod); ok && isReady(p) {
+					ready[p.UID] = true
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// cpuEach is how much CPU do takes for each of n, in milliseconds.
+func (c *cast) cpuEach(n int, do func() error) (float64, error) {
+	settle()
+	before := use().cpu + c.managerCPU()
+	err := do()
+	return millis(use().cpu+c.managerCPU()-before) / float64(n), err
+}
+
 // busy is what share of a core, in percent, is used for a while.
 func (c *cast) busy(ctx context.Context) (float64, error) {
 	used := func() time.Duration { return use().cpu + c.managerCPU() }

@@ -52,6 +52,7 @@ type policy struct {
 	weights []float64
 	byPart  []int64
 	sums    []float64
+	values  []float64
 }
 
 func open(s *guest.Setup) (any, error) {
@@ -104,7 +105,7 @@ func (p *policy) ScoreRows(slots []int32, scores []int64) {
 		if raw < 0 {
 			continue
 		}
-		scores[i] = int64(math.Round(p.sums[i]))
+		scores[i] = round(p.sums[i])
 		least, most = min(least, scores[i]), max(most, scores[i])
 	}
 	for i, raw := range scores {
@@ -129,7 +130,7 @@ func (p *policy) scoreByPart(slots []int32, scores []int64) {
 	for d := -1; d < part.Topology.Len(); d++ {
 		raw := int64(0)
 		if d >= 0 {
-			raw = int64(math.Round(float64(part.Of(int32(d)))*p.weights[0] + skew))
+			raw = round(float64(part.Of(int32(d)))*p.weights[0] + skew)
 		}
 		p.byPart = append(p.byPart, raw)
 		if p.seen[d+1] && (d >= 0 || !p.all) {
@@ -152,29 +153,59 @@ func (p *policy) scoreByPart(slots []int32, scores []int64) {
 	}
 }
 
+// round is math.Round of what is not negative, and no call for each node.
+func round(x float64) int64 {
+	n := int64(x)
+	if x-float64(n) >= 0.5 {
+		n++
+	}
+	return n
+}
+
 // rate sums up the nodes, part by part, and marks by −1 those that are ignored.
 func (p *policy) rate(slots []int32, scores []int64) {
 	clear(scores)
 	p.sums = append(p.sums[:0], make([]float64, len(slots))...)
 	for k := range p.parts {
-		part, weight := &p.parts[k], p.weights[k]
-		domains, skew := part.Topology.Domain, float64(part.Constraint.MaxSkew-1)
-		byNode := part.Constraint.TopologyKey == p.hostname
+		part := &p.parts[k]
+		domains := part.Topology.Domain
+		if part.Constraint.TopologyKey == p.hostname {
+			p.rateNodes(part, p.weights[k], slots)
+		} else {
+			p.rateParts(part, p.weights[k], slots)
+		}
+		if !p.all {
+			continue
+		}
 		for i, slot := range slots {
-			d := domains[slot]
-			if d < 0 {
-				if p.all {
-					scores[i] = -1
-				}
-				continue
+			if domains[slot] < 0 {
+				scores[i] = -1
 			}
-			n := int64(0)
-			if byNode {
-				n = part.OnNode(slot)
-			} else {
-				n = part.Of(d)
-			}
-			p.sums[i] += float64(n)*weight + skew
+		}
+	}
+}
+
+// rateNodes adds what is on each node itself.
+func (p *policy) rateNodes(part *spread.Part, weight float64, slots []int32) {
+	domains, skew := part.Topology.Domain, float64(part.Constraint.MaxSkew-1)
+	for i, slot := range slots {
+		if domains[slot] >= 0 {
+			p.sums[i] += float64(part.OnNode(slot))*weight + skew
+		}
+	}
+}
+
+// rateParts adds what is in the part of each node.
+func (p *policy) rateParts(part *spread.Part, weight float64, slots []int32) {
+	domains, skew := part.Topology.Domain, float64(part.Constraint.MaxSkew-1)
+	p.values = p.values[:0]
+	for d := range part.Topology.Len() {
+		p.values = append(p.values, float64(part.Of(int32(d)))*weight+skew)
+	}
+	values, sums := p.values, p.sums
+	for i, slot := range slots {
+		if d := domains[slot]; d >= 0 {
+			sums[i] += values[d]
 		}
 	}
 }
@@ -212,13 +243,22 @@ func (p *policy) rated(slots []int32) (n int) {
 func (p *policy) distinct(part *spread.Part, slots []int32) (n int) {
 	p.seen = append(p.seen[:0], make([]bool, part.Topology.Len()+1)...)
 	domains, seen := part.Topology.Domain, p.seen
+	most := 0
+	for _, rows := range part.Topology.Rows {
+		if rows > 0 {
+			most++
+		}
+	}
+	if part.Topology.With < p.Live {
+		most++
+	}
 	for _, slot := range slots {
 		d := domains[slot] + 1
 		if seen[d] || p.ignored(slot) {
 			continue
 		}
 		seen[d] = true
-		if n++; n == len(seen) {
+		if n++; n == most {
 			break
 		}
 	}
