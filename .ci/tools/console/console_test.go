@@ -316,12 +316,7 @@ func (b *browser) pushed(c *cluster) {
 	push := func(version, share string) {
 		b.open("policies?push=module")
 		b.reads("Drop a .wasm here")
-		b.script("drop "+version, fmt.Sprintf(`{
-			const bytes = Uint8Array.from(atob(%q), (c) => c.charCodeAt(0));
-			const dropped = new DataTransfer();
-			dropped.items.add(new File([bytes], "fill.wasm"));
-			document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
-		}`, modules[version]))
+		b.drop(0, "fill.wasm", modules[version])
 		b.reads("Uploaded, vetted and compiled")
 		b.sees("the form", `document.querySelector("section form input") !== null`)
 		if share != "0" {
