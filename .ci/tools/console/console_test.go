@@ -234,6 +234,8 @@ func TestConsole(t *testing.T) {
 	b.reads("500 nodes, 1,201 pods")
 	b.sees("that the code has left the address", `!location.href.includes("code=")`)
 	b.looks("topology")
+	b.open("topology?label=kubernetes.io/hostname")
+	b.sees("many groups on one screen", `document.querySelector("canvas[aria-busy=false]")?.offsetHeight < 1000`)
 
 	// Why is it pending, in three clicks: the view, the reason, the pod.
 	b.click("Pending")
@@ -314,12 +316,7 @@ func (b *browser) pushed(c *cluster) {
 	push := func(version, share string) {
 		b.open("policies?push=module")
 		b.reads("Drop a .wasm here")
-		b.script("drop "+version, fmt.Sprintf(`{
-			const bytes = Uint8Array.from(atob(%q), (c) => c.charCodeAt(0));
-			const dropped = new DataTransfer();
-			dropped.items.add(new File([bytes], "fill.wasm"));
-			document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
-		}`, modules[version]))
+		b.drop(0, "fill.wasm", modules[version])
 		b.reads("Uploaded, vetted and compiled")
 		b.sees("the form", `document.querySelector("section form input") !== null`)
 		if share != "0" {
@@ -353,6 +350,30 @@ func (b *browser) pushed(c *cluster) {
 	b.click("Yes, now")
 	b.reads("RolledBack, decides now")
 	b.looks("history")
+}
+
+// The first picture comes in slices, of which none is news; what lands later is.
+func TestTheFirstPictureDoesNotGlow(t *testing.T) {
+	c := newClusterOf(t, 1)
+	b := newBrowser(t)
+	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
+	b.reads("1 node")
+	glowing, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`import("/console/grid.js").then(({ empty, told, inOrder }) => {
+		const cluster = empty();
+		const node = (slot, name) => ({ slot: [slot], name: [name], group: ["a"], state: ["ready"], cpu: [1], memory: [1], pods: [9] });
+		const use = (slot, n) => ({ slot: [slot], cpu: [1], memory: [1], apps: [[0, n]] });
+		const glowing = () => inOrder(cluster, "").filter((n) => n.landed).map((n) => n.name).join();
+		told(cluster, { reset: true, more: true, apps: ["x"], nodes: node(0, "n-10"), use: use(0, 1) });
+		told(cluster, { more: true, nodes: node(1, "n-9"), use: use(1, 1) });
+		told(cluster, { nodes: node(2, "n-1"), use: use(2, 1) });
+		const first = glowing();
+		told(cluster, { use: use(0, 2) });
+		told(cluster, { gone: [2] });
+		return [first, glowing(), inOrder(cluster, "").map((n) => n.name), inOrder(cluster, "10").length].join(" ");
+	})`, chromedp.EvalAwaitPromise))
+	if want := " n-10 n-9,n-10 1"; err != nil || glowing != want {
+		t.Errorf("what glows at first and later, and what is there in order = %q, %v, want %q", glowing, err, want)
+	}
 }
 
 // A user sees what RBAC lets him list at this moment, and nothing of the rest, counts

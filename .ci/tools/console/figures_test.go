@@ -95,7 +95,10 @@ func (b *browser) opensTimed(c *cluster, all string) (number func(script string)
 		window.tasks = [];
 		new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((e) => e.duration))).observe({ type: "longtask", buffered: true });
 		window.drawn = 0;
-		new MutationObserver(() => { if (!window.drawn && document.querySelector("aside h2 ~ ul.legend")?.parentElement.innerText.includes(%q)) window.drawn = performance.now(); }).observe(document, { childList: true, subtree: true });`, all)})
+		new MutationObserver(() => {
+			const told = document.querySelector("aside h2 ~ ul.legend")?.parentElement.textContent.includes(%q);
+			if (!window.drawn && told && document.querySelector("canvas[aria-busy=false]")) window.drawn = performance.now();
+		}).observe(document, { childList: true, subtree: true, attributes: true, attributeFilter: ["aria-busy"] });`, all)})
 	b.do("open the console", chromedp.Navigate(c.run("", os.Getenv("BERTH"), "console")))
 	b.sees("all nodes", "window.drawn > 0")
 	number = func(script string) float64 {

@@ -105,27 +105,32 @@ func (c *cluster) user(name string) string {
 // module is one, in base64, of a priority whose score is an expression.
 func (c *cluster) module(score string) string {
 	c.t.Helper()
-	dir := filepath.Join(c.t.TempDir(), "fill")
-	c.run("", "sh", "-c", `cd "$(dirname "$1")" && "$BERTH" policy new fill --kind priority`, "sh", dir)
-	source := `package main
+	return c.built("fill", "priority", `package main
 
 import "github.com/berth-dev/berth/sdk"
 
 type fill struct{}
 
-func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return ` + score + ` }
+func (fill) Score(_ *sdk.Pod, node *sdk.Node) int64 { return `+score+` }
 
 func init() {
 	sdk.Priority("Fill", fill{}, sdk.Reads(sdk.NodeUsage), sdk.Normalize(sdk.NormalizeMax))
 }
 
 func main() {}
-`
+`)
+}
+
+// built is a module in base64, of a policy's kind and source.
+func (c *cluster) built(name, kind, source string) string {
+	c.t.Helper()
+	dir := filepath.Join(c.t.TempDir(), name)
+	c.run("", "sh", "-c", `cd "$(dirname "$1")" && "$BERTH" policy new "$(basename "$1")" --kind "$2"`, "sh", dir, kind)
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	c.run("", os.Getenv("BERTH"), "policy", "build", dir, "--strip", "-o", filepath.Join(dir, "fill.wasm"))
-	wasm, err := os.ReadFile(filepath.Join(dir, "fill.wasm"))
+	c.run("", os.Getenv("BERTH"), "policy", "build", dir, "--strip", "-o", dir+".wasm")
+	wasm, err := os.ReadFile(dir + ".wasm")
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -27,30 +27,33 @@ func (b *browser) asksWhere() {
 	b.looks("topology-verdicts")
 }
 
+// drop drops a file, of data in base64, on the n-th place for one.
+func (b *browser) drop(n int, name, data string) {
+	b.t.Helper()
+	b.script("drop "+name, fmt.Sprintf(`{
+		const dropped = new DataTransfer();
+		dropped.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0))], %q));
+		document.querySelectorAll(".drop")[%d].dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
+	}`, data, name, n))
+}
+
 // plans drops a manifest and a module, and sees where pods would go by either.
 func (b *browser) plans(c *cluster) {
 	b.t.Helper()
 	b.script("away from fields", "document.activeElement.blur()")
 	b.do("press n", chromedp.KeyEvent("n"))
 	b.reads("Pods, in YAML or JSON")
-	drop := func(n int, name, data string) {
-		b.script("drop "+name, fmt.Sprintf(`{
-			const dropped = new DataTransfer();
-			dropped.items.add(new File([Uint8Array.from(atob(%q), (c) => c.charCodeAt(0))], %q));
-			document.querySelectorAll(".plan .drop")[%d].dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
-		}`, data, name, n))
-	}
 	plan := func() { b.script("plan", `document.querySelector("form.plan").requestSubmit()`) }
 	var pods strings.Builder
 	for _, pod := range [][2]string{{"small", "1"}, {"another", "2"}, {"whale", "640"}} {
 		fmt.Fprintf(&pods, "---\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: example.test/x:1, resources: {requests: {cpu: %q}}}]}}\n", pod[0], pod[1])
 	}
-	drop(0, "pods.yaml", base64.StdEncoding.EncodeToString([]byte(pods.String())))
+	b.drop(0, "pods.yaml", base64.StdEncoding.EncodeToString([]byte(pods.String())))
 	b.sees("the manifest", `document.querySelector("#manifest").value.includes("whale")`)
 	plan()
 	b.reads("2 pods would get a node, 1 none")
 	b.reads("default/whale")
-	drop(1, "fill.wasm", c.module("node.Requested(\"pods\")"))
+	b.drop(1, "fill.wasm", c.module("node.Requested(\"pods\")"))
 	b.reads("a new one, in the profile default")
 	plan()
 	b.reads("With fill of fill.wasm: 2 pods would get a node, 1 none")

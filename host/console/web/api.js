@@ -55,6 +55,13 @@ export async function text(path, signal, piece) {
 export const signIn = (code) => ask("/console/v1/session", { method: "POST", body: JSON.stringify({ code }) });
 export const signOut = () => ask("/console/v1/session", { method: "DELETE" });
 
+// breathe ends a task, so that input and frames come before what is left to do.
+export const breathe = () => new Promise((done) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => { port1.close(); done(); };
+  port2.postMessage(0);
+});
+
 // stream calls frame with each frame of a view, and state with "live", or with the
 // Refused that ended it. It begins again until stop, which it returns, is called; a
 // view's first frame after that says that it begins anew.
@@ -66,9 +73,8 @@ export function stream(view, query, frame, state) {
         const response = await ask(`/console/v1/stream?${new URLSearchParams({ view, ...query })}`, { signal: ending.signal });
         state("live");
         for await (const line of lines(response.body)) {
-          const told = JSON.parse(line);
-          frame(told);
-          if (told.more) await new Promise((done) => setTimeout(done)); // one slice a task
+          frame(JSON.parse(line));
+          await breathe();
         }
         throw new Refused(0, "the host ended the stream");
       } catch (err) {

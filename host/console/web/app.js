@@ -41,7 +41,7 @@ function App() {
   const [at, setAt] = useState(where);
   const [help, setHelp] = useState(false);
   useEffect(() => {
-    const moved = () => setAt(where());
+    const moved = () => (code() ? location.reload() : setAt(where())); // a code opened in this tab signs in anew
     addEventListener("hashchange", moved);
     enter().then((who) => { setAt(where()); setSession(who); });
     return () => removeEventListener("hashchange", moved);
@@ -58,6 +58,8 @@ function App() {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, [session]);
+
+  useEffect(() => document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [at.name, session]);
 
   if (session.error) return html`<main><${Trouble} error=${session.error} /></main>`;
   if (!session.views) return html`<main><${Waiting}>Signing in<//></main>`;
@@ -80,13 +82,16 @@ function App() {
       : html`<${Notice} title="No such view">There is none at this address that you may see.<//>`}</main>`;
 }
 
+// code is that of a new session, where the address holds one.
+const code = () => location.hash.match(/^#code=(\w+)$/)?.[1];
+
 // enter makes a session of the code in the address, where there is one, takes it out
 // of the history, and tells who is signed in.
 async function enter() {
-  const code = location.hash.match(/^#code=(\w+)$/);
-  if (code) history.replaceState(null, "", location.pathname);
+  const given = code();
+  if (given) history.replaceState(null, "", location.pathname);
   try {
-    if (code) await signIn(code[1]);
+    if (given) await signIn(given);
     return await get("/console/v1/session");
   } catch (error) {
     return { error };
@@ -97,6 +102,9 @@ async function leave() {
   await signOut();
   location.reload();
 }
+
+// A file that is dropped beside the fields for one does not take the page's place.
+for (const type of ["dragover", "drop"]) addEventListener(type, (event) => event.preventDefault());
 
 // theme turns light to dark and back; without it the system's is followed.
 function theme() {

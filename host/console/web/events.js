@@ -1,7 +1,7 @@
 // What was told of objects, the newest first, folded by reason.
 
 import { html } from "./vendor/preact.js";
-import { Commands, Filter, Notice, Stale, Trouble, Waiting, ago, count, link, replace, shell, useFrames } from "./parts.js";
+import { Commands, Filter, Notice, Stale, Trouble, Waiting, Wide, ago, count, link, replace, shell, useFrames } from "./parts.js";
 
 export function Events({ query }) {
   const filter = query.filter || "";
@@ -33,9 +33,9 @@ function Fold({ of: f, open, filter }) {
     <a class="reason" aria-expanded=${!!open} href=${link(["events"], { filter, open: open ? "" : key(f) })}>
       <b>${f.count.toLocaleString("en")}</b><span><span class=${f.type === "Normal" ? "" : "no"}>${f.reason}</span> <small>${count(f.objects, f.about, several(f.about))}</small>${!open && html`<br /><small>${f.newest[0].message}</small>`}</span><small>${ago(f.last)} ago</small>
     </a>
-    ${open && html`<div class="members"><table><thead><tr><th>Object</th><th>Message</th><th class="n">Times</th><th class="n">Last</th></tr></thead><tbody>
+    ${open && html`<div class="members"><${Wide} label="Events"><table><thead><tr><th>Object</th><th>Message</th><th class="n">Times</th><th class="n">Last</th></tr></thead><tbody>
       ${f.newest.map((e) => html`<tr key=${e.object + e.message + e.last}><td>${about(e.object)}</td><td>${e.message}</td><td class="n">${e.count}</td><td class="n">${ago(e.last)} ago</td></tr>`)}
-    </tbody></table>
+    </tbody></table><//>
     ${more > 0 && html`<p>and ${count(more, "older one")}: name an object to see its own.</p>`}</div>`}
   </li>`;
 }

@@ -1,42 +1,65 @@
 // The nodes as boxes on a canvas, and what a stream has told of them.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
+import { breathe } from "./api.js";
 import { hue, percent } from "./parts.js";
 
 // A cluster is what the stream has told so far. Its version changes with each frame,
-// its shape where nodes come, go or change their group; sums are the pods by app.
-export const empty = () => ({ apps: [], nodes: new Map(), sums: new Map(), pods: 0, version: 0, shape: 0 });
+// its shape where nodes come, go or change their group; ordered are its nodes by group
+// and name, sums the pods by app. It is filling until its first picture is whole.
+export const empty = () => ({ apps: [], nodes: new Map(), ordered: [], sums: new Map(), pods: 0, version: 0, shape: 0, filling: true });
 
 // told takes a frame in: columns of nodes, of their use, and slots that are empty now.
 export function told(cluster, frame) {
-  if (frame.reset) Object.assign(cluster, { ...empty(), version: cluster.version, shape: cluster.shape });
+  if (frame.reset) Object.assign(cluster, { ...empty(), version: cluster.version, shape: cluster.shape + 1 });
   cluster.apps.push(...(frame.apps || []));
   cluster.version++;
-  const n = frame.nodes || {};
-  (n.slot || []).forEach((slot, i) => {
-    const node = cluster.nodes.get(slot) || { slot, usedCPU: 0, usedMemory: 0, apps: [], pods: 0 };
-    if (node.name !== n.name[i] || node.group !== n.group[i]) {
-      cluster.shape++;
-      node.order = padded(n.name[i]);
-    }
-    Object.assign(node, { name: n.name[i], group: n.group[i], state: n.state[i], cpu: n.cpu[i], memory: n.memory[i], room: n.pods[i], version: cluster.version });
-    cluster.nodes.set(slot, node);
-  });
-  const u = frame.use || {};
-  (u.slot || []).forEach((slot, i) => {
-    const node = cluster.nodes.get(slot);
-    const had = node.pods;
-    count(cluster, node, -1);
-    Object.assign(node, { usedCPU: u.cpu[i], usedMemory: u.memory[i], apps: u.apps[i] || [], version: cluster.version });
-    count(cluster, node, 1);
-    if (!frame.reset && node.pods > had) node.landed = performance.now();
-  });
+  const { shape } = cluster;
+  const came = nodesTold(cluster, frame.nodes || {});
+  useTold(cluster, frame.use || {});
   for (const slot of frame.gone || []) {
     if (!cluster.nodes.has(slot)) continue;
     count(cluster, cluster.nodes.get(slot), -1);
     cluster.nodes.delete(slot);
     cluster.shape++;
   }
+  if (cluster.shape !== shape) {
+    const stay = cluster.ordered.filter((node) => cluster.nodes.get(node.slot) === node);
+    cluster.ordered = stay.concat(came.sort(byOrder)).sort(byOrder); // merges the two
+  }
+  cluster.filling &&= Boolean(frame.more);
+}
+
+// nodesTold takes nodes in, and returns those that are new.
+function nodesTold(cluster, n) {
+  const came = [];
+  (n.slot || []).forEach((slot, i) => {
+    let node = cluster.nodes.get(slot);
+    if (!node) {
+      node = { slot, order: "", name: "", group: "", state: "", cpu: 0, memory: 0, room: 0, usedCPU: 0, usedMemory: 0, apps: [], pods: 0, landed: 0, version: 0 };
+      cluster.nodes.set(slot, node);
+      came.push(node);
+    }
+    if (node.name !== n.name[i] || node.group !== n.group[i]) {
+      cluster.shape++;
+      node.order = padded(n.group[i]) + "\n" + padded(n.name[i]);
+    }
+    Object.assign(node, { name: n.name[i], group: n.group[i], state: n.state[i], cpu: n.cpu[i], memory: n.memory[i], room: n.pods[i], version: cluster.version });
+  });
+  return came;
+}
+
+// useTold takes in what is on nodes. One glows on which a pod has landed since the
+// first picture.
+function useTold(cluster, u) {
+  (u.slot || []).forEach((slot, i) => {
+    const node = cluster.nodes.get(slot);
+    const had = node.pods;
+    count(cluster, node, -1);
+    Object.assign(node, { usedCPU: u.cpu[i], usedMemory: u.memory[i], apps: u.apps[i] || [], version: cluster.version });
+    count(cluster, node, 1);
+    if (!cluster.filling && node.pods > had) node.landed = performance.now();
+  });
 }
 
 // count adds a node's pods to the cluster's sums, or takes them away.
@@ -52,14 +75,10 @@ function count(cluster, node, sign) {
 
 // padded has node-2 before node-10 where texts are compared.
 const padded = (name) => name.replace(/\d+/g, (digits) => digits.padStart(9, "0"));
-const before = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+const byOrder = (a, b) => (a.order < b.order ? -1 : a.order > b.order ? 1 : 0);
 
 // inOrder are the nodes that a filter leaves, by group and name.
-export function inOrder(cluster, filter) {
-  const all = [...cluster.nodes.values()].filter((n) => n.name.includes(filter) || n.group.includes(filter));
-  const groups = new Map(all.map((n) => [n.group, padded(n.group)]));
-  return all.sort((a, b) => before(groups.get(a.group), groups.get(b.group)) || before(a.order, b.order));
-}
+export const inOrder = (cluster, filter) => (filter ? cluster.ordered.filter((n) => n.name.includes(filter) || n.group.includes(filter)) : cluster.ordered);
 
 export const appName = (apps, i) => apps[i] ?? "other";
 const colours = new Map();
@@ -94,20 +113,21 @@ export function Grid({ nodes, version, cluster, fill, chosen, choose, marks, lab
   }, []);
   const plan = useMemo(() => layout(width ? nodes : [], width), [nodes, width]);
   const theme = useTheme();
-  const drawn = useRef({});
+  const drawn = useRef([]);
   useEffect(() => {
     if (!width) return;
+    const look = [plan, theme, cluster, fill, chosen, marks];
+    const changed = look.findIndex((part, i) => part !== drawn.current[i]);
+    drawn.current = look;
+    const pass = { apps: cluster.apps, fill, chosen, marks, ended: false };
+    if (changed >= 0) for (const b of plan.boxes) b.drawn = -1;
+    if (changed >= 0 && changed < 3) begin(canvas.current, plan); // what else is changed is drawn over
     let next;
-    const look = [plan, fill, chosen, marks, theme, cluster];
-    const draw = () => {
-      const d = drawn.current;
-      const whole = !d.look || look.some((part, i) => part !== d.look[i]);
-      const glowing = paint(canvas.current, plan, { apps: cluster.apps, fill, chosen, marks, since: whole ? -1 : d.version, glowing: whole ? new Set() : d.glowing });
-      drawn.current = { look, version: cluster.version, glowing };
-      if (glowing.size > 0) next = setTimeout(draw, 120);
+    const draw = async () => {
+      if (await paint(canvas.current, plan, pass)) next = setTimeout(draw, 120);
     };
     draw();
-    return () => clearTimeout(next);
+    return () => { pass.ended = true; clearTimeout(next); };
   }, [plan, version, fill, chosen, marks, theme, cluster]);
 
   const at = (event) => {
@@ -122,19 +142,22 @@ export function Grid({ nodes, version, cluster, fill, chosen, choose, marks, lab
     choose(nodes[from < 0 ? 0 : Math.min(nodes.length - 1, Math.max(0, from + by))].name);
   };
   const title = (b) => summary(b.node) + (marks?.get(b.node.name)?.why ? "\n" + marks.get(b.node.name).why : "");
-  return html`<div class="grid"><canvas ref=${canvas} tabindex="0" role="img" onClick=${(e) => choose && at(e) && choose(at(e).node.name)} onKeyDown=${key}
+  return html`<div class="grid"><canvas ref=${canvas} tabindex="0" role="img" aria-busy="true" onClick=${(e) => choose && at(e) && choose(at(e).node.name)} onKeyDown=${key}
     onMouseMove=${(e) => { const b = at(e); canvas.current.title = b ? title(b) : ""; }} aria-label=${label}></canvas></div>`;
 }
 
 const summary = (n) => `${n.name}: cpu ${percent(n.usedCPU, n.cpu)} %, memory ${percent(n.usedMemory, n.memory)} %, ${n.pods} pods${n.state === "ready" ? "" : ", " + n.state}`;
 const inside = (b, x, y) => x >= b.x && x < b.x + b.size && y >= b.y && y < b.y + b.size;
 
+const maxGroups = 100; // that stand apart
+
 // layout gives each node a box, as large as lets all stand on about one screen.
 function layout(nodes, width) {
-  const groups = new Map();
-  for (const node of nodes) {
-    if (!groups.has(node.group)) groups.set(node.group, []);
-    groups.get(node.group).push(node);
+  const groups = Map.groupBy(nodes, (node) => node.group);
+  if (groups.size > maxGroups) {
+    const all = `${groups.size.toLocaleString("en")} groups, one after the other`;
+    groups.clear();
+    groups.set(all, nodes);
   }
   const heading = 24, gap = 10;
   let size = 64, columns = 1, height = 0;
@@ -148,7 +171,7 @@ function layout(nodes, width) {
   for (const [name, members] of groups) {
     plan.headings.push({ text: `${name || "without the label"} · ${members.length}`, y: y + 16 });
     y += heading;
-    members.forEach((node, i) => plan.boxes.push({ node, size: size - (size > 12 ? 3 : 1), x: (i % columns) * size, y: y + Math.floor(i / columns) * size }));
+    members.forEach((node, i) => plan.boxes.push({ node, drawn: -1, glows: false, size: size - (size > 12 ? 3 : 1), x: (i % columns) * size, y: y + Math.floor(i / columns) * size }));
     y += Math.ceil(members.length / columns) * size + gap;
   }
   return plan;
@@ -157,37 +180,53 @@ function layout(nodes, width) {
 const flash = 900; // how long a node glows upon which a pod has landed, in milliseconds
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// paint draws of a plan what has changed since a version of the cluster, -1 for all,
-// and what glowed; it returns the boxes that still glow.
-function paint(canvas, plan, { apps, fill, chosen, marks, since, glowing }) {
+// begin makes room for a plan on a canvas, with its headings.
+function begin(canvas, plan) {
+  canvas.setAttribute("aria-busy", "true");
   const scale = window.devicePixelRatio || 1;
-  if (canvas.width !== Math.floor(plan.width * scale) || canvas.height !== Math.floor(plan.height * scale)) {
-    canvas.width = plan.width * scale;
-    canvas.height = plan.height * scale;
-    canvas.style.width = plan.width + "px";
-    canvas.style.height = plan.height + "px";
-    since = -1;
-  }
-  const style = getComputedStyle(canvas);
-  const ink = (name) => style.getPropertyValue(name);
-  const inks = { box: ink("--box"), fill: ink("--fill"), full: ink("--full"), text: ink("--dim"), bad: ink("--bad"), accent: ink("--accent"), score: ink("--score") };
+  canvas.width = plan.width * scale;
+  canvas.height = plan.height * scale;
+  canvas.style.width = plan.width + "px";
+  canvas.style.height = plan.height + "px";
   const g = canvas.getContext("2d");
   g.setTransform(scale, 0, 0, scale, 0, 0);
-  if (since < 0) {
-    g.clearRect(0, 0, plan.width, plan.height);
-    g.font = "12px system-ui, sans-serif";
-    g.fillStyle = inks.text;
-    for (const h of plan.headings) g.fillText(h.text, 0, h.y);
-  }
-  const now = performance.now();
-  const glows = new Set();
+  g.font = "12px system-ui, sans-serif";
+  g.fillStyle = inksOf(canvas).text;
+  for (const h of plan.headings) g.fillText(h.text, 0, h.y);
+}
+
+function inksOf(canvas) {
+  const style = getComputedStyle(canvas);
+  const ink = (name) => style.getPropertyValue(name);
+  return { box: ink("--box"), fill: ink("--fill"), full: ink("--full"), text: ink("--dim"), bad: ink("--bad"), accent: ink("--accent"), score: ink("--score") };
+}
+
+const slice = 12; // how long is drawn at a time, in milliseconds
+
+// paint draws the boxes of a plan whose nodes have changed since they were drawn, and
+// those that glow, a slice at a time; it tells whether some glow on. What is left when
+// the pass has ended is drawn by the next one.
+async function paint(canvas, plan, pass) {
+  const inks = inksOf(canvas);
+  const g = canvas.getContext("2d");
+  let until = performance.now() + slice;
+  let glowing = false;
   for (const b of plan.boxes) {
-    if (b.node.version <= since && !glowing.has(b)) continue;
+    if (b.drawn === b.node.version && !b.glows) continue;
+    const now = performance.now();
+    if (now > until) {
+      await breathe();
+      if (pass.ended) return false;
+      until = performance.now() + slice;
+    }
     const glow = still.matches || !b.node.landed ? 0 : 1 - (now - b.node.landed) / flash;
-    if (glow > 0) glows.add(b);
-    box(g, b, { apps, inks, part: fill(b.node), mark: marks?.get(b.node.name), marked: !!marks, glow, chosen: b.node.name === chosen });
+    box(g, b, { ...pass, inks, part: pass.fill(b.node), mark: pass.marks?.get(b.node.name), marked: !!pass.marks, glow, chosen: b.node.name === pass.chosen });
+    b.drawn = b.node.version;
+    b.glows = glow > 0;
+    glowing ||= b.glows;
   }
-  return glows;
+  canvas.setAttribute("aria-busy", "false");
+  return glowing;
 }
 
 // box draws one node.

@@ -132,7 +132,7 @@ function Placed({ result: { today, varied, name, file } }) {
       <${Ghosts} title="Today's policies" placed=${today} nodes=${nodes} cluster=${cluster} version=${version} />
       ${varied && html`<${Ghosts} title=${`With ${name} of ${file}`} placed=${varied} nodes=${nodes} cluster=${cluster} version=${version} />`}
     </div>`}
-    <${Wide} label="Where pods would go"><table><thead><tr><th>Pod</th><th>Node</th>${varied && html`<th>With ${name}</th>`}<th>Preempts</th><th class="n">Feasible</th><th class="n">Score</th><th>Why not</th></tr></thead><tbody>
+    <${Wide} label="Where pods would go"><table class="names"><thead><tr><th>Pod</th><th>Node</th>${varied && html`<th>With ${name}</th>`}<th>Preempts</th><th class="n">Feasible</th><th class="n">Score</th><th>Why not</th></tr></thead><tbody>
       ${today.map((p, i) => html`<tr key=${i} class=${differs(i) ? "chosen" : ""}><td>${p.namespace}/${p.pod}</td>
         <td>${p.node || html`<span class="no">none</span>`}</td>${varied && html`<td>${differs(i) ? varied[i].node || html`<span class="no">none</span>` : "the same"}</td>`}
         <td>${(p.preempts || []).join(", ")}</td><td class="n">${p.feasible} of ${p.nodes}</td><td class="n">${p.node ? p.score || 0 : ""}</td>

@@ -24,7 +24,8 @@ export function Policies({ path, query, session }) {
     ${(error || noFigures) && html`<p class="stale" role="status">${(error || noFigures).status ? (error || noFigures).message : "Not connected: this is how it was."}</p>`}
     <form class="controls" onSubmit=${(e) => e.preventDefault()}><label>Filter <input id="filter" type="search" value=${filter} onInput=${(e) => replace(link(["policies", ...path], { filter: e.target.value }))} /></label>
       <span>${yours ? count(yours, "policy", "policies") + " of yours, " : "None is yours yet: all are "}${yours ? `${list.items.length - yours} built in` : `the ${list.items.length} built in`}.</span>
-      ${session.write && !query.push && html`<a class="button" href=${link(["policies"], { push: "module" })}>Push a module</a>`}</form>
+      ${session.write && !query.push && html`<a class="button" href=${link(["policies"], { push: "module" })}>Push a module</a>`}
+      ${!session.write && html`<${ReadsOnly} />`}</form>
     ${session.write && query.push && html`<${Push} policies=${list.items} />`}
     ${path[0] && (chosen ? html`<${Policy} key=${path[0]} policy=${chosen} figures=${by.get(path[0])} session=${session} />` : html`<${Notice} title="Not there">No policy is called ${path[0]}.<//>`)}
     <${Wide} label="Policies"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, of ${fuelPerRow.toLocaleString("en")}</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
@@ -59,7 +60,7 @@ function Row({ policy, figures: f, lines, chosen }) {
     <td><a href=${link(["policies", name])}>${name}</a>${!builtin(policy) && html` <small class="mark">yours</small>`}</td>
     <td>${policy.status?.kind}</td>
     <td><${Phase} text=${policy.status?.phase || "Waiting"} />${policy.spec.mode && policy.spec.mode !== "Enforce" && html` <small class="mark">${policy.spec.mode}</small>`}${canary && html` <small class="mark">canary ${canary.phase}</small>`}</td>
-    <td>${f && html`<${Line} values=${lines || []} label="calls lately" /> ${f.calls.toLocaleString("en")}`}</td>
+    <td class="calls">${f && html`<${Line} values=${lines || []} label="calls lately" /> ${f.calls.toLocaleString("en")}`}</td>
     <td class="n">${f && f.rows > 0 && `${((100 * f.refusals) / f.rows).toFixed(1)} %`}</td>
     <td class="n">${f && f.rows > 0 && html`<meter min="0" max="1" value=${f.fuel / f.rows / fuelPerRow} aria-label="fuel a row"></meter> ${Math.round(f.fuel / f.rows).toLocaleString("en")}`}</td>
     <td class="n">${f && (f.failures ? html`<span class="no">${f.failures}</span>` : "0")}</td>
@@ -93,11 +94,18 @@ function Policy({ policy, figures, session }) {
       ${(status.history || []).map((r, i) => html`<${Revision} key=${i} of=${r}
         back=${session.write && !same(r, status.current) && (() => change({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null }, `Make ${short(r.module)} live again`))} />`)}
     </ol>
-    <p role="status">${said}</p>
-    ${!session.write && html`<p><small>This session only reads: <code>berth console --write</code> makes one that may change what you may change.</small></p>`}
+    ${said && html`<p role="status">${said}</p>`}
+    ${session.write && !builtin(policy) && html`<p><${Turn} name=${name} off=${spec.mode === "Off"} change=${change} /></p>`}
     <${Commands} lines=${[`berth policy inspect ${shell(name)}`, `berth policy logs ${shell(name)}`, `berth policy history ${shell(name)}`, ...(spec.canary ? [`berth policy promote ${shell(name)}`] : []), ...(status.history?.length ? [`berth policy rollback ${shell(name)}`] : [])]} />
   </section>`;
 }
+
+const ReadsOnly = () => html`<small>This session only reads: the address that <code>berth console --write</code> prints opens one that may push, promote and turn off.</small>`;
+
+// Turn has a policy decide nothing any more, or decide again.
+const Turn = ({ name, off, change }) => off
+  ? html`<${Sure} label="Turn on" go=${() => change({ mode: null }, `Have ${name} decide again`)} />`
+  : html`<${Sure} label="Turn off" go=${() => change({ mode: "Off" }, `Have ${name} decide nothing`)} /> <small>It stays, with its history, and decides nothing.</small>`;
 
 function Canary({ spec, status: { canary }, write, change }) {
   const promote = () => change({ module: spec.canary.module, canary: null }, `Let ${short(spec.canary.module)} decide all pods`);
@@ -130,8 +138,8 @@ function Timeline({ revisions }) {
   const x = (time) => 8 + (584 * (new Date(time) - from)) / Math.max(1000, now - from);
   const kind = (r) => (r.reason === "Canary" ? "trial" : r === revisions.at(-1) ? "now" : "");
   const words = (r) => `${short(r.module)}, ${r.reason}, ${new Date(r.since).toLocaleString()}${r.left ? `, left: ${r.left}` : ""}`;
-  return html`<svg class="timeline" viewBox="0 0 600 36" role="img" aria-label="The revisions below, in time">
+  return html`<div class="timeline"><svg viewBox="0 0 600 20" role="img" aria-label="The revisions below, in time">
     ${revisions.map((r, i) => html`<g key=${i} class=${kind(r)}><title>${words(r)}</title>
       <line x1=${x(r.since)} x2=${x(r.until || now)} y1=${r.reason === "Canary" ? 6 : 14} y2=${r.reason === "Canary" ? 6 : 14} /><circle cx=${x(r.since)} cy=${r.reason === "Canary" ? 6 : 14} r="4" /></g>`)}
-    <text x="8" y="34">${new Date(from).toLocaleString()}</text><text x="592" y="34" text-anchor="end">now</text></svg>`;
+    </svg><small>${new Date(from).toLocaleString()}</small><small>now</small></div>`;
 }

@@ -91,7 +91,7 @@ function Plan({ module, file, policies, stage, alive }) {
     </form>
     <p>${was ? `It takes the place of ${short(was.status?.live || was.spec.module)}, which is live${was.metadata.labels?.["policy.berth.dev/builtin"] ? " and built in" : ""}.` : kind === "gate" ? "It becomes a new policy." : "It becomes a new policy, in the profile default."}</p>
     ${rehearsal && html`<${Rehearsal} of=${rehearsal} go=${go} busy=${busy || live} label=${share > 0 ? `Let it decide ${share} %` : "Make it live"} />`}
-    ${live && html`<p><a href=${link(["policies", name])}>See ${name}</a></p>`}`;
+    ${live && html`<p><a href=${link(["policies", name])}>See ${name}</a>: what it does, and how to take it back.</p>`}`;
 }
 
 // Rehearsal shows what would have gone elsewhere, and holds what would leave pods
@@ -130,7 +130,7 @@ async function apply({ name, module, entry, kind, share, was, so, alive }) {
     if (status.observedGeneration >= generation) {
       if (share > 0 && status.canary?.phase === "Running") return { text: `It decides ${share} % of the pods, and is rolled back by itself when it fails.` };
       if (share > 0 && status.canary?.phase === "RolledBack") throw new Error(`It was rolled back: ${status.canary.message || status.canary.reason}`);
-      if (!share && status.phase === "Live") return { text: `${name} decides since set ${status.set}.` };
+      if (!share && status.phase === "Live") return { text: `${name} decides from now on.` };
       if (!share && status.phase !== "Live") throw new Error(status.message || `It is ${status.phase}: berth policy inspect ${shell(name)}`);
     }
     if (!alive.current) throw new Error("the page was left");

@@ -54,19 +54,19 @@ function Report({ of: r }) {
       ? html`<span class="good">${count(answering, "endpoint answers", "endpoints answer")}</span>${r.node && ` to pods of ${r.node}`}.`
       : html`<span class="no">Nobody answers</span>${r.node && ` to pods of ${r.node}`}${why(r) && `: ${why(r)}`}.`}</p>
     ${(r.notes || []).map((n) => html`<p key=${n}>${n}.</p>`)}
-    <${Wide} label="Connections"><table><caption>Connections</caption><thead><tr><th>To</th><th>Become</th></tr></thead><tbody>
+    <table><caption>Connections</caption><thead><tr><th>To</th><th>Become</th></tr></thead><tbody>
       ${(r.fronts || []).map((f) => html`<tr key=${f.address + f.port + f.protocol}><td>${f.address || "each node"}, ${f.protocol} ${f.port}</td>
         <td>${target(f)}${f.outside && html`<br />from outside: ${target(f.outside)}`}${f.sources && html`<br />only from ${f.sources.join(", ")}`}</td></tr>`)}
-    </tbody></table><//>
+    </tbody></table>
     ${r.endpoints?.length > 0 && html`<${Wide} label="Endpoints by node"><table><caption>Endpoints by node</caption><thead><tr><th>Node</th><th>Endpoint</th><th>Pod</th><th>Answers</th></tr></thead><tbody>
       ${ends.slice(0, shown).map((e) => html`<tr key=${e.address}><td>${e.node || "none"}</td><td>${e.address}</td>
         <td>${e.pod && html`<a href=${link(["decision", r.namespace, e.pod])}>${e.pod}</a>`}</td>
         <td>${e.answers ? html`<span class="good">yes</span>` : html`<span class="no">no</span>: ${e.why}`}</td></tr>`)}
     </tbody></table><//>`}
     ${ends.length > shown && html`<p>and ${count(ends.length - shown, "more", "more")}${ends[shown].answers ? ", which answer" : ""}.</p>`}
-    ${r.missing && html`<${Wide} label="Pods that it means, and that are no endpoints"><table><caption>Pods that it means, and that are no endpoints</caption><tbody>
+    ${r.missing && html`<table><caption>Pods that it means, and that are no endpoints</caption><tbody>
       ${r.missing.map((m) => html`<tr key=${m.pod}><td><a href=${link(["decision", r.namespace, m.pod])}>${m.pod}</a></td><td>${m.why}</td></tr>`)}
-    </tbody></table><//>`}`;
+    </tbody></table>`}`;
 }
 
 // why is the reason that most endpoints, or else most pods without one, have in common.

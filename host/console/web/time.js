@@ -15,7 +15,7 @@ export function Time({ query }) {
   const moment = last.current;
   const change = (more) => replace(link(["time"], { ...query, ...more }));
   if (!moment) return error ? html`<${Trouble} error=${error} />` : html`<${Waiting}>Looking back<//>`;
-  if (!moment.oldest) return html`<h1>Time</h1><${Notice} title="No decisions yet">There is a past once the scheduler has decided about a pod, and a restart of the host begins it anew.<//>`;
+  if (!moment.oldest) return html`<h1>Time</h1><${Notice} title="No decisions since the host's start">This view reads the log in the host's memory, which a restart empties: it has a past again once the scheduler has decided about a pod. What a host with <code>--record DIR</code> decided before lies on disk, for <code>berth replay NUMBER</code>.<//>`;
   return html`
     <h1>Time</h1>
     ${error && html`<p class="stale" role="status">${error.message}</p>`}
@@ -39,7 +39,7 @@ function Slider({ moment, at, busy, change }) {
       onInput=${(e) => move(Number(e.target.value))} /></label>
     <button type="button" disabled=${!newest} onClick=${() => move(newest.at - 1)}>One decision back</button>
     <button type="button" disabled=${!at} onClick=${() => change({ at: "" })}>Now</button>
-    <output aria-live="polite">${at ? html`As it was at <b>${clock(Number(at))}</b>, ${ago(Number(at))} ago` : html`<b>Now</b>`}${busy ? " …" : ""}</output></div>`;
+    <output aria-live="polite">${at ? html`As it was at <b>${clock(Number(at))}</b>, ${ago(Number(at))} ago` : html`<b>Now</b>`}${busy ? " …" : ""} <small>Back to ${clock(moment.oldest)}: the log is kept in memory, and a restart of the host empties it.</small></output></div>`;
 }
 
 function Past({ moment, query, change }) {
@@ -57,7 +57,7 @@ function Past({ moment, query, change }) {
 // Decisions are those that were made last before the moment.
 function Decisions({ list }) {
   if (!list.length) return html`<p>No decision about a pod that you may see was made before.</p>`;
-  return html`<${Wide} label="Decisions"><table><caption>The last ${count(list.length, "decision")} before</caption><thead><tr><th>When</th><th>Pod</th><th>Outcome</th><th>Node</th><th class="n">Feasible</th><th>Message</th></tr></thead><tbody>
+  return html`<${Wide} label="Decisions"><table class="names"><caption>The last ${count(list.length, "decision")} before</caption><thead><tr><th>When</th><th>Pod</th><th>Outcome</th><th>Node</th><th class="n">Feasible</th><th>Message</th></tr></thead><tbody>
     ${list.map((d) => html`<tr key=${d.number}><td><a href=${link(["time"], { at: String(d.at) })}>${new Date(d.at).toLocaleTimeString()}</a></td>
       <td><a href=${link(["decision", d.namespace, d.pod], { number: String(d.number) })}>${d.namespace}/${d.pod}</a></td>
       <td><span class=${d.outcome === "Placed" ? "good" : "no"}>${d.outcome}</span></td><td>${d.node || d.made}</td><td class="n">${d.feasible} of ${d.nodes}</td>

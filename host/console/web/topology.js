@@ -2,7 +2,7 @@
 // policy says of them for a pod.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
-import { stream } from "./api.js";
+import { breathe, stream } from "./api.js";
 import { Grid, appName, colour, empty, inOrder, told } from "./grid.js";
 import { Commands, Notice, Trouble, Waiting, count, link, percent, replace, shell } from "./parts.js";
 import { Verdicts, marksOf, useVerdicts } from "./verdicts.js";
@@ -18,7 +18,7 @@ export function useCluster(label) {
   useEffect(() => stream("topology", { label }, (frame) => {
     if (!frame.use) return;
     told(cluster.current, frame);
-    if (!frame.more) setVersion((v) => v + 1); // the rest of it follows at once
+    if (!frame.more) breathe().then(() => setVersion((v) => v + 1)); // else the rest of it follows at once
   }, setState), [label]);
   return { cluster: cluster.current, version, state };
 }
