@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
@@ -52,6 +54,33 @@ func TestAGuestHoldsWhatItIsAskedAbout(t *testing.T) {
 	}
 	if most := slots + keptSpare + 2; len(book.rows) > most || len(book.byHash) > most {
 		t.Errorf("it holds %d rows, %d by hash, for %d slots; want %d at most", len(book.rows), len(book.byHash), slots, most)
+	}
+}
+
+// Of rows that a guest takes for one, a failure names that which was asked about.
+func TestAFailureIsAtTheRowThatWasAskedAbout(t *testing.T) {
+	t.Parallel()
+	c := snapshot.New(0)
+	for _, name := range []string{"a", "b"} {
+		c.UpsertNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"k": "1"}}})
+	}
+	s := New(&Program{info: framework.Info{Scope: abi.ScopeRow, Reads: abi.NodeLabels}})
+	s.told.reset()
+	s.about = subject{rows: c}
+	at, _ := s.told.find(0, c.Row(0), abi.NodeLabels)
+	if other, isNew := s.told.find(1, c.Row(1), abi.NodeLabels); other != at || isNew {
+		t.Fatal("rows with the same labels are not one to the guest")
+	}
+	for _, slot := range []int32{0, 1, 0} {
+		if news, err := s.tell([]int32{slot}); news || err != nil {
+			t.Fatalf("tell(%d) = %v, %v of a row that is known", slot, news, err)
+		}
+		if got := s.place(&engine.Failure{At: at}); got != slot {
+			t.Errorf("a failure is at slot %d, want %d, which was asked about", got, slot)
+		}
+	}
+	if got := s.place(&engine.Failure{At: -1}); got != none {
+		t.Errorf("where the guest does not say, the slot is %d", got)
 	}
 }
 
