@@ -2,9 +2,6 @@ package aggregate
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -23,6 +20,8 @@ type found struct {
 	group                   string
 	groupPriority, priority int32
 	serves                  discoveryv2.APIVersionDiscovery
+	// document is where its OpenAPI document lies, "" where it has none.
+	document string
 }
 
 // Groups lists what backends serve by priority, from what Run last read: it waits
@@ -53,32 +52,21 @@ func (a *Aggregator) Groups() []discoveryv2.APIGroupDiscovery {
 	return groups
 }
 
-// discovered keeps what an APIService serves. One that cannot be read keeps what
+// discovered keeps what an APIService serves, and where that is described. One that cannot be read keeps what
 // it served, marked stale, so that clients know the list is not whole.
-func (a *Aggregator) discovered(s *apiregistrationv1.APIService, list *metav1.APIResourceList) {
+func (a *Aggregator) discovered(s *apiregistrationv1.APIService, list *metav1.APIResourceList, document string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := found{group: s.Spec.Group, groupPriority: s.Spec.GroupPriorityMinimum, priority: s.Spec.VersionPriority}
 	if list != nil {
 		f.serves = discoveryv2.APIVersionDiscovery{Resources: resourcesOf(s, list), Freshness: discoveryv2.DiscoveryFreshnessCurrent}
+		f.document = document
 	} else {
 		f.serves = discoveryv2.APIVersionDiscovery{Resources: a.found[s.Name].serves.Resources, Freshness: discoveryv2.DiscoveryFreshnessStale}
+		f.document = a.found[s.Name].document
 	}
 	f.serves.Version = s.Spec.Version
 	a.found[s.Name] = f
-}
-
-// readList reads a backend's discovery.
-func readList(body io.Reader) (*metav1.APIResourceList, error) {
-	data, err := io.ReadAll(io.LimitReader(body, maxDiscovery+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxDiscovery {
-		return nil, fmt.Errorf("the list of resources is longer than %d bytes", maxDiscovery)
-	}
-	list := &metav1.APIResourceList{}
-	return list, json.Unmarshal(data, list)
 }
 
 // resourcesOf puts a legacy list into the form of aggregated discovery.
