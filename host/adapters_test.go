@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -137,6 +138,47 @@ func TestAutoscalersScaleByWhatAdaptersAnswer(t *testing.T) {
 		a.value.Store(500)
 		aim(100)
 		polltest.Until(t, name+" has 5 replicas", func() bool { return replicas() == 5 })
+	}
+}
+
+// TestBackendsKnowTheHostByItsFrontProxyCertificate: they take the user's name from
+// who shows a certificate as the ConfigMap says it.
+func TestBackendsKnowTheHostByItsFrontProxyCertificate(t *testing.T) {
+	t.Parallel()
+	var trust atomic.Pointer[map[string]string]
+	a := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		config := trust.Load()
+		if config == nil || len(r.TLS.PeerCertificates) == 0 {
+			http.Error(w, "who shows no certificate is not believed", http.StatusUnauthorized)
+			return
+		}
+		roots, shown := x509.NewCertPool(), r.TLS.PeerCertificates[0]
+		roots.AppendCertsFromPEM([]byte((*config)["requestheader-client-ca-file"]))
+		_, err := shown.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		if allowed := (*config)["requestheader-allowed-names"]; err != nil || allowed != fmt.Sprintf("[%q]", shown.Subject.CommonName) {
+			http.Error(w, fmt.Sprintf("%q is none of %s: %v", shown.Subject.CommonName, allowed, err), http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"custom.metrics.k8s.io/v1beta1","user":%q,"resources":[]}`, r.Header.Get("X-Remote-User"))
+	})
+	server := httptest.NewUnstartedServer(a)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	defer func() { server.CloseClientConnections(); server.Close() }()
+	client, serving, _ := start(t, t.TempDir(), func(c *host.Config) {
+		c.DialBackend = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+		}
+	})
+	config, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust.Store(&config.Data)
+	registerAdapter(t, client, serving)
+	if code, text := ask(t, serving, "GET", "/apis/custom.metrics.k8s.io/v1beta1/namespaces/default/pods/*/queue", ""); code != http.StatusOK || !strings.Contains(text, `"user":"berth-admin"`) {
+		t.Errorf("the backend answers %d %s", code, text)
 	}
 }
 

@@ -99,6 +99,9 @@ type Aggregate interface {
 	Forward(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, who user.Info)
 	// Groups are what they serve, as discovery shows it. It waits for nobody.
 	Groups() []discoveryv2.APIGroupDiscovery
+	// Documents are the paths of their OpenAPI v3 documents, which Forward answers.
+	// It waits for nobody.
+	Documents() map[schema.GroupVersion]string
 }
 
 // Fairness shares the server between its clients. Enter blocks until the

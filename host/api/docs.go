@@ -57,6 +57,11 @@ func (k *call) openAPIIndex() error {
 		ServerRelativeURL string `json:"serverRelativeURL"`
 	}
 	paths := map[string]link{}
+	if k.server.Aggregate != nil {
+		for gv, at := range k.server.Aggregate.Documents() {
+			paths[docPath(gv)] = link{at}
+		}
+	}
 	for _, gv := range versions() {
 		paths[docPath(gv)] = link{"/openapi/v3/" + docPath(gv) + "?hash=" + k.server.hash(gv)}
 	}
@@ -99,6 +104,14 @@ func (k *call) openAPIv3() error {
 		}
 		plain := func() ([]byte, error) { return json.Marshal(openapi.V3(gv, k.server.Version.GitVersion)) }
 		return k.document(gv, "v3 "+asked, plain, "v3", protoV3, protoOfV3)
+	}
+	if k.server.Aggregate != nil {
+		for gv := range k.server.Aggregate.Documents() {
+			if docPath(gv) == asked {
+				k.handOn(gv, false)
+				return nil
+			}
+		}
 	}
 	return pathNotFound()
 }

@@ -41,12 +41,17 @@ func (s *server) forward(c echo.Context, gv schema.GroupVersion) {
 		call.fail(err)
 		return
 	}
-	if info.Verb != "watch" && !httpstream.IsUpgradeRequest(call.r) {
-		// The backend works now: a slow one takes nobody's room here.
-		call.leave()
-		call.leave = func() {}
+	call.handOn(gv, info.Verb == "watch" || httpstream.IsUpgradeRequest(call.r))
+}
+
+// handOn has a backend answer. Unless it is a stream the backend works now: a slow
+// one takes nobody's room here.
+func (k *call) handOn(gv schema.GroupVersion, stream bool) {
+	if !stream {
+		k.leave()
+		k.leave = func() {}
 	}
-	s.Aggregate.Forward(call.w, call.r, gv, call.user)
+	k.server.Aggregate.Forward(k.w, k.r, gv, k.user)
 }
 
 // backends are the groups that others serve, without what Berth serves itself.

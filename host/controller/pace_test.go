@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,6 +56,7 @@ func TestAParentOfManyIsAskedAboutManyChangesAtATime(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * takes)
+		synctest.Wait()
 		if n := asked.Load(); n > 15 {
 			t.Errorf("it was asked %d times in a second of changes, want 15 at most", n)
 		}

@@ -2,8 +2,10 @@ package aggregate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"sync"
@@ -118,7 +120,7 @@ func (a *Aggregator) condition(ctx context.Context, s *apiregistrationv1.APIServ
 	if err == nil {
 		return c
 	}
-	a.discovered(s, nil)
+	a.discovered(s, nil, "")
 	c.Status, c.Reason, c.Message = apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck", err.Error()
 	if p := (problem{}); errors.As(err, &p) {
 		c.Reason, c.Message = p.reason, p.message
@@ -134,7 +136,17 @@ func (a *Aggregator) condition(ctx context.Context, s *apiregistrationv1.APIServ
 func (a *Aggregator) check(ctx context.Context, s *apiregistrationv1.APIService) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	to := location(s.Spec.Service, &url.URL{Path: "/apis/" + s.Spec.Group + "/" + s.Spec.Version})
+	list := &metav1.APIResourceList{}
+	if err := a.fetch(ctx, s, "/apis/"+s.Spec.Group+"/"+s.Spec.Version, "the list of resources", list); err != nil {
+		return err
+	}
+	a.discovered(s, list, a.document(ctx, s))
+	return nil
+}
+
+// fetch reads JSON of a backend, as the host itself.
+func (a *Aggregator) fetch(ctx context.Context, s *apiregistrationv1.APIService, path, what string, into any) error {
+	to := location(s.Spec.Service, &url.URL{Path: path})
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
 		return err
@@ -148,10 +160,15 @@ func (a *Aggregator) check(ctx context.Context, s *apiregistrationv1.APIService)
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("failing or missing response from %v: bad status from %v: %d", to, to, answer.StatusCode)
 	}
-	list, err := readList(answer.Body)
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxDiscovery+1))
+	if err == nil && len(data) > maxDiscovery {
+		err = fmt.Errorf("%s is longer than %d bytes", what, maxDiscovery)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
 	if err != nil {
 		return fmt.Errorf("failing or missing response from %v: %w", to, err)
 	}
-	a.discovered(s, list)
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 // discovering has a backend answer what it serves, and the rest by answer.
 func discovering(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == root {
+		if !strings.HasPrefix(r.URL.Path, root+"/") {
 			things(w, r)
 			return
 		}

@@ -61,12 +61,15 @@ func runHostOn(t *testing.T, dir string) (kubeconfig string) {
 }
 
 // startHost runs a host until stop, or the test's end.
-func startHost(t *testing.T, dir string) (kubeconfig string, stop func()) {
+func startHost(t *testing.T, dir string, changes ...func(*host.Config)) (kubeconfig string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan host.Serving, 1), make(chan error, 1)
 	c := host.Config{DataDir: dir, Compiled: enginetest.Cache(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 	c.NodeGrace = time.Hour // nobody renews the tests' nodes, however slow the machine is
+	for _, change := range changes {
+		change(&c)
+	}
 	go func() { ended <- host.Run(ctx, c, func(s host.Serving) { ready <- s }) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
