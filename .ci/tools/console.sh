@@ -68,7 +68,7 @@ case ${1:-} in
 test) browse ;;
 shots)
   mkdir -p .build/console
-  SHOTS=$ROOT/.build/console browse -run 'TestConsole|TestLogsAndAShell'
+  SHOTS=$ROOT/.build/console browse -run 'TestConsole|TestLogsAndAShell|TestANewUsersWay'
   for view in topology decision topology-verdicts plan time logs; do cp ".build/console/$view-light.png" "docs/console-$view.png"; done
   chmod 644 docs/console-*.png
   say "the pictures lie in .build/console; those of the docs are written"

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -150,16 +149,19 @@ func (t *topology) shown(row *snapshot.Row) shownNode {
 
 // use sums what the user may see of a node's pods.
 func (t *topology) use(f *topologyFrame, row *snapshot.Row) (cpu, memory int64, apps []int) {
-	count := map[int]int{}
 	for _, pod := range row.Pods {
 		if !t.of.in(pod.Object.Namespace) {
 			continue
 		}
 		cpu, memory = cpu+pod.Requests.MilliCPU, memory+pod.Requests.Memory
-		count[t.app(f, appOf(pod.Object))]++
-	}
-	for _, app := range slices.Sorted(maps.Keys(count)) {
-		apps = append(apps, app, count[app])
+		app, k := t.app(f, appOf(pod.Object)), 0
+		for k < len(apps) && apps[k] < app {
+			k += 2
+		}
+		if k == len(apps) || apps[k] != app {
+			apps = slices.Insert(apps, k, app, 0)
+		}
+		apps[k+1]++
 	}
 	return cpu, memory, apps
 }

@@ -317,3 +317,27 @@ func BenchmarkATabAtRest(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkATabWhilePodsLand is what a tab costs each frame while 6,000 pods land a
+// second on 5,000 nodes.
+func BenchmarkATabWhilePodsLand(b *testing.B) {
+	const nodes, landing = 5000, 1500
+	w := newWorld(nodes)
+	shown := &topology{label: "zone"}
+	land := func(from, to int) {
+		for i := from; i < to; i++ {
+			w.place(fmt.Sprint("a", i), fmt.Sprint("app-", i%20), fmt.Sprint("n", i%nodes))
+		}
+	}
+	land(0, 2*nodes)
+	shown.frame(w.glance(), only("*"))
+	// Two states that differ by the pods of a frame, by turns.
+	before := w.glance()
+	land(2*nodes, 2*nodes+landing)
+	states := []schedule.Glance{w.glance(), before}
+	for n := 0; b.Loop(); n++ {
+		if _, err := json.Marshal(shown.frame(states[n%2], only("*"))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

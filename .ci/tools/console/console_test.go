@@ -142,6 +142,7 @@ func (b *browser) looks(name string) {
 		b.shoot(name + "-" + theme)
 	}
 	call(b, "a telephone", emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 400, Height: 800, DeviceScaleFactor: 1})
+	b.sees("its tab", `(() => { const tab = document.querySelector("nav [aria-current]").getBoundingClientRect(); return tab.left >= 0 && tab.right <= innerWidth; })()`)
 	b.audit(name + ", narrow")
 	b.shoot(name + "-narrow")
 	call(b, "no telephone", emulation.ClearDeviceMetricsOverride, cdp.Empty{})

@@ -59,7 +59,11 @@ function App() {
     return () => removeEventListener("keydown", pressed);
   }, [session]);
 
-  useEffect(() => document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [at.name, session]);
+  useEffect(() => {
+    show();
+    addEventListener("resize", show);
+    return () => removeEventListener("resize", show);
+  }, [at.name, session]);
 
   if (session.error) return html`<main><${Trouble} error=${session.error} /></main>`;
   if (!session.views) return html`<main><${Waiting}>Signing in<//></main>`;
@@ -80,6 +84,12 @@ function App() {
     <main>${current
       ? html`<${current.view} key=${current.name} path=${at.path} query=${at.query} session=${session} />`
       : html`<${Notice} title="No such view">There is none at this address that you may see.<//>`}</main>`;
+}
+
+// show moves the tabs until that of the current view is in sight.
+function show() {
+  const tab = document.querySelector("nav [aria-current]");
+  if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
 }
 
 // code is that of a new session, where the address holds one.

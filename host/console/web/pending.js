@@ -10,7 +10,7 @@ export function Pending({ query }) {
     <h1>Pending</h1>
     <${Stale} state=${state} />
     ${frame.pods === 0
-      ? html`<${Notice} title="No pod waits for a node">None of those that you may see.<//>`
+      ? html`<${Notice} title="No pod waits for a node">None of those that you may see. One that does stands here at once, with its reason.<//>`
       : html`<p>${count(frame.pods, "pod")} without a node, for ${count(frame.groups.length + (frame.left || 0), "reason")}.</p>
           <ul class="groups">${frame.groups.map((g) => html`<${Group} key=${g.reason} group=${g} open=${query.reason === g.reason} />`)}</ul>`}
     <${Commands} lines=${["kubectl get pods --all-namespaces --field-selector=spec.nodeName="]} />`;

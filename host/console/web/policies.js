@@ -7,7 +7,10 @@ import { Commands, Line, Notice, Trouble, Waiting, Wide, ago, count, link, repla
 
 const api = "/apis/policy.berth.dev/v1alpha1/policies";
 const every = 2000;
-const fuelPerRow = 40000; // what a policy may spend on one node
+// What a question about nodes may take: so much each, and so much in all. A few nodes
+// cost the more each, for what a call itself takes.
+const fuelPerRow = 40_000;
+const fuelPerQuestion = 32_000_000;
 
 export function Policies({ path, query, session }) {
   const { value: list, error } = useAnswer(api, every);
@@ -28,7 +31,7 @@ export function Policies({ path, query, session }) {
       ${!session.write && html`<${ReadsOnly} />`}</form>
     ${session.write && query.push && html`<${Push} policies=${list.items} />`}
     ${path[0] && (chosen ? html`<${Policy} key=${path[0]} policy=${chosen} figures=${by.get(path[0])} session=${session} />` : html`<${Notice} title="Not there">No policy is called ${path[0]}.<//>`)}
-    <${Wide} label="Policies"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, of ${fuelPerRow.toLocaleString("en")}</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
+    <${Wide} label="Policies"><table><thead><tr><th>Policy</th><th>Kind</th><th>Phase</th><th>Calls</th><th class="n">Refusals</th><th class="n">Fuel a row, beside what is allowed</th><th class="n">Failures</th><th class="n">Memory</th></tr></thead><tbody>
       ${all.map((p) => html`<${Row} key=${p.metadata.name} policy=${p} figures=${by.get(p.metadata.name)} lines=${lines.get(p.metadata.name)} chosen=${p === chosen} />`)}
     </tbody></table><//>
     <${Commands} lines=${["berth policy list"]} />`;
@@ -59,10 +62,10 @@ function Row({ policy, figures: f, lines, chosen }) {
   return html`<tr class=${chosen ? "chosen" : ""}>
     <td><a href=${link(["policies", name])}>${name}</a>${!builtin(policy) && html` <small class="mark">yours</small>`}</td>
     <td>${policy.status?.kind}</td>
-    <td><${Phase} text=${policy.status?.phase || "Waiting"} />${policy.spec.mode && policy.spec.mode !== "Enforce" && html` <small class="mark">${policy.spec.mode}</small>`}${canary && html` <small class="mark">canary ${canary.phase}</small>`}</td>
+    <td><${Phase} text=${policy.status?.phase || "Waiting"} />${policy.spec.mode === "Shadow" && html` <small class="mark">Shadow</small>`}${canary && html` <small class="mark">canary ${canary.phase}</small>`}</td>
     <td class="calls">${f && html`<${Line} values=${lines || []} label="calls lately" /> ${f.calls.toLocaleString("en")}`}</td>
     <td class="n">${f && f.rows > 0 && `${((100 * f.refusals) / f.rows).toFixed(1)} %`}</td>
-    <td class="n">${f && f.rows > 0 && html`<meter min="0" max="1" value=${f.fuel / f.rows / fuelPerRow} aria-label="fuel a row"></meter> ${Math.round(f.fuel / f.rows).toLocaleString("en")}`}</td>
+    <td class="n">${f && f.rows > 0 && html`<meter min="0" max="1" value=${f.fuel / (fuelPerRow * f.rows + fuelPerQuestion * f.calls)} aria-label="of the fuel that is allowed"></meter> ${Math.round(f.fuel / f.rows).toLocaleString("en")}`}</td>
     <td class="n">${f && (f.failures ? html`<span class="no">${f.failures}</span>` : "0")}</td>
     <td class="n">${f && f.memory > 0 && `${(f.memory / 1048576).toFixed(1)} MiB`}</td></tr>`;
 }
@@ -77,7 +80,7 @@ function Policy({ policy, figures, session }) {
     setSaid("Writing …");
     try {
       await patch(`${api}/${encodeURIComponent(name)}`, { spec: change });
-      setSaid(`${what}: written. It is live once its phase says so.`);
+      setSaid(`${what}: written. It is so once the phase in the table says it.`);
     } catch (err) {
       setSaid(err.message);
     }
@@ -90,7 +93,7 @@ function Policy({ policy, figures, session }) {
     <h3>History</h3>
     <${Timeline} revisions=${[...(status.history || []).toReversed(), ...(status.current ? [status.current] : [])]} />
     <ol class="history">
-      ${status.current && html`<${Revision} of=${status.current} now=${true} />`}
+      ${status.current && html`<${Revision} of=${status.current} now=${status.phase === "Off" ? "turned off" : "decides now"} />`}
       ${(status.history || []).map((r, i) => html`<${Revision} key=${i} of=${r}
         back=${session.write && !same(r, status.current) && (() => change({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null }, `Make ${short(r.module)} live again`))} />`)}
     </ol>
@@ -120,7 +123,7 @@ const same = (a, b) => b && a.module === b.module && a.entry === b.entry && JSON
 const short = (module) => module.replace(/^sha256[:-]/, "").slice(0, 12);
 
 const Revision = ({ of: r, now, back }) => html`<li class=${now ? "now" : ""}><time datetime=${r.since}>${new Date(r.since).toLocaleString()}</time>
-  <span><code>${short(r.module)}</code> ${r.reason}${now ? ", decides now" : r.left && `, left: ${r.left}`}${r.message && `: ${r.message}`}</span>
+  <span><code>${short(r.module)}</code> ${r.reason}${now ? `, ${now}` : r.left && `, left: ${r.left}`}${r.message && `: ${r.message}`}</span>
   ${back && html`<${Sure} label=${r.reason === "Canary" ? "Make live" : "Make live again"} go=${back} />`}</li>`;
 
 // Sure is a button that asks once more.

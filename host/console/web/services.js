@@ -19,7 +19,7 @@ export function Services({ path, query }) {
       ? html`<${Service} key=${chosen} namespace=${path[0]} name=${path[1]} node=${query.node || ""} filter=${filter} />`
       : fresh && html`<${Notice} title="Not there">There is no service ${chosen} that you may see.<//>`)}
     ${frame.all === 0
-      ? html`<${Notice} title="No services">None of those that you may see.<//>`
+      ? html`<${Notice} title="No services">None of those that you may see. <code>kubectl expose deployment NAME --port=80</code> makes one.<//>`
       : html`<${Wide} label="Services"><table><thead><tr><th>Service</th><th>Type</th><th>Addresses</th><th>Ports</th><th>Answers</th><th class="n">Ready</th><th class="n">Endpoints</th></tr></thead><tbody>
           ${frame.rows.map((s) => html`<${Row} key=${s.namespace + "/" + s.name} of=${s} chosen=${s.namespace + "/" + s.name === chosen} />`)}
         </tbody></table><//>`}

@@ -17,7 +17,7 @@ export function Workloads({ path, query }) {
     <${Filter} value=${filter} hint="Kind/namespace/name" change=${(text) => replace(link(["workloads", ...path], { filter: text }))} />
     ${chosen && (frame.chosen && named(frame.chosen) === chosen ? html`<${Workload} key=${chosen} row=${frame.chosen} frame=${frame} />` : fresh && html`<${Notice} title="Not there">There is no ${chosen} that you may see.<//>`)}
     ${frame.all === 0
-      ? html`<${Notice} title="No workloads">No Deployment, StatefulSet, DaemonSet or Job of those that you may see.<//>`
+      ? html`<${Notice} title="No workloads">No Deployment, StatefulSet, DaemonSet or Job of those that you may see. <code>kubectl create deployment NAME --image=IMAGE</code> makes one.<//>`
       : html`<${Wide} label="Workloads"><table><thead><tr><th>Workload</th><th>Kind</th><th>State</th><th>Roll-out <small>ready, before up to date</small></th><th class="n">Wanted</th><th class="n">Ready</th><th class="n">Up to date</th><th class="n">Old</th><th class="n">Age</th></tr></thead><tbody>
           ${frame.rows.map((r) => html`<${Row} key=${named(r)} row=${r} chosen=${named(r) === chosen} />`)}
         </tbody></table><//>`}
