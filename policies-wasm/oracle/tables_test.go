@@ -70,6 +70,8 @@ func (b bundles) replay(t *testing.T, path string) error {
 			out, err = guest.filter(in)
 		case abi.FuncScore:
 			out, err = guest.score(in)
+		case abi.FuncExplain:
+			out, err = guest.refusal()
 		default:
 			err = fmt.Errorf("no table calls %s", export)
 		}

@@ -46,6 +46,10 @@ type Index struct {
 	carried    []*Tally
 	carriedBy  tallies
 	clock      uint64
+	// changed is the clock at the last change: no tally that was used before is in
+	// use, and the counts of one that is forgotten may serve another, as spare.
+	changed uint64
+	spare   []int64
 
 	spaces map[facts.Symbol][]facts.Pair
 
@@ -110,6 +114,7 @@ func (x *Index) count(slot int32, sign int64) {
 }
 
 func (x *Index) affect(c *class, slot int32, n int64) {
+	x.changed = x.clock
 	for i := range c.carried {
 		c.carried[i].tally.add(slot, n*c.carried[i].weight)
 	}
@@ -198,6 +203,7 @@ func (x *Index) Matching(key facts.Symbol, terms []facts.PodTerm) *Tally {
 	}
 	t := x.newTally(key, terms, h)
 	t.used = x.clock
+	t.Counts, x.spare = x.spare[:0], nil
 	x.asked = append(x.asked, t)
 	x.fill(t)
 	return t
@@ -255,6 +261,9 @@ func (x *Index) forget(at int) {
 	}
 	x.asked = slices.Delete(x.asked, at, at+1)
 	x.drop(t)
+	if t.used <= x.changed && cap(t.Counts) > cap(x.spare) {
+		x.spare = t.Counts
+	}
 }
 
 // Carried returns the tallies of the terms that placed pods carry and the pod

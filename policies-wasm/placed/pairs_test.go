@@ -88,3 +88,40 @@ func TestThoseThatMeetTermsAreFoundByTheirLabels(t *testing.T) {
 		}
 	}
 }
+
+// A tally stands until the next change, however many are asked for after it, though
+// those of before lend their counts to others.
+func TestTalliesStandUntilTheNextChange(t *testing.T) {
+	t.Parallel()
+	x := New(row.New(0))
+	for slot := range int32(3) {
+		x.RowAdded(slot)
+	}
+	const apps = 3 * maxAsked
+	app := func(i int) facts.Pair { return facts.Pair{Key: 5, Value: facts.Symbol(100 + i)} }
+	for round := range 3 {
+		for i := range apps {
+			p := &sdk.Pod{Namespace: 2}
+			p.Labels.Pairs = []facts.Pair{app(i)}
+			x.Place(int32(i%3), p, nil)
+		}
+		var tallies []*Tally
+		for i := range apps {
+			tallies = append(tallies, x.Matching(facts.NoSymbol, []facts.PodTerm{{
+				Namespaces: []facts.Symbol{2},
+				Selector:   facts.Selector{Present: true, Reqs: []facts.Requirement{{Key: 5, Op: facts.In, Values: []facts.Symbol{app(i).Value}}}},
+			}}))
+		}
+		for i, tally := range tallies {
+			for slot := range int32(3) {
+				want := int64(0)
+				if i%3 == int(slot) {
+					want = int64(round + 1)
+				}
+				if got := tally.At(slot); got != want {
+					t.Fatalf("round %d: app %d has %d pods on row %d, want %d", round, i, got, slot, want)
+				}
+			}
+		}
+	}
+}

@@ -51,8 +51,8 @@ func (t *Tally) add(slot int32, n int64) {
 	if d < 0 {
 		return
 	}
-	for int(d) >= len(t.Counts) {
-		t.Counts = append(t.Counts, make([]int64, max(t.Topology.Len()-len(t.Counts), 1))...)
+	if int(d) >= len(t.Counts) {
+		t.grow(max(t.Topology.Len(), int(d)+1))
 	}
 	before := t.Counts[d]
 	t.Counts[d] += n
@@ -62,4 +62,18 @@ func (t *Tally) add(slot int32, n int64) {
 	if before != 0 && t.Counts[d] == 0 {
 		t.Nonzero--
 	}
+}
+
+// grow makes room for n parts, in one piece: what TinyGo makes on the way to a longer
+// slice is garbage, of tens of kilobytes where parts are nodes.
+func (t *Tally) grow(n int) {
+	counts := t.Counts
+	if n > cap(counts) {
+		counts = make([]int64, n)
+		copy(counts, t.Counts)
+	} else {
+		counts = counts[:n]
+		clear(counts[len(t.Counts):])
+	}
+	t.Counts = counts
 }

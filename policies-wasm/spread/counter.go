@@ -75,7 +75,7 @@ func (c *Counter) Count(pod *sdk.Pod, constraints []facts.SpreadConstraint, all,
 	}
 	parts := c.parts[:len(constraints)]
 	free := c.matcher.Require(pod)
-	c.tolerated = append(c.tolerated[:0], make([]uint8, c.rows.TaintSets())...)
+	c.tolerated = Zeros(c.tolerated, c.rows.TaintSets())
 	walk := false
 	for i := range parts {
 		p := &parts[i]
@@ -113,7 +113,7 @@ func (c *Counter) walk(pod *sdk.Pod, parts []Part, all bool) {
 	for i := range parts {
 		p := &parts[i]
 		n := p.Topology.Len()
-		p.counts, p.rows = zeros(p.counts, n), zeros(p.rows, n)
+		p.counts, p.rows = Zeros(p.counts, n), Zeros(p.rows, n)
 		p.Counts, p.Nodes = p.counts, p.rows
 	}
 	for slot, live := range c.rows.Live {
@@ -167,7 +167,9 @@ func (c *Counter) tolerates(pod *sdk.Pod, slot int32) bool {
 	return c.tolerated[set] == 1
 }
 
-func zeros[T any](s []T, n int) []T {
+// Zeros is a list of n zeros, in the place of one that is not needed any more if that
+// is long enough: append of what make made would leave garbage with TinyGo.
+func Zeros[T any](s []T, n int) []T {
 	if n > cap(s) {
 		return make([]T, n, n+n/4)
 	}

@@ -302,7 +302,7 @@ func replayOne(ctx context.Context, m *engine.Module, file string) error {
 // tested are the exports that a table calls.
 var tested = map[string]engine.Func{
 	abi.FuncOpen: engine.FuncOpen, abi.FuncApply: engine.FuncApply, abi.FuncPod: engine.FuncPod,
-	abi.FuncFilter: engine.FuncFilter, abi.FuncScore: engine.FuncScore,
+	abi.FuncFilter: engine.FuncFilter, abi.FuncScore: engine.FuncScore, abi.FuncExplain: engine.FuncExplain,
 	abi.FuncGate: engine.FuncGate, abi.FuncReconcile: engine.FuncReconcile,
 }
 

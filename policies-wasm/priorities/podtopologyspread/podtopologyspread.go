@@ -165,7 +165,7 @@ func round(x float64) int64 {
 // rate sums up the nodes, part by part, and marks by −1 those that are ignored.
 func (p *policy) rate(slots []int32, scores []int64) {
 	clear(scores)
-	p.sums = append(p.sums[:0], make([]float64, len(slots))...)
+	p.sums = spread.Zeros(p.sums, len(slots))
 	for k := range p.parts {
 		part := &p.parts[k]
 		domains := part.Topology.Domain
@@ -241,7 +241,7 @@ func (p *policy) rated(slots []int32) (n int) {
 
 // distinct counts the parts among the nodes; to lack the key is a part too.
 func (p *policy) distinct(part *spread.Part, slots []int32) (n int) {
-	p.seen = append(p.seen[:0], make([]bool, part.Topology.Len()+1)...)
+	p.seen = spread.Zeros(p.seen, part.Topology.Len()+1)
 	domains, seen := part.Topology.Domain, p.seen
 	most := 0
 	for _, rows := range part.Topology.Rows {
