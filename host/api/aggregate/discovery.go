@@ -55,8 +55,9 @@ func (a *Aggregator) Groups() []discoveryv2.APIGroupDiscovery {
 	return groups
 }
 
-// discovered keeps what an APIService serves, and where that is described. One that cannot be read keeps what
-// it served, marked stale, so that clients know the list is not whole.
+// discovered keeps what an APIService serves, and where that is described. One that
+// cannot be read keeps what it served, marked stale, so that clients know the list is
+// not whole.
 func (a *Aggregator) discovered(s *apiregistrationv1.APIService, list *metav1.APIResourceList, document string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
