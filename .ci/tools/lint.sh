@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofmt, go vet, the import rules, sizes, shell syntax, golangci-lint.
+# gofmt, go mod tidy, go vet, the import rules, sizes, shell syntax, golangci-lint.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -13,6 +13,14 @@ shells() {
   for f in task .ci/run .ci/tools/*.sh; do bash -n "$f" || return 1; done
 }
 
+# The suites of others build what is here, in modules of their own.
+tidy() {
+  local mod
+  for mod in go.mod $(git ls-files '*/go.mod' | grep -v '^\.ci/'); do
+    go -C "$(dirname "$mod")" mod tidy -diff || return 1
+  done
+}
+
 # The files of the SDK and the contract that only guests are built from.
 guests() {
   GOOS=wasip1 GOARCH=wasm CGO_ENABLED=0 "$TOOLS/bin/golangci-lint" run --tests=false $(go list -f "{{.Dir}}" ./sdk/... ./abi/... | grep -v /policytest)
@@ -20,6 +28,7 @@ guests() {
 
 timed "shell syntax" shells
 timed "gofmt" formatted
+timed "go mod tidy, the suites of others too" tidy
 # With -race, to use what the tests have compiled already.
 timed "go vet ./..." go vet -race ./...
 timed "import rules, words, sizes of types and functions" go test -count=1 ./host/deptest
