@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/berth-dev/berth/host/api/registry"
 
@@ -37,11 +38,7 @@ func (q query) flag(name string) bool {
 	if !ok || len(values) == 0 {
 		return false
 	}
-	switch values[0] {
-	case "false", "0":
-		return false
-	}
-	return true
+	return values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
 func (q query) number(name string) (*int64, error) {

@@ -219,3 +219,22 @@ func TestDeletionsTellHowTheyGo(t *testing.T) {
 		}
 	}
 }
+
+func TestBooleansAreReadAsKubernetesReadsThem(t *testing.T) {
+	t.Parallel()
+	c := newCurl(t)
+	for value, want := range map[string]bool{"": true, "True": true, "0": false, "false": false, "False": false} {
+		resp, doc := c.ask("GET", maps+"?timeoutSeconds=1&watch="+value, "")
+		if watched := at(doc, "kind") == nil; resp.StatusCode != 200 || watched != want {
+			t.Errorf("watch=%s: %d, a watch: %t, want %t", value, resp.StatusCode, watched, want)
+		}
+	}
+	apply := func(manager, value string) int {
+		resp, _ := c.ask("PATCH", maps+"/a?fieldManager="+manager+"&force=False", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"`+value+`"}}`,
+			"Content-Type", "application/apply-patch+yaml")
+		return resp.StatusCode
+	}
+	if got := []int{apply("one", "v"), apply("two", "w")}; !cmp.Equal(got, []int{201, 409}) {
+		t.Errorf("applies of two managers with force=False = %v, want 201 and 409", got)
+	}
+}
