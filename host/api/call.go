@@ -213,10 +213,21 @@ func (k *call) authenticate() error {
 }
 
 func (k *call) authorize() error {
+	return k.may(k.attributes())
+}
+
+// mayCreate asks for the right that a PUT or an apply needs beside its own if it
+// finds nothing there.
+func (k *call) mayCreate() error {
+	attributes := k.attributes()
+	attributes.Verb = "create"
+	return k.may(attributes)
+}
+
+func (k *call) may(attributes authorizer.AttributesRecord) error {
 	if k.server.Authorizer == nil {
 		return nil
 	}
-	attributes := k.attributes()
 	decision, reason, err := k.server.Authorizer.Authorize(k.r.Context(), attributes)
 	if decision == authorizer.DecisionAllow {
 		return nil
@@ -251,7 +262,7 @@ func (k *call) request() (*registry.Request, error) {
 		Kind: k.place.kind, Version: k.place.version, Subresource: k.place.sub,
 		Namespace: k.param("namespace"), Name: k.param("name"), User: k.user,
 		Manager: k.query.get("fieldManager"), Agent: k.r.UserAgent(),
-		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn,
+		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn, MayCreate: k.mayCreate,
 	}
 	if k.server.Audit != nil {
 		r.Annotate = k.annotate

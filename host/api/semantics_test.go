@@ -3,10 +3,12 @@ package api_test
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berth-dev/berth/host/api/apitest"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -25,8 +28,8 @@ type curl struct {
 	admin  kubernetes.Interface
 }
 
-func newCurl(t *testing.T) *curl {
-	s := apitest.Start(t)
+func newCurl(t *testing.T, options ...apitest.Option) *curl {
+	s := apitest.Start(t, options...)
 	return &curl{t, s, httpClient(t, s), client(t, s, "")}
 }
 
@@ -236,5 +239,34 @@ func TestBooleansAreReadAsKubernetesReadsThem(t *testing.T) {
 	}
 	if got := []int{apply("one", "v"), apply("two", "w")}; !cmp.Equal(got, []int{201, 409}) {
 		t.Errorf("applies of two managers with force=False = %v, want 201 and 409", got)
+	}
+}
+
+func TestNothingIsMadeByApplyOrPutWithoutTheRightToCreate(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	c := newCurl(t, apitest.With(func(p *apitest.Parts) {
+		p.API.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetVerb() == "create" {
+				asked.Add(1)
+				return authorizer.DecisionNoOpinion, "", nil
+			}
+			return authorizer.DecisionAllow, "", nil
+		})
+	}))
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	for _, w := range []struct{ method, path, query, body, media string }{
+		{"PATCH", maps + "/a", "?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`, "application/apply-patch+yaml"},
+		{"PUT", leases + "/a", "", `{"metadata":{"name":"a"},"spec":{}}`, "application/json"},
+	} {
+		asked.Store(0)
+		resp, doc := c.ask(w.method, w.path+w.query, w.body, "Content-Type", w.media)
+		message, _ := at(doc, "message").(string)
+		if resp.StatusCode != 403 || !strings.Contains(message, "cannot create resource") || asked.Load() != 1 {
+			t.Errorf("%s %s: %d %q after %d questions, want 403 after one", w.method, w.path, resp.StatusCode, message, asked.Load())
+		}
+		if resp, _ := c.ask("GET", w.path, ""); resp.StatusCode != 404 {
+			t.Errorf("%s %s leaves something: %d", w.method, w.path, resp.StatusCode)
+		}
 	}
 }

@@ -380,7 +380,7 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 	if err != nil {
 		return nil, false, err
 	}
-	made, err := reg.Create(ctx, &merged, fresh)
+	made, err := reg.createInstead(ctx, &merged, fresh)
 	return made, err == nil, err
 }
 
