@@ -68,10 +68,10 @@ func (s *server) begin(c echo.Context, at *target) *call {
 
 // serve makes an echo handler of one that may fail.
 func (s *server) serve(at target, answer func(*call) error) echo.HandlerFunc {
-	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.verb == "list" {
-		return s.serveListOrWatch(&at, answer, one)
+		return s.serveListOrWatch(&at, answer)
 	}
+	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.stream || at.kind == nil {
 		return func(c echo.Context) error { one(c); return nil }
 	}
