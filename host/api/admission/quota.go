@@ -27,6 +27,7 @@ import (
 type quotas struct {
 	objects view.Store
 	from    follower
+	now     func() time.Time
 
 	mu      sync.Mutex
 	version int64                       // of the quotas that the books are of
@@ -52,7 +53,7 @@ func (q *quotas) refresh(ctx context.Context) error {
 			if b != nil {
 				pending = b.pending
 			}
-			if b, err = openBook(q.from, one); err != nil {
+			if b, err = openBook(q.from, one, q.now); err != nil {
 				return err
 			}
 			b.pending = pending
@@ -74,7 +75,7 @@ func (q *quotas) follow(b *book) error {
 	if !errors.Is(err, store.ErrCompacted) {
 		return err
 	}
-	fresh, err := openBook(q.from, b.quota)
+	fresh, err := openBook(q.from, b.quota, q.now)
 	if err != nil {
 		return err
 	}
