@@ -130,6 +130,18 @@ func (q query) delete() (*metav1.DeleteOptions, error) {
 	return o, nil
 }
 
+// preconditions are of a deletion without a body.
+func (q query) preconditions() *metav1.Preconditions {
+	p := &metav1.Preconditions{}
+	if uid := types.UID(q.get("uid")); uid != "" {
+		p.UID = &uid
+	}
+	if version := q.get("resourceVersion"); version != "" {
+		p.ResourceVersion = &version
+	}
+	return p
+}
+
 // patchType reads the content type of a patch.
 func patchType(media string) (types.PatchType, bool) {
 	switch t := types.PatchType(media); t {

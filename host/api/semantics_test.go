@@ -186,6 +186,10 @@ func TestWritesKeepToWhatKubernetesPromises(t *testing.T) {
 	is("a deletion of another object", []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
 	resp, doc = c.ask("DELETE", maps+"/a", `{"preconditions":{"resourceVersion":"1"}}`, "Content-Type", inJSON)
 	is("a deletion of an old version", []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
+	for _, precondition := range []string{"uid=x", "resourceVersion=1"} {
+		resp, doc = c.ask("DELETE", maps+"/a?"+precondition, "")
+		is("a deletion with "+precondition, []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
+	}
 	resp, doc = c.ask("DELETE", maps+"/a?dryRun=All", "")
 	is("a deletion in a dry run", []any{resp.StatusCode, at(doc, "status")}, []any{200, "Success"})
 	resp, doc = c.ask("DELETE", maps+"/a", "")
@@ -197,6 +201,8 @@ func TestWritesKeepToWhatKubernetesPromises(t *testing.T) {
 	resp, doc = c.ask("POST", maps, `{"metadata":{"name":"b"}}`, "Content-Type", inJSON)
 	is("a second creation", []any{resp.StatusCode, at(doc, "reason"), at(doc, "message"), at(doc, "details.name")},
 		[]any{409, "AlreadyExists", `configmaps "b" already exists`, "b"})
+	resp, _ = c.ask("DELETE", maps+"?resourceVersion=1&resourceVersionMatch=NotOlderThan&dryRun=All", "")
+	is("a deletion of a list that is newer than asked", resp.StatusCode, 200)
 	_, doc = c.ask("DELETE", maps+"?labelSelector=none%3Dsuch", "")
 	items, _ := at(doc, "items").([]any)
 	is("a deletion of what a selector picks", []any{at(doc, "kind"), len(items)}, []any{"ConfigMapList", 0})
