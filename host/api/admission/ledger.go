@@ -47,21 +47,38 @@ func openBook(from follower, q *corev1.ResourceQuota, now func() time.Time) (*bo
 		if b.entries[resource] != nil {
 			continue
 		}
-		objects, revision, err := from.ListAt(resource, q.Namespace)
-		if err != nil {
-			return nil, fmt.Errorf("count %s for quota %s: %w", resource, q.Name, err)
-		}
-		watch, err := from.Watch(resource, q.Namespace, revision)
-		if err != nil {
-			return nil, fmt.Errorf("follow %s for quota %s: %w", resource, q.Name, err)
-		}
-		e := &entries{watch: watch, usage: map[types.UID]corev1.ResourceList{}, ending: map[types.UID]store.Object{}}
-		b.entries[resource] = e
-		for _, obj := range objects {
-			b.count(resource, e, obj)
+		if err := b.begin(from, resource); err != nil {
+			b.close()
+			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// begin counts the objects of one resource.
+func (b *book) begin(from follower, resource string) error {
+	q := b.quota
+	objects, revision, err := from.ListAt(resource, q.Namespace)
+	if err != nil {
+		return fmt.Errorf("count %s for quota %s: %w", resource, q.Name, err)
+	}
+	watch, err := from.Watch(resource, q.Namespace, revision)
+	if err != nil {
+		return fmt.Errorf("follow %s for quota %s: %w", resource, q.Name, err)
+	}
+	e := &entries{watch: watch, usage: map[types.UID]corev1.ResourceList{}, ending: map[types.UID]store.Object{}}
+	b.entries[resource] = e
+	for _, obj := range objects {
+		b.count(resource, e, obj)
+	}
+	return nil
+}
+
+// close stops following. The store would go on to sort events for the book.
+func (b *book) close() {
+	for _, e := range b.entries {
+		e.watch.Stop()
+	}
 }
 
 // usage is what the object takes of this quota.
