@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -130,8 +131,8 @@ func (k *call) watchOptions() (r *registry.Request, o watchOptions, timeout time
 	o.Selector, o.ResourceVersion = opts.Selector, opts.ResourceVersion
 	if opts.SendInitialEvents != nil {
 		o.InitialEvents = *opts.SendInitialEvents
-		if !o.InitialEvents && o.ResourceVersion == "0" {
-			o.ResourceVersion = ""
+		if !o.InitialEvents && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
+			o.ResourceVersion = strconv.FormatInt(k.server.Registry.Store().Revision(), 10)
 		}
 	}
 	o.bookmarks = opts.AllowWatchBookmarks || o.InitialEvents

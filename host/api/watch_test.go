@@ -101,6 +101,10 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	createPods(t, c, "b")
+	without := func(version string) metav1.ListOptions {
+		return metav1.ListOptions{ResourceVersion: version, SendInitialEvents: ptr.To(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			AllowWatchBookmarks: true, TimeoutSeconds: ptr.To[int64](1)}
+	}
 	for name, o := range map[string]struct {
 		opts metav1.ListOptions
 		want []string
@@ -110,7 +114,10 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 		"at a version: after it":                  {metav1.ListOptions{ResourceVersion: list.ResourceVersion}, []string{"ADDED b"}},
 		"with initial events: a bookmark ends them": {metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
 			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, []string{"ADDED a", "ADDED b", "BOOKMARK true"}},
-		"a version that is still to come": {metav1.ListOptions{ResourceVersion: "999999"}, []string{"ERROR Timeout 504"}},
+		"without initial events: now":                        {without(""), []string{"BOOKMARK "}},
+		"without initial events, at version 0: now":          {without("0"), []string{"BOOKMARK "}},
+		"without initial events, at a version: after it too": {without(list.ResourceVersion), []string{"ADDED b", "BOOKMARK "}},
+		"a version that is still to come":                    {metav1.ListOptions{ResourceVersion: "999999"}, []string{"ERROR Timeout 504"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
