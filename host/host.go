@@ -142,7 +142,7 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	}
 	closers = append(closers, h.store)
 	h.auth, err = auth.Open(ctx, auth.Config{
-		Dir: h.DataDir, Objects: view.Of(h.store), Server: "https://" + h.Listen, Log: h.Log, Now: h.Now,
+		Dir: h.DataDir, Objects: view.Of(h.store), Log: h.Log, Now: h.Now,
 	})
 	if err != nil {
 		return close, err

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-dev/berth/host/api/apitest"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -217,5 +218,47 @@ func TestAutoscalersAreServedInBothVersions(t *testing.T) {
 	list, err := v1.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || ptr.Deref(list.Items[0].Spec.TargetCPUUtilizationPercentage, 0) != 70 {
 		t.Fatalf("v1 lists %+v, %v", list, err)
+	}
+}
+
+// TestAKindThatWantsVersionsIsAppliedAgain: an update of such a kind has to say
+// which version it is of, an apply need not, but may.
+func TestAKindThatWantsVersionsIsAppliedAgain(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	budgets := client(t, s, "application/json").PolicyV1().PodDisruptionBudgets("default")
+	apply := func(metadata, rest string, part ...string) (*policyv1.PodDisruptionBudget, error) {
+		doc := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"%s},%s}`, metadata, rest)
+		return budgets.Patch(t.Context(), "b", types.ApplyPatchType, []byte(doc), metav1.PatchOptions{FieldManager: "m"}, part...)
+	}
+	const one, two, counts = `"spec":{"minAvailable":1}`, `"spec":{"minAvailable":2}`,
+		`"status":{"currentHealthy":3,"desiredHealthy":1,"disruptionsAllowed":2,"expectedPods":3}`
+	made, err := apply("", one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := apply("", two)
+	if err != nil || again.Spec.MinAvailable.IntValue() != 2 {
+		t.Errorf("the second apply = %v, %v, want minAvailable 2", again, err)
+	}
+	told, err := apply("", counts, "status")
+	if err != nil || told.Status.CurrentHealthy != 3 {
+		t.Errorf("apply to the status = %v, %v, want currentHealthy 3", told, err)
+	}
+	for what, metadata := range map[string]string{
+		"an old version": `,"resourceVersion":"` + made.ResourceVersion + `"`,
+		"another uid":    `,"uid":"other"`,
+	} {
+		for _, spec := range []string{one, two} {
+			if got, err := apply(metadata, spec); !apierrors.IsConflict(err) {
+				t.Errorf("apply of %s with %s = %v, %v, want a conflict", what, spec, got, err)
+			}
+		}
+		if got, err := apply(metadata, counts, "status"); !apierrors.IsConflict(err) {
+			t.Errorf("apply to the status of %s = %v, %v, want a conflict", what, got, err)
+		}
+	}
+	if _, err := apply(`,"uid":"`+string(made.UID)+`","resourceVersion":"`+told.ResourceVersion+`"`, one); err != nil {
+		t.Errorf("apply of the newest version: %v", err)
 	}
 }

@@ -68,10 +68,10 @@ func (s *server) begin(c echo.Context, at *target) *call {
 
 // serve makes an echo handler of one that may fail.
 func (s *server) serve(at target, answer func(*call) error) echo.HandlerFunc {
-	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.verb == "list" {
-		return s.serveListOrWatch(&at, answer, one)
+		return s.serveListOrWatch(&at, answer)
 	}
+	one := func(c echo.Context) { s.run(c, &at, answer) }
 	if at.stream || at.kind == nil {
 		return func(c echo.Context) error { one(c); return nil }
 	}
@@ -213,10 +213,21 @@ func (k *call) authenticate() error {
 }
 
 func (k *call) authorize() error {
+	return k.may(k.attributes())
+}
+
+// mayCreate asks for the right that a PUT or an apply needs beside its own if it
+// finds nothing there.
+func (k *call) mayCreate() error {
+	attributes := k.attributes()
+	attributes.Verb = "create"
+	return k.may(attributes)
+}
+
+func (k *call) may(attributes authorizer.AttributesRecord) error {
 	if k.server.Authorizer == nil {
 		return nil
 	}
-	attributes := k.attributes()
 	decision, reason, err := k.server.Authorizer.Authorize(k.r.Context(), attributes)
 	if decision == authorizer.DecisionAllow {
 		return nil
@@ -251,7 +262,7 @@ func (k *call) request() (*registry.Request, error) {
 		Kind: k.place.kind, Version: k.place.version, Subresource: k.place.sub,
 		Namespace: k.param("namespace"), Name: k.param("name"), User: k.user,
 		Manager: k.query.get("fieldManager"), Agent: k.r.UserAgent(),
-		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn,
+		FieldValidation: k.query.get("fieldValidation"), Warn: k.warn, MayCreate: k.mayCreate,
 	}
 	if k.server.Audit != nil {
 		r.Annotate = k.annotate

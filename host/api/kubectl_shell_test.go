@@ -73,7 +73,7 @@ func newShell(t *testing.T, kubectl string, prepared bool) *shell {
 // something.
 func prepare(t *testing.T) func(*apitest.Parts) {
 	return func(p *apitest.Parts) {
-		a, err := auth.Open(t.Context(), auth.Config{Dir: t.TempDir(), Objects: view.Of(p.Registry.Store), Server: "https://server"})
+		a, err := auth.Open(t.Context(), auth.Config{Dir: t.TempDir(), Objects: view.Of(p.Registry.Store)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/berth-dev/berth/host/api/registry"
 
@@ -37,11 +38,7 @@ func (q query) flag(name string) bool {
 	if !ok || len(values) == 0 {
 		return false
 	}
-	switch values[0] {
-	case "false", "0":
-		return false
-	}
-	return true
+	return values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
 func (q query) number(name string) (*int64, error) {
@@ -131,6 +128,18 @@ func (q query) delete() (*metav1.DeleteOptions, error) {
 		o.OrphanDependents = &orphan //nolint:staticcheck // old clients still send it
 	}
 	return o, nil
+}
+
+// preconditions are of a deletion without a body.
+func (q query) preconditions() *metav1.Preconditions {
+	p := &metav1.Preconditions{}
+	if uid := types.UID(q.get("uid")); uid != "" {
+		p.UID = &uid
+	}
+	if version := q.get("resourceVersion"); version != "" {
+		p.ResourceVersion = &version
+	}
+	return p
 }
 
 // patchType reads the content type of a patch.

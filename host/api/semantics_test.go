@@ -3,10 +3,12 @@ package api_test
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berth-dev/berth/host/api/apitest"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -25,8 +28,8 @@ type curl struct {
 	admin  kubernetes.Interface
 }
 
-func newCurl(t *testing.T) *curl {
-	s := apitest.Start(t)
+func newCurl(t *testing.T, options ...apitest.Option) *curl {
+	s := apitest.Start(t, options...)
 	return &curl{t, s, httpClient(t, s), client(t, s, "")}
 }
 
@@ -183,6 +186,10 @@ func TestWritesKeepToWhatKubernetesPromises(t *testing.T) {
 	is("a deletion of another object", []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
 	resp, doc = c.ask("DELETE", maps+"/a", `{"preconditions":{"resourceVersion":"1"}}`, "Content-Type", inJSON)
 	is("a deletion of an old version", []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
+	for _, precondition := range []string{"uid=x", "resourceVersion=1"} {
+		resp, doc = c.ask("DELETE", maps+"/a?"+precondition, "")
+		is("a deletion with "+precondition, []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
+	}
 	resp, doc = c.ask("DELETE", maps+"/a?dryRun=All", "")
 	is("a deletion in a dry run", []any{resp.StatusCode, at(doc, "status")}, []any{200, "Success"})
 	resp, doc = c.ask("DELETE", maps+"/a", "")
@@ -194,6 +201,8 @@ func TestWritesKeepToWhatKubernetesPromises(t *testing.T) {
 	resp, doc = c.ask("POST", maps, `{"metadata":{"name":"b"}}`, "Content-Type", inJSON)
 	is("a second creation", []any{resp.StatusCode, at(doc, "reason"), at(doc, "message"), at(doc, "details.name")},
 		[]any{409, "AlreadyExists", `configmaps "b" already exists`, "b"})
+	resp, _ = c.ask("DELETE", maps+"?resourceVersion=1&resourceVersionMatch=NotOlderThan&dryRun=All", "")
+	is("a deletion of a list that is newer than asked", resp.StatusCode, 200)
 	_, doc = c.ask("DELETE", maps+"?labelSelector=none%3Dsuch", "")
 	items, _ := at(doc, "items").([]any)
 	is("a deletion of what a selector picks", []any{at(doc, "kind"), len(items)}, []any{"ConfigMapList", 0})
@@ -216,6 +225,54 @@ func TestDeletionsTellHowTheyGo(t *testing.T) {
 		finalizers, _ := at(doc, "metadata.finalizers").([]any)
 		if len(finalizers) != 1 || resp.StatusCode != want[0] || finalizers[0] != want[1] || at(doc, "metadata.deletionTimestamp") == nil {
 			t.Errorf("%s: %d %v, want %v", policy, resp.StatusCode, doc, want)
+		}
+	}
+}
+
+func TestBooleansAreReadAsKubernetesReadsThem(t *testing.T) {
+	t.Parallel()
+	c := newCurl(t)
+	for value, want := range map[string]bool{"": true, "True": true, "0": false, "false": false, "False": false} {
+		resp, doc := c.ask("GET", maps+"?timeoutSeconds=1&watch="+value, "")
+		if watched := at(doc, "kind") == nil; resp.StatusCode != 200 || watched != want {
+			t.Errorf("watch=%s: %d, a watch: %t, want %t", value, resp.StatusCode, watched, want)
+		}
+	}
+	apply := func(manager, value string) int {
+		resp, _ := c.ask("PATCH", maps+"/a?fieldManager="+manager+"&force=False", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"`+value+`"}}`,
+			"Content-Type", "application/apply-patch+yaml")
+		return resp.StatusCode
+	}
+	if got := []int{apply("one", "v"), apply("two", "w")}; !cmp.Equal(got, []int{201, 409}) {
+		t.Errorf("applies of two managers with force=False = %v, want 201 and 409", got)
+	}
+}
+
+func TestNothingIsMadeByApplyOrPutWithoutTheRightToCreate(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	c := newCurl(t, apitest.With(func(p *apitest.Parts) {
+		p.API.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			if a.GetVerb() == "create" {
+				asked.Add(1)
+				return authorizer.DecisionNoOpinion, "", nil
+			}
+			return authorizer.DecisionAllow, "", nil
+		})
+	}))
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	for _, w := range []struct{ method, path, query, body, media string }{
+		{"PATCH", maps + "/a", "?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`, "application/apply-patch+yaml"},
+		{"PUT", leases + "/a", "", `{"metadata":{"name":"a"},"spec":{}}`, "application/json"},
+	} {
+		asked.Store(0)
+		resp, doc := c.ask(w.method, w.path+w.query, w.body, "Content-Type", w.media)
+		message, _ := at(doc, "message").(string)
+		if resp.StatusCode != 403 || !strings.Contains(message, "cannot create resource") || asked.Load() != 1 {
+			t.Errorf("%s %s: %d %q after %d questions, want 403 after one", w.method, w.path, resp.StatusCode, message, asked.Load())
+		}
+		if resp, _ := c.ask("GET", w.path, ""); resp.StatusCode != 404 {
+			t.Errorf("%s %s leaves something: %d", w.method, w.path, resp.StatusCode)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -64,15 +65,16 @@ var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10)
 
 // serveListOrWatch makes a handler of lists and watches. What begins and ends a
 // watch, and writes, runs on a worker: the request's own goroutine waits for
-// hours, and shall not have grown a stack for that.
-func (s *server) serveListOrWatch(at *target, answer func(*call) error, list func(echo.Context)) echo.HandlerFunc {
+// hours, and shall not have grown a stack for that. A watch that is spelled with
+// escapes goes without the worker.
+func (s *server) serveListOrWatch(at *target, answer func(*call) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !strings.Contains(c.Request().URL.RawQuery, "watch") {
-			list(c)
-			return nil
-		}
 		var k *call
-		workers.do(func() { k = s.run(c, at, answer) })
+		if strings.Contains(c.Request().URL.RawQuery, "watch") {
+			workers.do(func() { k = s.run(c, at, answer) })
+		} else {
+			k = s.run(c, at, answer)
+		}
 		if k.watching != nil {
 			k.watching.follow()
 		}
@@ -129,8 +131,8 @@ func (k *call) watchOptions() (r *registry.Request, o watchOptions, timeout time
 	o.Selector, o.ResourceVersion = opts.Selector, opts.ResourceVersion
 	if opts.SendInitialEvents != nil {
 		o.InitialEvents = *opts.SendInitialEvents
-		if !o.InitialEvents && o.ResourceVersion == "0" {
-			o.ResourceVersion = ""
+		if !o.InitialEvents && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
+			o.ResourceVersion = strconv.FormatInt(k.server.Registry.Store().Revision(), 10)
 		}
 	}
 	o.bookmarks = opts.AllowWatchBookmarks || o.InitialEvents

@@ -1,11 +1,13 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 )
@@ -97,6 +101,10 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	createPods(t, c, "b")
+	without := func(version string) metav1.ListOptions {
+		return metav1.ListOptions{ResourceVersion: version, SendInitialEvents: ptr.To(false), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			AllowWatchBookmarks: true, TimeoutSeconds: ptr.To[int64](1)}
+	}
 	for name, o := range map[string]struct {
 		opts metav1.ListOptions
 		want []string
@@ -106,7 +114,10 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 		"at a version: after it":                  {metav1.ListOptions{ResourceVersion: list.ResourceVersion}, []string{"ADDED b"}},
 		"with initial events: a bookmark ends them": {metav1.ListOptions{SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true,
 			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, []string{"ADDED a", "ADDED b", "BOOKMARK true"}},
-		"a version that is still to come": {metav1.ListOptions{ResourceVersion: "999999"}, []string{"ERROR Timeout 504"}},
+		"without initial events: now":                        {without(""), []string{"BOOKMARK "}},
+		"without initial events, at version 0: now":          {without("0"), []string{"BOOKMARK "}},
+		"without initial events, at a version: after it too": {without(list.ResourceVersion), []string{"ADDED b", "BOOKMARK "}},
+		"a version that is still to come":                    {metav1.ListOptions{ResourceVersion: "999999"}, []string{"ERROR Timeout 504"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,6 +215,58 @@ func watchOf(t *testing.T, c *http.Client, list string) *http.Response {
 	}
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
+}
+
+// seats counts what is open.
+type seats struct{ held, released atomic.Int64 }
+
+func (*seats) Enter(context.Context, user.Info, *apirequest.RequestInfo) (func(), error) {
+	return func() {}, nil
+}
+
+func (s *seats) Hold(user.Info) (func(), func(func()), error) {
+	s.held.Add(1)
+	return func() { s.released.Add(1) }, func(write func()) { write() }, nil
+}
+
+func TestAWatchIsFollowedHoweverItIsSpelled(t *testing.T) {
+	t.Parallel()
+	open, told := &seats{}, make(chan *api.Audited, 10)
+	s := apitest.Start(t, apitest.With(func(p *apitest.Parts) {
+		p.API.Fairness = open
+		p.API.Audit = func(a *api.Audited) {
+			if a.About.Verb == "watch" {
+				told <- a
+			}
+		}
+	}))
+	createPods(t, client(t, s, ""), "a")
+	for i, spelled := range []string{"watch=1", "w%61tch=1"} {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/api/v1/namespaces/default/pods?"+spelled, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := httpClient(t, s).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		line := make([]byte, 32)
+		if _, err := io.ReadFull(resp.Body, line); err != nil || !strings.HasPrefix(string(line), `{"type":"ADDED"`) {
+			t.Fatalf("%s: first event = %q, %v", spelled, line, err)
+		}
+		leave()
+		select {
+		case <-told:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: the audit log was told of no watch", spelled)
+		}
+		if held, released := open.held.Load(), open.released.Load(); held != int64(i+1) || held != released || len(told) > 0 {
+			t.Errorf("%s: %d held, %d released, %d told once more", spelled, held, released, len(told))
+		}
+	}
 }
 
 func TestAnIdleWatchIsNotGivenUp(t *testing.T) {

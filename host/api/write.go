@@ -161,10 +161,14 @@ func (k *call) options(r *registry.Request) (*metav1.DeleteOptions, error) {
 	}
 	if len(body) == 0 {
 		o, err := k.query.delete()
-		if err == nil {
-			r.DryRun = len(o.DryRun) > 0
+		if err != nil {
+			return nil, err
 		}
-		return o, err
+		if r.Name != "" { // a list's resourceVersion says which list
+			o.Preconditions = k.query.preconditions()
+		}
+		r.DryRun = len(o.DryRun) > 0
+		return o, nil
 	}
 	media, err := wire.BodyMedia(k.r.Header.Get("Content-Type"))
 	if err != nil {

@@ -29,9 +29,6 @@ type Config struct {
 	Dir string
 	// Objects is the store; view.Of makes one of a *store.Store.
 	Objects Objects
-	// Server is the URL of the API as clients reach it, for the discovery of
-	// the service account issuer.
-	Server string
 	// Issuer names the service account issuer; "" is Kubernetes' default.
 	Issuer string
 	Log    *slog.Logger

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/auth/authz"
@@ -13,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Config is what the plugins stand on. All are required.
+// Config is what the plugins stand on. All but Now are required.
 type Config struct {
 	Objects  Objects
 	Access   *authz.Authorizer
 	Defaults *serviceaccount.Defaults
+	// Now is the time; time.Now by default.
+	Now func() time.Time
 }
 
 // Objects is the store with its history, from which quotas are counted.
@@ -45,7 +48,10 @@ var _ registry.Admission = (*Chain)(nil)
 
 // New makes the chain with all plugins.
 func New(c Config) *Chain {
-	counted := &quotas{objects: c.Objects, from: c.Objects}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	counted := &quotas{objects: c.Objects, from: c.Objects, now: c.Now}
 	chain := &Chain{steps: map[schema.GroupResource][]step{}, always: []step{{validate: counted.validate}}, quotas: counted}
 	namespaces := namespaceLifecycle{c.Objects, c.Defaults}
 	limits := limitRanger{c.Objects}

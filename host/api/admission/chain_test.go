@@ -31,7 +31,13 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.NewMemory(), kind.Codec{}, store.Options{Indexes: registry.Indexes()})
+	return newClusterOver(t, store.Options{})
+}
+
+func newClusterOver(t testing.TB, opts store.Options) *cluster {
+	t.Helper()
+	opts.Indexes = registry.Indexes()
+	s, err := store.Open(t.Context(), store.NewMemory(), kind.Codec{}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/berth-dev/berth/host/store"
 
@@ -23,6 +24,7 @@ type follower interface {
 // answered from the newest committed state without counting again.
 type book struct {
 	quota   *corev1.ResourceQuota
+	now     func() time.Time
 	used    corev1.ResourceList
 	entries map[string]*entries // by resource
 	pending map[types.UID]corev1.ResourceList
@@ -33,31 +35,50 @@ type book struct {
 type entries struct {
 	watch *store.Watch
 	usage map[types.UID]corev1.ResourceList
+	// ending are pods that cease to count by the time alone, without an event.
+	ending map[types.UID]store.Object
 }
 
 // openBook counts the namespace's objects.
-func openBook(from follower, q *corev1.ResourceQuota) (*book, error) {
-	b := &book{quota: q, used: corev1.ResourceList{}, entries: map[string]*entries{}, pending: map[types.UID]corev1.ResourceList{}}
+func openBook(from follower, q *corev1.ResourceQuota, now func() time.Time) (*book, error) {
+	b := &book{quota: q, now: now, used: corev1.ResourceList{}, entries: map[string]*entries{}, pending: map[types.UID]corev1.ResourceList{}}
 	for name := range q.Spec.Hard {
 		resource := ownerOf(name)
 		if b.entries[resource] != nil {
 			continue
 		}
-		objects, revision, err := from.ListAt(resource, q.Namespace)
-		if err != nil {
-			return nil, fmt.Errorf("count %s for quota %s: %w", resource, q.Name, err)
-		}
-		watch, err := from.Watch(resource, q.Namespace, revision)
-		if err != nil {
-			return nil, fmt.Errorf("follow %s for quota %s: %w", resource, q.Name, err)
-		}
-		e := &entries{watch: watch, usage: map[types.UID]corev1.ResourceList{}}
-		b.entries[resource] = e
-		for _, obj := range objects {
-			b.set(e, obj.GetUID(), b.usage(resource, obj))
+		if err := b.begin(from, resource); err != nil {
+			b.close()
+			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// begin counts the objects of one resource.
+func (b *book) begin(from follower, resource string) error {
+	q := b.quota
+	objects, revision, err := from.ListAt(resource, q.Namespace)
+	if err != nil {
+		return fmt.Errorf("count %s for quota %s: %w", resource, q.Name, err)
+	}
+	watch, err := from.Watch(resource, q.Namespace, revision)
+	if err != nil {
+		return fmt.Errorf("follow %s for quota %s: %w", resource, q.Name, err)
+	}
+	e := &entries{watch: watch, usage: map[types.UID]corev1.ResourceList{}, ending: map[types.UID]store.Object{}}
+	b.entries[resource] = e
+	for _, obj := range objects {
+		b.count(resource, e, obj)
+	}
+	return nil
+}
+
+// close stops following. The store would go on to sort events for the book.
+func (b *book) close() {
+	for _, e := range b.entries {
+		e.watch.Stop()
+	}
 }
 
 // usage is what the object takes of this quota.
@@ -65,7 +86,22 @@ func (b *book) usage(resource string, obj store.Object) corev1.ResourceList {
 	if !inScope(b.quota, obj) {
 		return nil
 	}
-	return quota.Mask(usageOf(resource, obj), quota.ResourceNames(b.quota.Spec.Hard))
+	return quota.Mask(usageOf(resource, obj, b.now()), quota.ResourceNames(b.quota.Spec.Hard))
+}
+
+// count enters an object as it is now.
+func (b *book) count(resource string, e *entries, obj store.Object) {
+	uid := obj.GetUID()
+	delete(e.ending, uid)
+	if b.willCease(obj) {
+		e.ending[uid] = obj
+	}
+	b.set(e, uid, b.usage(resource, obj))
+}
+
+func (b *book) willCease(obj store.Object) bool {
+	last, ending := countsUntil(obj)
+	return ending && !b.now().After(last)
 }
 
 func (b *book) set(e *entries, uid types.UID, usage corev1.ResourceList) {
@@ -101,6 +137,11 @@ func (b *book) follow() error {
 				b.take(resource, e, &events[i])
 			}
 		}
+		for _, obj := range e.ending {
+			if !b.willCease(obj) {
+				b.count(resource, e, obj)
+			}
+		}
 	}
 	return nil
 }
@@ -109,10 +150,11 @@ func (b *book) take(resource string, e *entries, event *store.Event) {
 	uid := event.Object.GetUID()
 	delete(b.pending, uid)
 	if event.Type == store.Deleted {
+		delete(e.ending, uid)
 		b.set(e, uid, nil)
 		return
 	}
-	b.set(e, uid, b.usage(resource, event.Object))
+	b.count(resource, e, event.Object)
 }
 
 // taken is what is used, with the writes on their way.

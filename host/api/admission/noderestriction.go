@@ -212,8 +212,8 @@ func within(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }
 
-// token: a machine gets tokens for pods that are bound to it, for audiences
-// that these pods ask for.
+// token: a machine gets tokens for pods that are bound to it, for an audience
+// that the pod asks for.
 func (n nodeRestriction) token(ctx context.Context, a *registry.Attributes) error {
 	node, ok := authz.NodeOf(a.User)
 	if !ok || a.Subresource != "token" {
@@ -240,10 +240,22 @@ func (n nodeRestriction) token(ctx context.Context, a *registry.Attributes) erro
 	if pod.Spec.NodeName != node {
 		return forbid(a, "node requested token bound to a pod scheduled on a different node")
 	}
-	for _, audience := range req.Spec.Audiences {
-		if !asksFor(pod, audience) {
-			return forbid(a, "audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, a.User.GetName())
-		}
+	return audience(a, req, pod)
+}
+
+// audience lets a machine ask for one that its pod mounts. Who names none gets a
+// token for the API, and so does a projection without one.
+func audience(a *registry.Attributes, req *authenticationv1.TokenRequest, pod *corev1.Pod) error {
+	asked := ""
+	switch len(req.Spec.Audiences) {
+	case 0:
+	case 1:
+		asked = req.Spec.Audiences[0]
+	default:
+		return forbid(a, "node may only request 0 or 1 audiences")
+	}
+	if !asksFor(pod, asked) {
+		return forbid(a, "audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", asked, a.User.GetName())
 	}
 	return nil
 }

@@ -37,6 +37,16 @@ func TestAMachineWritesItsOwnOnly(t *testing.T) {
 	own := c.create(t, "nodes", "", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}).(*corev1.Node)
 	mine := c.create(t, "pods", "dev", podOn("n1")).(*corev1.Pod)
 	theirs := c.create(t, "pods", "dev", podOn("n2")).(*corev1.Pod)
+	bare := podOn("n1")
+	bare.Spec.AutomountServiceAccountToken = ptr.To(false)
+	bare = c.create(t, "pods", "dev", bare).(*corev1.Pod)
+	vaulted := podOn("n1")
+	vaulted.Spec.AutomountServiceAccountToken = ptr.To(false)
+	vaulted.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "a"}},
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "bank", Path: "b"}},
+	}}}}}
+	vaulted = c.create(t, "pods", "dev", vaulted).(*corev1.Pod)
 
 	mirror := func(change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -73,6 +83,11 @@ func TestAMachineWritesItsOwnOnly(t *testing.T) {
 		return write{op: registry.Create, resource: "serviceaccounts", sub: "token", ns: "dev", name: "default", body: req}
 	}
 	nothing := func(*authenticationv1.TokenRequest) {}
+	tokenOf := func(p *corev1.Pod, audiences ...string) write {
+		return token(func(r *authenticationv1.TokenRequest) {
+			r.Spec.BoundObjectRef.Name, r.Spec.BoundObjectRef.UID, r.Spec.Audiences = p.Name, p.UID, audiences
+		})
+	}
 	create := func(p *corev1.Pod) write {
 		return write{op: registry.Create, resource: "pods", ns: "dev", name: p.Name, obj: p}
 	}
@@ -115,21 +130,23 @@ func TestAMachineWritesItsOwnOnly(t *testing.T) {
 		"labels that are its own affair": {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) {
 			n.Labels = map[string]string{"kubernetes.io/arch": "amd64", "example.com/disk": "ssd"}
 		})), ""},
-		"a label of the restricted kind": {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.Labels = map[string]string{"x.node-restriction.kubernetes.io/a": "b"} })), "not allowed to modify labels"},
-		"a role's label":                 {nodeWrite(registry.Create, "n1", node(func(n *corev1.Node) { n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""} })), "not allowed to modify labels"},
-		"its owners":                     {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} })), "ownerReferences"},
-		"its config source":              {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} })), "configSource"},
-		"its taints":                     {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.Spec.Taints = nil })), "not allowed to modify taints"},
-		"a claim's capacity":             {claimWith(func(p *corev1.PersistentVolumeClaim) { p.Status.Capacity = resources("storage", "1Gi") }, "status"), ""},
-		"a claim's phase":                {claimWith(func(p *corev1.PersistentVolumeClaim) { p.Status.Phase = corev1.ClaimBound }, "status"), "not allowed to update fields"},
-		"a claim itself":                 {claimWith(func(p *corev1.PersistentVolumeClaim) {}, ""), "may only update PVC status"},
-		"a token for its pod":            {token(nothing), ""},
-		"a token for nothing":            {token(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef = nil }), "not bound to a pod"},
-		"a token for another's pod": {token(func(r *authenticationv1.TokenRequest) {
-			r.Spec.BoundObjectRef.Name, r.Spec.BoundObjectRef.UID = theirs.Name, theirs.UID
-		}), "different node"},
+		"a label of the restricted kind":    {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.Labels = map[string]string{"x.node-restriction.kubernetes.io/a": "b"} })), "not allowed to modify labels"},
+		"a role's label":                    {nodeWrite(registry.Create, "n1", node(func(n *corev1.Node) { n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""} })), "not allowed to modify labels"},
+		"its owners":                        {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} })), "ownerReferences"},
+		"its config source":                 {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.Spec.ConfigSource = &corev1.NodeConfigSource{} })), "configSource"},
+		"its taints":                        {nodeWrite(registry.Update, "n1", node(func(n *corev1.Node) { n.Spec.Taints = nil })), "not allowed to modify taints"},
+		"a claim's capacity":                {claimWith(func(p *corev1.PersistentVolumeClaim) { p.Status.Capacity = resources("storage", "1Gi") }, "status"), ""},
+		"a claim's phase":                   {claimWith(func(p *corev1.PersistentVolumeClaim) { p.Status.Phase = corev1.ClaimBound }, "status"), "not allowed to update fields"},
+		"a claim itself":                    {claimWith(func(p *corev1.PersistentVolumeClaim) {}, ""), "may only update PVC status"},
+		"a token for its pod":               {token(nothing), ""},
+		"a token for nothing":               {token(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef = nil }), "not bound to a pod"},
+		"a token for another's pod":         {tokenOf(theirs), "different node"},
 		"a token for a previous pod":        {token(func(r *authenticationv1.TokenRequest) { r.Spec.BoundObjectRef.UID = "old" }), "does not match the UID"},
-		"a token for an audience of nobody": {token(func(r *authenticationv1.TokenRequest) { r.Spec.Audiences = []string{"vault"} }), `audience "vault" not found`},
+		"a token for an audience of nobody": {tokenOf(mine, "vault"), `audience "vault" not found`},
+		"a token for a pod without one":     {tokenOf(bare), `audience "" not found`},
+		"the API's for a pod of another":    {tokenOf(vaulted), `audience "" not found`},
+		"a token for an audience of a pod":  {tokenOf(vaulted, "vault"), ""},
+		"a token for two of its audiences":  {tokenOf(vaulted, "vault", "bank"), "may only request 0 or 1 audiences"},
 		"its lease":                         {write{op: registry.Create, resource: "leases.coordination.k8s.io", ns: "kube-node-lease", name: "n1", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, ""},
 		"another's lease":                   {write{op: registry.Create, resource: "leases.coordination.k8s.io", ns: "kube-node-lease", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}, "same name"},
 		"a lease elsewhere":                 {write{op: registry.Create, resource: "leases.coordination.k8s.io", ns: "kube-system", obj: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, "kube-node-lease"},

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 )
 
@@ -27,6 +26,7 @@ import (
 type quotas struct {
 	objects view.Store
 	from    follower
+	now     func() time.Time
 
 	mu      sync.Mutex
 	version int64                       // of the quotas that the books are of
@@ -46,25 +46,44 @@ func (q *quotas) refresh(ctx context.Context) error {
 	}
 	books := map[string]map[string]*book{}
 	for _, one := range all {
-		b := q.books[one.Namespace][one.Name]
-		if b == nil || b.quota.UID != one.UID || !apiequality.Semantic.DeepEqual(b.quota.Spec, one.Spec) {
-			pending := map[types.UID]corev1.ResourceList{}
-			if b != nil {
-				pending = b.pending
-			}
-			if b, err = openBook(q.from, one); err != nil {
-				return err
-			}
-			b.pending = pending
+		b, err := q.bookOf(one)
+		if err != nil {
+			closeBooks(books, q.books)
+			return err
 		}
-		b.quota = one
 		if books[one.Namespace] == nil {
 			books[one.Namespace] = map[string]*book{}
 		}
 		books[one.Namespace][one.Name] = b
 	}
+	closeBooks(q.books, books)
 	q.books, q.version = books, version
 	return nil
+}
+
+// bookOf is the quota's book, a new one if there is none that fits.
+func (q *quotas) bookOf(one *corev1.ResourceQuota) (*book, error) {
+	b := q.books[one.Namespace][one.Name]
+	if b != nil && b.quota.UID == one.UID && apiequality.Semantic.DeepEqual(b.quota.Spec, one.Spec) {
+		b.quota = one
+		return b, nil
+	}
+	fresh, err := openBook(q.from, one, q.now)
+	if err == nil && b != nil {
+		fresh.pending = b.pending
+	}
+	return fresh, err
+}
+
+// closeBooks closes those that are not kept.
+func closeBooks(books, kept map[string]map[string]*book) {
+	for namespace, named := range books {
+		for name, b := range named {
+			if kept[namespace][name] != b {
+				b.close()
+			}
+		}
+	}
 }
 
 // follow brings a book up to date; one that fell behind the history is opened
@@ -74,11 +93,12 @@ func (q *quotas) follow(b *book) error {
 	if !errors.Is(err, store.ErrCompacted) {
 		return err
 	}
-	fresh, err := openBook(q.from, b.quota)
+	fresh, err := openBook(q.from, b.quota, q.now)
 	if err != nil {
 		return err
 	}
 	fresh.pending = b.pending
+	b.close()
 	*b = *fresh
 	return nil
 }

@@ -95,6 +95,43 @@ func TestAPodThatEndsGivesItsRoomBack(t *testing.T) {
 	}
 }
 
+// TestAPodThatNeverEndsGivesItsRoomBack: its node is lost, and nothing happens to
+// it any more.
+func TestAPodThatNeverEndsGivesItsRoomBack(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	now := time.Now()
+	chain := New(Config{Objects: view.Of(c.store), Access: c.auth.Access, Defaults: c.auth.Defaults, Now: func() time.Time { return now }})
+	c.Registry = registry.New(registry.Config{Store: c.store, Admission: chain, Tokens: c.auth})
+	stuck := func(grace time.Duration) (counts time.Time) {
+		pod, err := c.pod(t, func(p *corev1.Pod) { p.Spec.NodeName = "lost" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj, _, err := c.Delete(t.Context(), registry.On("pods", "dev", pod.Name), &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(grace.Seconds()))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj.GetDeletionTimestamp().Add(grace)
+	}
+	first, second := stuck(time.Minute), stuck(time.Hour)
+
+	now = first.Add(time.Second)
+	c.quota(t, "q", corev1.ResourceQuotaSpec{Hard: resources("pods", "2", "count/pods", "4")})
+	if _, err := c.pod(t, nil); err != nil {
+		t.Errorf("in the place of a pod that should be long gone: %v", err)
+	}
+	now = second
+	_, err := c.pod(t, nil)
+	refused(t, err, "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2")
+	now = second.Add(time.Second)
+	if _, err := c.pod(t, nil); err != nil {
+		t.Errorf("in the place of one that should be gone by now: %v", err)
+	}
+	_, err = c.pod(t, nil)
+	refused(t, err, "requested: count/pods=1,pods=1, used: count/pods=4,pods=2, limited: count/pods=4,pods=2")
+}
+
 func TestManyAtOnceNeverGoBeyondAQuota(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -248,7 +285,7 @@ func TestUsageOfServicesAndClaims(t *testing.T) {
 	}
 	for name, test := range tests {
 		var texts []string
-		usage := usageOf(test.resource, test.object)
+		usage := usageOf(test.resource, test.object, time.Now())
 		for _, key := range sorted(usage) {
 			value := usage[key]
 			texts = append(texts, fmt.Sprintf("%s=%s", key, value.String()))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/host/store"
 
@@ -46,11 +47,11 @@ func ownerOf(name corev1.ResourceName) string {
 
 func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
 
-func usageOf(name string, obj store.Object) corev1.ResourceList {
+func usageOf(name string, obj store.Object, now time.Time) corev1.ResourceList {
 	usage := corev1.ResourceList{corev1.ResourceName(countPrefix + name): one()}
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		podUsage(usage, obj)
+		podUsage(usage, obj, now)
 		return usage
 	case *corev1.Service:
 		serviceUsage(usage, obj)
@@ -63,15 +64,29 @@ func usageOf(name string, obj store.Object) corev1.ResourceList {
 	return usage
 }
 
-// podUsage counts a pod as long as it has not ended.
-func podUsage(usage corev1.ResourceList, pod *corev1.Pod) {
+// podUsage counts a pod as long as it has not ended, and ought not to have: one
+// that a lost node never ends must not take the room of those in its place.
+func podUsage(usage corev1.ResourceList, pod *corev1.Pod, now time.Time) {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return
+	}
+	if last, ending := countsUntil(pod); ending && now.After(last) {
 		return
 	}
 	usage[corev1.ResourcePods] = one()
 	compute(usage,
 		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}),
 		resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
+}
+
+// countsUntil is when a pod that is being deleted counts last, as Kubernetes has
+// it: once more its grace after the time by which it should be gone.
+func countsUntil(obj store.Object) (last time.Time, ending bool) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return time.Time{}, false
+	}
+	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
 }
 
 // compute names requests and limits as quotas do: cpu and memory also without

@@ -158,6 +158,31 @@ func TestAnObjectCreatedForAnOwnerThatIsGoneGoes(t *testing.T) {
 	})
 }
 
+// An object of the cluster cannot be owned by one of a namespace. Kubernetes
+// leaves one that says so alone.
+func TestAnObjectOfTheClusterStaysWhateverNamespacedOwnerItNames(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		owner := w.configMap("owner")
+		for _, o := range []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.GetUID()},
+			{APIVersion: "v1", Kind: "ConfigMap", Name: "never", UID: "no-such-uid"},
+		} {
+			w.create("namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "of-" + o.Name, OwnerReferences: []metav1.OwnerReference{o}}})
+		}
+		synctest.Wait()
+		w.remove("configmaps", "ns", "owner", metav1.DeletePropagationBackground)
+		synctest.Wait()
+		for _, name := range []string{"of-owner", "of-never"} {
+			ns, err := w.reg.Get(t.Context(), registry.On("namespaces", "", name))
+			if err != nil || ns.GetDeletionTimestamp() != nil || len(ns.GetOwnerReferences()) != 1 {
+				t.Errorf("%s = %v, %v, want it as it was", name, ns, err)
+			}
+		}
+	})
+}
+
 func TestAnObjectStaysWhileOneOwnerStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

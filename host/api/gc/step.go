@@ -134,7 +134,7 @@ func requestFor(obj store.Object) (*registry.Request, bool) {
 
 // owner tells how it stands with an owner of obj.
 func (c *Collector) owner(ref metav1.OwnerReference, obj store.Object) Owner {
-	if _, ok := ownerKind(ref); !ok {
+	if k, ok := ownerKind(ref); !ok || k.Namespaced && obj.GetNamespace() == "" {
 		return Foreign
 	}
 	owner, ok := c.find(ref, obj.GetNamespace())

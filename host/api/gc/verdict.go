@@ -53,8 +53,9 @@ const (
 	Waiting
 	// Circular: it is Waiting, and its own deletion keeps the object's waiting.
 	Circular
-	// Foreign: it is of a kind that this API does not serve, so nobody here can
-	// tell; it counts as solid.
+	// Foreign: it is of a kind that this API does not serve, or the object is in no
+	// namespace and the owner would have to be; nobody here can tell, so it counts
+	// as solid.
 	Foreign
 )
 

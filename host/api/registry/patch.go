@@ -364,14 +364,15 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 	merged := *r
 	merged.applied = true
 	updated, err := reg.Modify(ctx, &merged, func(old store.Object) (store.Object, error) {
-		if err := current(r, want, old); err != nil {
-			return nil, err
-		}
 		next, err := merge(old)
 		if err != nil {
 			return nil, err
 		}
-		return next, samePlace(r, next)
+		if err := samePlace(r, next); err != nil {
+			return nil, err
+		}
+		// The merged object is of the stored version unless the client names one.
+		return next, current(r, next, old)
 	})
 	if !apierrors.IsNotFound(err) || r.Subresource != "" || want.GetUID() != "" || !missing(reg, r) {
 		return updated, false, err
@@ -380,7 +381,7 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 	if err != nil {
 		return nil, false, err
 	}
-	made, err := reg.Create(ctx, &merged, fresh)
+	made, err := reg.createInstead(ctx, &merged, fresh)
 	return made, err == nil, err
 }
 

@@ -33,6 +33,10 @@ type Request struct {
 	// Annotate gets what the audit log should say beside; nil drops it.
 	Annotate func(key, value string)
 
+	// MayCreate tells whether the user may create what an update or an apply does
+	// not find; nil is the host itself, which may.
+	MayCreate func() error
+
 	// applied: the fields' managers are settled already
 	applied bool
 }

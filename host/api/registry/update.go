@@ -36,10 +36,20 @@ func (reg *Registry) Update(ctx context.Context, r *Request, obj store.Object) (
 		return obj.DeepCopyObject().(store.Object), nil
 	})
 	if apierrors.IsNotFound(err) && r.Subresource == "" && r.Kind.Strategy.AllowCreateOnUpdate() && obj.GetResourceVersion() == "" && obj.GetUID() == "" {
-		updated, err = reg.Create(ctx, r, obj)
+		updated, err = reg.createInstead(ctx, r, obj)
 		return updated, err == nil, err
 	}
 	return updated, false, err
+}
+
+// createInstead makes an object that an update or an apply did not find.
+func (reg *Registry) createInstead(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
+	if r.MayCreate != nil {
+		if err := r.MayCreate(); err != nil {
+			return nil, err
+		}
+	}
+	return reg.Create(ctx, r, obj)
 }
 
 func readyToUpdate(r *Request, obj store.Object) error {

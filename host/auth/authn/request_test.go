@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -168,6 +170,34 @@ func TestBootstrapTokens(t *testing.T) {
 				t.Errorf("groups (-want +got), err %v:\n%s", err, diff)
 			}
 		})
+	}
+}
+
+func TestSpentBootstrapTokensAreRemoved(t *testing.T) {
+	t.Parallel()
+	objects := &viewtest.Memory{}
+	for description, life := range map[string]time.Duration{"spent": time.Hour, "good": time.Hour + time.Second, "for ever": 0} {
+		if _, err := NewToken(t.Context(), objects, life, description, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "other"}, Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{"description": []byte("no token"), "expiration": []byte(noon.Format(time.RFC3339))}}
+	objects.Put(view.Secrets, other)
+	if err := Sweep(t.Context(), objects, noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	secrets, err := view.List[*corev1.Secret](t.Context(), objects, view.Secrets, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, s := range secrets {
+		left = append(left, string(s.Data["description"]))
+	}
+	slices.Sort(left)
+	if diff := cmp.Diff([]string{"for ever", "good", "no token"}, left); diff != "" {
+		t.Errorf("left are (-want +got):\n%s", diff)
 	}
 }
 
