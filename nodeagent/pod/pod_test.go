@@ -259,7 +259,7 @@ func TestSandboxThatEndsIsReplaced(t *testing.T) {
 	w.log = nil
 	w.rec.Sandbox.Ready = false
 	w.settle()
-	w.expect("reset sandbox", "start sandbox", "start container init1")
+	w.expect("reset sandbox", "set up", "start sandbox", "start container init1")
 	w.phase(v1.PodRunning)
 	w.exit("init1", 0)
 	w.settle()

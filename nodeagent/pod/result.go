@@ -24,10 +24,10 @@ func (r *Record) Failed(err error, now time.Time) {
 
 func (r *Record) succeeded() { r.Failure, r.RetryFor, r.RetryAt = "", 0, time.Time{} }
 
-// DidSetUp notes that folders, cgroup and volumes are there.
+// DidSetUp notes that folders, cgroup and volumes are there. The delay goes on
+// growing till a sandbox runs: they are looked at again before each.
 func (r *Record) DidSetUp() {
-	r.succeeded()
-	r.SetUp = true
+	r.SetUp, r.RetryAt = true, time.Time{}
 }
 
 // DidStartSandbox notes a sandbox that runs.
@@ -37,9 +37,10 @@ func (r *Record) DidStartSandbox(id string, ips []netip.Addr) {
 }
 
 // DidResetSandbox notes that a dead sandbox is gone and its containers with it.
-// Init containers run again in the next one.
+// Init containers run again in the next one. The pod's cgroup went with it, and what
+// was mounted if the machine itself was off.
 func (r *Record) DidResetSandbox(now time.Time) {
-	r.RetryAt = time.Time{} // the delay goes on growing till a sandbox runs
+	r.SetUp, r.RetryAt = false, time.Time{}
 	r.Sandbox = Sandbox{Attempt: r.Sandbox.Attempt + 1}
 	r.Initialized = false
 	for c := range r.all() {
