@@ -126,13 +126,21 @@ func (s *strained) add(name string, priority int32, request string, used int64) 
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}
 	}
 	s.pool.Set(p, nil)
-	s.pool.Each(func(r *pod.Record) {
-		if r.Pod.Name == name {
-			r.Containers["app"].ID = name // as the runtime has it
-		}
+	s.record(name, func(r *pod.Record) {
+		r.DidSetUp()
+		r.Containers["app"].ID = name // as the runtime has it
 	})
 	s.stats = append(s.stats, runtime.Stats{
 		Pod: runtime.PodMeta{UID: name}, Name: "app", WorkingSetBytes: uint64(used), Pids: uint64(used),
+	})
+}
+
+// record changes what is known of a pod.
+func (s *strained) record(name string, change func(*pod.Record)) {
+	s.pool.Each(func(r *pod.Record) {
+		if r.Pod.Name == name {
+			change(r)
+		}
 	})
 }
 
@@ -294,8 +302,8 @@ func TestOnePodAtATimeIsEvicted(t *testing.T) {
 	if diff := cmp.Diff(want, s.evicted()); diff != "" {
 		t.Error(diff)
 	}
-	s.pool.Each(func(r *pod.Record) {
-		if r.Pod.Name == "greedy" && r.KillGrace != time.Second {
+	s.record("greedy", func(r *pod.Record) {
+		if r.KillGrace != time.Second {
 			t.Errorf("its grace is %v", r.KillGrace)
 		}
 	})
@@ -303,6 +311,41 @@ func TestOnePodAtATimeIsEvicted(t *testing.T) {
 	for _, text := range []string{"Warning EvictionThresholdMet Attempting to reclaim memory", "Warning Evicted " + message} {
 		if !slices.Contains(told, text) {
 			t.Errorf("no event %q in %q", text, told)
+		}
+	}
+}
+
+// Nobody waits for a pod that has ended already, that ends later, or that does not end.
+func TestEvictionGoesOnBesideWhatFreesNothing(t *testing.T) {
+	t.Parallel()
+	ends := func(since, grace time.Duration) func(*pod.Record) {
+		return func(r *pod.Record) {
+			r.End(pod.Verdict{Reason: "Evicted"}, grace, time.Now().Add(-since))
+			r.Ended = nil // the test sees by it whether it is evicted
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*pod.Record)
+		want   string
+	}{
+		{"it was evicted, and its object stays", func(r *pod.Record) { ends(0, 0)(r); r.DidTearDown(time.Now()) }, "next"},
+		{"it ends within a second", ends(0, time.Second), ""},
+		{"it has a day to end", ends(0, 24*time.Hour), "first"},
+		{"it is over its time", ends(20*time.Second, time.Second), ""},
+		{"it hangs", ends(time.Minute, time.Second), "next"},
+	} {
+		s := newStrained(t, Pressure{})
+		s.add("first", 0, "", 2<<30)
+		s.add("next", 0, "", 1<<30)
+		s.record("first", tt.change)
+		s.machine.MemoryAvailable = 50 << 20
+		for range 3 {
+			s.look(t.Context())
+		}
+		got := s.evicted()
+		if _, ok := got[tt.want]; len(got) > 1 || ok != (tt.want != "") {
+			t.Errorf("%s: evicted %+v, want %q", tt.name, got, tt.want)
 		}
 	}
 }
