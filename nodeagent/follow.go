@@ -100,7 +100,7 @@ func (a *Agent) set(p *v1.Pod) {
 		return // a server that does not know the field selector
 	}
 	if !a.static.Mirror(p) {
-		a.run(p)
+		a.run(static.FromAPI(p))
 	}
 }
 
