@@ -232,9 +232,10 @@ func TestPressureShowsAndHoldsOn(t *testing.T) {
 func TestPressureTurnsPodsAway(t *testing.T) {
 	t.Parallel()
 	system := int32(systemCritical)
-	best, burstable, vital, tolerant := &v1.Pod{}, &v1.Pod{}, &v1.Pod{}, &v1.Pod{}
+	best, burstable, vital, tolerant, fixed := &v1.Pod{}, &v1.Pod{}, &v1.Pod{}, &v1.Pod{}, &v1.Pod{}
 	burstable.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
 	vital.Spec.Priority = &system
+	fixed.Annotations = map[string]string{"kubernetes.io/config.source": "file"} // a static one
 	tolerant.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists}}
 	for _, tt := range []struct {
 		memory, disk, pid bool
@@ -247,7 +248,7 @@ func TestPressureTurnsPodsAway(t *testing.T) {
 		{true, false, true, []*v1.Pod{best, burstable, tolerant}, "The node had condition: [MemoryPressure PIDPressure]. "},
 	} {
 		p := &pressure{memory: tt.memory, disk: tt.disk, pid: tt.pid}
-		for _, obj := range []*v1.Pod{best, burstable, vital, tolerant} {
+		for _, obj := range []*v1.Pod{best, burstable, vital, tolerant, fixed} {
 			v := p.refuses(obj)
 			if (v != nil) != slices.Contains(tt.away, obj) {
 				t.Errorf("%q: %+v for %+v", tt.message, v, obj.Spec)
@@ -290,6 +291,8 @@ func TestOnePodAtATimeIsEvicted(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t, Pressure{})
 	s.add("vital", systemCritical, "", 5<<30)
+	s.add("static", 0, "", 6<<30)
+	s.record("static", func(r *pod.Record) { r.Pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"} })
 	s.add("modest", 0, "2Gi", 1<<30)
 	s.add("greedy", 0, "1Gi", 2<<30)
 	s.machine.MemoryAvailable = 50 << 20
