@@ -331,6 +331,27 @@ func TestUnhealthyContainerIsKilledAndRestarted(t *testing.T) {
 	w.expect("stop container app", "start container app")
 }
 
+// Of two probes that fail at once the one may tell last how things stood before the
+// other.
+func TestWhatAProbeDecidedForARunStands(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyAlways, "app")
+	p.Spec.Containers[0].StartupProbe = &v1.Probe{}
+	w := newWorld(t, p)
+	w.settle()
+	w.log = nil
+	w.rec.Probed("app", "c2", true, true, "failed liveness probe")
+	w.rec.Probed("app", "c2", false, false, "")
+	if s := w.rec.Containers["app"]; !s.Started || s.Ready {
+		t.Errorf("started %v, ready %v", s.Started, s.Ready)
+	}
+	w.settle()
+	w.expect("stop container app", "start container app")
+	if s := w.rec.Containers["app"]; s.Started || s.Unhealthy != "" {
+		t.Errorf("the next run is started %v, and unhealthy since %q", s.Started, s.Unhealthy)
+	}
+}
+
 func TestReadyFollowsProbesAndGates(t *testing.T) {
 	t.Parallel()
 	p := podOf(v1.RestartPolicyAlways, "app")

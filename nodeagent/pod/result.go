@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -162,12 +163,14 @@ func (s *Container) termination() *Termination {
 }
 
 // Probed notes a probe's standing for the run with this id; it says whether
-// anything changed.
+// anything changed. Two standings may come in the wrong order: that a run started, and
+// why it is to be killed, is for good.
 func (r *Record) Probed(name, id string, started, ready bool, unhealthy string) bool {
 	s := r.Containers[name]
 	if s == nil || s.Phase != Running || s.ID != id {
 		return false
 	}
+	started, unhealthy = s.Started || started, cmp.Or(s.Unhealthy, unhealthy)
 	ready = ready && started
 	if s.Started == started && s.Ready == ready && s.Unhealthy == unhealthy {
 		return false
