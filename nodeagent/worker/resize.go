@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 			w.event(r, v1.EventTypeWarning, "Resize"+reason, "%s", message)
 		}
 		return func(r *pod.Record, now time.Time) { r.DidNotResize(reason, message, now) }
+	}
+	if err := w.cannotShrink(ctx, r); err != nil {
+		return w.resizeFailed(r, err)
 	}
 	group := podspec.CgroupParent(w.CgroupRoot, after)
 	wide := wider(w.podLimits(before), w.podLimits(after))
@@ -81,6 +85,45 @@ func (w *worker) cannotGrow(before, after *v1.Pod) (reason, message string) {
 	}
 	return "", ""
 }
+
+// cannotShrink says which memory limits would fall below what is in use: the kernel
+// would end the containers for it.
+func (w *worker) cannotShrink(ctx context.Context, r *pod.Record) error {
+	lower := map[string]int64{} // by the container's id
+	for _, c := range r.Specs() {
+		s := r.Containers[c.Name]
+		if !r.Resizes(c) || c.RestartsFor(s.Applied) {
+			continue
+		}
+		if had, wants := s.Applied.Limits.Memory().Value(), c.Resources.Limits.Memory().Value(); lowers(had, wants) {
+			lower[s.ID] = wants
+		}
+	}
+	if len(lower) == 0 {
+		return nil
+	}
+	var stats []runtime.Stats
+	err := within(ctx, func(ctx context.Context) (err error) {
+		stats, err = w.Runtime.Stats(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range stats {
+		if limit, ok := lower[s.ID]; ok && s.MemoryBytes >= uint64(limit) {
+			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", s.Name, limit, s.MemoryBytes))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("cannot decrease memory limits: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// lowers says whether a limit falls; zero is none.
+func lowers(had, wants int64) bool { return wants > 0 && (had == 0 || wants < had) }
 
 // amount is in milli-CPU or bytes.
 func amount(list v1.ResourceList, name v1.ResourceName) int64 {
