@@ -415,6 +415,51 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 	}
 }
 
+// What was wrong with an image is not the fault of the next.
+func TestACorrectedImageDoesNotWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.rec.DidSetUp()
+	w.rec.DidStartSandbox("s", nil)
+	correct := func(image string, res v1.ResourceRequirements) {
+		t.Helper()
+		p := w.rec.Pod.DeepCopy()
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources = image, res
+		w.rec.Update(p, w.now)
+		if a := w.rec.Next(w.now); a.Kind != StartContainer {
+			t.Errorf("image %s, resources %v: action %+v", image, res, a)
+		}
+	}
+	crash := func() {
+		t.Helper()
+		for range 3 {
+			w.settle()
+			w.exit("app", 1)
+		}
+		if a := w.rec.Next(w.now); a.Kind != None {
+			t.Errorf("a container that crashes: action %+v", a)
+		}
+	}
+	for range 3 {
+		w.rec.DidNotPull("app", "img", "ErrImagePull", "no", w.now)
+	}
+	w.rec.Update(w.rec.Pod.DeepCopy(), w.now)
+	if a := w.rec.Next(w.now); a.Kind != None {
+		t.Errorf("the same image again: action %+v", a)
+	}
+	correct("img:2", v1.ResourceRequirements{})
+	w.rec.DidNotPull("app", "img:2", "ErrImagePull", "no", w.now)
+	w.pass(time.Second)
+	if a := w.rec.Next(w.now); a.Wake.Sub(w.now) != 9*time.Second {
+		t.Errorf("the first failure of another image: %+v, want to wait 10s in all", a)
+	}
+	correct("img:3", v1.ResourceRequirements{})
+	crash()
+	correct("img:4", v1.ResourceRequirements{})
+	crash()
+	correct("img:4", cpu("1"))
+}
+
 func TestFoundContainersAreAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
@@ -172,6 +173,7 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 	if r.Pod.Generation != p.Generation {
 		r.Held = nil // what stood against the former spec may not against this one
 	}
+	was := Record{Pod: r.Pod}
 	r.Pod = p
 	if r.Containers == nil {
 		r.Containers = map[string]*Container{}
@@ -180,6 +182,9 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 		if r.Containers[c.Name] == nil {
 			r.Containers[c.Name] = &Container{}
 		}
+		if old, ok := was.Spec(c.Name); ok {
+			r.Containers[c.Name].change(old.Container, c.Container)
+		}
 	}
 	if p.DeletionTimestamp != nil {
 		grace := time.Duration(0)
@@ -187,6 +192,21 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 			grace = time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
 		}
 		r.kill(now, grace)
+	}
+}
+
+// change ends the waits for which a container's former image or resources were the
+// cause.
+func (s *Container) change(from, to *v1.Container) {
+	other := from.Image != to.Image
+	if other {
+		s.Wait, s.Pull = nil, Backoff{}
+	}
+	if other || !apiequality.Semantic.DeepEqual(from.Resources, to.Resources) {
+		s.Restart = Backoff{}
+		if s.Wait != nil && s.Wait.Reason == "CrashLoopBackOff" {
+			s.Wait = nil
+		}
 	}
 }
 
