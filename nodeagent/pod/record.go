@@ -83,7 +83,7 @@ type Container struct {
 	Phase    Phase  `json:"phase,omitempty"`
 	ID       string `json:"id,omitempty"`
 	Restarts uint32 `json:"restarts,omitempty"`
-	// Spec is the hash of the image that it was made from.
+	// Image of the spec by which it was made.
 	Image   string `json:"image,omitempty"`
 	ImageID string `json:"imageID,omitempty"`
 	LogPath string `json:"logPath,omitempty"`

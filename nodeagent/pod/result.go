@@ -74,7 +74,9 @@ func (r *Record) DidTearDown(now time.Time) {
 
 // Run is a container that was started.
 type Run struct {
-	ID        string
+	ID string
+	// Image of the spec by which it was made.
+	Image     string
 	ImageID   string
 	LogPath   string
 	StartedAt time.Time
@@ -98,7 +100,7 @@ func (r *Record) DidStart(name string, run Run, now time.Time) {
 	}
 	s.Phase, s.ID, s.ImageID, s.LogPath, s.StartedAt = Running, run.ID, run.ImageID, run.LogPath, run.StartedAt
 	s.FinishedAt, s.ExitCode, s.Reason, s.Message = time.Time{}, 0, "", ""
-	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", c.Image, Backoff{}
+	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", run.Image, Backoff{}
 	s.Applied, s.Regrow, s.User = run.Resources, false, run.User
 	s.Started = c.StartupProbe == nil
 	s.Ready = s.Started && c.ReadinessProbe == nil
