@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,4 +64,69 @@ func TestAPodThatEndsIsStillAskedWhetherItIsReady(t *testing.T) {
 		}
 		b.after(time.Minute)
 	})
+}
+
+// TestSidecarsGetNoSignalBeforeTheirTurn: all are told that the pod ends at once, by their
+// preStop hooks, also where the others use up the grace.
+func TestSidecarsGetNoSignalBeforeTheirTurn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		app           string
+		hook          int64 // of the app, in seconds
+		ends          time.Duration
+		before, after []string // who got a signal when it ends
+	}{
+		"the app's hook takes a while": {"sleep 1000000", 10, 10 * time.Second, nil, []string{"app", "second", "first"}},
+		"the app ends by its kill":     {"trap x; sleep 1000000", 0, 30 * time.Second, []string{"app"}, []string{"app", "first", "second"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, nil)
+				defer b.end()
+				p, always := newPod("web"), v1.ContainerRestartPolicyAlways
+				p.Spec.RestartPolicy = v1.RestartPolicyNever
+				p.Spec.Containers[0].Command[2] = test.app
+				p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: test.hook}}}
+				for _, name := range []string{"first", "second"} {
+					p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{
+						Name: name, Image: "busybox:1", Command: []string{"sh", "-c", "sleep 1000000"}, RestartPolicy: &always,
+						Lifecycle: &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}},
+					})
+				}
+				b.pool.Set(p, nil)
+				b.after(10 * time.Second)
+				names := map[string]string{}
+				b.pool.View("default", "web", func(r *pod.Record) {
+					for name, s := range r.Containers {
+						names[s.ID] = name
+					}
+				})
+				b.pool.Set(deleted(p, 30), nil)
+				b.after(test.ends - time.Second)
+				done := func() (hooks int, stopped []string) {
+					for _, call := range b.runtime.Calls() {
+						switch method, subject, _ := strings.Cut(call, " "); method {
+						case "Exec":
+							hooks++
+						case "StopContainer":
+							stopped = append(stopped, names[subject])
+						}
+					}
+					return hooks, stopped
+				}
+				if hooks, stopped := done(); hooks != 2 || !slices.Equal(stopped, test.before) {
+					t.Errorf("before the app ends, %d hooks have run, and %q got their signals", hooks, stopped)
+				}
+				b.after(10 * time.Second)
+				hooks, stopped := done()
+				if test.before != nil { // at the deadline nobody waits for anybody
+					slices.Sort(stopped)
+				}
+				if hooks != 2 || !slices.Equal(stopped, test.after) {
+					t.Errorf("%d hooks have run, and %q got their signals in turn, want %q", hooks, stopped, test.after)
+				}
+			})
+		})
+	}
 }
