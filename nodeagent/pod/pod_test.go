@@ -41,7 +41,7 @@ func (w *world) settle() Action {
 		switch a.Kind {
 		case SetUp:
 			w.rec.Touched = true
-			w.rec.DidSetUp()
+			w.rec.DidSetUp(w.rec.Pod.Spec.Resources)
 		case StartSandbox:
 			w.ids++
 			w.rec.DidStartSandbox(fmt.Sprintf("s%d", w.ids), nil)
@@ -394,7 +394,7 @@ func condition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
 func TestImageThatCannotBePulledWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
-	w.rec.DidSetUp()
+	w.rec.DidSetUp(nil)
 	w.rec.DidStartSandbox("s", nil)
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		if a := w.rec.Next(w.now); a.Kind != StartContainer {
@@ -419,7 +419,7 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 func TestACorrectedImageDoesNotWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
-	w.rec.DidSetUp()
+	w.rec.DidSetUp(nil)
 	w.rec.DidStartSandbox("s", nil)
 	correct := func(image string, res v1.ResourceRequirements) {
 		t.Helper()
@@ -530,7 +530,7 @@ func TestSandboxOfUnknownAddressIsMadeAnew(t *testing.T) {
 		p := podOf(v1.RestartPolicyAlways, "app")
 		tt.change(p)
 		w := newWorld(t, p)
-		w.rec.DidSetUp()
+		w.rec.DidSetUp(nil)
 		w.rec.Sandbox.Dirty = true // as it is written down before a sandbox starts
 		_, left := w.rec.Observe(found, none, w.now)
 		if a := w.rec.Next(w.now); a.Kind != tt.want || (len(left) == 1) != (tt.want == ResetSandbox) {

@@ -41,6 +41,8 @@ type Record struct {
 	// Conditions that the agent owns, as last reported.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 
+	// Applied are the resources in force of the pod as a whole, if it has such.
+	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
 	// Held is why resources that the spec asks for are not in force.
 	Held *Held `json:"held,omitempty"`
 
@@ -150,6 +152,7 @@ func New(p *v1.Pod, now time.Time) *Record {
 func (r *Record) Clone() *Record {
 	out := *r
 	out.Rejected, out.Ended, out.Held = clone(r.Rejected), clone(r.Ended), clone(r.Held)
+	out.Applied = r.Applied.DeepCopy()
 	out.Sandbox.IPs, out.Conditions = slices.Clone(r.Sandbox.IPs), slices.Clone(r.Conditions)
 	out.Containers = make(map[string]*Container, len(r.Containers))
 	for name, c := range r.Containers {

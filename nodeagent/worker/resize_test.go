@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 func memory(limit string) v1.ResourceRequirements {
@@ -57,5 +58,72 @@ func TestALimitBelowWhatIsInUseWaits(t *testing.T) {
 		p = resized(p, memory("3Mi"))
 		b.pool.Set(p, nil)
 		has("3Mi", "")
+	})
+}
+
+// TestALimitMayFallWithARestart below what is in use: it starts anew. What runs on
+// beside it is still looked at.
+func TestALimitMayFallWithARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(b *bench) { b.pool.deps.Allocatable = memory("1Gi").Limits })
+		defer b.end()
+		p := newPod("web")
+		p.Spec.Containers[0].Resources = memory("8Mi")
+		p.Spec.Containers = append(p.Spec.Containers, *p.Spec.Containers[0].DeepCopy())
+		p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
+		p.Spec.Containers[1].Name = "other"
+		for _, step := range []struct{ app, other, appHas, otherHas string }{
+			{"8Mi", "8Mi", "8Mi", "8Mi"}, {"1Mi", "1Mi", "8Mi", "8Mi"}, {"1Mi", "3Mi", "1Mi", "3Mi"},
+		} {
+			p = resized(p, memory(step.app))
+			p.Spec.Containers[1].Resources = memory(step.other)
+			b.pool.Set(p, nil)
+			b.after(time.Second)
+			b.pool.View("default", "web", func(r *pod.Record) {
+				has := func(name string) string { return r.Containers[name].Applied.Limits.Memory().String() }
+				if has("app") != step.appHas || has("other") != step.otherHas {
+					t.Errorf("asked for %s and %s, they have %s and %s", step.app, step.other, has("app"), has("other"))
+				}
+			})
+		}
+	})
+}
+
+// TestAPodIsResizedAsAWhole, where it has what its new limit is below.
+func TestAPodIsResizedAsAWhole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var limit int64
+		b := newBench(t, func(b *bench) {
+			b.pool.deps.Allocatable = memory("1Gi").Limits
+			b.pool.deps.Cgroups = groups{made: func(res runtime.Resources) { limit = res.MemoryLimit }}
+		})
+		defer b.end()
+		p := newPod("web")
+		ask := func(whole string, want int64, held string) {
+			t.Helper()
+			p = p.DeepCopy()
+			p.Generation++
+			res := memory(whole)
+			p.Spec.Resources = &res
+			b.pool.Set(p, nil)
+			b.after(time.Second)
+			b.pool.View("default", "web", func(r *pod.Record) {
+				reason := ""
+				if r.Held != nil {
+					reason = r.Held.Reason
+				}
+				st := r.Status(pod.Host{}, time.Now())
+				if limit != want || st.Resources.Limits.Memory().Value() != want || reason != held {
+					t.Errorf("asked for %s, the limit is %d, told as %v, held by %+v; want %d, %q", whole, limit, st.Resources.Limits, r.Held, want, held)
+				}
+			})
+		}
+		ask("8Mi", 8<<20, "")
+		ask("16Mi", 16<<20, "")
+		ask("2Mi", 16<<20, v1.PodReasonError)
+		ask("2Gi", 16<<20, v1.PodReasonInfeasible)
+		ask("3Mi", 3<<20, "")
 	})
 }

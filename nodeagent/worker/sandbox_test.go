@@ -15,11 +15,11 @@ import (
 // groups tells of each cgroup that is made.
 type groups struct {
 	cgroup.None
-	made func()
+	made func(runtime.Resources)
 }
 
-func (g groups) Ensure(string, runtime.Resources) error {
-	g.made()
+func (g groups) Ensure(_ string, res runtime.Resources) error {
+	g.made(res)
 	return nil
 }
 
@@ -30,7 +30,7 @@ func TestEachSandboxFindsThePodsCgroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made, tries := false, 0
 		b := newBench(t, func(b *bench) {
-			b.pool.deps.Cgroups = groups{made: func() { made = true }}
+			b.pool.deps.Cgroups = groups{made: func(runtime.Resources) { made = true }}
 			b.runtime.Fail = func(method, _ string) error {
 				if method != "RunSandbox" {
 					return nil
