@@ -16,7 +16,7 @@ import (
 func (a *Agent) weighClasses() {
 	var milli int64
 	a.pool.Each(func(r *pod.Record) {
-		if r.Finished() || pod.QOS(r.Pod) != v1.PodQOSBurstable {
+		if !r.Active() || pod.QOS(r.Pod) != v1.PodQOSBurstable {
 			return
 		}
 		requests := componentresource.PodRequests(r.Holds(), componentresource.PodResourcesOptions{})

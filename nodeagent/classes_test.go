@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -53,4 +54,6 @@ func TestClassesOfPodsWeighWhatTheyRequest(t *testing.T) {
 		}
 	})
 	check("when one of them is over", 512)
+	s.record("half", func(r *pod.Record) { r.End(pod.Verdict{Reason: "Evicted"}, 0, time.Now()) })
+	check("when the other is evicted, and its object stays", 2)
 }

@@ -18,6 +18,10 @@ import (
 // evictGrace is what an evicted pod gets to say goodbye, as from the kubelet.
 const evictGrace = time.Second
 
+// leavesWithin is how far from its deadline a pod is waited for, to see what its end
+// frees.
+const leavesWithin = 30 * time.Second
+
 // candidate is a pod that could be evicted.
 type candidate struct {
 	pod      *v1.Pod
@@ -114,9 +118,11 @@ func (a *Agent) candidates(ctx context.Context, stats []runtime.Stats, name v1.R
 	}
 	var runs []running
 	a.pool.Each(func(r *pod.Record) {
+		ends := time.Until(r.Deadline())
 		switch {
-		case r.Finished():
-		case r.Terminating():
+		case r.Finished() || r.Down():
+		case r.Terminating() && ends < -leavesWithin: // it hangs
+		case r.Terminating() && ends <= leavesWithin:
 			leaving = true
 		case !critical(r.Pod):
 			runs = append(runs, runningOf(r))

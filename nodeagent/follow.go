@@ -100,7 +100,7 @@ func (a *Agent) set(p *v1.Pod) {
 		return // a server that does not know the field selector
 	}
 	if !a.static.Mirror(p) {
-		a.run(p)
+		a.run(static.FromAPI(p))
 	}
 }
 
@@ -131,7 +131,7 @@ func (a *Agent) run(p *v1.Pod) {
 // portHolders are the pods that have ports of the machine.
 func (a *Agent) portHolders() (all []*v1.Pod) {
 	a.pool.Each(func(r *pod.Record) {
-		if holdsPort(r.Pod) && !r.Finished() {
+		if holdsPort(r.Pod) && r.Active() {
 			all = append(all, r.Pod)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/nodeagent/image"
 	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/static"
 )
 
 // Pressure are limits; zero fields take Kubernetes' defaults.
@@ -127,7 +128,14 @@ func (p *pressure) names() string {
 // systemCritical is the priority from which on pods are not evicted.
 const systemCritical = 2_000_000_000
 
-func critical(p *v1.Pod) bool { return p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical }
+// critical pods are neither evicted nor refused under pressure. Static ones are, as
+// the kubelet has it: nobody would make them anew.
+func critical(p *v1.Pod) bool { return static.Is(p) || criticalByPriority(p) }
+
+// criticalByPriority is what a shutdown goes by.
+func criticalByPriority(p *v1.Pod) bool {
+	return p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
+}
 
 // tend watches memory and disk, collects images, and evicts one pod at a time.
 func (a *Agent) tend(ctx context.Context) error {

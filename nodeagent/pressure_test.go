@@ -126,13 +126,21 @@ func (s *strained) add(name string, priority int32, request string, used int64) 
 		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)}
 	}
 	s.pool.Set(p, nil)
-	s.pool.Each(func(r *pod.Record) {
-		if r.Pod.Name == name {
-			r.Containers["app"].ID = name // as the runtime has it
-		}
+	s.record(name, func(r *pod.Record) {
+		r.DidSetUp(nil)
+		r.Containers["app"].ID = name // as the runtime has it
 	})
 	s.stats = append(s.stats, runtime.Stats{
 		Pod: runtime.PodMeta{UID: name}, Name: "app", WorkingSetBytes: uint64(used), Pids: uint64(used),
+	})
+}
+
+// record changes what is known of a pod.
+func (s *strained) record(name string, change func(*pod.Record)) {
+	s.pool.Each(func(r *pod.Record) {
+		if r.Pod.Name == name {
+			change(r)
+		}
 	})
 }
 
@@ -224,9 +232,10 @@ func TestPressureShowsAndHoldsOn(t *testing.T) {
 func TestPressureTurnsPodsAway(t *testing.T) {
 	t.Parallel()
 	system := int32(systemCritical)
-	best, burstable, vital, tolerant := &v1.Pod{}, &v1.Pod{}, &v1.Pod{}, &v1.Pod{}
+	best, burstable, vital, tolerant, fixed := &v1.Pod{}, &v1.Pod{}, &v1.Pod{}, &v1.Pod{}, &v1.Pod{}
 	burstable.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
 	vital.Spec.Priority = &system
+	fixed.Annotations = map[string]string{"kubernetes.io/config.source": "file"} // a static one
 	tolerant.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists}}
 	for _, tt := range []struct {
 		memory, disk, pid bool
@@ -239,7 +248,7 @@ func TestPressureTurnsPodsAway(t *testing.T) {
 		{true, false, true, []*v1.Pod{best, burstable, tolerant}, "The node had condition: [MemoryPressure PIDPressure]. "},
 	} {
 		p := &pressure{memory: tt.memory, disk: tt.disk, pid: tt.pid}
-		for _, obj := range []*v1.Pod{best, burstable, vital, tolerant} {
+		for _, obj := range []*v1.Pod{best, burstable, vital, tolerant, fixed} {
 			v := p.refuses(obj)
 			if (v != nil) != slices.Contains(tt.away, obj) {
 				t.Errorf("%q: %+v for %+v", tt.message, v, obj.Spec)
@@ -282,6 +291,8 @@ func TestOnePodAtATimeIsEvicted(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t, Pressure{})
 	s.add("vital", systemCritical, "", 5<<30)
+	s.add("static", 0, "", 6<<30)
+	s.record("static", func(r *pod.Record) { r.Pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"} })
 	s.add("modest", 0, "2Gi", 1<<30)
 	s.add("greedy", 0, "1Gi", 2<<30)
 	s.machine.MemoryAvailable = 50 << 20
@@ -294,8 +305,8 @@ func TestOnePodAtATimeIsEvicted(t *testing.T) {
 	if diff := cmp.Diff(want, s.evicted()); diff != "" {
 		t.Error(diff)
 	}
-	s.pool.Each(func(r *pod.Record) {
-		if r.Pod.Name == "greedy" && r.KillGrace != time.Second {
+	s.record("greedy", func(r *pod.Record) {
+		if r.KillGrace != time.Second {
 			t.Errorf("its grace is %v", r.KillGrace)
 		}
 	})
@@ -303,6 +314,41 @@ func TestOnePodAtATimeIsEvicted(t *testing.T) {
 	for _, text := range []string{"Warning EvictionThresholdMet Attempting to reclaim memory", "Warning Evicted " + message} {
 		if !slices.Contains(told, text) {
 			t.Errorf("no event %q in %q", text, told)
+		}
+	}
+}
+
+// Nobody waits for a pod that has ended already, that ends later, or that does not end.
+func TestEvictionGoesOnBesideWhatFreesNothing(t *testing.T) {
+	t.Parallel()
+	ends := func(since, grace time.Duration) func(*pod.Record) {
+		return func(r *pod.Record) {
+			r.End(pod.Verdict{Reason: "Evicted"}, grace, time.Now().Add(-since))
+			r.Ended = nil // the test sees by it whether it is evicted
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*pod.Record)
+		want   string
+	}{
+		{"it was evicted, and its object stays", func(r *pod.Record) { ends(0, 0)(r); r.DidTearDown(time.Now()) }, "next"},
+		{"it ends within a second", ends(0, time.Second), ""},
+		{"it has a day to end", ends(0, 24*time.Hour), "first"},
+		{"it is over its time", ends(20*time.Second, time.Second), ""},
+		{"it hangs", ends(time.Minute, time.Second), "next"},
+	} {
+		s := newStrained(t, Pressure{})
+		s.add("first", 0, "", 2<<30)
+		s.add("next", 0, "", 1<<30)
+		s.record("first", tt.change)
+		s.machine.MemoryAvailable = 50 << 20
+		for range 3 {
+			s.look(t.Context())
+		}
+		got := s.evicted()
+		if _, ok := got[tt.want]; len(got) > 1 || ok != (tt.want != "") {
+			t.Errorf("%s: evicted %+v, want %q", tt.name, got, tt.want)
 		}
 	}
 }
@@ -389,7 +435,7 @@ func TestLimitsOfEphemeralStorage(t *testing.T) {
 		}
 		s.pool.Set(p, nil)
 		s.pool.Each(func(r *pod.Record) {
-			r.DidSetUp()
+			r.DidSetUp(nil)
 			r.Containers["first"].ID, r.Containers["second"].ID = "1", "2"
 		})
 		s.written = map[string]runtime.Disk{"1": {Bytes: tt.wrote[0]}, "2": {Bytes: tt.wrote[1]}}
@@ -420,7 +466,7 @@ func TestMeasuringTheDiskHasItsPace(t *testing.T) {
 			Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
 		}}}
 		s.pool.Set(p, nil)
-		s.pool.Each(func(r *pod.Record) { r.DidSetUp() })
+		s.pool.Each(func(r *pod.Record) { r.DidSetUp(nil) })
 		s.slow = 3 * time.Second
 		for range 14 { // 0, 10 … 130 s, and the time that measuring takes
 			s.evictBySize(t.Context())
@@ -440,7 +486,7 @@ func TestVolumeOverItsLimitEndsItsPod(t *testing.T) {
 	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 	p.Spec.Containers = []v1.Container{{Name: "app"}}
 	s.pool.Set(p, nil)
-	s.pool.Each(func(r *pod.Record) { r.DidSetUp() })
+	s.pool.Each(func(r *pod.Record) { r.DidSetUp(nil) })
 	dir := filepath.Join(s.cfg.RootDir, "pods/p/volumes/v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func (a *Agent) endGroup(ctx context.Context, wanted bool, grace time.Duration) 
 func (a *Agent) endNow(wanted bool, grace time.Duration) (left int) {
 	told := map[string]time.Duration{}
 	a.pool.Each(func(r *pod.Record) {
-		if critical(r.Pod) != wanted || r.Down() {
+		if criticalByPriority(r.Pod) != wanted || r.Down() {
 			return
 		}
 		left++

@@ -89,15 +89,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 // beat renews the Lease beside all else: a description may have to wait for a
 // runtime that does not answer, and the machine lives all the same.
 func (k *Keeper) beat(ctx context.Context) {
-	uid := types.UID("")
-	if n, err := k.Client.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{}); err == nil {
-		uid = n.UID
-	}
 	lease := time.NewTicker(k.lease() / 4)
 	defer lease.Stop()
 	for {
 		at := time.Now()
-		if err := k.renew(ctx, uid); err == nil {
+		if err := k.renew(ctx); err == nil {
 			k.renewed.Store(&at)
 		} else {
 			k.warn("renew the lease", err)
@@ -275,29 +271,33 @@ func alike(a, b v1.NodeStatus) bool {
 }
 
 // renew renews the Lease, making it where there is none.
-func (k *Keeper) renew(ctx context.Context, uid types.UID) error {
+func (k *Keeper) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(k.lease()/4, time.Second))
 	defer cancel()
-	leases, name := k.Client.CoordinationV1().Leases(v1.NamespaceNodeLease), k.Name
-	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-	seconds := int32(max(k.lease()/time.Second, 1))
-	now := metav1.NowMicro()
-	if apierrors.IsNotFound(err) {
-		lease = &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now},
+	leases := k.Client.CoordinationV1().Leases(v1.NamespaceNodeLease)
+	lease, err := leases.Get(ctx, k.Name, metav1.GetOptions{})
+	absent := apierrors.IsNotFound(err)
+	if absent {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: k.Name}}
+	} else if err != nil {
+		return err
+	}
+	if len(lease.OwnerReferences) == 0 {
+		// Asked for each time: the Node may have been deleted and made anew since, and
+		// the Lease of one that is gone is collected.
+		n, err := k.Client.CoreV1().Nodes().Get(ctx, k.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		if uid != "" {
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}}
-		}
+		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.Name, UID: n.UID}}
+	}
+	seconds, now := int32(max(k.lease()/time.Second, 1)), metav1.NowMicro()
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &k.Name, &seconds, &now
+	if absent {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
-		return err
+	} else {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		return err
-	}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &name, &seconds, &now
-	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return err
 }
 

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -256,19 +257,15 @@ func (r *Record) again(c Spec, s *Container) bool {
 	return true
 }
 
-// restartPolicy is the container's own rule where it has one, else the pod's.
+// restartPolicy is what the first of the container's own rules for this exit code says,
+// else its policy or the pod's.
 func (r *Record) restartPolicy(c Spec, code int32) v1.ContainerRestartPolicy {
-	for _, rule := range c.RestartPolicyRules {
-		if rule.ExitCodes == nil || rule.Action != v1.ContainerRestartRuleActionRestart {
-			continue
-		}
-		in := false
-		for _, v := range rule.ExitCodes.Values {
-			in = in || v == code
-		}
-		if in == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn) {
-			return v1.ContainerRestartPolicyAlways
-		}
+	i := slices.IndexFunc(c.RestartPolicyRules, func(rule v1.ContainerRestartRule) bool {
+		return rule.ExitCodes != nil &&
+			slices.Contains(rule.ExitCodes.Values, code) == (rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn)
+	})
+	if i >= 0 && c.RestartPolicyRules[i].Action == v1.ContainerRestartRuleActionRestart {
+		return v1.ContainerRestartPolicyAlways
 	}
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy

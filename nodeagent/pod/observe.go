@@ -29,7 +29,7 @@ func (r *Record) observeSandboxes(l runtime.Listing) (left []string) {
 		switch {
 		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating() && r.reachable():
 			r.Sandbox = Sandbox{ID: s.ID, Attempt: s.Attempt, Ready: true, Dirty: true, IPs: r.knownIPs()}
-			r.SetUp, r.Touched = true, true
+			r.SetUp, r.Touched, r.Applied = true, true, r.Pod.Spec.Resources.DeepCopy()
 		case r.Sandbox.ID == s.ID:
 		default:
 			left = append(left, s.ID)

@@ -41,7 +41,7 @@ func (w *world) settle() Action {
 		switch a.Kind {
 		case SetUp:
 			w.rec.Touched = true
-			w.rec.DidSetUp()
+			w.rec.DidSetUp(w.rec.Pod.Spec.Resources)
 		case StartSandbox:
 			w.ids++
 			w.rec.DidStartSandbox(fmt.Sprintf("s%d", w.ids), nil)
@@ -259,7 +259,7 @@ func TestSandboxThatEndsIsReplaced(t *testing.T) {
 	w.log = nil
 	w.rec.Sandbox.Ready = false
 	w.settle()
-	w.expect("reset sandbox", "start sandbox", "start container init1")
+	w.expect("reset sandbox", "set up", "start sandbox", "start container init1")
 	w.phase(v1.PodRunning)
 	w.exit("init1", 0)
 	w.settle()
@@ -331,6 +331,27 @@ func TestUnhealthyContainerIsKilledAndRestarted(t *testing.T) {
 	w.expect("stop container app", "start container app")
 }
 
+// Of two probes that fail at once the one may tell last how things stood before the
+// other.
+func TestWhatAProbeDecidedForARunStands(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyAlways, "app")
+	p.Spec.Containers[0].StartupProbe = &v1.Probe{}
+	w := newWorld(t, p)
+	w.settle()
+	w.log = nil
+	w.rec.Probed("app", "c2", true, true, "failed liveness probe")
+	w.rec.Probed("app", "c2", false, false, "")
+	if s := w.rec.Containers["app"]; !s.Started || s.Ready {
+		t.Errorf("started %v, ready %v", s.Started, s.Ready)
+	}
+	w.settle()
+	w.expect("stop container app", "start container app")
+	if s := w.rec.Containers["app"]; s.Started || s.Unhealthy != "" {
+		t.Errorf("the next run is started %v, and unhealthy since %q", s.Started, s.Unhealthy)
+	}
+}
+
 func TestReadyFollowsProbesAndGates(t *testing.T) {
 	t.Parallel()
 	p := podOf(v1.RestartPolicyAlways, "app")
@@ -373,7 +394,7 @@ func condition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
 func TestImageThatCannotBePulledWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
-	w.rec.DidSetUp()
+	w.rec.DidSetUp(nil)
 	w.rec.DidStartSandbox("s", nil)
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		if a := w.rec.Next(w.now); a.Kind != StartContainer {
@@ -392,6 +413,51 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 		w.phase(v1.PodPending)
 		w.pass(want - time.Second)
 	}
+}
+
+// What was wrong with an image is not the fault of the next.
+func TestACorrectedImageDoesNotWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+	w.rec.DidSetUp(nil)
+	w.rec.DidStartSandbox("s", nil)
+	correct := func(image string, res v1.ResourceRequirements) {
+		t.Helper()
+		p := w.rec.Pod.DeepCopy()
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources = image, res
+		w.rec.Update(p, w.now)
+		if a := w.rec.Next(w.now); a.Kind != StartContainer {
+			t.Errorf("image %s, resources %v: action %+v", image, res, a)
+		}
+	}
+	crash := func() {
+		t.Helper()
+		for range 3 {
+			w.settle()
+			w.exit("app", 1)
+		}
+		if a := w.rec.Next(w.now); a.Kind != None {
+			t.Errorf("a container that crashes: action %+v", a)
+		}
+	}
+	for range 3 {
+		w.rec.DidNotPull("app", "img", "ErrImagePull", "no", w.now)
+	}
+	w.rec.Update(w.rec.Pod.DeepCopy(), w.now)
+	if a := w.rec.Next(w.now); a.Kind != None {
+		t.Errorf("the same image again: action %+v", a)
+	}
+	correct("img:2", v1.ResourceRequirements{})
+	w.rec.DidNotPull("app", "img:2", "ErrImagePull", "no", w.now)
+	w.pass(time.Second)
+	if a := w.rec.Next(w.now); a.Wake.Sub(w.now) != 9*time.Second {
+		t.Errorf("the first failure of another image: %+v, want to wait 10s in all", a)
+	}
+	correct("img:3", v1.ResourceRequirements{})
+	crash()
+	correct("img:4", v1.ResourceRequirements{})
+	crash()
+	correct("img:4", cpu("1"))
 }
 
 func TestFoundContainersAreAdopted(t *testing.T) {
@@ -464,7 +530,7 @@ func TestSandboxOfUnknownAddressIsMadeAnew(t *testing.T) {
 		p := podOf(v1.RestartPolicyAlways, "app")
 		tt.change(p)
 		w := newWorld(t, p)
-		w.rec.DidSetUp()
+		w.rec.DidSetUp(nil)
 		w.rec.Sandbox.Dirty = true // as it is written down before a sandbox starts
 		_, left := w.rec.Observe(found, none, w.now)
 		if a := w.rec.Next(w.now); a.Kind != tt.want || (len(left) == 1) != (tt.want == ResetSandbox) {

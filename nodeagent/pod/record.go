@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
@@ -40,6 +41,8 @@ type Record struct {
 	// Conditions that the agent owns, as last reported.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 
+	// Applied are the resources in force of the pod as a whole, if it has such.
+	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
 	// Held is why resources that the spec asks for are not in force.
 	Held *Held `json:"held,omitempty"`
 
@@ -82,7 +85,7 @@ type Container struct {
 	Phase    Phase  `json:"phase,omitempty"`
 	ID       string `json:"id,omitempty"`
 	Restarts uint32 `json:"restarts,omitempty"`
-	// Spec is the hash of the image that it was made from.
+	// Image of the spec by which it was made.
 	Image   string `json:"image,omitempty"`
 	ImageID string `json:"imageID,omitempty"`
 	LogPath string `json:"logPath,omitempty"`
@@ -149,6 +152,7 @@ func New(p *v1.Pod, now time.Time) *Record {
 func (r *Record) Clone() *Record {
 	out := *r
 	out.Rejected, out.Ended, out.Held = clone(r.Rejected), clone(r.Ended), clone(r.Held)
+	out.Applied = r.Applied.DeepCopy()
 	out.Sandbox.IPs, out.Conditions = slices.Clone(r.Sandbox.IPs), slices.Clone(r.Conditions)
 	out.Containers = make(map[string]*Container, len(r.Containers))
 	for name, c := range r.Containers {
@@ -172,6 +176,7 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 	if r.Pod.Generation != p.Generation {
 		r.Held = nil // what stood against the former spec may not against this one
 	}
+	was := Record{Pod: r.Pod}
 	r.Pod = p
 	if r.Containers == nil {
 		r.Containers = map[string]*Container{}
@@ -180,6 +185,9 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 		if r.Containers[c.Name] == nil {
 			r.Containers[c.Name] = &Container{}
 		}
+		if old, ok := was.Spec(c.Name); ok {
+			r.Containers[c.Name].change(old.Container, c.Container)
+		}
 	}
 	if p.DeletionTimestamp != nil {
 		grace := time.Duration(0)
@@ -187,6 +195,21 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 			grace = time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
 		}
 		r.kill(now, grace)
+	}
+}
+
+// change ends the waits for which a container's former image or resources were the
+// cause.
+func (s *Container) change(from, to *v1.Container) {
+	other := from.Image != to.Image
+	if other {
+		s.Wait, s.Pull = nil, Backoff{}
+	}
+	if other || !apiequality.Semantic.DeepEqual(from.Resources, to.Resources) {
+		s.Restart = Backoff{}
+		if s.Wait != nil && s.Wait.Reason == "CrashLoopBackOff" {
+			s.Wait = nil
+		}
 	}
 }
 

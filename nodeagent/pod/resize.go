@@ -30,8 +30,16 @@ func (r *Record) Resizes(c Spec) bool {
 	return !apiequality.Semantic.DeepEqual(*s.Applied, c.Resources)
 }
 
-// resizing says whether any container does.
+// asWhole says whether the pod as a whole has other resources than its spec asks for.
+func (r *Record) asWhole() bool {
+	return r.SetUp && !apiequality.Semantic.DeepEqual(r.Applied, r.Pod.Spec.Resources)
+}
+
+// resizing says whether the pod or any container has.
 func (r *Record) resizing() bool {
+	if r.asWhole() {
+		return true
+	}
 	for c := range r.all() {
 		if r.Resizes(c) {
 			return true
@@ -59,13 +67,14 @@ func same(a, b v1.ResourceList, name v1.ResourceName) bool {
 	return x.Cmp(y) == 0
 }
 
-// resize says what is due for a container whose resources are not those of its
-// spec: first the whole pod is resized, then those start anew that must.
+// resize says what is due for a container where resources, its own or the pod's, are not
+// those of the spec: first the whole pod is resized, then those start anew that must.
 func (r *Record) resize(c Spec, s *Container, now time.Time) Action {
-	if !r.Resizes(c) {
+	own := r.Resizes(c)
+	if !own && !r.asWhole() {
 		return Action{}
 	}
-	if s.Regrow {
+	if own && s.Regrow {
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.Grace(), Reason: "Container " + c.Name + " resize requires restart"}
 	}
 	if h := r.Held; h != nil && (h.Again.IsZero() || h.Again.After(now)) {
@@ -74,10 +83,10 @@ func (r *Record) resize(c Spec, s *Container, now time.Time) Action {
 	return Action{Kind: Resize}
 }
 
-// DidResize notes the resources that are in force by container, and which of
-// them must start anew to have theirs.
-func (r *Record) DidResize(applied map[string]v1.ResourceRequirements, restart []string) {
-	r.Held = nil
+// DidResize notes the resources that are in force, of the pod as a whole and by
+// container, and which of them must start anew to have theirs.
+func (r *Record) DidResize(whole *v1.ResourceRequirements, applied map[string]v1.ResourceRequirements, restart []string) {
+	r.Held, r.Applied = nil, whole.DeepCopy()
 	for name, res := range applied {
 		if s := r.Containers[name]; s != nil {
 			s.Applied = res.DeepCopy()
@@ -122,9 +131,12 @@ func (r *Record) Holds() *v1.Pod {
 	return r.InForce()
 }
 
-// InForce is the pod with the resources that its containers have now.
+// InForce is the pod with the resources that it and its containers have now.
 func (r *Record) InForce() *v1.Pod {
 	p := r.Pod.DeepCopy()
+	if r.SetUp {
+		p.Spec.Resources = r.Applied.DeepCopy()
+	}
 	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			if s := r.Containers[list[i].Name]; s != nil && s.Applied != nil {

@@ -17,7 +17,7 @@ func sized(now time.Time, policy ...v1.ContainerResizePolicy) *Record {
 	p := &v1.Pod{Spec: v1.PodSpec{RestartPolicy: v1.RestartPolicyOnFailure, Containers: []v1.Container{{Name: "c", Image: "i", Resources: cpu("1"), ResizePolicy: policy}}}}
 	p.Generation = 1
 	r := New(p, now)
-	r.DidSetUp()
+	r.DidSetUp(nil)
 	r.DidStartSandbox("s", nil)
 	r.Initialized = true
 	has := cpu("1")
@@ -77,7 +77,7 @@ func TestResize(t *testing.T) {
 	if a := r.Next(now); a.Kind != Resize {
 		t.Fatalf("Next() of another spec = %v, want %v", a.Kind, Resize)
 	}
-	r.DidResize(map[string]v1.ResourceRequirements{"c": cpu("3")}, nil)
+	r.DidResize(nil, map[string]v1.ResourceRequirements{"c": cpu("3")}, nil)
 	if a := r.Next(now); a.Kind != None {
 		t.Errorf("Next() of a resized pod = %v, want nothing", a.Kind)
 	}
@@ -97,7 +97,7 @@ func TestResizeByStartingAnew(t *testing.T) {
 	if c, _ := r.Spec("c"); r.Next(now).Kind != Resize || !c.RestartsFor(r.Containers["c"].Applied) {
 		t.Fatal("a policy that wants a start anew is not seen")
 	}
-	r.DidResize(nil, []string{"c"})
+	r.DidResize(nil, nil, []string{"c"})
 	if a := r.Next(now); a.Kind != StopContainer || a.Container != "c" {
 		t.Fatalf("Next() = %v %s, want the container to stop", a.Kind, a.Container)
 	}
@@ -127,8 +127,53 @@ func TestAResizeThatIsNotGrantedHoldsNothing(t *testing.T) {
 		t.Errorf("a pod that can not grow holds %d, want what it has", held())
 	}
 	r.ask("2", now)
-	r.DidResize(map[string]v1.ResourceRequirements{"c": cpu("2")}, nil)
+	r.DidResize(nil, map[string]v1.ResourceRequirements{"c": cpu("2")}, nil)
 	if held() != 2000 {
 		t.Errorf("a pod that has grown holds %d", held())
 	}
+}
+
+func TestAPodIsResizedAsAWhole(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := sized(now)
+	ask := func(request string) *v1.ResourceRequirements {
+		p, whole := r.Pod.DeepCopy(), cpu(request)
+		p.Generation++
+		p.Spec.Resources = &whole
+		r.Update(p, now)
+		return &whole
+	}
+	shows := func(want string) {
+		t.Helper()
+		st := r.Status(Host{}, now)
+		if st.Resources == nil || st.Resources.Requests.Cpu().String() != want || st.AllocatedResources.Cpu().String() != want {
+			t.Errorf("the status has resources %+v, allocated %v; want %s", st.Resources, st.AllocatedResources, want)
+		}
+		if got := r.Holds().Spec.Resources; got != nil && got.Requests.Cpu().String() != want {
+			t.Errorf("it holds %v, want %s", got.Requests, want)
+		}
+	}
+	if st := r.Status(Host{}, now); st.Resources != nil || st.AllocatedResources != nil {
+		t.Errorf("a pod without resources of its own has %+v, %v in its status", st.Resources, st.AllocatedResources)
+	}
+	whole := ask("2")
+	if a := r.Next(now); a.Kind != Resize {
+		t.Fatalf("Next() = %v, want %v", a.Kind, Resize)
+	}
+	if _, said := r.says(v1.PodResizeInProgress); !said {
+		t.Error("nobody is told that the resize is under way")
+	}
+	shows("1") // what its container asks for
+	r.DidResize(whole, nil, nil)
+	if a := r.Next(now); a.Kind != None {
+		t.Errorf("Next() of a resized pod = %v", a.Kind)
+	}
+	shows("2")
+	ask("3")
+	r.DidNotResize(v1.PodReasonDeferred, "others have it", now)
+	if a := r.Next(now); a.Kind != None || !a.Wake.Equal(now.Add(resizeAgain)) {
+		t.Errorf("Next() of a deferred resize = %v at %v", a.Kind, a.Wake)
+	}
+	shows("2")
 }

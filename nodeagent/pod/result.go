@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -24,10 +25,11 @@ func (r *Record) Failed(err error, now time.Time) {
 
 func (r *Record) succeeded() { r.Failure, r.RetryFor, r.RetryAt = "", 0, time.Time{} }
 
-// DidSetUp notes that folders, cgroup and volumes are there.
-func (r *Record) DidSetUp() {
-	r.succeeded()
-	r.SetUp = true
+// DidSetUp notes that folders, cgroup and volumes are there, and which resources the
+// pod as a whole was given. The delay goes on growing till a sandbox runs: all this is
+// looked at again before each.
+func (r *Record) DidSetUp(applied *v1.ResourceRequirements) {
+	r.SetUp, r.RetryAt, r.Applied = true, time.Time{}, applied.DeepCopy()
 }
 
 // DidStartSandbox notes a sandbox that runs.
@@ -37,9 +39,10 @@ func (r *Record) DidStartSandbox(id string, ips []netip.Addr) {
 }
 
 // DidResetSandbox notes that a dead sandbox is gone and its containers with it.
-// Init containers run again in the next one.
+// Init containers run again in the next one. The pod's cgroup went with it, and what
+// was mounted if the machine itself was off.
 func (r *Record) DidResetSandbox(now time.Time) {
-	r.RetryAt = time.Time{} // the delay goes on growing till a sandbox runs
+	r.SetUp, r.RetryAt = false, time.Time{}
 	r.Sandbox = Sandbox{Attempt: r.Sandbox.Attempt + 1}
 	r.Initialized = false
 	for c := range r.all() {
@@ -72,7 +75,9 @@ func (r *Record) DidTearDown(now time.Time) {
 
 // Run is a container that was started.
 type Run struct {
-	ID        string
+	ID string
+	// Image of the spec by which it was made.
+	Image     string
 	ImageID   string
 	LogPath   string
 	StartedAt time.Time
@@ -96,7 +101,7 @@ func (r *Record) DidStart(name string, run Run, now time.Time) {
 	}
 	s.Phase, s.ID, s.ImageID, s.LogPath, s.StartedAt = Running, run.ID, run.ImageID, run.LogPath, run.StartedAt
 	s.FinishedAt, s.ExitCode, s.Reason, s.Message = time.Time{}, 0, "", ""
-	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", c.Image, Backoff{}
+	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", run.Image, Backoff{}
 	s.Applied, s.Regrow, s.User = run.Resources, false, run.User
 	s.Started = c.StartupProbe == nil
 	s.Ready = s.Started && c.ReadinessProbe == nil
@@ -161,12 +166,14 @@ func (s *Container) termination() *Termination {
 }
 
 // Probed notes a probe's standing for the run with this id; it says whether
-// anything changed.
+// anything changed. Two standings may come in the wrong order: that a run started, and
+// why it is to be killed, is for good.
 func (r *Record) Probed(name, id string, started, ready bool, unhealthy string) bool {
 	s := r.Containers[name]
 	if s == nil || s.Phase != Running || s.ID != id {
 		return false
 	}
+	started, unhealthy = s.Started || started, cmp.Or(s.Unhealthy, unhealthy)
 	ready = ready && started
 	if s.Started == started && s.Ready == ready && s.Unhealthy == unhealthy {
 		return false

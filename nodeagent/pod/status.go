@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 )
 
 // Host is what a status says of the machine.
@@ -30,6 +31,11 @@ func (r *Record) Status(h Host, now time.Time) v1.PodStatus {
 		StartTime:          &metav1.Time{Time: r.StartTime.Truncate(time.Second)},
 		NominatedNodeName:  r.Pod.Status.NominatedNodeName,
 		Resize:             r.Pod.Status.Resize,
+	}
+	if r.Pod.Spec.Resources != nil {
+		has := r.Holds()
+		st.AllocatedResources = resource.PodRequests(has, resource.PodResourcesOptions{})
+		st.Resources = &v1.ResourceRequirements{Requests: st.AllocatedResources, Limits: resource.PodLimits(has, resource.PodResourcesOptions{})}
 	}
 	if v := r.verdict(); v != nil && !r.anyRunning() {
 		st.Reason, st.Message = v.Reason, v.Message

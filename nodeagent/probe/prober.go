@@ -21,6 +21,8 @@ type Target struct {
 	// Started and Ready are where it stands, so that a restart of the agent
 	// does not take it back.
 	Started, Ready bool
+	// Ending: its pod ends. Only whether it is ready is asked then.
+	Ending bool
 }
 
 // Standing is the sum of a container's probes.
@@ -70,7 +72,7 @@ func (p *Prober) Set(uid string, targets []Target, tell Tell) {
 	next := map[string]*subject{}
 	for _, t := range targets {
 		if s := old[t.Container.Name]; s != nil && s.ID == t.ID {
-			s.Pod, s.Container, s.IP = t.Pod, t.Container, t.IP
+			s.Pod, s.Container, s.IP, s.Ending = t.Pod, t.Container, t.IP, t.Ending
 			next[t.Container.Name] = s
 			continue
 		}
@@ -150,7 +152,7 @@ func (p *Prober) fire(ctx context.Context) time.Duration {
 	defer p.mu.Unlock()
 	for len(p.due) > 0 {
 		t := p.due[0]
-		if t.subject.gone {
+		if t.over() {
 			heap.Pop(&p.due)
 			continue
 		}
@@ -181,7 +183,7 @@ func (p *Prober) fire(ctx context.Context) time.Duration {
 func (p *Prober) heard(t *turn, a Answer) {
 	p.mu.Lock()
 	s := t.subject
-	if s.gone {
+	if t.over() {
 		p.mu.Unlock()
 		return
 	}
@@ -229,6 +231,11 @@ type turn struct {
 	at      time.Time
 	subject *subject
 	judge   *judge
+}
+
+// over says that nobody wants to know any more; Prober.mu is held.
+func (t *turn) over() bool {
+	return t.subject.gone || t.subject.Ending && t.judge.kind != Readiness
 }
 
 type queue []*turn

@@ -23,11 +23,22 @@ const (
 	hashAnnotation   = "kubernetes.io/config.hash"
 	sourceAnnotation = "kubernetes.io/config.source"
 	fileSource       = "file"
+	apiSource        = "api"
 )
 
 // Is says whether a pod is a static one.
 func Is(p *v1.Pod) bool {
 	return p.Annotations[sourceAnnotation] == fileSource && !isMirror(p)
+}
+
+// FromAPI is a pod that the API gave: no static one, whatever it says of itself.
+func FromAPI(p *v1.Pod) *v1.Pod {
+	if !Is(p) {
+		return p
+	}
+	p = p.DeepCopy()
+	p.Annotations[sourceAnnotation] = apiSource
+	return p
 }
 
 func isMirror(p *v1.Pod) bool {

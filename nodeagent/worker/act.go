@@ -89,7 +89,7 @@ func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
 		}
 		return failed(err)
 	}
-	return func(r *pod.Record, now time.Time) { r.DidSetUp() }
+	return func(rec *pod.Record, now time.Time) { rec.DidSetUp(r.Pod.Spec.Resources) }
 }
 
 // NetworkID names the attachment of one sandbox.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-dev/berth/nodeagent/image"
+	"github.com/berth-dev/berth/nodeagent/pod"
 )
 
 // A pull that takes long is told of: after ten seconds, and then ever more seldom.
@@ -33,4 +35,43 @@ func TestALongPullIsToldOf(t *testing.T) {
 			t.Errorf("told (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// An image that was corrected while the wrong one was fetched runs as soon as that has
+// ended, whatever came of it.
+func TestAnImageCorrectedDuringAPullRuns(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"wrong:1", "absent:1"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, func(b *bench) {
+				b.images.Delay = time.Minute
+				b.images.Remote = func(ref string, _ []image.Credential) (image.Config, error) {
+					if ref == "absent:1" {
+						return image.Config{}, errors.New("no such image")
+					}
+					return image.Config{}, nil
+				}
+			})
+			defer b.end()
+			p := newPod("web")
+			p.Spec.Containers[0].Image = first
+			b.pool.Set(p, nil)
+			b.after(30 * time.Second)
+			p = p.DeepCopy()
+			p.Generation++
+			p.Spec.Containers[0].Image = "right:1"
+			b.pool.Set(p, nil)
+			b.after(30*time.Second + time.Minute + time.Second)
+			right, err := b.images.Get(t.Context(), "right:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.pool.View("default", "web", func(r *pod.Record) {
+				s := r.Containers["app"]
+				if cfg, _ := b.runtime.Config(s.ID); s.Phase != pod.Running || cfg.Image != right.ID || s.Image != "right:1" {
+					t.Errorf("after %s: %q, and runs %q, said to be %q", first, s.Phase, cfg.Image, s.Image)
+				}
+			})
+		})
+	}
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 			w.event(r, v1.EventTypeWarning, "Resize"+reason, "%s", message)
 		}
 		return func(r *pod.Record, now time.Time) { r.DidNotResize(reason, message, now) }
+	}
+	if err := w.cannotShrink(ctx, r, before, after); err != nil {
+		return w.resizeFailed(r, err)
 	}
 	group := podspec.CgroupParent(w.CgroupRoot, after)
 	wide := wider(w.podLimits(before), w.podLimits(after))
@@ -51,7 +55,7 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 		}
 	}
 	w.event(r, v1.EventTypeNormal, "ResizeCompleted", "Pod resize completed")
-	return func(r *pod.Record, _ time.Time) { r.DidResize(applied, restart) }
+	return func(r *pod.Record, _ time.Time) { r.DidResize(after.Spec.Resources, applied, restart) }
 }
 
 func (w *worker) resizeFailed(r *pod.Record, err error) outcome {
@@ -81,6 +85,66 @@ func (w *worker) cannotGrow(before, after *v1.Pod) (reason, message string) {
 	}
 	return "", ""
 }
+
+// cannotShrink says which memory limits would fall below what is in use: the kernel
+// would end the containers for it.
+func (w *worker) cannotShrink(ctx context.Context, r *pod.Record, before, after *v1.Pod) error {
+	whole, own := w.lowered(r, before, after)
+	if whole == 0 && len(own) == 0 {
+		return nil
+	}
+	var stats []runtime.Stats
+	err := within(ctx, func(ctx context.Context) (err error) {
+		stats, err = w.Runtime.Stats(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	var used uint64
+	for _, s := range stats {
+		if s.Pod.UID == w.uid {
+			used += s.MemoryBytes
+		}
+		if limit, ok := own[s.ID]; ok && s.MemoryBytes >= uint64(limit) {
+			errs = append(errs, fmt.Errorf("attempting to set container %q memory limit (%d) below current usage (%d)", s.Name, limit, s.MemoryBytes))
+		}
+	}
+	if whole > 0 && used >= uint64(whole) {
+		errs = append(errs, fmt.Errorf("attempting to set pod memory limit (%d) below current usage (%d)", whole, used))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("cannot decrease memory limits: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// lowered gives the memory limits that a resize lowers while what is in use stays: the
+// pod's, zero if it is not one of them, and containers', by their ids.
+func (w *worker) lowered(r *pod.Record, before, after *v1.Pod) (whole int64, own map[string]int64) {
+	own = map[string]int64{}
+	if wants := w.podLimits(after).MemoryLimit; lowers(w.podLimits(before).MemoryLimit, wants) {
+		whole = wants
+	}
+	for _, c := range r.Specs() {
+		s := r.Containers[c.Name]
+		if !r.Resizes(c) {
+			continue
+		}
+		if c.RestartsFor(s.Applied) {
+			whole = 0 // the pod's is lowered when this one starts anew
+			continue
+		}
+		if wants := c.Resources.Limits.Memory().Value(); lowers(s.Applied.Limits.Memory().Value(), wants) {
+			own[s.ID] = wants
+		}
+	}
+	return whole, own
+}
+
+// lowers says whether a limit falls; zero is none.
+func lowers(had, wants int64) bool { return wants > 0 && (had == 0 || wants < had) }
 
 // amount is in milli-CPU or bytes.
 func amount(list v1.ResourceList, name v1.ResourceName) int64 {

@@ -79,6 +79,9 @@ func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string)
 	}
 	w.containerEvent(r, name, v1.EventTypeWarning, "Failed", "Error: %s", what)
 	return func(r *pod.Record, now time.Time) {
+		if c, ok := r.Spec(name); ok && c.Image != spec.Image {
+			return // another is asked for meanwhile, which need not wait
+		}
 		if back.pull {
 			r.DidNotPull(name, back.image, back.reason, back.message, now)
 		} else {
@@ -149,7 +152,7 @@ func (w *worker) createAndStart(ctx context.Context, r *pod.Record, c pod.Spec, 
 		return pod.Run{}, err
 	}
 	w.containerEvent(r, c.Name, v1.EventTypeNormal, "Created", "Container created")
-	run := pod.Run{ID: id, LogPath: cfg.LogPath, Resources: c.Resources.DeepCopy()}
+	run := pod.Run{ID: id, Image: c.Image, LogPath: cfg.LogPath, Resources: c.Resources.DeepCopy()}
 	if err := within(ctx, func(ctx context.Context) error { return w.Runtime.StartContainer(ctx, id) }); err != nil {
 		if !errors.Is(err, runtime.ErrStart) {
 			err = &setback{reason: "RunContainerError", message: err.Error()}

@@ -26,8 +26,9 @@ func (w *worker) stopContainer(ctx context.Context, r *pod.Record, a pod.Action)
 	return w.look()
 }
 
-// end runs the preStop hook and stops a container by the deadline.
-func (w *worker) end(ctx context.Context, r *pod.Record, c pod.Spec, deadline time.Time, reason string) error {
+// end runs the preStop hook and stops a container by the deadline: before it, when
+// what is to end first has ended.
+func (w *worker) end(ctx context.Context, r *pod.Record, c pod.Spec, deadline time.Time, reason string, first ...<-chan struct{}) error {
 	s := r.Containers[c.Name]
 	if reason == "" {
 		reason = "Stopping container " + c.Name
@@ -44,35 +45,48 @@ func (w *worker) end(ctx context.Context, r *pod.Record, c pod.Spec, deadline ti
 			w.containerEvent(r, c.Name, v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed: %v", err)
 		}
 	}
+	turn, cancel := context.WithDeadline(ctx, deadline)
+	for _, ended := range first {
+		select {
+		case <-ended:
+		case <-turn.Done():
+		}
+	}
+	cancel()
 	grace := max(time.Until(deadline), 0)
 	if grace < leastGrace && deadline.After(r.KillSince) {
 		grace = leastGrace // the hook used it up; still the process may say goodbye
 	}
-	ctx, cancel := context.WithTimeout(ctx, grace+answerWithin)
+	ctx, cancel = context.WithTimeout(ctx, grace+answerWithin)
 	defer cancel()
 	return w.Runtime.StopContainer(ctx, s.ID, grace)
 }
 
-// stopAll ends all that runs: first containers side by side, then sidecars in
-// reverse order.
+// stopAll ends all that runs, side by side; sidecars get their signals when the regular
+// containers have ended, in reverse order.
 func (w *worker) stopAll(ctx context.Context, r *pod.Record) outcome {
 	deadline := r.Deadline()
 	var (
-		wg       sync.WaitGroup
-		mu       sync.Mutex
-		errs     []error
-		sidecars []pod.Spec
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		errs  []error
+		first []<-chan struct{} // closed as those end that come before the next sidecar
 	)
-	for _, c := range r.Specs() {
+	for _, c := range slices.Backward(r.Specs()) {
 		if r.Containers[c.Name].Phase != pod.Running {
 			continue
 		}
+		var before []<-chan struct{}
+		ended := make(chan struct{})
 		if c.Kind == pod.Sidecar {
-			sidecars = append(sidecars, c)
-			continue
+			before = slices.Clone(first)
+		}
+		if c.Kind == pod.Sidecar || c.Kind == pod.Regular {
+			first = append(first, ended)
 		}
 		wg.Go(func() {
-			if err := w.end(ctx, r, c, deadline, ""); err != nil {
+			defer close(ended)
+			if err := w.end(ctx, r, c, deadline, "", before...); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)
@@ -80,11 +94,6 @@ func (w *worker) stopAll(ctx context.Context, r *pod.Record) outcome {
 		})
 	}
 	wg.Wait()
-	for _, c := range slices.Backward(sidecars) {
-		if ctx.Err() == nil {
-			errs = append(errs, w.end(ctx, r, c, deadline, ""))
-		}
-	}
 	err := errors.Join(errs...)
 	if ctx.Err() != nil {
 		return func(*pod.Record, time.Time) {} // cut short by a shorter grace, or by the agent's end

@@ -307,10 +307,6 @@ func (w *worker) save(rec *pod.Record) error {
 
 // syncProbes tells the prober what runs.
 func (w *worker) syncProbes(rec *pod.Record) {
-	if rec.Terminating() {
-		w.Prober.Drop(w.uid)
-		return
-	}
 	var targets []probe.Target
 	ip := ""
 	if st := rec.Sandbox.IPs; len(st) > 0 {
@@ -325,6 +321,7 @@ func (w *worker) syncProbes(rec *pod.Record) {
 		}
 		targets = append(targets, probe.Target{
 			Pod: rec.Pod, Container: c.Container, ID: s.ID, IP: ip, StartedAt: s.StartedAt, Started: s.Started, Ready: s.Ready,
+			Ending: rec.Terminating(),
 		})
 	}
 	w.Prober.Set(w.uid, targets, w.probed)

@@ -87,6 +87,9 @@ func podOptions(pod, old *core.Pod) validation.PodValidationOptions {
 	}
 	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&pod.Spec, oldSpec, &pod.ObjectMeta, oldMeta)
 	opts.ResourceIsPod = true
+	if old == nil {
+		opts.AllowRestartAllContainers = false // no node agent does it
+	}
 	return opts
 }
 
