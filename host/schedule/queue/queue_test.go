@@ -61,6 +61,9 @@ func TestWakesOnlyWhoAChangeCouldHelp(t *testing.T) {
 	full := pod("full", 0)
 	c.UpsertNode(policytest.Node("a", "1", "4Gi", 10, nil))
 	c.Place(full, "a")
+	terms := snapshot.NewPod(policytest.Pod("terms", "1", "1Gi", func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{}}
+	}))
 	tests := []struct {
 		name   string
 		groups abi.Groups
@@ -80,6 +83,10 @@ func TestWakesOnlyWhoAChangeCouldHelp(t *testing.T) {
 		{"a volume helps who waits for volumes", abi.Volumes, true, func() { c.UpsertObject("persistentvolumes", &v1.PersistentVolume{}) }, true},
 		{"a pod that goes makes room", abi.NodeUsage, false, func() { c.Remove(full.UID()) }, true},
 		{"a new node helps everybody", 0, false, func() { c.UpsertNode(policytest.Node("c", "4", "4Gi", 10, nil)) }, true},
+		{"so does one on which a pod with terms counts at once", 0, false, func() {
+			c.Place(terms, "d")
+			c.UpsertNode(policytest.Node("d", "4", "4Gi", 10, nil))
+		}, true},
 	}
 	for _, tt := range tests {
 		q := New()

@@ -48,7 +48,7 @@ func helps(deltas []snapshot.Delta) (groups abi.Groups, row *snapshot.Row) {
 			return abi.Pods, nil
 		}
 	}
-	if placed && groups != abi.NodeGroups|abi.Pods {
+	if placed && groups&abi.NodeGroups != abi.NodeGroups {
 		groups &^= filling
 	}
 	return groups, row
