@@ -86,18 +86,28 @@ func never(pod *snapshot.Pod) bool {
 	return p != nil && *p == v1.PreemptNever
 }
 
-// awaitsRoom says whether a pod is leaving to make room for this one.
+// awaitsRoom says whether a pod is leaving to make room for this one, on a node
+// that would take it then.
 func (c *core) awaitsRoom(pod *snapshot.Pod) bool {
 	slot, ok := c.cluster.Slot(c.cluster.NominatedNode(pod.UID()))
-	if !ok {
+	if !ok || !c.decider.Resolvable(slot) {
 		return false
 	}
-	for _, p := range c.cluster.Row(slot).Pods {
-		if p.Priority() < pod.Priority() && c.leaving(p) {
-			return true
-		}
+	return slices.ContainsFunc(c.cluster.Row(slot).Pods, func(p *snapshot.Pod) bool {
+		return p.Priority() < pod.Priority() && c.preempted(p)
+	})
+}
+
+// preempted says whether a pod is on its way out to make room, by this scheduler
+// or by one before it.
+func (c *core) preempted(p *snapshot.Pod) bool {
+	if c.evicted[p.UID()] {
+		return true
 	}
-	return false
+	latest := c.latest[p.UID()]
+	return latest != nil && latest.DeletionTimestamp != nil && slices.ContainsFunc(latest.Status.Conditions, func(d v1.PodCondition) bool {
+		return d.Type == v1.DisruptionTarget && d.Status == v1.ConditionTrue && d.Reason == v1.PodReasonPreemptionByScheduler
+	})
 }
 
 // leaving says whether a pod is on its way out.
@@ -120,14 +130,15 @@ func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod) {
 }
 
 func (c *core) evict(victim, by *snapshot.Pod, node string) {
-	if c.leaving(victim) {
+	leaves := c.leaving(victim)
+	c.evicted[victim.UID()] = true
+	if leaves {
 		return
 	}
 	object := victim.Object
 	if latest := c.latest[victim.UID()]; latest != nil {
 		object = latest
 	}
-	c.evicted[victim.UID()] = true
 	c.out.evictions = append(c.out.evictions, Eviction{Victim: object, By: by.Object, Node: node})
 	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeNormal, "Preempted",
 		fmt.Sprintf("Preempted by pod %s on node %s", by.UID(), node)})
