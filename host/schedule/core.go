@@ -165,12 +165,12 @@ func (c *core) applyBudget(b *policyv1.PodDisruptionBudget, deleted bool) {
 func (c *core) applyPod(object *v1.Pod, deleted bool, now int64) {
 	switch {
 	case deleted || snapshot.Finished(object):
-		c.forgetPod(object.UID)
+		c.forgetPod(object.UID, now)
 	case object.Spec.NodeName != "":
-		c.placePod(object)
+		c.placePod(object, now)
 	case object.DeletionTimestamp != nil:
 		// Nobody will run it: it waits for its finalizers.
-		c.forgetPod(object.UID)
+		c.forgetPod(object.UID, now)
 	case c.assumed[object.UID] == nil:
 		c.enqueue(object, now)
 	}
@@ -178,14 +178,14 @@ func (c *core) applyPod(object *v1.Pod, deleted bool, now int64) {
 
 // forgetPod takes a pod out of everything, also one whose bind is under way:
 // when that bind is answered, there is nothing to give back any more.
-func (c *core) forgetPod(uid types.UID) {
+func (c *core) forgetPod(uid types.UID, now int64) {
 	c.release(uid)
 	c.cluster.Remove(uid)
-	c.cluster.Unnominate(uid)
 	if e := c.queue.Get(uid); e != nil {
 		c.traces.gone(e.Pod)
 	}
 	c.queue.Delete(uid)
+	c.vacate(uid, "", now)
 	delete(c.latest, uid)
 	delete(c.unclaimed, uid)
 	delete(c.evicted, uid)
@@ -206,13 +206,13 @@ func (c *core) release(uid types.UID) {
 }
 
 // placePod counts a pod that is bound.
-func (c *core) placePod(object *v1.Pod) {
+func (c *core) placePod(object *v1.Pod, now int64) {
 	uid := object.UID
 	if a := c.assumed[uid]; a != nil {
 		c.settle(uid, a)
 	}
 	c.queue.Delete(uid)
-	c.cluster.Unnominate(uid)
+	c.vacate(uid, object.Spec.NodeName, now)
 	delete(c.unclaimed, uid)
 	was := c.latest[uid]
 	c.latest[uid] = object
@@ -295,19 +295,20 @@ func (c *core) enqueue(object *v1.Pod, now int64) {
 		was = known.Pod.Object.Status.NominatedNodeName
 	}
 	c.queue.Add(pod, now)
-	c.renominate(pod, was)
+	c.renominate(pod, was, now)
 }
 
 // renominate keeps room where a pod's status says, if it says so newly: from before
 // this scheduler started, or by somebody else. A state from before room was made says
 // nothing, as the one before it did, and takes nothing back.
-func (c *core) renominate(pod *snapshot.Pod, was string) {
+func (c *core) renominate(pod *snapshot.Pod, was string, now int64) {
 	switch node := pod.Object.Status.NominatedNodeName; {
 	case node == was:
 	case node != "":
+		c.vacate(pod.UID(), node, now)
 		c.cluster.Nominate(pod, node)
 	case c.cluster.NominatedNode(pod.UID()) == was:
-		c.cluster.Unnominate(pod.UID())
+		c.vacate(pod.UID(), "", now)
 	}
 }
 
@@ -498,6 +499,7 @@ func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.P
 	object := entry.Pod.Object
 	node := c.cluster.Row(decision.Slot).Node.Name
 	trace.Node = node
+	c.vacate(object.UID, node, now)
 	if len(plan.Provision) > 0 {
 		trace.Outcome = Provisions
 		c.cluster.Nominate(entry.Pod, node)

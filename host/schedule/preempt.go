@@ -26,8 +26,6 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, 
 	if !c.mayPreempt(entry.Pod) {
 		return
 	}
-	c.cluster.Unnominate(entry.Pod.UID())
-	entry.Nominated = false
 	trace.Preemption = &Preemption{}
 	room, noted := c.room(in, trace.Preemption)
 	found, ok := c.decider.Preempt(ctx, room)
@@ -37,11 +35,14 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, 
 		return cmp.Compare(slices.Index(c.budgets, a), slices.Index(c.budgets, b))
 	})
 	if !ok {
+		entry.Nominated = false
+		c.vacate(entry.Pod.UID(), "", in.Now)
 		return
 	}
 	trace.Preemption.Victims = found.Victims
 	row := c.cluster.Row(found.Slot)
-	c.demote(row, entry.Pod)
+	c.vacate(entry.Pod.UID(), row.Node.Name, in.Now)
+	c.demote(row, entry.Pod, in.Now)
 	c.cluster.Nominate(entry.Pod, row.Node.Name)
 	entry.Nominated = true
 	for _, victim := range found.Victims {
@@ -120,12 +121,21 @@ func (c *core) leaving(p *snapshot.Pod) bool {
 }
 
 // demote takes the row from pods of lower priority for which room was made there.
-func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod) {
+func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod, now int64) {
 	for _, lesser := range c.cluster.Lesser(row.Node.Name, pod.Priority()) {
-		c.cluster.Unnominate(lesser)
 		if e := c.queue.Get(lesser); e != nil {
 			e.Nominated = false
 		}
+		c.vacate(lesser, "", now)
+	}
+}
+
+// vacate keeps room for a pod no more, and wakes those whom that may help. to is the
+// node where the pod takes its room, or has other room made, empty for none.
+func (c *core) vacate(uid types.UID, to string, now int64) {
+	pod, node := c.cluster.Unnominate(uid)
+	if slot, ok := c.cluster.Slot(node); ok && node != to {
+		c.queue.Vacated(c.cluster.Row(slot), pod, now)
 	}
 }
 

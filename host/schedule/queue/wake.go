@@ -68,6 +68,26 @@ func (q *Queue) wakeFor(groups abi.Groups, row *snapshot.Row, now int64) {
 	}
 }
 
+// Vacated wakes who could take the room on a row that is kept for a pod no more, and
+// that pod itself, which must look elsewhere. The room was kept from those who are no
+// more important than it.
+func (q *Queue) Vacated(row *snapshot.Row, pod *snapshot.Pod, now int64) {
+	if e := q.entries[pod.UID()]; e != nil && e.state == Waiting {
+		q.wake(e, now)
+	}
+	groups := snapshot.UsageGroups(pod) | abi.Pods
+	for of, set := range q.byGroups {
+		if of&groups == 0 {
+			continue
+		}
+		for e := range set {
+			if e.Pod.Priority() <= pod.Priority() && (e.spread || couldTake(row, e.Pod, groups)) {
+				q.wake(e, now)
+			}
+		}
+	}
+}
+
 // couldTake says whether a change in one row can help a pod that only this
 // row's own facts have kept away: if it has room, or could have by preemption.
 func couldTake(row *snapshot.Row, pod *snapshot.Pod, groups abi.Groups) bool {
