@@ -285,8 +285,7 @@ func (c *core) enqueue(object *v1.Pod, now int64) {
 	}
 	pod := snapshot.NewPod(object)
 	if c.set().For(pod) == nil {
-		c.queue.Delete(object.UID)
-		c.unclaimed[object.UID] = object
+		c.disclaim(object, now)
 		return
 	}
 	delete(c.unclaimed, object.UID)
@@ -296,6 +295,13 @@ func (c *core) enqueue(object *v1.Pod, now int64) {
 	}
 	c.queue.Add(pod, now)
 	c.renominate(pod, was, now)
+}
+
+// disclaim lets a pod go that no profile claims.
+func (c *core) disclaim(object *v1.Pod, now int64) {
+	c.queue.Delete(object.UID)
+	c.vacate(object.UID, "", now)
+	c.unclaimed[object.UID] = object
 }
 
 // renominate keeps room where a pod's status says, if it says so newly: from before
@@ -393,9 +399,7 @@ func (c *core) step(ctx context.Context) bool {
 	set := c.lastSet
 	p := set.For(entry.Pod)
 	if p == nil {
-		object := entry.Pod.Object
-		c.queue.Delete(object.UID)
-		c.unclaimed[object.UID] = object
+		c.disclaim(entry.Pod.Object, now)
 		return true
 	}
 	c.decide(ctx, entry, set, p, now)

@@ -23,7 +23,11 @@ const (
 
 // preempt makes room for a pod that fits nowhere, and notes where and how.
 func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, trace *Trace) {
-	if !c.mayPreempt(entry.Pod) {
+	if never(entry.Pod) || c.awaitsRoom(entry.Pod) {
+		return
+	}
+	if !c.cluster.HasLesser(entry.Pod.Priority()) {
+		c.giveUp(entry, in.Now)
 		return
 	}
 	trace.Preemption = &Preemption{}
@@ -35,8 +39,7 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, 
 		return cmp.Compare(slices.Index(c.budgets, a), slices.Index(c.budgets, b))
 	})
 	if !ok {
-		entry.Nominated = false
-		c.vacate(entry.Pod.UID(), "", in.Now)
+		c.giveUp(entry, in.Now)
 		return
 	}
 	trace.Preemption.Victims = found.Victims
@@ -76,10 +79,10 @@ func (c *core) room(in cycle.Input, note *Preemption) (room cycle.Room, starts m
 	}, starts
 }
 
-// mayPreempt says whether the pod may make others go: by its policy, and since
-// no room is being made for it already.
-func (c *core) mayPreempt(pod *snapshot.Pod) bool {
-	return !never(pod) && c.cluster.HasLesser(pod.Priority()) && !c.awaitsRoom(pod)
+// giveUp keeps no room for a pod for which none can be made.
+func (c *core) giveUp(entry *queue.Entry, now int64) {
+	entry.Nominated = false
+	c.vacate(entry.Pod.UID(), "", now)
 }
 
 func never(pod *snapshot.Pod) bool {
