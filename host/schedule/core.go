@@ -535,7 +535,7 @@ func (c *core) refuse(ctx context.Context, entry *queue.Entry, decision cycle.De
 	}
 	c.tell(entry, trace.Message, v1.PodReasonUnschedulable)
 	wake := decision.Wake
-	if entry.Nominated {
+	if entry.Nominated != "" {
 		wake |= waitRoom
 	}
 	c.queue.Wait(entry, wake, decision.Spread, now)

@@ -18,12 +18,12 @@ import (
 // What pods wait for that are not refused by a policy alone.
 const (
 	waitVolumes = abi.Volumes
-	waitRoom    = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes
+	waitRoom    = abi.NodeGroups // its node may come to be of no use, too
 )
 
 // preempt makes room for a pod that fits nowhere, and notes where and how.
 func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, trace *Trace) {
-	if never(entry.Pod) || c.awaitsRoom(entry.Pod) {
+	if entry.Pod.NeverPreempts() || c.awaitsRoom(entry.Pod) {
 		return
 	}
 	if !c.cluster.HasLesser(entry.Pod.Priority()) {
@@ -47,7 +47,7 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, 
 	c.vacate(entry.Pod.UID(), row.Node.Name, in.Now)
 	c.demote(row, entry.Pod, in.Now)
 	c.cluster.Nominate(entry.Pod, row.Node.Name)
-	entry.Nominated = true
+	entry.Nominated = row.Node.Name
 	for _, victim := range found.Victims {
 		c.evict(victim.Pod, entry.Pod, row.Node.Name)
 	}
@@ -81,13 +81,8 @@ func (c *core) room(in cycle.Input, note *Preemption) (room cycle.Room, starts m
 
 // giveUp keeps no room for a pod for which none can be made.
 func (c *core) giveUp(entry *queue.Entry, now int64) {
-	entry.Nominated = false
+	entry.Nominated = ""
 	c.vacate(entry.Pod.UID(), "", now)
-}
-
-func never(pod *snapshot.Pod) bool {
-	p := pod.Object.Spec.PreemptionPolicy
-	return p != nil && *p == v1.PreemptNever
 }
 
 // awaitsRoom says whether a pod is leaving to make room for this one, on a node
@@ -127,7 +122,7 @@ func (c *core) leaving(p *snapshot.Pod) bool {
 func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod, now int64) {
 	for _, lesser := range c.cluster.Lesser(row.Node.Name, pod.Priority()) {
 		if e := c.queue.Get(lesser); e != nil {
-			e.Nominated = false
+			e.Nominated = ""
 		}
 		c.vacate(lesser, "", now)
 	}

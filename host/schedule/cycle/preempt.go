@@ -119,11 +119,7 @@ func propose(row *snapshot.Row, pod *snapshot.Pod, room Room) (candidate, bool) 
 	if !row.CouldFit(pod) {
 		return c, false
 	}
-	for _, p := range row.Pods {
-		if p.Priority() < pod.Priority() {
-			c.removed = append(c.removed, p)
-		}
-	}
+	c.removed = row.Lesser(pod.Priority())
 	if len(c.removed) == 0 {
 		return c, false
 	}
