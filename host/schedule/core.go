@@ -552,3 +552,11 @@ func (c *core) tell(entry *queue.Entry, message, reason string) {
 	c.out.conditions = append(c.out.conditions, Condition{Pod: object, Reason: reason, Message: message, Nominated: nominated})
 	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeWarning, "FailedScheduling", message})
 }
+
+// conditionFailed hears that a pod's condition was not written: the next try tells it
+// again.
+func (c *core) conditionFailed(object *v1.Pod) {
+	if e := c.queue.Get(object.UID); e != nil {
+		e.Message = ""
+	}
+}
