@@ -165,12 +165,12 @@ func (c *core) applyBudget(b *policyv1.PodDisruptionBudget, deleted bool) {
 func (c *core) applyPod(object *v1.Pod, deleted bool, now int64) {
 	switch {
 	case deleted || snapshot.Finished(object):
-		c.forgetPod(object.UID)
+		c.forgetPod(object.UID, now)
 	case object.Spec.NodeName != "":
-		c.placePod(object)
+		c.placePod(object, now)
 	case object.DeletionTimestamp != nil:
 		// Nobody will run it: it waits for its finalizers.
-		c.forgetPod(object.UID)
+		c.forgetPod(object.UID, now)
 	case c.assumed[object.UID] == nil:
 		c.enqueue(object, now)
 	}
@@ -178,14 +178,14 @@ func (c *core) applyPod(object *v1.Pod, deleted bool, now int64) {
 
 // forgetPod takes a pod out of everything, also one whose bind is under way:
 // when that bind is answered, there is nothing to give back any more.
-func (c *core) forgetPod(uid types.UID) {
+func (c *core) forgetPod(uid types.UID, now int64) {
 	c.release(uid)
 	c.cluster.Remove(uid)
-	c.cluster.Unnominate(uid)
 	if e := c.queue.Get(uid); e != nil {
 		c.traces.gone(e.Pod)
 	}
 	c.queue.Delete(uid)
+	c.vacate(uid, "", now)
 	delete(c.latest, uid)
 	delete(c.unclaimed, uid)
 	delete(c.evicted, uid)
@@ -206,13 +206,13 @@ func (c *core) release(uid types.UID) {
 }
 
 // placePod counts a pod that is bound.
-func (c *core) placePod(object *v1.Pod) {
+func (c *core) placePod(object *v1.Pod, now int64) {
 	uid := object.UID
 	if a := c.assumed[uid]; a != nil {
 		c.settle(uid, a)
 	}
 	c.queue.Delete(uid)
-	c.cluster.Unnominate(uid)
+	c.vacate(uid, object.Spec.NodeName, now)
 	delete(c.unclaimed, uid)
 	was := c.latest[uid]
 	c.latest[uid] = object
@@ -285,8 +285,7 @@ func (c *core) enqueue(object *v1.Pod, now int64) {
 	}
 	pod := snapshot.NewPod(object)
 	if c.set().For(pod) == nil {
-		c.queue.Delete(object.UID)
-		c.unclaimed[object.UID] = object
+		c.disclaim(object, now)
 		return
 	}
 	delete(c.unclaimed, object.UID)
@@ -295,19 +294,27 @@ func (c *core) enqueue(object *v1.Pod, now int64) {
 		was = known.Pod.Object.Status.NominatedNodeName
 	}
 	c.queue.Add(pod, now)
-	c.renominate(pod, was)
+	c.renominate(pod, was, now)
+}
+
+// disclaim lets a pod go that no profile claims.
+func (c *core) disclaim(object *v1.Pod, now int64) {
+	c.queue.Delete(object.UID)
+	c.vacate(object.UID, "", now)
+	c.unclaimed[object.UID] = object
 }
 
 // renominate keeps room where a pod's status says, if it says so newly: from before
 // this scheduler started, or by somebody else. A state from before room was made says
 // nothing, as the one before it did, and takes nothing back.
-func (c *core) renominate(pod *snapshot.Pod, was string) {
+func (c *core) renominate(pod *snapshot.Pod, was string, now int64) {
 	switch node := pod.Object.Status.NominatedNodeName; {
 	case node == was:
 	case node != "":
+		c.vacate(pod.UID(), node, now)
 		c.cluster.Nominate(pod, node)
 	case c.cluster.NominatedNode(pod.UID()) == was:
-		c.cluster.Unnominate(pod.UID())
+		c.vacate(pod.UID(), "", now)
 	}
 }
 
@@ -392,9 +399,7 @@ func (c *core) step(ctx context.Context) bool {
 	set := c.lastSet
 	p := set.For(entry.Pod)
 	if p == nil {
-		object := entry.Pod.Object
-		c.queue.Delete(object.UID)
-		c.unclaimed[object.UID] = object
+		c.disclaim(entry.Pod.Object, now)
 		return true
 	}
 	c.decide(ctx, entry, set, p, now)
@@ -498,6 +503,7 @@ func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.P
 	object := entry.Pod.Object
 	node := c.cluster.Row(decision.Slot).Node.Name
 	trace.Node = node
+	c.vacate(object.UID, node, now)
 	if len(plan.Provision) > 0 {
 		trace.Outcome = Provisions
 		c.cluster.Nominate(entry.Pod, node)
@@ -529,7 +535,7 @@ func (c *core) refuse(ctx context.Context, entry *queue.Entry, decision cycle.De
 	}
 	c.tell(entry, trace.Message, v1.PodReasonUnschedulable)
 	wake := decision.Wake
-	if entry.Nominated {
+	if entry.Nominated != "" {
 		wake |= waitRoom
 	}
 	c.queue.Wait(entry, wake, decision.Spread, now)
@@ -545,4 +551,12 @@ func (c *core) tell(entry *queue.Entry, message, reason string) {
 	object := entry.Pod.Object
 	c.out.conditions = append(c.out.conditions, Condition{Pod: object, Reason: reason, Message: message, Nominated: nominated})
 	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeWarning, "FailedScheduling", message})
+}
+
+// conditionFailed hears that a pod's condition was not written: the next try tells it
+// again.
+func (c *core) conditionFailed(object *v1.Pod) {
+	if e := c.queue.Get(object.UID); e != nil {
+		e.Message = ""
+	}
 }

@@ -60,7 +60,7 @@ func shortages(text string) []string {
 
 // noRoom is what the message says of preemption where it did not help.
 func (c *core) noRoom(pod *snapshot.Pod, d cycle.Decision) string {
-	if never(pod) {
+	if pod.NeverPreempts() {
 		return " preemption: not eligible due to preemptionPolicy=Never."
 	}
 	if c.awaitsRoom(pod) {

@@ -18,16 +18,18 @@ import (
 // What pods wait for that are not refused by a policy alone.
 const (
 	waitVolumes = abi.Volumes
-	waitRoom    = abi.NodeUsage | abi.NodePorts | abi.NodeVolumes
+	waitRoom    = abi.NodeGroups // its node may come to be of no use, too
 )
 
 // preempt makes room for a pod that fits nowhere, and notes where and how.
 func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, trace *Trace) {
-	if !c.mayPreempt(entry.Pod) {
+	if entry.Pod.NeverPreempts() || c.awaitsRoom(entry.Pod) {
 		return
 	}
-	c.cluster.Unnominate(entry.Pod.UID())
-	entry.Nominated = false
+	if !c.cluster.HasLesser(entry.Pod.Priority()) {
+		c.giveUp(entry, in.Now)
+		return
+	}
 	trace.Preemption = &Preemption{}
 	room, noted := c.room(in, trace.Preemption)
 	found, ok := c.decider.Preempt(ctx, room)
@@ -37,13 +39,15 @@ func (c *core) preempt(ctx context.Context, entry *queue.Entry, in cycle.Input, 
 		return cmp.Compare(slices.Index(c.budgets, a), slices.Index(c.budgets, b))
 	})
 	if !ok {
+		c.giveUp(entry, in.Now)
 		return
 	}
 	trace.Preemption.Victims = found.Victims
 	row := c.cluster.Row(found.Slot)
-	c.demote(row, entry.Pod)
+	c.vacate(entry.Pod.UID(), row.Node.Name, in.Now)
+	c.demote(row, entry.Pod, in.Now)
 	c.cluster.Nominate(entry.Pod, row.Node.Name)
-	entry.Nominated = true
+	entry.Nominated = row.Node.Name
 	for _, victim := range found.Victims {
 		c.evict(victim.Pod, entry.Pod, row.Node.Name)
 	}
@@ -75,29 +79,34 @@ func (c *core) room(in cycle.Input, note *Preemption) (room cycle.Room, starts m
 	}, starts
 }
 
-// mayPreempt says whether the pod may make others go: by its policy, and since
-// no room is being made for it already.
-func (c *core) mayPreempt(pod *snapshot.Pod) bool {
-	return !never(pod) && c.cluster.HasLesser(pod.Priority()) && !c.awaitsRoom(pod)
+// giveUp keeps no room for a pod for which none can be made.
+func (c *core) giveUp(entry *queue.Entry, now int64) {
+	entry.Nominated = ""
+	c.vacate(entry.Pod.UID(), "", now)
 }
 
-func never(pod *snapshot.Pod) bool {
-	p := pod.Object.Spec.PreemptionPolicy
-	return p != nil && *p == v1.PreemptNever
-}
-
-// awaitsRoom says whether a pod is leaving to make room for this one.
+// awaitsRoom says whether a pod is leaving to make room for this one, on a node
+// that would take it then.
 func (c *core) awaitsRoom(pod *snapshot.Pod) bool {
 	slot, ok := c.cluster.Slot(c.cluster.NominatedNode(pod.UID()))
-	if !ok {
+	if !ok || !c.decider.Resolvable(slot) {
 		return false
 	}
-	for _, p := range c.cluster.Row(slot).Pods {
-		if p.Priority() < pod.Priority() && c.leaving(p) {
-			return true
-		}
+	return slices.ContainsFunc(c.cluster.Row(slot).Pods, func(p *snapshot.Pod) bool {
+		return p.Priority() < pod.Priority() && c.preempted(p)
+	})
+}
+
+// preempted says whether a pod is on its way out to make room, by this scheduler
+// or by one before it.
+func (c *core) preempted(p *snapshot.Pod) bool {
+	if c.evicted[p.UID()] {
+		return true
 	}
-	return false
+	latest := c.latest[p.UID()]
+	return latest != nil && latest.DeletionTimestamp != nil && slices.ContainsFunc(latest.Status.Conditions, func(d v1.PodCondition) bool {
+		return d.Type == v1.DisruptionTarget && d.Status == v1.ConditionTrue && d.Reason == v1.PodReasonPreemptionByScheduler
+	})
 }
 
 // leaving says whether a pod is on its way out.
@@ -110,24 +119,34 @@ func (c *core) leaving(p *snapshot.Pod) bool {
 }
 
 // demote takes the row from pods of lower priority for which room was made there.
-func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod) {
+func (c *core) demote(row *snapshot.Row, pod *snapshot.Pod, now int64) {
 	for _, lesser := range c.cluster.Lesser(row.Node.Name, pod.Priority()) {
-		c.cluster.Unnominate(lesser)
 		if e := c.queue.Get(lesser); e != nil {
-			e.Nominated = false
+			e.Nominated = ""
 		}
+		c.vacate(lesser, "", now)
+	}
+}
+
+// vacate keeps room for a pod no more, and wakes those whom that may help. to is the
+// node where the pod takes its room, or has other room made, empty for none.
+func (c *core) vacate(uid types.UID, to string, now int64) {
+	pod, node := c.cluster.Unnominate(uid)
+	if slot, ok := c.cluster.Slot(node); ok && node != to {
+		c.queue.Vacated(c.cluster.Row(slot), pod, now)
 	}
 }
 
 func (c *core) evict(victim, by *snapshot.Pod, node string) {
-	if c.leaving(victim) {
+	leaves := c.leaving(victim)
+	c.evicted[victim.UID()] = true
+	if leaves {
 		return
 	}
 	object := victim.Object
 	if latest := c.latest[victim.UID()]; latest != nil {
 		object = latest
 	}
-	c.evicted[victim.UID()] = true
 	c.out.evictions = append(c.out.evictions, Eviction{Victim: object, By: by.Object, Node: node})
 	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeNormal, "Preempted",
 		fmt.Sprintf("Preempted by pod %s on node %s", by.UID(), node)})

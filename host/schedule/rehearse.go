@@ -55,7 +55,7 @@ func (c *core) rehearse(ctx context.Context, object *v1.Pod) (Trace, []string) {
 	c.out = outbox{}
 	c.applyPod(object, false, c.clock())
 	if !c.step(ctx) {
-		c.forgetPod(object.UID)
+		c.forgetPod(object.UID, c.clock())
 		return trace, nil
 	}
 	if t, ok := c.traces.Of(object.Namespace, object.Name); ok && t.UID == object.UID {
@@ -67,7 +67,7 @@ func (c *core) rehearse(ctx context.Context, object *v1.Pod) (Trace, []string) {
 		// where room was made.
 		for _, v := range trace.Preemption.Victims {
 			victims = append(victims, v.Pod.Object.Namespace+"/"+v.Pod.Object.Name)
-			c.forgetPod(v.Pod.UID())
+			c.forgetPod(v.Pod.UID(), c.clock())
 		}
 		trace.Node = trace.Made
 		c.queue.Delete(object.UID)

@@ -437,6 +437,9 @@ func (s *Scheduler) finish(r results) {
 		default:
 			if err != nil {
 				s.config.Logger.Debug("write", "kind", r.kind, "err", err)
+				if r.kind == conditions {
+					s.core.conditionFailed(r.conditions[i].Pod)
+				}
 			}
 		}
 	}

@@ -22,9 +22,9 @@ func (reg *Registry) bind(ctx context.Context, r *Request, old *corev1.Pod, b *c
 		return err
 	}
 	if reg.claim != nil {
-		done, err := reg.claim(ctx, old, b.Target.Name)
-		if err != nil {
-			return err
+		done, refused := reg.claim(ctx, old, b.Target.Name)
+		if refused != nil {
+			return refused
 		}
 		defer func() { done(err) }()
 	}

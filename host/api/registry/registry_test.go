@@ -230,3 +230,21 @@ func TestReplicasShareNoFate(t *testing.T) {
 		}
 	}
 }
+
+func TestABindThatFailsGivesItsClaimBack(t *testing.T) {
+	t.Parallel()
+	reg := openRegistry(t)
+	mustCreate(t, reg, "pods", newPod("p", ""))
+	var told []error
+	reg.claim = func(ctx context.Context, pod *corev1.Pod, _ string) (func(error), error) {
+		_, _, err := reg.Delete(ctx, On("pods", pod.Namespace, pod.Name), nil)
+		return func(err error) { told = append(told, err) }, err
+	}
+	err := reg.BindPod(t.Context(), On("pods", "ns", "p"), &corev1.Binding{Target: corev1.ObjectReference{Name: "n"}})
+	if !apierrors.IsNotFound(err) {
+		t.Fatalf("bind of a pod that is deleted meanwhile = %v, want NotFound", err)
+	}
+	if len(told) != 1 || told[0] == nil {
+		t.Errorf("the claim heard %v, want that the bind failed", told)
+	}
+}

@@ -98,7 +98,7 @@ func (t *transition) adopt() {
 	if turned {
 		t.do(CountAnew{})
 	}
-	if turned || was.FailsOpen() != t.Policy.FailsOpen() {
+	if turned || was.FailsOpen() != t.Policy.FailsOpen() || was.FailsClosed() != t.Policy.FailsClosed() {
 		t.do(Publish{})
 	}
 }

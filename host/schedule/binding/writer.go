@@ -290,7 +290,10 @@ func (w *Writer) evictOps(e *schedule.Eviction) ([]store.Op, error) {
 		return nil, err
 	}
 	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if now.Spec.TerminationGracePeriodSeconds != nil {
+	switch {
+	case now.Spec.NodeName == "": // its bind is still under way
+		grace = 0
+	case now.Spec.TerminationGracePeriodSeconds != nil:
 		grace = *now.Spec.TerminationGracePeriodSeconds
 	}
 	if grace <= 0 && len(now.Finalizers) == 0 {

@@ -15,10 +15,42 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Pods that are bound in one commit are told one by one: whoever has seen some
-// of them bound, and asks for what comes after the last, is told of the others.
-func TestAWatchGoesOnBetweenBindingsOfOneCommit(t *testing.T) {
+func TestAVictimThatNobodyRunsGoesAtOnce(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		node       string
+		finalizers []string
+		gone       bool
+		grace      int64
+	}{
+		"its bind is under way":                     {"", nil, true, 0},
+		"its bind is under way, and somebody holds": {"", []string{"example.com/hold"}, false, 0},
+		"it runs": {"a", nil, false, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, put := openStore(t)
+			victim := put("pods", policytest.Pod("victim", "1", "1Gi", func(p *v1.Pod) {
+				p.Spec.NodeName, p.Finalizers = c.node, c.finalizers
+			})).(*v1.Pod)
+			by := policytest.Pod("by", "1", "1Gi", nil)
+			if err := binding.NewWriter(s, nil).Evict(t.Context(), []schedule.Eviction{{Victim: victim, By: by, Node: "a"}})[0]; err != nil {
+				t.Fatal(err)
+			}
+			o, held := s.Get(store.Key{Resource: "pods", Namespace: victim.Namespace, Name: victim.Name})
+			if held == c.gone {
+				t.Fatalf("it is gone: %v, want %v", !held, c.gone)
+			}
+			if held && *o.GetDeletionGracePeriodSeconds() != c.grace {
+				t.Errorf("it has %d seconds, want %d", *o.GetDeletionGracePeriodSeconds(), c.grace)
+			}
+		})
+	}
+}
+
+// openStore opens a store, and returns what creates an object in it.
+func openStore(t *testing.T) (*store.Store, func(resource string, o store.Object) store.Object) {
+	t.Helper()
 	s, err := store.Open(t.Context(), store.NewMemory(), plain{}, store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +60,8 @@ func TestAWatchGoesOnBetweenBindingsOfOneCommit(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	put := func(resource string, o store.Object) store.Object {
+	return s, func(resource string, o store.Object) store.Object {
+		t.Helper()
 		key := store.Key{Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 		_, objs, err := s.Commit(t.Context(), store.Op{Kind: store.Create, Key: key, Object: o})
 		if err != nil {
@@ -36,6 +69,13 @@ func TestAWatchGoesOnBetweenBindingsOfOneCommit(t *testing.T) {
 		}
 		return objs[0]
 	}
+}
+
+// Pods that are bound in one commit are told one by one: whoever has seen some
+// of them bound, and asks for what comes after the last, is told of the others.
+func TestAWatchGoesOnBetweenBindingsOfOneCommit(t *testing.T) {
+	t.Parallel()
+	s, put := openStore(t)
 	put("nodes", policytest.Node("a", "8", "8Gi", 110, nil))
 	const pods = 20
 	list := make([]schedule.Binding, pods)

@@ -84,8 +84,8 @@ func (d *Decider) Preempt(ctx context.Context, room Room) (Preemption, bool) {
 func (d *Decider) candidates(ctx context.Context, r *run, room Room) []candidate {
 	var rows []int32
 	d.field.take()
-	for slot, by := range d.field.ownBy {
-		if by != empty && d.reasons.Get(d.field.ownWhy[slot]).Resolvable {
+	for slot := range d.field.ownBy {
+		if d.Resolvable(int32(slot)) {
 			rows = append(rows, int32(slot))
 		}
 	}
@@ -104,6 +104,14 @@ func (d *Decider) candidates(ctx context.Context, r *run, room Room) []candidate
 	return d.standing(ctx, r, list)
 }
 
+// Resolvable says whether removing pods could help on a row that refused the pod of
+// the cycle. It must follow Decide.
+func (d *Decider) Resolvable(slot int32) bool {
+	f := &d.field
+	f.take()
+	return f.ownBy[slot] != empty && d.reasons.Get(f.ownWhy[slot]).Resolvable
+}
+
 // propose takes all pods of lower priority away and looks whether there would
 // be room by the host's own sums.
 func propose(row *snapshot.Row, pod *snapshot.Pod, room Room) (candidate, bool) {
@@ -111,11 +119,7 @@ func propose(row *snapshot.Row, pod *snapshot.Pod, room Room) (candidate, bool) 
 	if !row.CouldFit(pod) {
 		return c, false
 	}
-	for _, p := range row.Pods {
-		if p.Priority() < pod.Priority() {
-			c.removed = append(c.removed, p)
-		}
-	}
+	c.removed = row.Lesser(pod.Priority())
 	if len(c.removed) == 0 {
 		return c, false
 	}

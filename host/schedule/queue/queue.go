@@ -47,9 +47,9 @@ type Entry struct {
 	Attempts int
 	// Added is when it came.
 	Added int64
-	// Nominated says that room is being made for it, so that it goes on at
-	// once when something helps.
-	Nominated bool
+	// Nominated is the node on which room is being made for it, empty for none,
+	// so that it goes on at once when something helps.
+	Nominated string
 	// Message is the last one that was written about it, to write none twice.
 	Message string
 
@@ -288,7 +288,7 @@ func (q *Queue) activate(e *Entry) {
 // wake moves a waiting entry on.
 func (q *Queue) wake(e *Entry, now int64) {
 	q.leave(e)
-	if e.Nominated || e.failed+backoffAfter(e.Attempts) <= now {
+	if e.Nominated != "" || e.failed+backoffAfter(e.Attempts) <= now {
 		q.activate(e)
 		return
 	}

@@ -9,12 +9,15 @@ import (
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 const second = int64(1e9)
 
-func pod(name string, priority int32) *snapshot.Pod {
-	return snapshot.NewPod(policytest.Pod(name, "1", "1Gi", func(p *v1.Pod) { p.Spec.Priority = &priority }))
+func pod(name string, priority int32) *snapshot.Pod { return podOf(name, "1", priority) }
+
+func podOf(name, cpu string, priority int32) *snapshot.Pod {
+	return snapshot.NewPod(policytest.Pod(name, cpu, "1Gi", func(p *v1.Pod) { p.Spec.Priority = &priority }))
 }
 
 func names(q *Queue, now int64) (list []string) {
@@ -61,6 +64,9 @@ func TestWakesOnlyWhoAChangeCouldHelp(t *testing.T) {
 	full := pod("full", 0)
 	c.UpsertNode(policytest.Node("a", "1", "4Gi", 10, nil))
 	c.Place(full, "a")
+	terms := snapshot.NewPod(policytest.Pod("terms", "1", "1Gi", func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{}}
+	}))
 	tests := []struct {
 		name   string
 		groups abi.Groups
@@ -80,6 +86,10 @@ func TestWakesOnlyWhoAChangeCouldHelp(t *testing.T) {
 		{"a volume helps who waits for volumes", abi.Volumes, true, func() { c.UpsertObject("persistentvolumes", &v1.PersistentVolume{}) }, true},
 		{"a pod that goes makes room", abi.NodeUsage, false, func() { c.Remove(full.UID()) }, true},
 		{"a new node helps everybody", 0, false, func() { c.UpsertNode(policytest.Node("c", "4", "4Gi", 10, nil)) }, true},
+		{"so does one on which a pod with terms counts at once", 0, false, func() {
+			c.Place(terms, "d")
+			c.UpsertNode(policytest.Node("d", "4", "4Gi", 10, nil))
+		}, true},
 	}
 	for _, tt := range tests {
 		q := New()
@@ -87,6 +97,44 @@ func TestWakesOnlyWhoAChangeCouldHelp(t *testing.T) {
 		q.Add(pod("waits", 0), 0)
 		q.Wait(q.Pop(0), tt.groups, tt.spread, 0)
 		tt.change()
+		q.Follow(c, 20*second)
+		if _, _, waiting, _, _ := q.Len(); (waiting == 0) != tt.wakes {
+			t.Errorf("%s: woken %v, want %v", tt.name, waiting == 0, tt.wakes)
+		}
+	}
+}
+
+func TestAPodThatGoesWakesWhoCouldPreemptTheOthers(t *testing.T) {
+	t.Parallel()
+	never := v1.PreemptNever
+	meek := snapshot.NewPod(policytest.Pod("meek", "1", "1Gi", func(p *v1.Pod) {
+		p.Spec.Priority, p.Spec.PreemptionPolicy = ptr.To[int32](1), &never
+	}))
+	tests := []struct {
+		name      string
+		waits     *snapshot.Pod
+		nominated string
+		other     int32
+		wakes     bool
+	}{
+		{"a more important one", pod("waits", 1), "", 0, true},
+		{"one of priority 0 where the other's is below", pod("waits", 0), "", -10, true},
+		{"not one as important as the other", pod("waits", 0), "", 0, false},
+		{"not one too large without the other, too", podOf("waits", "3", 1), "", 0, false},
+		{"not one that never preempts", meek, "", 0, false},
+		{"not one for which room is being made elsewhere", pod("waits", 1), "b", 0, false},
+		{"one for which room is being made there", podOf("waits", "3", 1), "a", 0, true},
+	}
+	for _, tt := range tests {
+		c, q := snapshot.New(0), New()
+		c.UpsertNode(policytest.Node("a", "2", "4Gi", 10, nil))
+		goes := podOf("goes", "500m", 5)
+		c.Place(goes, "a")
+		c.Place(podOf("other", "1500m", tt.other), "a")
+		q.Follow(c, 0)
+		q.Add(tt.waits, 0).Nominated = tt.nominated
+		q.Wait(q.Pop(0), abi.NodeUsage, false, 0)
+		c.Remove(goes.UID())
 		q.Follow(c, 20*second)
 		if _, _, waiting, _, _ := q.Len(); (waiting == 0) != tt.wakes {
 			t.Errorf("%s: woken %v, want %v", tt.name, waiting == 0, tt.wakes)

@@ -17,8 +17,12 @@ func (c *Cluster) Nominate(pod *Pod, node string) {
 	c.nominated[pod.UID()] = nomination{pod: pod, node: node}
 }
 
-// Unnominate forgets it.
-func (c *Cluster) Unnominate(uid types.UID) { delete(c.nominated, uid) }
+// Unnominate forgets it, and returns what it was: nil and empty for none.
+func (c *Cluster) Unnominate(uid types.UID) (pod *Pod, node string) {
+	was := c.nominated[uid]
+	delete(c.nominated, uid)
+	return was.pod, was.node
+}
 
 // Nominations counts them: most cycles see none.
 func (c *Cluster) Nominations() int { return len(c.nominated) }

@@ -151,6 +151,16 @@ func (r *Row) Without(pods ...*Pod) *Row {
 	return &row
 }
 
+// Lesser lists the row's pods of lower priority.
+func (r *Row) Lesser(priority int32) (list []*Pod) {
+	for _, p := range r.Pods {
+		if p.Priority() < priority {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 func sums(pods []*Pod) (requested, nonZero Resources) {
 	for _, p := range pods {
 		requested = requested.plus(&p.Requests)

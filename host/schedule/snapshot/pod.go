@@ -24,6 +24,12 @@ func (p *Pod) Priority() int32 {
 	return *p.Object.Spec.Priority
 }
 
+// NeverPreempts says whether the pod makes no others go.
+func (p *Pod) NeverPreempts() bool {
+	policy := p.Object.Spec.PreemptionPolicy
+	return policy != nil && *policy == v1.PreemptNever
+}
+
 // Same says whether another state of the pod is the same for scheduling.
 func (p *Pod) Same(o *Pod) bool {
 	return p.Hash == o.Hash && p.UID() == o.UID() &&
