@@ -133,11 +133,15 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	disk, err := badger.Open(filepath.Join(h.DataDir, "store"), h.Log)
+	at := filepath.Join(h.DataDir, "store")
+	disk, err := badger.Open(at, h.Log)
 	if err != nil {
 		return close, err
 	}
-	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Packed: packed, Logger: h.Log}); err != nil {
+	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Packed: packed, Logger: h.Log}); errors.Is(err, store.ErrHalfRestored) {
+		return close, fmt.Errorf("%w: remove %s, and nothing else, and restore again", err, at)
+	}
+	if err != nil {
 		return close, err // the store has closed the disk
 	}
 	closers = append(closers, h.store)
