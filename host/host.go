@@ -133,11 +133,15 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	disk, err := badger.Open(filepath.Join(h.DataDir, "store"), h.Log)
+	at := filepath.Join(h.DataDir, "store")
+	disk, err := badger.Open(at, h.Log)
 	if err != nil {
 		return close, err
 	}
-	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Packed: packed, Logger: h.Log}); err != nil {
+	if h.store, err = store.Open(ctx, disk, kind.Codec{}, store.Options{Indexes: indexes(), History: h.History, Packed: packed, Logger: h.Log}); errors.Is(err, store.ErrHalfRestored) {
+		return close, fmt.Errorf("%w: remove %s, and nothing else, and restore again", err, at)
+	}
+	if err != nil {
 		return close, err // the store has closed the disk
 	}
 	closers = append(closers, h.store)
@@ -256,7 +260,8 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 		return err
 	}
 	defer closeStreams()
-	leaf, err := h.auth.Authority.Serve(h.names())
+	at := all.Addr().(*net.TCPAddr).AddrPort()
+	leaf, err := h.auth.Authority.Serve(h.names(at))
 	if err != nil {
 		return err
 	}
@@ -299,13 +304,13 @@ func (h *Host) serve(ctx context.Context, listener net.Listener, serving func(Se
 
 // announce writes the administrator's kubeconfig and tells that all is ready.
 func (h *Host) announce(ctx context.Context, all *listeners, serving func(Serving)) error {
-	url := "https://" + all.Addr().String()
+	own := all.Addr().(*net.TCPAddr).AddrPort()
+	url := "https://" + local(own).String()
 	kubeconfig := filepath.Join(h.DataDir, "kubeconfig")
 	if err := h.auth.Authority.AdminKubeconfig(kubeconfig, url); err != nil {
 		return err
 	}
-	port := all.Addr().(*net.TCPAddr).AddrPort()
-	at := h.reached(port)
+	at := h.reached(own)
 	h.network.Serve(at...)
 	serving(Serving{
 		URL: url, Kubeconfig: kubeconfig,
@@ -314,20 +319,23 @@ func (h *Host) announce(ctx context.Context, all *listeners, serving func(Servin
 			if len(at) > 0 {
 				return nil
 			}
-			own := netip.AddrPortFrom(address, port.Port())
-			if err := all.add(own); err != nil {
+			further := netip.AddrPortFrom(address, own.Port())
+			if err := all.add(further); err != nil {
 				return err
 			}
-			h.network.Serve(own)
+			h.network.Serve(further)
 			return nil
 		},
 	})
 	return nil
 }
 
-// names are what clients may call the API by.
-func (h *Host) names() []string {
+// names are what clients may call an API by that listens at own.
+func (h *Host) names(own netip.AddrPort) []string {
 	names := append([]string(nil), h.Advertise...)
+	for _, at := range append(h.reached(own), local(own)) {
+		names = append(names, at.Addr().Unmap().String())
+	}
 	for _, r := range h.services {
 		names = append(names, serviceip.Nth(r, 1).String()) // the Service default/kubernetes
 	}

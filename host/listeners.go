@@ -135,6 +135,21 @@ func (h *Host) reached(own netip.AddrPort) (at []netip.AddrPort) {
 	return at
 }
 
+// local is where clients of this machine reach an API that listens at own. At all
+// addresses is none that a certificate could name: then it is the one by which the
+// machine reaches others, so that its node gets that address too.
+func local(own netip.AddrPort) netip.AddrPort {
+	if !own.Addr().IsUnspecified() {
+		return own
+	}
+	for _, four := range []bool{true, false} {
+		if a, ok := outward(four); ok {
+			return netip.AddrPortFrom(a, own.Port())
+		}
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), own.Port())
+}
+
 // outward is the address by which this machine reaches others. Nothing is sent.
 func outward(four bool) (netip.Addr, bool) {
 	to := "[2001:db8::1]:9" // addresses of documentation, which lie behind the default route

@@ -5,6 +5,9 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
+
+	"github.com/berth-dev/berth/host/auth/ca"
 )
 
 func TestListenersAreAddedAndEndTogether(t *testing.T) {
@@ -76,6 +79,37 @@ func TestWherePodsReachTheAPI(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("an API at %s, advertised as %q, is reached at %q; want %q", c.listens, c.advertise, got, c.want)
+		}
+	}
+}
+
+// Whatever the API listens at, its own kubeconfig names an address that its
+// certificate has.
+func TestTheCertificateNamesWhereClientsReachTheAPI(t *testing.T) {
+	t.Parallel()
+	authority, err := ca.Open(t.TempDir(), "test", time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listens := range []string{"127.0.0.1:6443", "[::1]:6443", "192.0.2.4:6443", "0.0.0.0:6443", "[::]:6443"} {
+		own := netip.MustParseAddrPort(listens)
+		h := &Host{Config: Config{Listen: listens, Advertise: []string{"198.51.100.1"}}}
+		leaf, err := authority.Serve(h.names(own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := leaf.Certificate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := local(own)
+		if at.Addr().IsUnspecified() || at.Port() != own.Port() {
+			t.Errorf("an API at %s is reached at %s", listens, at)
+		}
+		for _, name := range []string{at.Addr().String(), "198.51.100.1", "127.0.0.1"} {
+			if err := cert.Leaf.VerifyHostname(name); err != nil {
+				t.Errorf("an API at %s is called by %s: %v", listens, name, err)
+			}
 		}
 	}
 }

@@ -13,11 +13,18 @@ shells() {
   for f in task .ci/run .ci/tools/*.sh; do bash -n "$f" || return 1; done
 }
 
-# The suites of others build what is here, in modules of their own.
+# The suites of others, which ./task campaign runs, are modules of their own.
+SUITES=$(git ls-files '*/go.mod' | grep -v '^\.ci/')
 tidy() {
   local mod
-  for mod in go.mod $(git ls-files '*/go.mod' | grep -v '^\.ci/'); do
+  for mod in go.mod $SUITES; do
     go -C "$(dirname "$mod")" mod tidy -diff || return 1
+  done
+}
+suites() {
+  local mod
+  for mod in $SUITES; do
+    go -C "$(dirname "$mod")" vet ./... || return 1
   done
 }
 
@@ -31,6 +38,7 @@ timed "gofmt" formatted
 timed "go mod tidy, the suites of others too" tidy
 # With -race, to use what the tests have compiled already.
 timed "go vet ./..." go vet -race ./...
+timed "go vet in the suites of others" suites
 timed "import rules, words, sizes of types and functions" go test -count=1 ./host/deptest
 .ci/tools/golangci-lint.sh
 timed "golangci-lint" "$TOOLS/bin/golangci-lint" run

@@ -82,12 +82,34 @@ func code(t *testing.T, c *Console, query string, ends time.Time) string {
 // signedIn is the cookie that a code is exchanged for, nil if it is not.
 func signedIn(t *testing.T, c *Console, code string) *http.Cookie {
 	t.Helper()
+	cookie, _ := signedInBy(t, c, code)
+	return cookie
+}
+
+// signedInBy is the cookie and the key of a session.
+func signedInBy(t *testing.T, c *Console, code string) (cookie *http.Cookie, key string) {
+	t.Helper()
 	w := httptest.NewRecorder()
 	c.signIn(w, asks(http.MethodPost, sessionPath, `{"code":"`+code+`"}`))
-	if cookies := w.Result().Cookies(); len(cookies) == 1 {
-		return cookies[0]
+	cookies := w.Result().Cookies()
+	if len(cookies) != 1 {
+		return nil, ""
 	}
-	return nil
+	var answer struct{ Key string }
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Key == "" {
+		t.Fatalf("signing in answers %s", w.Body)
+	}
+	return cookies[0], answer.Key
+}
+
+// of is a request of the pages of a new session.
+func of(t *testing.T, c *Console, query string, ends time.Time) *http.Request {
+	t.Helper()
+	cookie, key := signedInBy(t, c, code(t, c, query, ends))
+	r := asks(http.MethodGet, sessionPath, "")
+	r.AddCookie(cookie)
+	r.Header.Set(Header, key)
+	return r
 }
 
 func TestACodeIsForOneUseWithinAMinute(t *testing.T) {
@@ -109,6 +131,26 @@ func TestACodeIsForOneUseWithinAMinute(t *testing.T) {
 	}
 	if signedIn(t, c, "") != nil || signedIn(t, c, "AAAA") != nil {
 		t.Error("a code that was never given is good")
+	}
+}
+
+// Hosts beside each other on one machine have sessions of their own.
+func TestASessionIsOfOnePort(t *testing.T) {
+	t.Parallel()
+	now := began
+	c := at(&now)
+	names := map[string]bool{}
+	for _, host := range []string{"localhost:6443", "localhost:7443", "localhost", "[::1]:6443"} {
+		w := httptest.NewRecorder()
+		r := asks(http.MethodPost, sessionPath, `{"code":"`+code(t, c, "", now.Add(time.Hour))+`"}`)
+		r.Host = host
+		c.signIn(w, r)
+		for _, cookie := range w.Result().Cookies() {
+			names[cookie.Name] = true
+		}
+	}
+	if len(names) != 3 {
+		t.Errorf("cookies %v, want one for each port, and one for none", names)
 	}
 }
 
@@ -148,6 +190,7 @@ func TestWhoASessionIs(t *testing.T) {
 		want   string // empty: nobody
 	}{
 		{"the user that made the code", func(*http.Request, *time.Time) {}, "ada"},
+		{"nobody with a cookie alone, as a pod at another port gets it", func(r *http.Request, _ *time.Time) { r.Header.Set(Header, "1") }, ""},
 		{"nobody without the pages' header", func(r *http.Request, _ *time.Time) { r.Header.Del(Header) }, ""},
 		{"nobody from another site", func(r *http.Request, _ *time.Time) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, ""},
 		{"nobody from a sibling host", func(r *http.Request, _ *time.Time) { r.Header.Set("Sec-Fetch-Site", "same-site") }, ""},
@@ -181,8 +224,7 @@ func TestWhoASessionIs(t *testing.T) {
 			t.Parallel()
 			now := began
 			c := at(&now)
-			r := asks(http.MethodGet, sessionPath, "")
-			r.AddCookie(signedIn(t, c, code(t, c, "", now.AddDate(1, 0, 0))))
+			r := of(t, c, "", now.AddDate(1, 0, 0))
 			tt.change(r, &now)
 			if got := who(c, r); got != tt.want {
 				t.Errorf("the request is of %q, want %q", got, tt.want)
@@ -194,6 +236,7 @@ func TestWhoASessionIs(t *testing.T) {
 // toExec makes a request one that opens a WebSocket to a container.
 func toExec(r *http.Request, origin string) {
 	r.URL.Path = "/api/v1/namespaces/a/pods/b/exec"
+	r.Header.Set(protocols, "v5.channel.k8s.io, "+keyProtocol+r.Header.Get(Header))
 	r.Header.Del(Header)
 	r.Header.Set("Upgrade", "websocket")
 	r.Header.Set("Origin", origin)
@@ -203,11 +246,19 @@ func TestAWebSocketOfTheConsolesOwnOriginIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	now := began
 	c := at(&now)
-	r := asks(http.MethodGet, sessionPath, "")
-	r.AddCookie(signedIn(t, c, code(t, c, "?write=true", now.Add(time.Hour))))
+	r := of(t, c, "?write=true", now.Add(time.Hour))
 	toExec(r, "https://example.com")
 	if got := who(c, r); got != "ada" {
 		t.Errorf("exec by a session that may write is of %q, want ada", got)
+	}
+	if got := r.Header.Get(protocols); got != "v5.channel.k8s.io" {
+		t.Errorf("the node is told the protocols %q", got)
+	}
+	r = of(t, c, "?write=true", now.Add(time.Hour))
+	r.Header.Set(Header, "1")
+	toExec(r, "https://example.com")
+	if got := who(c, r); got != "" {
+		t.Errorf("exec by the cookie alone is of %q", got)
 	}
 }
 
@@ -228,19 +279,17 @@ func TestASessionEndsWithTheCertificateAndOutlivesTheHost(t *testing.T) {
 	t.Parallel()
 	now := began
 	c := at(&now)
-	cookie := signedIn(t, c, code(t, c, "", now.Add(time.Hour)))
-	r := asks(http.MethodGet, sessionPath, "")
-	r.AddCookie(cookie)
+	r := of(t, c, "", now.Add(time.Hour))
 	next := at(&now) // another run, with the same key
-	if got := who(next, r); got != "ada" {
+	if got := who(next, r.Clone(t.Context())); got != "ada" {
 		t.Errorf("after a restart the session is of %q, want ada", got)
 	}
 	next.Key = []byte("another")
-	if got := who(next, r); got != "" {
+	if got := who(next, r.Clone(t.Context())); got != "" {
 		t.Errorf("another host takes the session for that of %q", got)
 	}
 	now = now.Add(time.Hour)
-	if got := who(c, r); got != "" {
+	if got := who(c, r.Clone(t.Context())); got != "" {
 		t.Errorf("after the certificate's end the session is of %q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -20,9 +21,12 @@ import (
 const (
 	// cookieName has a prefix by which browsers keep it to this host and to TLS.
 	cookieName = "__Host-berth-console"
-	// Header is on each request of the pages. No other origin's page can set it, so
-	// that the cookie alone, which a browser sends by itself, does nothing.
+	// Header is on each request of the pages, with the session's key. No other
+	// origin's page can set it, and the cookie alone does nothing: a browser sends
+	// that by itself, also to pods that serve at other ports of the host's name.
 	Header = "Berth-Console"
+	// keyProtocol is before the key where a WebSocket opens, among its protocols.
+	keyProtocol = "berth-console."
 	// sessionLife is how long one holds, codeLife how long a code waits for its use.
 	sessionLife = 8 * time.Hour
 	codeLife    = time.Minute
@@ -40,6 +44,14 @@ type session struct {
 	Until  time.Time           `json:"until"`
 	// Write lets it change what RBAC lets its user change.
 	Write bool `json:"write,omitempty"`
+	// Key is the hash of what its pages have beside the cookie.
+	Key []byte `json:"key"`
+}
+
+// holds says whether a key is the session's.
+func (s session) holds(key string) bool {
+	sum := sha256.Sum256([]byte(key))
+	return hmac.Equal(sum[:], s.Key)
 }
 
 var encoding = base64.RawURLEncoding
@@ -66,7 +78,7 @@ func (c *Console) proof(data []byte) []byte {
 
 // session is that of a request's cookie, if it holds.
 func (c *Console) session(r *http.Request) (s session, ok bool) {
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(nameOf(r))
 	if err != nil {
 		return s, false
 	}
@@ -86,7 +98,7 @@ func (c *Console) session(r *http.Request) (s session, ok bool) {
 // leaves all others to next.
 func (c *Console) Authenticator(next authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		if s, ok := c.session(r); ok && fromPages(r) && s.opens(r) {
+		if s, ok := c.session(r); ok && fromPages(r) && s.opens(r) && s.holds(takeKey(r)) {
 			who := &user.DefaultInfo{Name: s.Name, UID: s.UID, Groups: s.Groups, Extra: s.Extra}
 			return &authenticator.Response{User: who}, true, nil
 		}
@@ -106,6 +118,27 @@ func fromPages(r *http.Request) bool {
 	}
 	return r.Header.Get(Header) != ""
 }
+
+// takeKey takes the session's key out of a request, which may go on to a node.
+func takeKey(r *http.Request) (key string) {
+	if !upgrades(r) {
+		defer r.Header.Del(Header)
+		return r.Header.Get(Header)
+	}
+	var others []string
+	for protocol := range strings.SplitSeq(r.Header.Get(protocols), ",") {
+		protocol = strings.TrimSpace(protocol)
+		if found, ok := strings.CutPrefix(protocol, keyProtocol); ok {
+			key = found
+		} else {
+			others = append(others, protocol)
+		}
+	}
+	r.Header.Set(protocols, strings.Join(others, ", "))
+	return key
+}
+
+const protocols = "Sec-WebSocket-Protocol"
 
 func upgrades(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
@@ -218,7 +251,7 @@ func (c *Console) makeCode(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]string{"path": Root + "#code=" + name})
 }
 
-// signIn answers POST /console/v1/session with a cookie, for a code.
+// signIn answers POST /console/v1/session with a cookie and a key, for a code.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	var given struct{ Code string }
 	if !fromPages(r) || json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&given) != nil {
@@ -230,13 +263,16 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this code was used, or is older than a minute: run `berth console` again", http.StatusForbidden)
 		return
 	}
+	key := rand.Text()
+	sum := sha256.Sum256([]byte(key))
+	s.Key = sum[:]
 	value, err := c.seal(s)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	http.SetCookie(w, cookie(value, s.Until))
-	w.WriteHeader(http.StatusNoContent)
+	http.SetCookie(w, cookie(r, value, s.Until))
+	answer(w, map[string]string{"key": key})
 }
 
 // signOut answers DELETE /console/v1/session.
@@ -245,10 +281,19 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "sign out by the console's page", http.StatusBadRequest)
 		return
 	}
-	http.SetCookie(w, cookie("", time.Unix(1, 0)))
+	http.SetCookie(w, cookie(r, "", time.Unix(1, 0)))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func cookie(value string, until time.Time) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: "/", Expires: until, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+// nameOf is the cookie's name, which has the port: hosts beside each other on one
+// machine would take each other's place.
+func nameOf(r *http.Request) string {
+	if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		return cookieName + "-" + port
+	}
+	return cookieName
+}
+
+func cookie(r *http.Request, value string, until time.Time) *http.Cookie {
+	return &http.Cookie{Name: nameOf(r), Value: value, Path: "/", Expires: until, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 }

@@ -102,13 +102,13 @@ func (b *backupWriter) end(rev int64) error {
 }
 
 // Restore fills an empty engine from a backup. Until the last byte is checked,
-// the engine is marked and Open refuses it; after an error the directory is to
-// be removed. The restored revision lies RestoreGap above that of the backup,
+// the engine is marked and Open refuses it. The restored revision lies RestoreGap above that of the backup,
 // so that clients' watches from before end with ErrCompacted.
 //
 // # Errors
 //
-// ErrNotEmpty, ErrFormat for another version, ErrDamaged.
+// ErrNotEmpty, ErrFormat for another version, ErrDamaged; ErrHalfRestored as well,
+// where the engine has to be removed before the next try.
 func Restore(ctx context.Context, engine Engine, r io.Reader) (rev int64, err error) {
 	if err := checkEmpty(ctx, engine); err != nil {
 		return 0, err
@@ -122,7 +122,7 @@ func Restore(ctx context.Context, engine Engine, r io.Reader) (rev int64, err er
 		return 0, fmt.Errorf("restore: %w", err)
 	}
 	if rev, err = in.restore(ctx, engine); err != nil {
-		return 0, fmt.Errorf("restore: %w; remove the directory before you try again", err)
+		return 0, fmt.Errorf("%w: %w", ErrHalfRestored, err)
 	}
 	rev += RestoreGap
 	put := Record{Key: formatKey, Value: []byte(format), Revision: rev}

@@ -23,7 +23,7 @@ var (
 	// ErrFormat means that the data was written by another version.
 	ErrFormat = errors.New("unknown data format")
 	// ErrHalfRestored means that a restore into this engine did not end.
-	ErrHalfRestored = errors.New("a restore into this directory did not finish")
+	ErrHalfRestored = errors.New("a restore into this store did not finish")
 )
 
 // load reads the engine. Decoding takes most of the time, so all CPUs do it,
@@ -61,7 +61,7 @@ func (s *Store) checkFormat(ctx context.Context) error {
 		return err
 	}
 	if found[restoreKey] != "" {
-		return fmt.Errorf("%w: remove the directory and restore again", ErrHalfRestored)
+		return ErrHalfRestored
 	}
 	switch found[formatKey] {
 	case format:

@@ -25,7 +25,7 @@ func TestOpenRefusesWhatItCannotRead(t *testing.T) {
 	}{
 		"a later format":          {[]store.Record{{Key: format, Value: []byte("2")}}, `has format "2", this berth reads "1"`},
 		"records without format":  {[]store.Record{{Key: "o/configmaps\x00ns\x00x"}}, "no store of berth"},
-		"a restore that broke":    {[]store.Record{{Key: "f/restore", Value: []byte("running")}}, "restore again"},
+		"a restore that broke":    {[]store.Record{{Key: "f/restore", Value: []byte("running")}}, "did not finish"},
 		"a damaged object":        {[]store.Record{good, {Key: "o/configmaps\x00ns\x00x", Value: []byte("?")}}, `record "o/configmaps\x00ns\x00x"`},
 		"an object under no key":  {[]store.Record{good, {Key: "o/configmaps"}}, "not a key"},
 		"an object of the future": {[]store.Record{good, {Key: "o/configmaps\x00ns\x00x", Value: encoded(t, "x"), Revision: 6}}, "of revision 6, the data is at 5"},

@@ -74,7 +74,8 @@ type response struct {
 	CACertificate      string `json:"caCertificate"`
 }
 
-// Join gives the identity that Dir holds, or gets one with the token.
+// Join gives the identity that Dir holds, or gets one with the token: also where
+// Dir's is of another authority than the one that the token pins.
 func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	u, err := url.Parse(cfg.Server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
@@ -86,10 +87,12 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	id := &Identity{cfg: cfg, conns: connrotation.NewDialer((&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext)}
 	h, err := load(cfg.Dir, cfg.NodeName)
 	switch {
-	case err == nil && time.Now().Before(h.until):
+	case err == nil && time.Now().Before(h.until) && !elsewhere(cfg.Token, h):
 		id.held.Store(h)
 		return id, id.readdress(ctx)
-	case err != nil && !errors.Is(err, errNone):
+	case err == nil:
+		cfg.Log.Info("the certificates on disk have ended, or are of another authority than the token's; joining anew", "until", h.until)
+	case !errors.Is(err, errNone):
 		cfg.Log.Warn("the certificates on disk can not be used; joining anew", "err", err)
 	}
 	if cfg.Token == "" {
@@ -105,6 +108,12 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	id.held.Store(h)
 	cfg.Log.Info("joined", "node", cfg.NodeName, "server", cfg.Server)
 	return id, nil
+}
+
+// elsewhere tells a token of another cluster than the one that signed what is held.
+func elsewhere(text string, h *held) bool {
+	token, err := ParseToken(text)
+	return err == nil && token.signed(string(h.files.authority)) != nil
 }
 
 // readdress gets new certificates where the host reaches this machine by other

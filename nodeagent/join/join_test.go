@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/berth-dev/berth/host/polltest"
 )
 
@@ -195,6 +197,38 @@ func TestAMachineWithAnotherAddressGetsCertificatesForIt(t *testing.T) {
 	}
 	if h.times() != 2 {
 		t.Errorf("asked %d times, want once for each address", h.times())
+	}
+}
+
+// A host that lost its authority, or is another one, has the machine anew.
+func TestAMachineJoinsAnotherHostByItsToken(t *testing.T) {
+	t.Parallel()
+	first, second := newHost(t), newHost(t)
+	cfg := first.config(t)
+	if _, err := Join(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	next := second.config(t)
+	next.Dir = cfg.Dir
+	id, err := Join(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.times() != 1 {
+		t.Errorf("the other host was asked %d times", second.times())
+	}
+	transport, err := rest.TransportFor(id.REST())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := (&http.Client{Transport: transport}).Get(second.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	next.Token = "" // it is kept
+	if _, err := Join(t.Context(), next); err != nil || second.times() != 1 {
+		t.Errorf("without a token: %v, asked %d times", err, second.times())
 	}
 }
 

@@ -347,10 +347,18 @@ func (b *browser) pushed(c *cluster) {
 	b.click("Promote")
 	b.click("Yes, now")
 	b.reads("Promoted, decides now")
+	// What the later config has more is not kept.
+	for _, config := range []string{`{"label":"a"}`, `{"label":"b","more":1}`} {
+		c.run("", "kubectl", "patch", "policy", "fill", "--type=merge", "--patch", `{"spec":{"config":`+config+`}}`)
+		c.run("", "kubectl", "wait", "policy", "fill", "--for=jsonpath={.status.current.config}="+config, "--timeout=1m")
+	}
 	b.click("Make live again")
 	b.click("Yes, now")
 	b.reads("RolledBack, decides now")
 	b.looks("history")
+	if config := c.run("", "kubectl", "get", "policy", "fill", "--output=jsonpath={.spec.config}"); config != `{"label":"a"}` {
+		b.t.Errorf("live again with the config %s", config)
+	}
 }
 
 // The first picture comes in slices, of which none is news; what lands later is.

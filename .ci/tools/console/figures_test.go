@@ -264,19 +264,24 @@ func (c *cluster) topology(ctx context.Context) io.ReadCloser {
 		c.t.Fatal(err)
 	}
 	tab := http.Client{Jar: jar, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	signedIn := struct{ Key string }{Key: "none"}
 	ask := func(method, path, body string) io.ReadCloser {
 		request, err := http.NewRequestWithContext(ctx, method, address+path, strings.NewReader(body))
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		request.Header.Set("Berth-Console", "1")
+		request.Header.Set("Berth-Console", signedIn.Key)
 		response, err := tab.Do(request)
 		if err != nil || response.StatusCode >= http.StatusMultipleChoices {
 			c.t.Fatalf("%s %s: %v, %v", method, path, err, response)
 		}
 		return response.Body
 	}
-	_ = ask(http.MethodPost, "v1/session", `{"code":"`+code+`"}`).Close()
+	answer := ask(http.MethodPost, "v1/session", `{"code":"`+code+`"}`)
+	defer answer.Close()
+	if err := json.NewDecoder(answer).Decode(&signedIn); err != nil {
+		c.t.Fatal(err)
+	}
 	return ask(http.MethodGet, "v1/stream?view=topology&label=topology.kubernetes.io/zone", "")
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -108,8 +111,18 @@ func (f *agentFlags) parse() error {
 	if f.lease < time.Second {
 		return fmt.Errorf("--node-lease-duration %s: want a second at least", f.lease)
 	}
+	if f.port < 1 || f.port > 65535 {
+		return fmt.Errorf("--node-port %d: want 1 to 65535", f.port)
+	}
+	f.name = nodeName(f.name)
+	if errs := validation.IsDNS1123Subdomain(f.name); len(errs) > 0 {
+		return fmt.Errorf("--node-name %q: %s", f.name, strings.Join(errs, "; "))
+	}
 	return nil
 }
+
+// nodeName makes a node's name of a machine's, as the kubelet does.
+func nodeName(machine string) string { return strings.ToLower(strings.TrimSpace(machine)) }
 
 func newAgent() *cobra.Command {
 	var f agentFlags
@@ -129,6 +142,9 @@ func newAgent() *cobra.Command {
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), level)
 			if err != nil {
+				return err
+			}
+			if dataDir, err = filepath.Abs(dataDir); err != nil {
 				return err
 			}
 			f.root = filepath.Join(dataDir, "agent")
@@ -185,7 +201,7 @@ func (f *agentFlags) onLoopback(ctx context.Context, s host.Serving) error {
 	if err != nil {
 		return err
 	}
-	own, err := podRange(ctx, client, f.node.blank(f.name))
+	own, err := f.podRange(ctx, client, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -210,7 +226,7 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	own, err := podRange(ctx, client, f.node.blank(f.name))
+	own, err := f.podRange(ctx, client, log)
 	if err != nil {
 		return err
 	}
@@ -384,8 +400,32 @@ func (f *agentFlags) find(server string) (netip.Addr, error) {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
-// podRange waits for the range of pod addresses that the host gives this node.
-func podRange(ctx context.Context, client kubernetes.Interface, blank *v1.Node) (netip.Prefix, error) {
+// within refuses a range of the cluster's pods that this node's is no part of: what
+// goes to pods elsewhere would be masqueraded.
+func (f *agentFlags) within(own netip.Prefix) error {
+	all, err := netip.ParsePrefix(f.clusterCIDR)
+	if err != nil {
+		return fmt.Errorf("--pod-cidr: %w", err)
+	}
+	if own.Bits() < all.Bits() || !all.Contains(own.Addr()) {
+		return fmt.Errorf("--pod-cidr %s: this node's range of pod addresses, %s, lies outside: give the agent the host's --pod-cidr", all, own)
+	}
+	return nil
+}
+
+// podRange waits for the host, and for the range of pod addresses that it gives this node.
+func (f *agentFlags) podRange(ctx context.Context, client kubernetes.Interface, log *slog.Logger) (netip.Prefix, error) {
+	if err := awaitHost(ctx, client, f.name, log); err != nil {
+		return netip.Prefix{}, err
+	}
+	own, err := givenRange(ctx, client, f.node.blank(f.name))
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return own, f.within(own)
+}
+
+func givenRange(ctx context.Context, client kubernetes.Interface, blank *v1.Node) (netip.Prefix, error) {
 	name := blank.Name
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -406,6 +446,31 @@ func podRange(ctx context.Context, client kubernetes.Interface, blank *v1.Node) 
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// awaitHost asks for the node until the host answers, whatever it does: a machine
+// that starts before its host has it waiting, not ended.
+func awaitHost(ctx context.Context, client kubernetes.Interface, name string, log *slog.Logger) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		_, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if !unanswered(err) {
+			return nil
+		}
+		log.Warn("the host does not answer; it is asked again", "err", err, "in", wait)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// unanswered: nobody answered, or somebody who is about to start or to end.
+func unanswered(err error) bool {
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return false // it would not be another one's the next time
+	}
+	return err != nil && (!errors.As(err, new(apierrors.APIStatus)) || apierrors.IsServiceUnavailable(err))
 }
 
 // awaitReady waits until the node may be given pods.

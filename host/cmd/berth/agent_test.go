@@ -1,12 +1,24 @@
 package main
 
 import (
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clientgotesting "k8s.io/client-go/testing"
 
 	"github.com/berth-dev/berth/nodeagent"
 )
@@ -35,6 +47,8 @@ func TestAgentsFlagsAreChecked(t *testing.T) {
 		"--register-with-taints gpu=yes:Never":             "--register-with-taints: invalid taint effect: Never",
 		"--register-with-taints gpu-":                      "--register-with-taints: gpu-: a new node has no taint to take off",
 		"--cluster-dns dns.local":                          `--cluster-dns "dns.local": want an IP address`,
+		"--node-name a_b":                                  `--node-name "a_b": `,
+		"--node-port 70000":                                "--node-port 70000: want 1 to 65535",
 		"--cluster-domain a_b":                             `--cluster-domain "a_b": `,
 	} {
 		for _, command := range []string{"agent --server https://127.0.0.1:1", "up"} {
@@ -44,6 +58,52 @@ func TestAgentsFlagsAreChecked(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestANodesNameIsInSmallLetters(t *testing.T) {
+	t.Parallel()
+	for machine, want := range map[string]string{"DESKTOP-AB12": "desktop-ab12", " box\n": "box"} {
+		if got := nodeName(machine); got != want {
+			t.Errorf("the node of machine %q is called %q", machine, got)
+		}
+	}
+}
+
+func TestTheRangeOfAllPodsHasTheNodes(t *testing.T) {
+	t.Parallel()
+	for all, fits := range map[string]bool{"10.85.0.0/16": false, "10.200.0.0/16": true, "10.200.1.0/25": false, "10.200": false} {
+		err := (&agentFlags{clusterCIDR: all}).within(netip.MustParsePrefix("10.200.1.0/24"))
+		if fits != (err == nil) || err != nil && !strings.Contains(err.Error(), "--pod-cidr") {
+			t.Errorf("--pod-cidr %s: %v", all, err)
+		}
+	}
+}
+
+// An agent that starts before its host waits for it.
+func TestAnAgentWaitsForItsHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &agentFlags{name: "n1", clusterCIDR: "10.85.0.0/16"}
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: v1.NodeSpec{PodCIDR: "10.85.1.0/24"}}
+		client := fake.NewClientset(node)
+		refused := []error{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, apierrors.NewServiceUnavailable("it starts"), io.ErrUnexpectedEOF}
+		client.PrependReactor("get", "nodes", func(clientgotesting.Action) (bool, runtime.Object, error) {
+			if len(refused) == 0 {
+				return false, nil, nil
+			}
+			err := refused[0]
+			refused = refused[1:]
+			return true, nil, err
+		})
+		own, err := f.podRange(t.Context(), client, slog.New(slog.DiscardHandler))
+		if err != nil || own.String() != "10.85.1.0/24" {
+			t.Errorf("the range is %s, %v", own, err)
+		}
+		refused = []error{apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", nil), apierrors.NewUnauthorized("no")}
+		if _, err := f.podRange(t.Context(), client, slog.New(slog.DiscardHandler)); err == nil {
+			t.Error("a machine that may not register waits")
+		}
+	})
 }
 
 func TestATokenIsReadFromAFile(t *testing.T) {

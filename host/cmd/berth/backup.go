@@ -120,10 +120,14 @@ func restore(ctx context.Context, file, dir string) (revision int64, err error) 
 		return 0, err
 	}
 	defer f.Close()
-	disk, err := badger.Open(filepath.Join(dir, "store"), slog.New(slog.DiscardHandler))
+	into := filepath.Join(dir, "store")
+	disk, err := badger.Open(into, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
-	return store.Restore(ctx, disk, f)
+	if revision, err = store.Restore(ctx, disk, f); errors.Is(err, store.ErrHalfRestored) {
+		return 0, fmt.Errorf("%w: remove %s, and nothing else, before you restore again", err, into)
+	}
+	return revision, err
 }

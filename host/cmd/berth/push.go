@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -296,7 +297,7 @@ func pointless(was *v1alpha1.Policy, m *v1alpha1.Module) bool {
 // apply makes or changes the Policy; fresh tells that it is new.
 func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (p *v1alpha1.Policy, fresh bool, err error) {
 	if f.canary > 0 {
-		return f.applyCanary(ctx, c, name, m)
+		return f.applyCanary(ctx, c, was, name, m)
 	}
 	config, err := f.readConfig()
 	if err != nil {
@@ -342,7 +343,10 @@ func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, 
 }
 
 // applyCanary puts the module on trial.
-func (f *pushFlags) applyCanary(ctx context.Context, c *client, name string, m *v1alpha1.Module) (*v1alpha1.Policy, bool, error) {
+func (f *pushFlags) applyCanary(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module) (*v1alpha1.Policy, bool, error) {
+	if others := f.others(was); len(others) > 0 {
+		return nil, false, fmt.Errorf("a canary runs with the %s of its policy, and %s has others: push the folder without --canary, or take them out of its %s", strings.Join(others, ", "), ownFile, ownFile)
+	}
 	canary := v1alpha1.Canary{Module: m.Name, Share: f.canary}
 	if f.maxRefusals != "" {
 		most := intstr.Parse(f.maxRefusals)
@@ -353,6 +357,34 @@ func (f *pushFlags) applyCanary(ctx context.Context, c *client, name string, m *
 		return nil, false, fmt.Errorf("there is no policy %s yet, which a canary could be compared with: push it without --canary", name)
 	}
 	return p, false, err
+}
+
+// others names what the folder's own policy.yaml wants otherwise than the policy has it.
+func (f *pushFlags) others(was *v1alpha1.Policy) (fields []string) {
+	if was == nil {
+		return nil
+	}
+	add := func(field string, differs bool) {
+		if differs {
+			fields = append(fields, field)
+		}
+	}
+	own, has := &f.own, &was.Spec
+	add("config", own.Config != nil && !sameJSON(own.Config, has.Config))
+	add("limits", own.Limits != nil && !equality.Semantic.DeepEqual(own.Limits, has.Limits))
+	add("failureMode", own.FailureMode != "" && own.FailureMode != has.FailureMode)
+	add("mode", own.Mode != "" && own.Mode != cmp.Or(has.Mode, v1alpha1.Enforce))
+	add("serviceAccount", own.ServiceAccount != nil && !equality.Semantic.DeepEqual(own.ServiceAccount, has.ServiceAccount))
+	return fields
+}
+
+// sameJSON compares what two configs say, however they are written.
+func sameJSON(a, b *runtime.RawExtension) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	var one, other any
+	return json.Unmarshal(a.Raw, &one) == nil && json.Unmarshal(b.Raw, &other) == nil && equality.Semantic.DeepEqual(one, other)
 }
 
 // readServiceAccount has the flag go before the folder's own.

@@ -2,7 +2,12 @@ package main
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 func TestAPushTakesNameAndSettingsOfTheFolder(t *testing.T) {
@@ -49,6 +54,27 @@ func TestAPushTakesNameAndSettingsOfTheFolder(t *testing.T) {
 		write(t, filepath.Join(dir, ownFile), bad)
 		if name, _, err := new(pushFlags).pushed([]string{dir}); err == nil {
 			t.Errorf("pushed took %q as %s", bad, name)
+		}
+	}
+}
+
+// What a folder wants otherwise than its policy has it, a canary would not run with.
+func TestWhatACanaryWouldNotRunWithIsNamed(t *testing.T) {
+	t.Parallel()
+	raw := func(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+	was := &v1alpha1.Policy{Spec: v1alpha1.PolicySpec{Config: raw(`{"a":1,"b":[2]}`), Limits: &v1alpha1.PolicyLimits{MemoryBytes: 8 << 20}}}
+	for want, own := range map[string]v1alpha1.PolicySpec{
+		"":                        {Config: raw(`{"b": [2], "a": 1}`), Limits: &v1alpha1.PolicyLimits{MemoryBytes: 8 << 20}, Mode: v1alpha1.Enforce},
+		"config":                  {Config: raw(`{"a":1}`)},
+		"limits,failureMode,mode": {Limits: &v1alpha1.PolicyLimits{MemoryBytes: 9 << 20}, FailureMode: v1alpha1.Open, Mode: v1alpha1.Shadow},
+		"serviceAccount":          {ServiceAccount: &v1alpha1.ServiceAccountReference{Namespace: "a", Name: "b"}},
+	} {
+		f := pushFlags{own: own}
+		if got := strings.Join(f.others(was), ","); got != want {
+			t.Errorf("others of %+v = %q, want %q", own, got, want)
+		}
+		if got := f.others(nil); got != nil {
+			t.Errorf("others of no policy = %q", got)
 		}
 	}
 }

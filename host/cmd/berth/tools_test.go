@@ -84,6 +84,28 @@ func TestABackupIsRestored(t *testing.T) {
 	}
 }
 
+// A restore that broke off says what has to go: the store, and not the keys beside it.
+func TestAHalfRestoredStoreIsToBeRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, data := filepath.Join(dir, "backup"), filepath.Join(dir, "data")
+	mustBerth(t, "backup", file, "--kubeconfig", runHost(t))
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "remove " + filepath.Join(data, "store") + ", and nothing else"
+	if _, err := berth(t, "restore", file, "--data-dir", data); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("restore of half a backup: %v; want …%s…", err, want)
+	}
+	if _, err := berth(t, "host", "--data-dir", data, "--listen", "127.0.0.1:0"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a host on half a store: %v; want …%s…", err, want)
+	}
+}
+
 func TestACutBackupIsNoticed(t *testing.T) {
 	t.Parallel()
 	kubeconfig := runHost(t)

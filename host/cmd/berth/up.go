@@ -245,10 +245,10 @@ func newHost() *cobra.Command {
 // hostname is the default name of this machine's node.
 func hostname() string {
 	name, err := os.Hostname()
-	if err != nil || name == "" {
+	if err != nil || nodeName(name) == "" {
 		return "node"
 	}
-	return name
+	return nodeName(name)
 }
 
 func levelOf(flag, name string) (level slog.Level, err error) {

@@ -1,9 +1,10 @@
 // How the pages talk to the host: as the signed-in user, by the API that
 // everybody has, and by the console's streams.
 
-// The host answers a session's cookie only beside this header, which no page of
-// another origin can send.
-const headers = { "Berth-Console": "1" };
+// The host takes a session's cookie only beside its key. A browser sends the cookie to
+// each port of this name; the key is kept by origin, and sent by these pages alone.
+const keyName = "berth-key";
+const key = () => localStorage.getItem(keyName) || "none";
 
 // A Refused is an answer that is no success, with its HTTP status; 0 means that
 // the host was not reached.
@@ -17,7 +18,7 @@ export class Refused extends Error {
 async function ask(path, options = {}) {
   let response;
   try {
-    response = await fetch(path, { ...options, headers: { ...headers, ...options.headers } });
+    response = await fetch(path, { ...options, headers: { "Berth-Console": key(), ...options.headers } });
   } catch (err) {
     if (err.name === "AbortError") throw err;
     throw new Refused(0, "the host does not answer");
@@ -37,8 +38,14 @@ function worded(text) {
 
 export const get = async (path, signal) => (await ask(path, { signal })).json();
 
-export const patch = (path, change) =>
-  ask(path, { method: "PATCH", body: JSON.stringify(change), headers: { "Content-Type": "application/merge-patch+json" } });
+// patch replaces fields of a spec, each as a whole: a merge would keep what an older
+// config had and a newer one leaves out. With a version it is refused once somebody
+// else has written.
+export const patch = (path, spec, version) => {
+  const changes = Object.entries(spec).map(([field, value]) => ({ op: "add", path: `/spec/${field}`, value }));
+  if (version) changes.push({ op: "add", path: "/metadata/resourceVersion", value: version });
+  return ask(path, { method: "PATCH", body: JSON.stringify(changes), headers: { "Content-Type": "application/json-patch+json" } });
+};
 
 export const post = (path, body, type) => ask(path, { method: "POST", body, headers: { "Content-Type": type, Accept: "application/json" } });
 
@@ -52,8 +59,19 @@ export async function text(path, signal, piece) {
   }
 }
 
-export const signIn = (code) => ask("/console/v1/session", { method: "POST", body: JSON.stringify({ code }) });
-export const signOut = () => ask("/console/v1/session", { method: "DELETE" });
+export async function signIn(code) {
+  const { key } = await (await ask("/console/v1/session", { method: "POST", body: JSON.stringify({ code }) })).json();
+  localStorage.setItem(keyName, key);
+}
+
+export async function signOut() {
+  await ask("/console/v1/session", { method: "DELETE" });
+  localStorage.removeItem(keyName);
+}
+
+// socket opens a WebSocket, no header of which a page can set: the key is named as a protocol.
+export const socket = (path, protocol) =>
+  new WebSocket(new URL(path, location.href.replace(/^http/, "ws")), [protocol, `berth-console.${key()}`]);
 
 // breathe ends a task, so that input and frames come before what is left to do.
 export const breathe = () => new Promise((done) => {

@@ -1,7 +1,7 @@
 // A container's log, and a shell in it.
 
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { Refused, text } from "./api.js";
+import { Refused, socket as connect, text } from "./api.js";
 import { Commands, Notice, Stale, Trouble, Waiting, link, replace, shell, useAnswer } from "./parts.js";
 import { Scroll, Terminal } from "./terminal.js";
 
@@ -101,7 +101,7 @@ function Exec({ of }) {
     event.preventDefault();
     const query = new URLSearchParams({ container: of.container, stdin: "true", stdout: "true", stderr: "true", tty: "true" });
     for (const word of command.trim().split(/\s+/)) query.append("command", word);
-    const to = new WebSocket(new URL(partOf(of, "exec", query), location.href.replace(/^http/, "ws")), ["v5.channel.k8s.io"]);
+    const to = connect(partOf(of, "exec", query), "v5.channel.k8s.io");
     const decoder = new TextDecoder();
     to.binaryType = "arraybuffer";
     to.onopen = () => { setState("open"); send(size, JSON.stringify({ Width: 100, Height: 30 })); };

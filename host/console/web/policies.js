@@ -79,7 +79,7 @@ function Policy({ policy, figures, session }) {
   const change = async (change, what) => {
     setSaid("Writing …");
     try {
-      await patch(`${api}/${encodeURIComponent(name)}`, { spec: change });
+      await patch(`${api}/${encodeURIComponent(name)}`, change);
       setSaid(`${what}: written. It is so once the phase in the table says it.`);
     } catch (err) {
       setSaid(err.message);

@@ -117,8 +117,8 @@ async function apply({ name, module, entry, kind, share, was, so, alive }) {
   const path = `${api}policies/${encodeURIComponent(name)}`;
   so("Writing the policy");
   let written;
-  if (share > 0) written = await patch(path, { spec: { canary: { module: module.metadata.name, share } } });
-  else if (was) written = await patch(path, { spec: { module: module.metadata.name, entry, ...(was.spec.canary ? { canary: null } : {}) } });
+  if (share > 0) written = await patch(path, { canary: { module: module.metadata.name, share } });
+  else if (was) written = await patch(path, { module: module.metadata.name, entry, ...(was.spec.canary ? { canary: null } : {}) });
   else written = await post(api + "policies", JSON.stringify({ apiVersion: "policy.berth.dev/v1alpha1", kind: "Policy", metadata: { name }, spec: { module: module.metadata.name, entry } }), "application/json");
   const { metadata: { generation } } = await written.json();
   if (!was && kind !== "gate") {
@@ -149,7 +149,7 @@ async function join(kind, name) {
     const members = spec[list] || [];
     if (members.some((m) => m.name === name)) return;
     try {
-      await patch(path, { metadata: { resourceVersion }, spec: { [list]: [...members, kind === "predicate" ? { name } : { name, weight: 1 }] } });
+      await patch(path, { [list]: [...members, kind === "predicate" ? { name } : { name, weight: 1 }] }, resourceVersion);
       return;
     } catch (error) {
       if (error.status !== 409) throw error;

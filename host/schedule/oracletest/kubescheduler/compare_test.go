@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/berth-dev/berth/host/policy/builtin/builtintest"
-	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/schedule/oracletest"
 	"github.com/berth-dev/berth/host/schedule/oracletest/invent"
 	"github.com/berth-dev/berth/host/schedule/oracletest/kubescheduler"
