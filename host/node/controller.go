@@ -28,8 +28,9 @@ type Objects interface {
 type Remover interface {
 	// Evict deletes the pod with its grace period, for reason.
 	Evict(ctx context.Context, pod *v1.Pod, reason, message string) error
-	// Collect removes the pod at once: nobody is left to confirm its end.
-	Collect(ctx context.Context, pod *v1.Pod, message string) error
+	// Collect removes the pod at once, as one that failed: nobody is left to
+	// confirm its end. disruption says what befell it, "" that nothing did.
+	Collect(ctx context.Context, pod *v1.Pod, disruption string) error
 }
 
 // IndexByNode is the store's index of pods by spec.nodeName.
@@ -299,7 +300,11 @@ func (c *Controller) collect(ctx context.Context) {
 			continue
 		}
 		c.log.Info("collect pod", "pod", pod.Namespace+"/"+pod.Name, "why", why)
-		if err := c.remover.Collect(ctx, pod, why); err != nil && ctx.Err() == nil {
+		disruption := ""
+		if node == nil && pod.Spec.NodeName != "" {
+			disruption = why
+		}
+		if err := c.remover.Collect(ctx, pod, disruption); err != nil && ctx.Err() == nil {
 			c.log.Warn("collect pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 		}
 	}

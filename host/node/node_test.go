@@ -188,6 +188,15 @@ func TestEvictAt(t *testing.T) {
 	}
 }
 
+// removed is a pod that was removed at once and is held.
+func removed(phase v1.PodPhase) v1.Pod {
+	gone, now := metav1.NewTime(start), int64(0)
+	return v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone, DeletionGracePeriodSeconds: &now, Finalizers: []string{"a/b"}},
+		Status:     v1.PodStatus{Phase: phase},
+	}
+}
+
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	gone := metav1.NewTime(start)
@@ -204,6 +213,8 @@ func TestAbandoned(t *testing.T) {
 		{"a terminating pod that was never bound goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}}, nil, true},
 		{"a terminating pod on a node out of service goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}, Spec: v1.PodSpec{NodeName: "n"}}, out, true},
 		{"a running pod on a node out of service stays until it is evicted", v1.Pod{Spec: v1.PodSpec{NodeName: "n"}}, out, false},
+		{"one that only finalizers hold goes once", removed(v1.PodPending), nil, true},
+		{"and not again", removed(v1.PodFailed), nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
