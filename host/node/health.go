@@ -112,9 +112,12 @@ type conditionTaint struct {
 	evicts bool
 }
 
+// lost is what nobody hears of.
+var lost = conditionTaint{v1.NodeReady, v1.ConditionUnknown, v1.TaintNodeUnreachable, true}
+
 var byCondition = []conditionTaint{
 	{v1.NodeReady, v1.ConditionFalse, v1.TaintNodeNotReady, true},
-	{v1.NodeReady, v1.ConditionUnknown, v1.TaintNodeUnreachable, true},
+	lost,
 	{v1.NodeMemoryPressure, v1.ConditionTrue, v1.TaintNodeMemoryPressure, false},
 	{v1.NodeDiskPressure, v1.ConditionTrue, v1.TaintNodeDiskPressure, false},
 	{v1.NodePIDPressure, v1.ConditionTrue, v1.TaintNodePIDPressure, false},
