@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
+	"github.com/berth-dev/berth/host/ephemeral"
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
@@ -46,6 +47,7 @@ func (h *Host) parts() []part {
 		{"nodes", node.New(node.Config{
 			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,
 		}).Run},
+		{"ephemeral volumes", ephemeral.New(h.registry, h.events.For("ephemeral_volume")).Run},
 		{"network", h.network.Run},
 		{"usage", h.usage.Run},
 		{"aggregation", h.aggregate.Run},
