@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/host/controller/controllertest"
+	"github.com/berth-dev/berth/host/store"
 )
 
 func play(t *testing.T, test func(w *controllertest.World)) {
@@ -198,6 +199,27 @@ func TestAClaimWhoseVolumeIsGoneIsLost(t *testing.T) {
 		w.Wait(time.Second)
 		told(t, w, "a Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		want(t, w, "lost", "a Lost one 0")
+	})
+}
+
+// Both the claim that had the volume and the one that has it now are looked at.
+func TestAClaimWhoseVolumeIsGivenToAnotherIsLost(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("v", "", "5Gi"))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
+		want(t, w, "bound", "a Bound v 5Gi", "v Bound a")
+		b := w.Create("persistentvolumeclaims", claimOf("b", "", "2Gi"))
+		w.Wait(time.Minute)
+		_, err := w.Store.Update(w.T.Context(), store.Key{Resource: "persistentvolumes", Name: "v"}, func(o store.Object) (store.Object, error) {
+			next := o.(*v1.PersistentVolume).DeepCopy()
+			next.Spec.ClaimRef.Name, next.Spec.ClaimRef.UID = b.GetName(), b.GetUID()
+			return next, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, w, "given away", "a Lost v 0", "b Bound v 5Gi", "v Bound b")
 	})
 }
 
