@@ -103,6 +103,11 @@ func (c conditionTaint) holds(node *v1.Node) bool {
 	return false
 }
 
+// serves tells whether a node is ready.
+func serves(node *v1.Node) bool {
+	return conditionTaint{kind: v1.NodeReady, status: v1.ConditionTrue}.holds(node)
+}
+
 // conditionTaint says which taint a condition brings, as in Kubernetes'
 // nodelifecycle controller.
 type conditionTaint struct {

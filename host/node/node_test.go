@@ -277,6 +277,8 @@ func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	gone := metav1.NewTime(start)
 	out := &v1.Node{Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}}}
+	serving := ready(v1.ConditionTrue)
+	serving.Spec = out.Spec
 	tests := []struct {
 		name string
 		pod  v1.Pod
@@ -288,6 +290,7 @@ func TestAbandoned(t *testing.T) {
 		{"a waiting pod stays", v1.Pod{}, nil, false},
 		{"a terminating pod that was never bound goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}}, nil, true},
 		{"a terminating pod on a node out of service goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}, Spec: v1.PodSpec{NodeName: "n"}}, out, true},
+		{"its node ends it where that is ready all the same", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}, Spec: v1.PodSpec{NodeName: "n"}}, serving, false},
 		{"a running pod on a node out of service stays until it is evicted", v1.Pod{Spec: v1.PodSpec{NodeName: "n"}}, out, false},
 		{"one that only finalizers hold goes once", removed(v1.PodPending), nil, true},
 		{"and not again", removed(v1.PodFailed), nil, false},
