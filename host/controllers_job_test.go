@@ -1,7 +1,10 @@
 package host_test
 
 import (
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-dev/berth/host"
 )
 
 func jobOf(name string, ttl *int32) *batchv1.Job {
@@ -127,5 +132,52 @@ func TestPodsGoWithTheirJob(t *testing.T) {
 		for what := watch.Added; what != watch.Deleted; {
 			what, _ = next[*batchv1.Job](t, jobs)
 		}
+	}
+}
+
+// A Job may wait for its pods to have failed. One that was never bound, or whose
+// Node is gone, has no agent that would say so.
+func TestAJobReplacesAPodThatNoNodeEnds(t *testing.T) {
+	t.Parallel()
+	for name, bind := range map[string]bool{"never bound": false, "its node is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ahead atomic.Int64
+			client, _, _ := start(t, t.TempDir(), func(c *host.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			})
+			if bind {
+				createNode(t, client, "n1")
+			}
+			job := jobOf("pi", nil)
+			job.Spec.Parallelism, job.Spec.Completions = ptr.To[int32](1), ptr.To[int32](1)
+			job.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
+			pods, jobs := events(t, client, job)
+			first := added(t, pods)
+			if bind {
+				bound(t, client, first.Name)
+				if err := client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := client.CoreV1().Pods("default").Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			ahead.Store(int64(time.Minute))
+			failed := first
+			for failed.Status.Phase != v1.PodFailed {
+				_, failed = next[*v1.Pod](t, pods)
+			}
+			disrupted := slices.ContainsFunc(failed.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget })
+			if disrupted != bind {
+				t.Errorf("the pod ended with conditions %+v", failed.Status.Conditions)
+			}
+			if second := added(t, pods); second.UID == first.UID {
+				t.Errorf("pod %s was added twice", first.Name)
+			}
+			for status := (batchv1.JobStatus{}); status.Failed != 1 || status.Active != 1; {
+				_, j := next[*batchv1.Job](t, jobs)
+				status = j.Status
+			}
+		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host"
@@ -61,4 +63,35 @@ func limited(t *testing.T, serving host.Serving, path string, milliseconds int32
 	}) {
 		t.Fatalf("generation %d is not taken up: %+v", p.Generation, p.Status)
 	}
+}
+
+// The claim of an ephemeral volume is made, bound with its pod, and goes with it.
+func TestAPodWithAnEphemeralVolumeIsBoundAndTakesItsClaimAlong(t *testing.T) {
+	t.Parallel()
+	client, _, _ := start(t, t.TempDir())
+	createNode(t, client, "n1")
+	pod := plainPod("web")
+	pod.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+			Resources:   v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
+		}},
+	}}}}
+	create(t, client, pod)
+	bound(t, client, "web")
+	claims := client.CoreV1().PersistentVolumeClaims("default")
+	claim, err := claims.Get(t.Context(), "web-scratch", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claim.Status.Phase != v1.ClaimBound {
+		t.Errorf("the claim is %s, want Bound", claim.Status.Phase)
+	}
+	if err := client.CoreV1().Pods("default").Delete(t.Context(), "web", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	polltest.Until(t, "the claim is gone", func() bool {
+		_, err := claims.Get(t.Context(), "web-scratch", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/controller"
+	"github.com/berth-dev/berth/host/ephemeral"
 	"github.com/berth-dev/berth/host/event"
 	"github.com/berth-dev/berth/host/gate"
 	"github.com/berth-dev/berth/host/node"
@@ -46,6 +47,7 @@ func (h *Host) parts() []part {
 		{"nodes", node.New(node.Config{
 			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,
 		}).Run},
+		{"ephemeral volumes", ephemeral.New(h.registry, h.events.For("ephemeral_volume")).Run},
 		{"network", h.network.Run},
 		{"usage", h.usage.Run},
 		{"aggregation", h.aggregate.Run},
@@ -202,19 +204,27 @@ type remover struct{ registry *registry.Registry }
 
 func (r remover) Evict(ctx context.Context, pod *v1.Pod, reason, message string) error {
 	uid := pod.UID
-	if err := r.disrupt(ctx, pod, reason, message); err != nil {
+	err := r.mark(ctx, pod, func(status *v1.PodStatus) { disrupt(status, pod.Generation, reason, message) })
+	if err != nil {
 		return ignoreGone(err)
 	}
-	_, _, err := r.registry.Delete(ctx, registry.On("pods", pod.Namespace, pod.Name), &metav1.DeleteOptions{
+	_, _, err = r.registry.Delete(ctx, registry.On("pods", pod.Namespace, pod.Name), &metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid},
 	})
 	return ignoreGone(err)
 }
 
-func (r remover) Collect(ctx context.Context, pod *v1.Pod, message string) error {
+func (r remover) Collect(ctx context.Context, pod *v1.Pod, disruption string) error {
 	uid, now := pod.UID, int64(0)
 	if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
-		if err := r.disrupt(ctx, pod, "DeletionByPodGC", message); err != nil {
+		// No agent will say that the pod ended, and a Job may wait for that.
+		err := r.mark(ctx, pod, func(status *v1.PodStatus) {
+			status.Phase = v1.PodFailed
+			if disruption != "" {
+				disrupt(status, pod.Generation, "DeletionByPodGC", disruption)
+			}
+		})
+		if err != nil {
 			return ignoreGone(err)
 		}
 	}
@@ -224,29 +234,34 @@ func (r remover) Collect(ctx context.Context, pod *v1.Pod, message string) error
 	return ignoreGone(err)
 }
 
-// disrupt writes the condition by which Jobs and users see that the pod did
-// not end by itself.
-func (r remover) disrupt(ctx context.Context, pod *v1.Pod, reason, message string) error {
+// mark changes the pod's status before it goes.
+func (r remover) mark(ctx context.Context, pod *v1.Pod, change func(*v1.PodStatus)) error {
 	_, err := r.registry.Store().Update(ctx, store.Key{Resource: "pods", Namespace: pod.Namespace, Name: pod.Name}, func(o store.Object) (store.Object, error) {
 		have, ok := o.(*v1.Pod)
 		if !ok || have.UID != pod.UID {
 			return o, nil
 		}
 		next := have.DeepCopy()
-		condition := v1.PodCondition{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason, Message: message,
-			LastTransitionTime: metav1.Now(), ObservedGeneration: next.Generation,
-		}
-		for i := range next.Status.Conditions {
-			if next.Status.Conditions[i].Type == v1.DisruptionTarget {
-				next.Status.Conditions[i] = condition
-				return next, nil
-			}
-		}
-		next.Status.Conditions = append(next.Status.Conditions, condition)
+		change(&next.Status)
 		return next, nil
 	})
 	return err
+}
+
+// disrupt adds the condition by which Jobs and users see that the pod did not
+// end by itself.
+func disrupt(status *v1.PodStatus, generation int64, reason, message string) {
+	condition := v1.PodCondition{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason, Message: message,
+		LastTransitionTime: metav1.Now(), ObservedGeneration: generation,
+	}
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == v1.DisruptionTarget {
+			status.Conditions[i] = condition
+			return
+		}
+	}
+	status.Conditions = append(status.Conditions, condition)
 }
 
 func ignoreGone(err error) error {

@@ -301,7 +301,7 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 				}
 				changed(e.Object)
 				if e.Prev != nil {
-					d.moved(e.Prev, e.Object, changed)
+					w.moved(e.Prev, e.Object, changed)
 				}
 			}
 		}
@@ -313,9 +313,9 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 }
 
 // moved reports the state before too where another parent was concerned.
-func (d *Driver) moved(before, after store.Object, changed func(store.Object)) {
+func (w *kindWatch) moved(before, after store.Object, changed func(store.Object)) {
 	was, is := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
-	if was != nil && (is == nil || is.UID != was.UID) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
+	if w.kind.By == abi.ByReference && refersElsewhere(before, after, w.kind.Path) || was != nil && (is == nil || is.UID != was.UID) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
 		changed(before)
 	}
 }
@@ -489,6 +489,13 @@ func (d *Driver) wakeByReference(w *kindWatch, o store.Object) {
 		return
 	}
 	d.wakeAll("")
+}
+
+// refersElsewhere tells whether an object named a parent that it no longer names.
+func refersElsewhere(before, after store.Object, path string) bool {
+	was, _ := referenceAt(before, path)
+	is, _ := referenceAt(after, path)
+	return was != nil && (is == nil || is.Namespace != was.Namespace || is.Name != was.Name)
 }
 
 var referenceType = reflect.TypeFor[*v1.ObjectReference]()

@@ -28,8 +28,9 @@ type Objects interface {
 type Remover interface {
 	// Evict deletes the pod with its grace period, for reason.
 	Evict(ctx context.Context, pod *v1.Pod, reason, message string) error
-	// Collect removes the pod at once: nobody is left to confirm its end.
-	Collect(ctx context.Context, pod *v1.Pod, message string) error
+	// Collect removes the pod at once, as one that failed: nobody is left to
+	// confirm its end. disruption says what befell it, "" that nothing did.
+	Collect(ctx context.Context, pod *v1.Pod, disruption string) error
 }
 
 // IndexByNode is the store's index of pods by spec.nodeName.
@@ -65,6 +66,8 @@ type Controller struct {
 type heard struct {
 	renewal, heartbeat time.Time
 	at                 time.Time
+	// unready: it is lost, and its pods were taken out of service.
+	unready bool
 }
 
 // Config is what a Controller needs.
@@ -155,8 +158,8 @@ func (c *Controller) look(ctx context.Context, names []string) {
 		}
 		if node, ok := o.(*v1.Node); ok {
 			h := c.hear(node, now)
+			c.tend(ctx, node, &h, now)
 			c.heard[node.UID] = h
-			c.tend(ctx, node, h.at, now)
 		}
 	}
 }
@@ -179,8 +182,8 @@ func (c *Controller) sweep(ctx context.Context) {
 			continue
 		}
 		h := c.hear(node, now)
+		c.tend(ctx, node, &h, now)
 		seen[node.UID] = h
-		c.tend(ctx, node, h.at, now)
 	}
 	c.heard = seen
 	if now.Sub(c.collected) >= collectEvery {
@@ -219,8 +222,11 @@ func heartbeat(node *v1.Node) time.Time {
 }
 
 // tend writes the conditions and taints that the node must have, and evicts.
-func (c *Controller) tend(ctx context.Context, node *v1.Node, lastHeard, now time.Time) {
-	fresh, err := c.mark(ctx, node, lastHeard, now)
+func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, now time.Time) {
+	fresh, err := c.mark(ctx, node, h.at, now)
+	if err == nil {
+		err = c.takeOut(ctx, fresh, h, now)
+	}
 	if err == nil {
 		err = errors.Join(c.allot(ctx, fresh), c.evict(ctx, fresh, now))
 	}
@@ -244,9 +250,6 @@ func (c *Controller) mark(ctx context.Context, node *v1.Node, lastHeard, now tim
 	next := o.(*v1.Node)
 	if silent {
 		c.log.Warn("node is silent", "node", node.Name, "since", lastHeard)
-		if err := c.unready(ctx, node.Name, now); err != nil {
-			return nil, err
-		}
 	}
 	return next, nil
 }
@@ -264,7 +267,22 @@ func marked(node *v1.Node, silent bool, now time.Time) (*v1.Node, bool) {
 	return next.DeepCopy(), true
 }
 
-// unready takes the pods of a silent node out of service.
+// takeOut takes the pods of a lost node out of service, once: also where it was
+// lost before this host began.
+func (c *Controller) takeOut(ctx context.Context, node *v1.Node, h *heard, now time.Time) error {
+	if !lost.holds(node) {
+		h.unready = false
+		return nil
+	}
+	if h.unready {
+		return nil
+	}
+	err := c.unready(ctx, node.Name, now)
+	h.unready = err == nil
+	return err
+}
+
+// unready writes that a node's pods are not ready.
 func (c *Controller) unready(ctx context.Context, node string, now time.Time) error {
 	var errs []error
 	for _, o := range c.objects.Indexed("pods", IndexByNode, node) {
@@ -299,7 +317,11 @@ func (c *Controller) collect(ctx context.Context) {
 			continue
 		}
 		c.log.Info("collect pod", "pod", pod.Namespace+"/"+pod.Name, "why", why)
-		if err := c.remover.Collect(ctx, pod, why); err != nil && ctx.Err() == nil {
+		disruption := ""
+		if node == nil && pod.Spec.NodeName != "" {
+			disruption = why
+		}
+		if err := c.remover.Collect(ctx, pod, disruption); err != nil && ctx.Err() == nil {
 			c.log.Warn("collect pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 		}
 	}

@@ -72,8 +72,12 @@ func tolerates(t *v1.Toleration, taint *v1.Taint) bool {
 
 // Abandoned says why a pod must be removed without its node's help, or "" if
 // it must not: its node does not exist, or it is terminating and was never
-// bound, or its node is out of service for good.
+// bound, or its node is not ready and out of service for good. One that is
+// removed already, save for finalizers, is left to whoever set these.
 func Abandoned(pod *v1.Pod, node *v1.Node) string {
+	if ended(pod) && held(pod) {
+		return ""
+	}
 	if pod.Spec.NodeName == "" {
 		if pod.DeletionTimestamp != nil {
 			return "PodGC: terminating and never bound"
@@ -83,8 +87,8 @@ func Abandoned(pod *v1.Pod, node *v1.Node) string {
 	if node == nil {
 		return "PodGC: node no longer exists"
 	}
-	if pod.DeletionTimestamp == nil {
-		return ""
+	if pod.DeletionTimestamp == nil || serves(node) {
+		return "" // a node that is ready ends it by itself
 	}
 	for i := range node.Spec.Taints {
 		if node.Spec.Taints[i].Key == v1.TaintNodeOutOfService {
@@ -92,6 +96,12 @@ func Abandoned(pod *v1.Pod, node *v1.Node) string {
 		}
 	}
 	return ""
+}
+
+// held tells whether finalizers alone keep the pod.
+func held(pod *v1.Pod) bool {
+	grace := pod.DeletionGracePeriodSeconds
+	return pod.DeletionTimestamp != nil && grace != nil && *grace == 0 && len(pod.Finalizers) > 0
 }
 
 // notReady returns the pod with Ready=False, since nobody can tell any more.

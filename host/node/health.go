@@ -103,6 +103,11 @@ func (c conditionTaint) holds(node *v1.Node) bool {
 	return false
 }
 
+// serves tells whether a node is ready.
+func serves(node *v1.Node) bool {
+	return conditionTaint{kind: v1.NodeReady, status: v1.ConditionTrue}.holds(node)
+}
+
 // conditionTaint says which taint a condition brings, as in Kubernetes'
 // nodelifecycle controller.
 type conditionTaint struct {
@@ -112,9 +117,12 @@ type conditionTaint struct {
 	evicts bool
 }
 
+// lost is what nobody hears of.
+var lost = conditionTaint{v1.NodeReady, v1.ConditionUnknown, v1.TaintNodeUnreachable, true}
+
 var byCondition = []conditionTaint{
 	{v1.NodeReady, v1.ConditionFalse, v1.TaintNodeNotReady, true},
-	{v1.NodeReady, v1.ConditionUnknown, v1.TaintNodeUnreachable, true},
+	lost,
 	{v1.NodeMemoryPressure, v1.ConditionTrue, v1.TaintNodeMemoryPressure, false},
 	{v1.NodeDiskPressure, v1.ConditionTrue, v1.TaintNodeDiskPressure, false},
 	{v1.NodePIDPressure, v1.ConditionTrue, v1.TaintNodePIDPressure, false},

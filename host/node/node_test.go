@@ -1,6 +1,9 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 	"time"
@@ -82,6 +85,79 @@ func TestANodeIsHeardByItsLeaseOrItsStatus(t *testing.T) {
 		if !h.at.Equal(at(step.want)) {
 			t.Errorf("%s: heard at %s, want %s", step.name, h.at.Sub(start), at(step.want).Sub(start))
 		}
+	}
+}
+
+// cluster is a store of one node and one pod on it.
+type cluster struct {
+	Objects
+	node *v1.Node
+	pod  *v1.Pod
+	// fails is how many writes of the pod fail.
+	fails int
+}
+
+func (c *cluster) Get(store.Key) (store.Object, bool) { return nil, false }
+
+func (c *cluster) List(string, string, store.ListOptions) (store.List, error) {
+	return store.List{Items: []store.Object{c.node}}, nil
+}
+
+func (c *cluster) Indexed(string, string, string) []store.Object { return []store.Object{c.pod} }
+
+func (c *cluster) Update(_ context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error) {
+	if k.Resource == "nodes" {
+		next, err := change(c.node)
+		c.node = next.(*v1.Node)
+		return next, err
+	}
+	if c.fails > 0 {
+		c.fails--
+		return nil, errors.New("no disk")
+	}
+	next, err := change(c.pod)
+	c.pod = next.(*v1.Pod)
+	return next, err
+}
+
+func TestPodsOfALostNodeAreNotReady(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		node  v1.ConditionStatus
+		fails int
+		after time.Duration
+		want  v1.ConditionStatus
+	}{
+		{"a node that is heard of speaks for its pods", v1.ConditionTrue, 0, time.Second, v1.ConditionTrue},
+		{"also where it says that it is not ready", v1.ConditionFalse, 0, time.Second, v1.ConditionTrue},
+		{"one that falls silent does not", v1.ConditionTrue, 0, time.Minute, v1.ConditionFalse},
+		{"nor one that was lost before this host began", v1.ConditionUnknown, 0, 0, v1.ConditionFalse},
+		{"what failed is tried again", v1.ConditionUnknown, 1, time.Second, v1.ConditionFalse},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			now, objects := start, &cluster{node: ready(tt.node), fails: tt.fails, pod: &v1.Pod{
+				Spec:   v1.PodSpec{NodeName: "n1", Tolerations: []v1.Toleration{{Operator: v1.TolerationOpExists}}},
+				Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+			}}
+			c := New(Config{Objects: objects, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+			c.collected = now
+			c.sweep(t.Context())
+			if now = now.Add(tt.after); tt.after > 0 {
+				c.collected = now
+				c.sweep(t.Context())
+			}
+			if got := objects.pod.Status.Conditions[0].Status; got != tt.want {
+				t.Errorf("the pod's Ready is %s, want %s", got, tt.want)
+			}
+			objects.pod = objects.pod.DeepCopy()
+			objects.pod.Status.Conditions[0].Status = v1.ConditionTrue
+			c.sweep(t.Context())
+			if got := objects.pod.Status.Conditions[0].Status; got != v1.ConditionTrue {
+				t.Errorf("who writes the pod's Ready later is overruled: %s", got)
+			}
+		})
 	}
 }
 
@@ -188,10 +264,21 @@ func TestEvictAt(t *testing.T) {
 	}
 }
 
+// removed is a pod that was removed at once and is held.
+func removed(phase v1.PodPhase) v1.Pod {
+	gone, now := metav1.NewTime(start), int64(0)
+	return v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone, DeletionGracePeriodSeconds: &now, Finalizers: []string{"a/b"}},
+		Status:     v1.PodStatus{Phase: phase},
+	}
+}
+
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	gone := metav1.NewTime(start)
 	out := &v1.Node{Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeOutOfService, Effect: v1.TaintEffectNoExecute}}}}
+	serving := ready(v1.ConditionTrue)
+	serving.Spec = out.Spec
 	tests := []struct {
 		name string
 		pod  v1.Pod
@@ -203,7 +290,10 @@ func TestAbandoned(t *testing.T) {
 		{"a waiting pod stays", v1.Pod{}, nil, false},
 		{"a terminating pod that was never bound goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}}, nil, true},
 		{"a terminating pod on a node out of service goes", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}, Spec: v1.PodSpec{NodeName: "n"}}, out, true},
+		{"its node ends it where that is ready all the same", v1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &gone}, Spec: v1.PodSpec{NodeName: "n"}}, serving, false},
 		{"a running pod on a node out of service stays until it is evicted", v1.Pod{Spec: v1.PodSpec{NodeName: "n"}}, out, false},
+		{"one that only finalizers hold goes once", removed(v1.PodPending), nil, true},
+		{"and not again", removed(v1.PodFailed), nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

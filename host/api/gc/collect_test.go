@@ -75,11 +75,16 @@ func (w *world) configMap(name string, owners ...store.Object) store.Object {
 	w.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, o := range owners {
-		cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{
-			APIVersion: "v1", Kind: "ConfigMap", Name: o.GetName(), UID: o.GetUID(), BlockOwnerDeletion: ptr.To(true),
-		})
+		cm.OwnerReferences = append(cm.OwnerReferences, reference(o))
 	}
 	return w.create("configmaps", "ns", cm)
+}
+
+// reference is to an owner whose deletion is blocked.
+func reference(owner store.Object) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: "v1", Kind: "ConfigMap", Name: owner.GetName(), UID: owner.GetUID(), BlockOwnerDeletion: ptr.To(true),
+	}
 }
 
 func (w *world) remove(resource, ns, name string, policy metav1.DeletionPropagation) {
@@ -128,6 +133,57 @@ func TestForegroundDeletionEndsWithTheOwner(t *testing.T) {
 			if !w.gone("configmaps", "ns", name)() {
 				t.Errorf("%s is left although its owner waited for it", name)
 			}
+		}
+	})
+}
+
+// An owner waits for its dependents to go, and no longer for one that lets it go.
+func TestForegroundDeletionEndsWhereADependentLetsGo(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(child store.Object){
+		"its reference is removed": func(child store.Object) { child.SetOwnerReferences(nil) },
+		"its reference does not block": func(child store.Object) {
+			refs := child.GetOwnerReferences()
+			refs[0].BlockOwnerDeletion = ptr.To(false)
+			child.SetOwnerReferences(refs)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := start(t)
+				child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child", Finalizers: []string{"a/b"}}}
+				child.OwnerReferences = []metav1.OwnerReference{reference(w.configMap("parent"))}
+				w.create("configmaps", "ns", child)
+				w.remove("configmaps", "ns", "parent", metav1.DeletePropagationForeground)
+				synctest.Wait()
+				if w.gone("configmaps", "ns", "parent")() {
+					t.Fatal("the parent does not wait")
+				}
+				_, err := w.reg.Modify(t.Context(), registry.On("configmaps", "ns", "child"), func(old store.Object) (store.Object, error) {
+					next := old.DeepCopyObject().(store.Object)
+					change(next)
+					return next, nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
+			})
+		})
+	}
+}
+
+func TestForegroundDeletionLeavesAnotherOwnersDependent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t)
+		w.configMap("child", w.configMap("parent"), w.configMap("other"))
+		synctest.Wait()
+		w.remove("configmaps", "ns", "parent", metav1.DeletePropagationForeground)
+		w.eventually("the parent goes", w.gone("configmaps", "ns", "parent"))
+		if w.gone("configmaps", "ns", "child")() {
+			t.Error("the child is gone")
 		}
 	})
 }

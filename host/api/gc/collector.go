@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/berth-dev/berth/host/api/kind"
@@ -99,6 +100,9 @@ func (c *Collector) changes(ctx context.Context, k *kind.Kind, from int64) error
 			if events[i].Type == store.Deleted {
 				c.bereave(events[i].Object)
 				continue
+			}
+			if prev := events[i].Prev; prev != nil && !reflect.DeepEqual(prev.GetOwnerReferences(), events[i].Object.GetOwnerReferences()) {
+				c.waiting(prev) // it may have let them go
 			}
 			c.enqueue(k, events[i].Object)
 		}

@@ -37,11 +37,11 @@ func (c *Collector) step(ctx context.Context, key store.Key) error {
 	case Release:
 		return ignoreGone(c.release(ctx, r))
 	case Unblock:
-		return ignoreGone(c.unblock(ctx, r, obj))
+		return ignoreGone(c.unblock(ctx, r))
 	case Orphan:
 		return c.orphan(ctx, obj, dependents)
 	case Spread:
-		return c.spread(obj, dependents)
+		return c.spread(dependents)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (c *Collector) disown(ctx context.Context, r *registry.Request, gone []type
 }
 
 // unblock has no owner wait for an object any more.
-func (c *Collector) unblock(ctx context.Context, r *registry.Request, obj store.Object) error {
+func (c *Collector) unblock(ctx context.Context, r *registry.Request) error {
 	_, err := c.registry.Modify(ctx, r, func(old store.Object) (store.Object, error) {
 		next := old.DeepCopyObject().(store.Object)
 		refs := next.GetOwnerReferences()
@@ -87,7 +87,6 @@ func (c *Collector) unblock(ctx context.Context, r *registry.Request, obj store.
 		next.SetOwnerReferences(refs)
 		return next, nil
 	})
-	c.waiting(obj)
 	return err
 }
 
@@ -115,7 +114,7 @@ func (c *Collector) orphan(ctx context.Context, owner store.Object, dependents [
 }
 
 // spread has the dependents looked at, which the owner now waits for.
-func (c *Collector) spread(_ store.Object, dependents []store.Object) error {
+func (c *Collector) spread(dependents []store.Object) error {
 	for _, d := range dependents {
 		if k, ok := kind.Of(d); ok && d.GetDeletionTimestamp() == nil {
 			c.queue.Add(k.Key(d.GetNamespace(), d.GetName()))

@@ -39,6 +39,9 @@ func init() {
 				APIVersion: "v1", Kind: "Pod", By: abi.ByTarget, Path: "spec.scaleTargetRef",
 				Fields: []string{"status.startTime"}, Facts: []string{abi.FactPod, abi.FactPodUsage, abi.FactPodRequests},
 			},
+			reconcile.Kind{
+				APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", By: abi.ByNamespace, Fields: []string{"spec.scaleTargetRef"},
+			},
 		),
 		sdk.Describe("Sets how many replicas a workload has by what its pods use."))
 }
@@ -117,14 +120,18 @@ var resources = [...]struct{ kind, group, resource string }{
 	{"StatefulSet", "apps", "statefulsets.apps"}, {"ReplicationController", "", "replicationcontrollers"},
 }
 
-// find is the object that is scaled, nil and why where there is none.
-func (a *autoscaler) find() (target *reconcile.Object, missing string) {
-	ref := a.spec.Object("scaleTargetRef")
-	kind, name := ref.String("kind", ""), ref.String("name", "")
+// named is what a scaleTargetRef names.
+func named(ref sdk.Config) (group, kind, name string) {
 	group, _, versioned := strings.Cut(ref.String("apiVersion", ""), "/")
 	if !versioned {
 		group = ""
 	}
+	return group, ref.String("kind", ""), ref.String("name", "")
+}
+
+// find is the object that is scaled, nil and why where there is none.
+func (a *autoscaler) find() (target *reconcile.Object, missing string) {
+	group, kind, name := named(a.spec.Object("scaleTargetRef"))
 	for _, r := range resources {
 		if r.kind != kind || r.group != group {
 			continue
@@ -199,6 +206,13 @@ func (a *autoscaler) measured(target *reconcile.Object) (desired int64, name str
 		a.tell("Warning", "FailedComputeMetricsReplicas", "selector is required")
 		return 0, "", false
 	}
+	if all := a.sharing(); len(all) > 1 {
+		why := "the target's pods are controlled by multiple HPAs: [" + strings.Join(all, " ") + "]"
+		a.tell("Warning", "AmbiguousSelector", why)
+		a.set("ScalingActive", false, "AmbiguousSelector", why)
+		a.tell("Warning", "FailedComputeMetricsReplicas", why)
+		return 0, "", false
+	}
 	specs := a.spec.Object("metrics").Items()
 	set, said, invalid := a.pods(), a.Parent.Field(abi.FactMetrics).Items(), 0
 	var first metric
@@ -229,6 +243,21 @@ func (a *autoscaler) measured(target *reconcile.Object) (desired int64, name str
 	}
 	a.set("ScalingActive", true, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+name)
 	return desired, name, true
+}
+
+// sharing are the autoscalers that scale the target, this one among them; none
+// where it has no pods that they could disagree about.
+func (a *autoscaler) sharing() (all []string) {
+	if len(a.RelatedOf("Pod")) == 0 {
+		return nil
+	}
+	group, kind, name := named(a.spec.Object("scaleTargetRef"))
+	for _, o := range a.RelatedOf("HorizontalPodAutoscaler") {
+		if g, k, n := named(o.Field("spec.scaleTargetRef")); g == group && k == kind && n == name {
+			all = append(all, o.Namespace+"/"+o.Name)
+		}
+	}
+	return all
 }
 
 func (a *autoscaler) rescale(target *reconcile.Object, desired int64, reason string) {

@@ -267,6 +267,33 @@ func TestBoundsHoldWithoutAMetric(t *testing.T) {
 	})
 }
 
+func TestTwoOfOneTargetLeaveItAlone(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		load(w, "200m")
+		w.Create(sets, web(2))
+		w.Wait(10 * time.Minute)
+		named := func(name, target string) func(*autoscalingv2.HorizontalPodAutoscaler) {
+			return func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Name, h.Spec.ScaleTargetRef.Name = name, target }
+		}
+		w.Create(autoscalers, scaler(1, 5))
+		w.Create(autoscalers, scaler(1, 9, named("more", "web")))
+		w.Create(autoscalers, scaler(1, 9, named("other", "other")))
+		w.Wait(time.Minute)
+		why := "the target's pods are controlled by multiple HPAs: [default/more default/web]"
+		if all := conditions(w); !slices.Contains(all, "ScalingActive False AmbiguousSelector: "+why) {
+			t.Errorf("conditions %q", all)
+		}
+		if all := events(w); !slices.Contains(all, "Warning AmbiguousSelector: "+why) || !slices.Contains(all, "Warning FailedComputeMetricsReplicas: "+why) {
+			t.Errorf("events %q", all)
+		}
+		want(t, "replicas", int32(2), replicas(w))
+		w.Delete(autoscalers, "more", nil)
+		w.Wait(time.Minute)
+		want(t, "replicas of one alone", int32(5), replicas(w))
+	})
+}
+
 func TestAContainersMemory(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {

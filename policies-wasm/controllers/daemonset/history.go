@@ -1,9 +1,6 @@
 package daemonset
 
 import (
-	"strings"
-
-	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk/json"
 	"github.com/berth-dev/berth/sdk/reconcile"
@@ -15,10 +12,6 @@ type history struct {
 	// creates and deletes are what the history alone takes of an answer.
 	creates, deletes, writes int
 }
-
-// settling is how long another's revision of the same name is taken for one
-// that a set of the same name left behind, and that is about to go.
-const settling = 30 * pods.Second
 
 // keepHistory finds the revision of the template, or makes one. It is false
 // where nothing else can be done yet.
@@ -91,14 +84,15 @@ func (s *set) snapshot(data string, number int64) bool {
 	s.hash, _ = s.Parent.Field("template.hash").Text()
 	name := s.Parent.Name + "-" + s.hash
 	own := revision.Taken(s.Request, name)
-	if own || strings.Contains(s.Refused, `"`+name+`" already exists`) {
-		if own || s.Now-s.Parent.Created >= settling {
-			status := s.was
-			status.collisions++
-			s.out.Status = status.json(s)
-			s.out.Step = true // the revision by its next name
-			return false
-		}
+	taken, leaving := revision.Refused(s.Request, name)
+	if own || taken && !leaving {
+		status := s.was
+		status.collisions++
+		s.out.Status = status.json(s)
+		s.out.Step = true // the revision by its next name
+		return false
+	}
+	if leaving {
 		s.wait("another's ControllerRevision " + name + " has to go first")
 	}
 	labels := s.Parent.Field("spec.template.metadata.labels")

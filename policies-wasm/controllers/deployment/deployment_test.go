@@ -242,6 +242,59 @@ func TestOrphansAreAdopted(t *testing.T) {
 
 // A Deployment that asks for it goes back when its deadline passes, once, and to
 // the very template.
+// kubectl label rs web-abc app=aside takes a ReplicaSet aside, with its name.
+func TestANameThatAnotherHasIsPassedOver(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(3))
+		w.Wait(time.Minute)
+		aside := controllertest.List[*appsv1.ReplicaSet](w, "replicasets.apps")[0].Name
+		controllertest.Change(w, "replicasets.apps", "", aside, func(rs *appsv1.ReplicaSet) { rs.Labels["app"] = "aside" })
+		w.Wait(time.Minute)
+		same(t, "sets", []string{"1 web:1 3", "1 web:1 3"}, sets(w))
+		d := get(w)
+		if n := d.Status.CollisionCount; n == nil || *n != 1 {
+			t.Errorf("collisionCount %v, want 1", ptr.Deref(n, 0))
+		}
+		same(t, "conditions", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(d))
+		told := map[string]int{}
+		for _, e := range w.Events() {
+			if _, name, ok := strings.Cut(e, "Scaled up replica set "); ok {
+				told[name]++
+			}
+		}
+		if len(told) != 2 {
+			t.Errorf("told of %v, want of two ReplicaSets", told)
+		}
+	})
+}
+
+// What a Deployment of the same name left behind may be on its way out.
+func TestAYoungDeploymentWaitsForAName(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("deployments.apps", web(3))
+		w.Wait(time.Second)
+		left := controllertest.List[*appsv1.ReplicaSet](w, "replicasets.apps")[0]
+		w.Delete("deployments.apps", "web", &metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)})
+		controllertest.Change(w, "replicasets.apps", "", left.Name, func(rs *appsv1.ReplicaSet) {
+			rs.Labels["app"], rs.OwnerReferences, rs.Finalizers = "aside", nil, nil
+		})
+		controllertest.Change(w, "deployments.apps", "", "web", func(d *appsv1.Deployment) { d.Finalizers = nil })
+		w.Create("deployments.apps", web(3))
+		w.Wait(10 * time.Second)
+		if n := get(w).Status.CollisionCount; n != nil {
+			t.Errorf("collisionCount %d", *n)
+		}
+		w.Delete("replicasets.apps", left.Name, nil)
+		w.Wait(time.Minute)
+		if n := get(w).Status.CollisionCount; n != nil {
+			t.Errorf("collisionCount %d", *n)
+		}
+		same(t, "sets", []string{"1 web:1 3"}, sets(w))
+	})
+}
+
 func TestADeploymentGoesBackByItself(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk"
 	"github.com/berth-dev/berth/sdk/json"
 	"github.com/berth-dev/berth/sdk/reconcile"
@@ -19,30 +20,46 @@ func (d *deployment) ensure() {
 	}
 	hash, _ := d.Parent.Field(abi.FactTemplateHash).Text()
 	s := &set{name: setName(d.Parent.Name, hash), made: true, minReady: d.minReady, created: d.Now}
-	if d.Refused != "" {
-		d.set("Progressing", "False", "ReplicaSetCreateError", "Failed to create new replica set \""+s.name+"\": "+d.Refused)
+	taken, leaving := revision.Refused(d.Request, s.name)
+	if d.owns(s.name) || taken && !leaving {
+		// The next question has another hash.
+		d.collisions, d.hasCollisions = d.collisions+1, true
+		d.out.Step = true
+		return
 	}
-	for _, o := range d.sets {
-		if o.name == s.name {
-			// Another template has the same hash: the next question has another one.
-			d.collisions, d.hasCollisions = d.collisions+1, true
-			return
-		}
+	switch {
+	case leaving:
+		d.out.Why = append(d.out.Why, "another's ReplicaSet "+s.name+" has to go first")
+	case d.Refused != "":
+		d.set("Progressing", "False", "ReplicaSetCreateError", "Failed to create new replica set \""+s.name+"\": "+d.Refused)
 	}
 	d.newest, d.sets = s, append(d.sets, s)
 	s.replicas = d.newReplicas()
 	d.keepRevision()
 	d.noteSizes(s)
 	d.out.Create = append(d.out.Create, reconcile.Creation{Object: d.object(s, hash), Count: 1})
+	if d.Refused != "" {
+		return // what it is to be was told at the first try
+	}
 	if s.replicas > 0 {
 		d.out.Events = append(d.out.Events, reconcile.Event{
 			Type: "Normal", Reason: "ScalingReplicaSet",
 			Message: "Scaled up replica set " + s.name + " from 0 to " + strconv.FormatInt(s.replicas, 10),
 		})
 	}
-	if d.deadline >= 0 && d.Refused == "" {
+	if d.deadline >= 0 {
 		d.set("Progressing", "True", "NewReplicaSetCreated", "Created new replica set \""+s.name+"\"")
 	}
+}
+
+// owns tells whether a ReplicaSet of another template has that name.
+func (d *deployment) owns(name string) bool {
+	for _, o := range d.sets {
+		if o.name == name {
+			return true
+		}
+	}
+	return false
 }
 
 // setName is the Deployment's name, shortened where an API object could not be

@@ -8,7 +8,9 @@ package revision
 import (
 	"sort"
 	"strconv"
+	"strings"
 
+	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
 	"github.com/berth-dev/berth/sdk/facts"
 	"github.com/berth-dev/berth/sdk/json"
@@ -135,6 +137,17 @@ func Taken(r *reconcile.Request, name string) bool {
 		}
 	}
 	return false
+}
+
+// settling is how long another's object of the same name is taken for one that a
+// workload of the same name left behind, and that is about to go.
+const settling = 30 * pods.Second
+
+// Refused tells whether the host found another's object of that name when it was
+// to create the parent's, and whether that one may be about to go.
+func Refused(r *reconcile.Request, name string) (taken, leaving bool) {
+	taken = strings.Contains(r.Refused, `"`+name+`" already exists`)
+	return taken, taken && r.Now-r.Parent.Created < settling
 }
 
 // New is a ControllerRevision to create. Labels are the template's, as JSON, and

@@ -2,9 +2,7 @@ package statefulset
 
 import (
 	"strconv"
-	"strings"
 
-	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk"
 	"github.com/berth-dev/berth/sdk/json"
@@ -62,10 +60,6 @@ func (s *set) find(data string) *revision.Revision {
 	return nil
 }
 
-// settling is how long another's revision of the same name is taken for one
-// that a set of the same name left behind, and that is about to go.
-const settling = 30 * pods.Second
-
 // newRevision makes a revision of the parent's template. A name that somebody
 // else has makes another hash.
 func (s *set) newRevision(data string) bool {
@@ -77,13 +71,12 @@ func (s *set) newRevision(data string) bool {
 	for hash(); revision.Taken(s.Request, name); hash() {
 		s.collisions++
 	}
-	if taken := strings.Contains(s.Refused, `"`+name+`" already exists`); taken {
-		if s.Now-s.Parent.Created < settling {
-			s.wait("another's ControllerRevision " + name + " has to go first")
-		} else {
-			s.collisions++
-			hash()
-		}
+	switch taken, leaving := revision.Refused(s.Request, name); {
+	case leaving:
+		s.wait("another's ControllerRevision " + name + " has to go first")
+	case taken:
+		s.collisions++
+		hash()
 	}
 	labels := s.Parent.Field("spec.template.metadata.labels")
 	s.out.Create = append(s.out.Create, revision.New(&s.Parent, name, revision.HashLabel, label, labels, data, revision.Next(s.revisions)))

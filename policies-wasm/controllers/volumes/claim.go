@@ -81,13 +81,20 @@ func (claims) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 
 // keep looks after a claim that names its volume.
 func (c *claim) keep() {
+	_, bound := c.Parent.Annotations.Get(bindCompleted)
 	for _, v := range c.RelatedOf("PersistentVolume") {
-		if v.Name == c.volume && c.mayHave(v) {
-			c.bind(v)
+		if v.Name != c.volume || !c.mayHave(v) {
+			continue
+		}
+		if why := c.mismatch(v); why != "" && !bound && v.Field("spec.claimRef").IsNull() {
+			c.event("Warning", "VolumeMismatch", `Cannot bind to requested volume "`+v.Name+`": `+why)
+			c.waits("volume " + v.Name + " is not what it asks for: " + why)
 			return
 		}
+		c.bind(v)
+		return
 	}
-	if _, bound := c.Parent.Annotations.Get(bindCompleted); !bound {
+	if !bound {
 		c.waits("volume " + c.volume + " is not there, or another claim's")
 		return
 	}

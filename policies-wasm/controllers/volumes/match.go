@@ -34,11 +34,30 @@ func (c *claim) best(choose bool) (best *reconcile.Object, err error) {
 	return best, nil
 }
 
+// mismatch says why a volume that the claim names is not what it asks for.
+func (c *claim) mismatch(v *reconcile.Object) string {
+	switch {
+	case v.Deleted != 0:
+		return `the volume is marked for deletion "` + v.Name + `"`
+	case size(v) < size(&c.Parent):
+		return "requested PV is too small"
+	case text(v, "spec.storageClassName") != c.class:
+		return "storageClassName does not match"
+	case modeOf(v) != modeOf(&c.Parent):
+		return "incompatible volumeMode"
+	case !c.accessible(v):
+		return "incompatible accessMode"
+	}
+	return ""
+}
+
 // fits tells whether a volume is large enough, and can be used as the claim wants.
 func (c *claim) fits(v *reconcile.Object) bool {
-	if size(v) < size(&c.Parent) || modeOf(v) != modeOf(&c.Parent) {
-		return false
-	}
+	return size(v) >= size(&c.Parent) && modeOf(v) == modeOf(&c.Parent) && c.accessible(v)
+}
+
+// accessible tells whether a volume has all access modes that the claim wants.
+func (c *claim) accessible(v *reconcile.Object) bool {
 	for _, wanted := range c.Parent.Field("spec.accessModes").All {
 		if !has(v.Field("spec.accessModes"), wanted) {
 			return false

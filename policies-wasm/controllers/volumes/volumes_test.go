@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/host/controller/controllertest"
+	"github.com/berth-dev/berth/host/store"
 )
 
 func play(t *testing.T, test func(w *controllertest.World)) {
@@ -145,6 +146,49 @@ func TestAVolumeThatNamesAClaimIsKeptForIt(t *testing.T) {
 	})
 }
 
+func TestAClaimGetsNoVolumeThatItNamesAndDoesNotWant(t *testing.T) {
+	t.Parallel()
+	for why, change := range map[string]func(*v1.PersistentVolume){
+		`the volume is marked for deletion "named"`: func(*v1.PersistentVolume) {},
+		"requested PV is too small":                 func(v *v1.PersistentVolume) { v.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("1Gi") },
+		"storageClassName does not match":           func(v *v1.PersistentVolume) { v.Spec.StorageClassName = "gold" },
+		"incompatible volumeMode":                   func(v *v1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) },
+		"incompatible accessMode": func(v *v1.PersistentVolume) {
+			v.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}
+		},
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			play(t, func(w *controllertest.World) {
+				w.Create("persistentvolumes", volumeOf("named", "", "5Gi", change, func(v *v1.PersistentVolume) { v.Finalizers = []string{"a/b"} }))
+				if strings.Contains(why, "deletion") {
+					w.Delete("persistentvolumes", "named", nil)
+				}
+				w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "named" }))
+				w.Wait(time.Second)
+				told(t, w, `a Warning VolumeMismatch: Cannot bind to requested volume "named": `+why)
+				c := controllertest.Get[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims", "a")
+				v := controllertest.ListAll[*v1.PersistentVolume](w, "persistentvolumes")[0]
+				if c.Status.Phase != v1.ClaimPending || v.Spec.ClaimRef != nil {
+					t.Errorf("the claim is %s, the volume is of %v", c.Status.Phase, v.Spec.ClaimRef)
+				}
+			})
+		})
+	}
+}
+
+// Whoever has both name each other gets what he says, as in Kubernetes.
+func TestAVolumeThatNamesTheClaimThatNamesItIsBound(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("named", "gold", "1Gi", func(v *v1.PersistentVolume) {
+			v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "a"}
+		}))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeName = "named" }))
+		want(t, w, "bound", "a Bound named 1Gi", "named Bound a")
+	})
+}
+
 func TestAClaimWhoseVolumeIsGoneIsLost(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {
@@ -155,6 +199,27 @@ func TestAClaimWhoseVolumeIsGoneIsLost(t *testing.T) {
 		w.Wait(time.Second)
 		told(t, w, "a Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		want(t, w, "lost", "a Lost one 0")
+	})
+}
+
+// Both the claim that had the volume and the one that has it now are looked at.
+func TestAClaimWhoseVolumeIsGivenToAnotherIsLost(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("v", "", "5Gi"))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
+		want(t, w, "bound", "a Bound v 5Gi", "v Bound a")
+		b := w.Create("persistentvolumeclaims", claimOf("b", "", "2Gi"))
+		w.Wait(time.Minute)
+		_, err := w.Store.Update(w.T.Context(), store.Key{Resource: "persistentvolumes", Name: "v"}, func(o store.Object) (store.Object, error) {
+			next := o.(*v1.PersistentVolume).DeepCopy()
+			next.Spec.ClaimRef.Name, next.Spec.ClaimRef.UID = b.GetName(), b.GetUID()
+			return next, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, w, "given away", "a Lost v 0", "b Bound v 5Gi", "v Bound b")
 	})
 }
 
