@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/nodeagent/forward"
 	"github.com/berth-dev/berth/nodeagent/network"
 )
 
@@ -88,6 +89,41 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 			t.Errorf("addresses of %s are still taken: %v, %v", name, left, err)
 		}
 	}
+}
+
+// TestHostPortsOfTheUsersOwnCNI: another process finds the pods' ports, also once
+// their network's configuration is another.
+func TestHostPortsOfTheUsersOwnCNI(t *testing.T) {
+	t.Parallel()
+	h, dir, leases := newHost(t), t.TempDir(), t.TempDir()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "10.conflist"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ofMine("mine", "mine0", "172.31.7.0/24", leases))
+	n := h.mustOpen(t, func(c *Config) { c.ConfDir = dir })
+	web, client := pod("web"), h.mustAdd(t, n, pod("client"))
+	web.Ports = []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "TCP"}}
+	serve(t, h.mustAdd(t, n, web).NetNS, ":80")
+	mustAsk(t, client.NetNS, "172.31.7.1:8080", client.IPs[0].String())
+	write(ofMine("changed", "mine1", "172.31.8.0/24", leases))
+	n = h.mustOpen(t, func(c *Config) { c.ConfDir, c.State = dir, n.cfg.State })
+	h.Within(func() {
+		if err := n.Forward().Apply(forward.NewChange(), true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	mustAsk(t, client.NetNS, "172.31.7.1:8080", client.IPs[0].String())
+	if sent := n.Forward().Sent(); sent != 0 {
+		t.Errorf("a process that finds all as it should be made %d changes", sent)
+	}
+	h.Within(func() {
+		if err := n.Sweep(context.Background(), nil); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAWrongConfigurationOfACNIIsTold(t *testing.T) {

@@ -85,7 +85,11 @@ func (n *Network) openPorts() error {
 
 // portsOf reads what a pod was connected with.
 func (n *Network) portsOf(id string) (ports []network.PortMapping, err error) {
-	_, rt, err := n.cni.GetNetworkListCachedConfig(n.eth, n.ethernet(id, n.netns(id), nil, network.Pod{}))
+	list, rt := n.eth, n.ethernet(id, n.netns(id), nil, network.Pod{})
+	if n.own() {
+		list, rt = n.lo, n.loopback(id, n.netns(id), nil)
+	}
+	_, rt, err = n.cni.GetNetworkListCachedConfig(list, rt)
 	if err != nil || rt == nil || rt.CapabilityArgs[portMappings] == nil {
 		return nil, err
 	}
