@@ -60,6 +60,9 @@ type Entry struct {
 	Outside *Target
 	// Sources, if any, are who may connect at all.
 	Sources []netip.Prefix
+	// Serving, of UDP, keep the flows that they have, whether or not new ones go to
+	// them; so do the targets' backends.
+	Serving []netip.AddrPort
 }
 
 // Equal tells whether both mean the same.
@@ -70,7 +73,7 @@ func (e *Entry) Equal(o *Entry) bool {
 	if (e.Outside == nil) != (o.Outside == nil) || e.Outside != nil && !e.Outside.equal(o.Outside) {
 		return false
 	}
-	return e.Inside.equal(&o.Inside) && slices.Equal(e.Sources, o.Sources)
+	return e.Inside.equal(&o.Inside) && slices.Equal(e.Sources, o.Sources) && slices.Equal(e.Serving, o.Serving)
 }
 
 func (t *Target) equal(o *Target) bool {

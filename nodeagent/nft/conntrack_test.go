@@ -22,6 +22,10 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 	both := func(i int) map[forward.Front]*forward.Entry {
 		return map[forward.Front]*forward.Entry{front: {Inside: to(i)}, port: {Inside: always(to(i))}}
 	}
+	ending := both(2) // it serves whom it has until it is gone
+	for _, e := range ending {
+		e.Serving = to(1, 2).Backends
+	}
 	n.must(t, change(both(1)), true)
 	for _, c := range []struct {
 		from machine
@@ -53,9 +57,18 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 		if got := ask(); got != string(n.pods[1].NS) {
 			t.Errorf("%s: answered by %s", c.to, got)
 		}
+		n.must(t, change(ending), false)
+		if got := ask(); got != string(n.pods[1].NS) {
+			t.Errorf("%s: the socket has left a backend that ends, for %s", c.to, got)
+		}
 		n.must(t, change(both(2)), false)
 		if got := ask(); got != string(n.pods[2].NS) {
 			t.Errorf("%s: the socket still goes to the former backend, %s", c.to, got)
+		}
+		nobody := &forward.Entry{Inside: forward.Target{Verdict: forward.Reject}}
+		n.must(t, change(map[forward.Front]*forward.Entry{front: nobody, port: nobody}), false)
+		if got := n.flows(t); len(got) > 0 {
+			t.Errorf("flows to ports %v are left where nobody serves", got)
 		}
 	}
 }

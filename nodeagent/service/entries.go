@@ -95,14 +95,15 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 	if target.affinity > 0 {
 		target.group = strings.Join([]string{svc.Namespace, svc.Name, p.Name, string(orTCP(p.Protocol))}, "/")
 	}
+	serving := keepFlows(protocol, all)
 	inside := target.to(cluster)
 	if how.internalLocal {
 		inside = target.to(local)
 	}
-	out.Fronts[forward.Front{Addr: ip, Port: uint16(p.Port), Protocol: protocol}] = &forward.Entry{Inside: inside}
+	out.Fronts[forward.Front{Addr: ip, Port: uint16(p.Port), Protocol: protocol}] = &forward.Entry{Inside: inside, Serving: serving}
 
 	entry := func() *forward.Entry {
-		e := &forward.Entry{Inside: target.to(cluster)}
+		e := &forward.Entry{Inside: target.to(cluster), Serving: serving}
 		if how.externalLocal {
 			outside := target.to(local)
 			outside.KeepSource = true
@@ -124,6 +125,15 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 	if nodePort != 0 {
 		out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
 	}
+}
+
+// keepFlows are the endpoints that keep the flows that they have, of UDP: the other
+// protocols' connections end by themselves.
+func keepFlows(protocol forward.Protocol, all []endpoint) []netip.AddrPort {
+	if protocol != forward.UDP {
+		return nil
+	}
+	return backends(only(all, func(e endpoint) bool { return e.serving }))
 }
 
 func anyOwn(ip netip.Addr) netip.Addr {
