@@ -234,7 +234,7 @@ func (k *Kernel) tidy() error {
 	}
 	var errs []error
 	for _, t := range k.tables {
-		errs = append(errs, t.sweep())
+		errs = append(errs, t.tidy())
 	}
 	return errors.Join(errs...)
 }
