@@ -19,6 +19,19 @@ const (
 	SCTP Protocol = 132
 )
 
+// ProtocolOf is the one that the API calls so, by default TCP.
+func ProtocolOf(name string) (p Protocol, known bool) {
+	switch name {
+	case "", "TCP":
+		return TCP, true
+	case "UDP":
+		return UDP, true
+	case "SCTP":
+		return SCTP, true
+	}
+	return 0, false
+}
+
 // Front is where clients connect to. An unspecified address stands for each of
 // the machine's own of its family: such is a node port.
 type Front struct {

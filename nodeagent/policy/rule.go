@@ -110,7 +110,7 @@ func (r *rule) port(p *networkingv1.NetworkPolicyPort) {
 	protocol := forward.TCP
 	if p.Protocol != nil {
 		known := false
-		if protocol, known = protocols[*p.Protocol]; !known {
+		if protocol, known = forward.ProtocolOf(string(*p.Protocol)); !known {
 			return
 		}
 	}

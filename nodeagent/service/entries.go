@@ -26,10 +26,6 @@ type Elements struct {
 	LocalReady int
 }
 
-var protocols = map[v1.Protocol]forward.Protocol{
-	"": forward.TCP, v1.ProtocolTCP: forward.TCP, v1.ProtocolUDP: forward.UDP, v1.ProtocolSCTP: forward.SCTP,
-}
-
 // Of works out a service's elements. What of it makes no sense is left out.
 func Of(svc *v1.Service, slicesOf []*discoveryv1.EndpointSlice, node Node) Elements {
 	out := Elements{Fronts: map[forward.Front]*forward.Entry{}}
@@ -74,7 +70,7 @@ func forwardable(a netip.Addr) bool {
 
 // port adds the fronts of one port of one family.
 func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, slicesOf []*discoveryv1.EndpointSlice, node Node) {
-	protocol, known := protocols[p.Protocol]
+	protocol, known := forward.ProtocolOf(string(p.Protocol))
 	if !known || p.Port < 1 || p.Port > 65535 {
 		return
 	}
