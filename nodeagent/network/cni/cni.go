@@ -213,8 +213,11 @@ func (n *Network) ethernet(id, path string, ports []network.PortMapping, pod net
 			{"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_UID", pod.UID},
 		},
 	}
-	if len(ports) > 0 && !n.own() {
+	switch {
+	case !n.own() && len(ports) > 0:
 		rt.CapabilityArgs = map[string]any{portMappings: ports}
+	case n.own() && pod.Ingress+pod.Egress > 0:
+		rt.CapabilityArgs = map[string]any{"bandwidth": bandwidth(pod)}
 	}
 	return rt
 }
