@@ -9,7 +9,7 @@
 // A name of the cluster is one look-up, done by the goroutine that reads from
 // the socket: no query waits there. What has to wait (other servers, the search
 // path of a pod, names of ExternalName services) gets a goroutine of its own,
-// and of these there are [maxWaiting] at most.
+// and of these there are [maxWaiting] at most, [waitOfOne] of one client.
 //
 // # Notes
 //

@@ -19,8 +19,9 @@ import (
 // Limits of what clients may have at a time.
 const (
 	maxWaiting  = 1000 // queries that wait for others
-	maxOfOne    = 250  // of them, those of one address
+	waitOfOne   = 100  // of them, those of one address
 	maxConns    = 500
+	connsOfOne  = 50
 	connQueries = 200 // on one connection
 	connIdle    = 10 * time.Second
 )
@@ -64,7 +65,8 @@ type Server struct {
 	packets   []*net.UDPConn
 	listeners []*net.TCPListener
 	ctx       context.Context // of Run, for what waits
-	waiting   waiting
+	waiting   limit
+	conns     limit
 	wait      sync.WaitGroup
 }
 
@@ -122,7 +124,8 @@ func newServer(cfg Config) (*Server, error) {
 	s := &Server{
 		Index: index, zone: zone{index, cfg.Ranges}, cfg: cfg, log: cfg.Log, cache: &cache{entries: map[string]*kept{}},
 		forward: newForwarder(cfg.Log), machine: &machine{path: cfg.Resolv, own: cfg.Addresses, log: cfg.Log},
-		ctx: context.Background(), waiting: waiting{of: map[netip.Addr]int{}},
+		ctx: context.Background(), waiting: limit{most: maxWaiting, ofOne: waitOfOne, of: map[netip.Addr]int{}},
+		conns: limit{most: maxConns, ofOne: connsOfOne, of: map[netip.Addr]int{}},
 	}
 	s.forward.failed = func() { s.counts.failures.Add(1) }
 	return s, nil
@@ -236,7 +239,6 @@ func (s *Server) send(conn *net.UDPConn, to netip.AddrPort, reply []byte) {
 }
 
 func (s *Server) serveConns(ctx context.Context, l *net.TCPListener) error {
-	free := make(chan struct{}, maxConns)
 	for {
 		conn, err := l.AcceptTCP()
 		if ctx.Err() != nil {
@@ -249,22 +251,21 @@ func (s *Server) serveConns(ctx context.Context, l *net.TCPListener) error {
 			s.pause(ctx, err)
 			continue
 		}
-		select {
-		case free <- struct{}{}:
-			s.wait.Go(func() {
-				s.serveConn(ctx, conn)
-				<-free
-			})
-		default:
+		client := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		if !s.conns.enter(client) {
 			conn.Close()
+			continue
 		}
+		s.wait.Go(func() {
+			defer s.conns.leave(client)
+			s.serveConn(ctx, conn, client)
+		})
 	}
 }
 
-func (s *Server) serveConn(ctx context.Context, conn *net.TCPConn) {
+func (s *Server) serveConn(ctx context.Context, conn *net.TCPConn, client netip.Addr) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	client := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	var length [2]byte
 	var q query
 	for range connQueries {
@@ -300,29 +301,31 @@ func (s *Server) queue(packet []byte, client netip.Addr, q *query) []byte {
 	return s.later(packet, client, true)
 }
 
-// waiting counts the queries that wait.
-type waiting struct {
+// limit counts what clients have at a time.
+type limit struct {
+	most, ofOne int
+
 	mu  sync.Mutex
 	all int
 	of  map[netip.Addr]int
 }
 
-func (w *waiting) enter(client netip.Addr) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all >= maxWaiting || w.of[client] >= maxOfOne {
+func (l *limit) enter(client netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all >= l.most || l.of[client] >= l.ofOne {
 		return false
 	}
-	w.all++
-	w.of[client]++
+	l.all++
+	l.of[client]++
 	return true
 }
 
-func (w *waiting) leave(client netip.Addr) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all--
-	if w.of[client]--; w.of[client] == 0 {
-		delete(w.of, client)
+func (l *limit) leave(client netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.of[client]--; l.of[client] == 0 {
+		delete(l.of, client)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 func TestOthersAreAskedOnceAndRemembered(t *testing.T) {
@@ -491,8 +493,9 @@ func TestListenTakesTheAddress(t *testing.T) {
 
 func TestOneClientCannotTakeAllThatWaits(t *testing.T) {
 	t.Parallel()
-	w := waiting{of: map[netip.Addr]int{}}
-	for range maxOfOne {
+	s, _ := newTestServer(t, "", nil)
+	w := &s.waiting
+	for range waitOfOne {
 		if !w.enter(pod) {
 			t.Fatal("refused too early")
 		}
@@ -507,6 +510,51 @@ func TestOneClientCannotTakeAllThatWaits(t *testing.T) {
 	if !w.enter(pod) {
 		t.Error("what was given back is not free")
 	}
+}
+
+// TestOneClientCannotTakeAllConnections: those that it has more than its part are
+// closed, others are served.
+func TestOneClientCannotTakeAllConnections(t *testing.T) {
+	t.Parallel()
+	s, _ := newTestServer(t, "", nil)
+	if err := s.listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	ask := func(from string) (*dns.Conn, error) {
+		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(ctx, "tcp", s.listeners[0].Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { conn.Close() })
+		c := &dns.Conn{Conn: conn}
+		err = c.WriteMsg(question("kubernetes.default.svc.cluster.local.", dns.TypeA))
+		if err == nil {
+			_, err = c.ReadMsg()
+		}
+		return c, err
+	}
+	var last *dns.Conn
+	for i := range connsOfOne {
+		var err error
+		if last, err = ask("127.0.0.1"); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if _, err := ask("127.0.0.1"); err == nil {
+		t.Error("one client may have more than its part")
+	}
+	if _, err := ask("127.0.0.2"); err != nil {
+		t.Errorf("another may not: %v", err)
+	}
+	last.Close()
+	polltest.Until(t, "what was given back is free", func() bool {
+		_, err := ask("127.0.0.1")
+		return err == nil
+	})
 }
 
 func TestCacheIsBounded(t *testing.T) {

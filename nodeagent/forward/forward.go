@@ -19,6 +19,19 @@ const (
 	SCTP Protocol = 132
 )
 
+// ProtocolOf is the one that the API calls so, by default TCP.
+func ProtocolOf(name string) (p Protocol, known bool) {
+	switch name {
+	case "", "TCP":
+		return TCP, true
+	case "UDP":
+		return UDP, true
+	case "SCTP":
+		return SCTP, true
+	}
+	return 0, false
+}
+
 // Front is where clients connect to. An unspecified address stands for each of
 // the machine's own of its family: such is a node port.
 type Front struct {
@@ -60,6 +73,9 @@ type Entry struct {
 	Outside *Target
 	// Sources, if any, are who may connect at all.
 	Sources []netip.Prefix
+	// Serving, of UDP, keep the flows that they have, whether or not new ones go to
+	// them; so do the targets' backends.
+	Serving []netip.AddrPort
 }
 
 // Equal tells whether both mean the same.
@@ -70,7 +86,7 @@ func (e *Entry) Equal(o *Entry) bool {
 	if (e.Outside == nil) != (o.Outside == nil) || e.Outside != nil && !e.Outside.equal(o.Outside) {
 		return false
 	}
-	return e.Inside.equal(&o.Inside) && slices.Equal(e.Sources, o.Sources)
+	return e.Inside.equal(&o.Inside) && slices.Equal(e.Sources, o.Sources) && slices.Equal(e.Serving, o.Serving)
 }
 
 func (t *Target) equal(o *Target) bool {

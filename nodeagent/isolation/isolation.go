@@ -195,7 +195,7 @@ func trim(obj any) (any, error) {
 
 // work carries out what came, until ctx ends.
 func (i *Isolation) work(ctx context.Context) error {
-	s := &state{Isolation: i, book: policy.NewBook(), peers: map[string]bool{}, own: map[string]*own{}, attached: map[string]attachment{}, complete: true}
+	s := newState(i)
 	defer func() { s.answer(errOver) }()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -204,8 +204,7 @@ func (i *Isolation) work(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			if err := i.cfg.Kernel.Repair(); err != nil {
-				i.counts.failures.Add(1)
+			if s.repair() != nil {
 				timer.Reset(retry)
 			}
 			continue
@@ -252,7 +251,12 @@ type state struct {
 	own                 map[string]*own
 	attached            map[string]attachment
 	complete            bool // the next change is all there is
+	behind              bool // the kernel refused something, and does not have it yet
 	pending             []chan<- error
+}
+
+func newState(i *Isolation) *state {
+	return &state{Isolation: i, book: policy.NewBook(), peers: map[string]bool{}, own: map[string]*own{}, attached: map[string]attachment{}, complete: true}
 }
 
 // own is a pod of this machine.
@@ -300,16 +304,38 @@ func (s *state) apply(since time.Time) error {
 	s.counts.isolated.Store(uint64(isolated))
 	s.counts.sets.Store(uint64(sets))
 	if change.Empty() && !s.complete {
-		return nil
+		return s.catchUp()
 	}
 	err := s.cfg.Kernel.Filter(change, s.complete)
 	s.complete = false // the kernel knows what is wanted, also where it could not do it
 	if err != nil {
+		s.behind = true
 		s.cfg.Log.Error("the rules of network policies cannot be changed; they are tried again", "err", err)
 		s.counts.failures.Add(1)
 		return fmt.Errorf("isolate by network policies: %w", err)
 	}
+	if err := s.catchUp(); err != nil {
+		return err
+	}
 	s.counts.took(time.Since(since))
+	return nil
+}
+
+// catchUp has the kernel do what it refused before: who waits for that again may
+// have told nothing new.
+func (s *state) catchUp() error {
+	if !s.behind {
+		return nil
+	}
+	return s.repair()
+}
+
+func (s *state) repair() error {
+	if err := s.cfg.Kernel.Repair(); err != nil {
+		s.counts.failures.Add(1)
+		return fmt.Errorf("isolate by network policies: %w", err)
+	}
+	s.behind = false
 	return nil
 }
 

@@ -11,24 +11,29 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/nodeagent/apitest"
 	"github.com/berth-dev/berth/nodeagent/forward"
 	"github.com/berth-dev/berth/nodeagent/network"
 )
 
-// sums is a kernel that only keeps what it is told; it fails as often as it is told.
+// sums is a kernel that only keeps what it is told. It refuses as often as it is
+// told, and does what it refused when it is to mend, unless it is stuck.
 type sums struct {
-	mu     sync.Mutex
-	pods   map[netip.Addr]*forward.Isolation
-	sets   map[forward.Set]map[forward.Member]bool
-	fail   int
-	told   chan struct{}
-	mended int
+	mu      sync.Mutex
+	pods    map[netip.Addr]*forward.Isolation
+	sets    map[forward.Set]map[forward.Member]bool
+	refuse  int
+	stuck   bool
+	refused []forward.Filter
+	told    chan struct{}
+	mended  int
 }
 
 func newSums() *sums {
@@ -38,6 +43,31 @@ func newSums() *sums {
 func (k *sums) Filter(f forward.Filter, _ bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	defer k.tell()
+	if k.refuse--; k.refuse >= 0 {
+		k.refused = append(k.refused, f)
+		return errors.New("refused")
+	}
+	k.carry(f)
+	return nil
+}
+
+func (k *sums) Repair() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.tell()
+	if k.stuck {
+		return errors.New("still refused")
+	}
+	for _, f := range k.refused {
+		k.carry(f)
+	}
+	k.refused = nil
+	k.mended++
+	return nil
+}
+
+func (k *sums) carry(f forward.Filter) {
 	for a, i := range f.Pods {
 		k.pods[a] = i
 	}
@@ -52,25 +82,13 @@ func (k *sums) Filter(f forward.Filter, _ bool) error {
 			k.sets[name][m] = true
 		}
 	}
-	select {
-	case k.told <- struct{}{}:
-	default:
-	}
-	if k.fail--; k.fail >= 0 {
-		return errors.New("refused")
-	}
-	return nil
 }
 
-func (k *sums) Repair() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.mended++
+func (k *sums) tell() {
 	select {
 	case k.told <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 func (*sums) Denied() (ingress, egress uint64, err error) { return 3, 4, nil }
@@ -244,7 +262,7 @@ func TestAPodIsIsolatedBeforeItsFirstPacket(t *testing.T) {
 	if left := kernel.pods[netip.MustParseAddr("10.0.0.1")]; left != nil {
 		t.Errorf("without a network it is left %v", left)
 	}
-	kernel.fail = 1
+	kernel.refuse = 1
 	kernel.mu.Unlock()
 	go add()
 	if err := <-given; err == nil || !strings.Contains(err.Error(), "refused") {
@@ -255,6 +273,50 @@ func TestAPodIsIsolatedBeforeItsFirstPacket(t *testing.T) {
 		defer kernel.mu.Unlock()
 		return kernel.mended > 0
 	})
+	go add()
+	if err := <-given; err != nil {
+		t.Errorf("once the kernel has its rules: %v", err)
+	}
+	kernel.mu.Lock()
+	defer kernel.mu.Unlock()
+	if kernel.mended != 1 {
+		t.Errorf("the kernel mended %d times, want 1", kernel.mended)
+	}
+}
+
+// TestNobodyHasANetworkWhileRulesAreRefused: a pod that comes again says nothing
+// new, and is told so for as long as the kernel refuses what it said first.
+func TestNobodyHasANetworkWhileRulesAreRefused(t *testing.T) {
+	t.Parallel()
+	kernel := newSums()
+	s := newState(New(Config{Kernel: kernel, Log: slog.New(slog.DiscardHandler)}))
+	s.book.PutPolicy(types.NamespacedName{Namespace: "default", Name: "clients"}, clients())
+	other := server()
+	other.Name, other.UID = "other", "other"
+	s.set(server())
+	s.set(other)
+	if err := s.apply(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	kernel.refuse, kernel.stuck = 1, true
+	add := func(uid, ip string) error {
+		s.attach(uid+"-0", uid, []netip.Addr{netip.MustParseAddr(ip)})
+		return s.apply(time.Now())
+	}
+	for _, pod := range []struct{ uid, ip string }{{"server", "10.0.0.1"}, {"server", "10.0.0.1"}, {"other", "10.0.0.2"}, {"other", "10.0.0.2"}} {
+		if err := add(pod.uid, pod.ip); err == nil || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("%s has a network: %v", pod.uid, err)
+		}
+	}
+	kernel.stuck = false
+	if err := add("server", "10.0.0.1"); err != nil {
+		t.Errorf("once the kernel has the rules: %v", err)
+	}
+	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+		if kernel.pods[netip.MustParseAddr(ip)] == nil {
+			t.Errorf("%s has no rules", ip)
+		}
+	}
 }
 
 // TestNobodyWaitsForAnAgentThatEnds: a pod that is being connected then is told.

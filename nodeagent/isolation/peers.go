@@ -36,8 +36,6 @@ type line struct {
 	Gone, Synced bool
 }
 
-var protocols = map[string]forward.Protocol{"": forward.TCP, "TCP": forward.TCP, "UDP": forward.UDP, "SCTP": forward.SCTP}
-
 // pod is what policies see of it.
 func (l *line) pod() *policy.Pod {
 	out := &policy.Pod{Namespace: l.Namespace, Name: l.Name, Labels: l.Labels}
@@ -47,7 +45,7 @@ func (l *line) pod() *policy.Pod {
 		}
 	}
 	for _, p := range l.Ports {
-		if protocol, known := protocols[p.Protocol]; known && p.Port > 0 && p.Port <= 65535 {
+		if protocol, known := forward.ProtocolOf(p.Protocol); known && p.Port > 0 && p.Port <= 65535 {
 			out.Ports = append(out.Ports, policy.Port{Name: p.Name, Number: uint16(p.Port), Protocol: protocol})
 		}
 	}

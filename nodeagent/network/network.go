@@ -28,7 +28,8 @@ type Pod struct {
 	Name      string
 	UID       string
 	Ports     []PortMapping
-	// Bandwidth in bits per second, 0 is unlimited.
+	// Bandwidth in bits per second, 0 is unlimited. A network that cannot limit it
+	// does not.
 	Ingress, Egress int64
 	// IDs, unless they are the machine's own, are those of the user namespace
 	// that is to own the network namespace.

@@ -12,34 +12,30 @@ import (
 	"github.com/berth-dev/berth/nodeagent/forward"
 )
 
-// staleFlows are the UDP fronts whose flows may go where they should no more.
-type staleFlows map[forward.Front]bool
-
-// stale gives those of a change, and with complete those, too, that the kernel has
-// and the change does not name: a former process made them. UDP has no end that
-// would make a client ask anew: it would go on to a backend that is gone.
-func (t *table) stale(c forward.Change, complete bool) staleFlows {
-	out := staleFlows{}
+// suspect notes which UDP fronts' flows may go where they should no more: those of a
+// change, and with complete those, too, that the kernel has and the change does not
+// name: a former process made them. UDP has no end that would make a client ask anew:
+// it would go on to a backend that is gone.
+func (t *table) suspect(c forward.Change, complete bool) {
 	for at := range t.have {
 		if !complete || at.set != setCounted && at.set != setCountedPorts {
 			continue
 		}
 		if front, ok := t.frontOf(at.key); ok && front.Protocol == forward.UDP {
-			out[front] = true
+			t.stale[front] = true
 		}
 	}
 	for front := range c.Fronts {
 		if front.Protocol == forward.UDP && t.has(front.Addr) {
-			out[front] = true
+			t.stale[front] = true
 		}
 	}
-	return out
 }
 
 // forget removes the kernel's memory of flows that go elsewhere than their fronts
 // do now.
-func (t *table) forget(fronts staleFlows) error {
-	if len(fronts) == 0 {
+func (t *table) forget() error {
+	if len(t.stale) == 0 {
 		return nil
 	}
 	h, err := netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
@@ -51,17 +47,18 @@ func (t *table) forget(fronts staleFlows) error {
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // which has most of them
 		return fmt.Errorf("look at this machine's addresses: %w", err)
 	}
-	chosen := flows{t: t, fronts: fronts, own: map[netip.Addr]bool{}}
+	chosen := flows{table: t, own: map[netip.Addr]bool{}}
 	for i := range addresses {
 		if a, ok := netip.AddrFromSlice(addresses[i].IP); ok {
 			chosen.own[a.Unmap()] = true
 		}
 	}
 	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), chosen)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil // it went by itself; or there are none in this kernel
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err // else it went by itself; or there are none in this kernel
 	}
-	return err
+	clear(t.stale)
+	return nil
 }
 
 func (t *table) conntrackFamily() uint8 {
@@ -73,9 +70,8 @@ func (t *table) conntrackFamily() uint8 {
 
 // flows chooses stale ones.
 type flows struct {
-	t      *table
-	fronts staleFlows
-	own    map[netip.Addr]bool // this machine's addresses, whose ports are node ports
+	*table
+	own map[netip.Addr]bool // this machine's addresses, whose ports are node ports
 }
 
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
@@ -90,13 +86,13 @@ func (f flows) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	}
 	to, from = to.Unmap(), from.Unmap()
 	front := forward.Front{Addr: to, Port: flow.Forward.DstPort, Protocol: forward.UDP}
-	if !f.fronts[front] {
+	if !f.stale[front] {
 		front.Addr = unspecified(to)
-		if !f.fronts[front] || !f.own[to] {
+		if !f.stale[front] || !f.own[to] {
 			return false
 		}
 	}
-	return !f.t.serves(front, netip.AddrPortFrom(from, flow.Reverse.SrcPort))
+	return !f.serves(front, netip.AddrPortFrom(from, flow.Reverse.SrcPort))
 }
 
 func unspecified(a netip.Addr) netip.Addr {

@@ -3,10 +3,13 @@ package nft
 import (
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -21,6 +24,10 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 	port := forward.Front{Addr: netip.IPv4Unspecified(), Port: 30053, Protocol: forward.UDP}
 	both := func(i int) map[forward.Front]*forward.Entry {
 		return map[forward.Front]*forward.Entry{front: {Inside: to(i)}, port: {Inside: always(to(i))}}
+	}
+	ending := both(2) // it serves whom it has until it is gone
+	for _, e := range ending {
+		e.Serving = to(1, 2).Backends
 	}
 	n.must(t, change(both(1)), true)
 	for _, c := range []struct {
@@ -53,9 +60,18 @@ func TestUDPClientsLeaveABackendThatWent(t *testing.T) {
 		if got := ask(); got != string(n.pods[1].NS) {
 			t.Errorf("%s: answered by %s", c.to, got)
 		}
+		n.must(t, change(ending), false)
+		if got := ask(); got != string(n.pods[1].NS) {
+			t.Errorf("%s: the socket has left a backend that ends, for %s", c.to, got)
+		}
 		n.must(t, change(both(2)), false)
 		if got := ask(); got != string(n.pods[2].NS) {
 			t.Errorf("%s: the socket still goes to the former backend, %s", c.to, got)
+		}
+		nobody := &forward.Entry{Inside: forward.Target{Verdict: forward.Reject}}
+		n.must(t, change(map[forward.Front]*forward.Entry{front: nobody, port: nobody}), false)
+		if got := n.flows(t); len(got) > 0 {
+			t.Errorf("flows to ports %v are left where nobody serves", got)
 		}
 	}
 }
@@ -102,6 +118,64 @@ func TestAnotherProcessForgetsStaleFlows(t *testing.T) {
 	n.must(t, change(map[forward.Front]*forward.Entry{moved: {Inside: to(2)}, kept: {Inside: to(1)}, madePort: {Inside: always(to(2))}}), true)
 	if got, want := n.flows(t), []uint16{55, 5353}; !slices.Equal(got, want) {
 		t.Errorf("flows to ports %v are left, want %v: of those that go where they should", got, want)
+	}
+}
+
+// TestStaleFlowsAreForgottenInTheEnd: where the change could not be sent, and where it
+// was and the flows could not be looked at, Repair sees to them.
+func TestStaleFlowsAreForgottenInTheEnd(t *testing.T) {
+	t.Parallel()
+	front := forward.Front{Addr: vip, Port: 53, Protocol: forward.UDP}
+	ending := forward.Entry{Inside: to(2), Serving: to(1).Backends}
+	for name, hinder := range map[string]func(*Kernel) (restore func()){
+		"the kernel cannot be told": func(k *Kernel) func() {
+			dial := k.cfg.dial
+			k.cfg.dial = func(...nftables.ConnOption) (*nftables.Conn, error) { return nil, syscall.EMFILE }
+			return func() { k.cfg.dial = dial }
+		},
+		"the flows cannot be looked at": func(k *Kernel) func() {
+			if err := k.Apply(change(map[forward.Front]*forward.Entry{front: &ending}), false); err != nil {
+				t.Error(err)
+			}
+			ns := k.ns
+			k.ns = os.Stdin // no namespace
+			return func() { k.ns = ns }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t, 3)
+			n.must(t, change(map[forward.Front]*forward.Entry{front: {Inside: to(1)}}), true)
+			n.pods[0].Within(func() {
+				c, err := net.Dial("udp4", "10.96.0.1:53")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				if _, err := c.Write([]byte("who?")); err != nil {
+					t.Error(err)
+				}
+			})
+			polltest.Until(t, "the flow is known", func() bool { return len(n.flows(t)) == 1 })
+			if err := n.Repair(); err != nil {
+				t.Fatal(err)
+			}
+			restore := hinder(n.Kernel)
+			if err := n.Apply(change(map[forward.Front]*forward.Entry{front: {Inside: to(2)}}), false); err == nil {
+				t.Error("a change that cannot be made is no error")
+			}
+			restore()
+			if got := n.flows(t); len(got) != 1 {
+				t.Fatalf("flows to ports %v, want the one", got)
+			}
+			if err := n.Repair(); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.flows(t); len(got) > 0 {
+				t.Errorf("flows to ports %v are left", got)
+			}
+		})
 	}
 }
 

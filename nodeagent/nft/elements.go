@@ -3,6 +3,7 @@ package nft
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -18,7 +19,7 @@ type elements struct {
 	entry  *forward.Entry
 	values map[place]string
 	chains []made
-	// backends of UDP fronts, to know their flows by.
+	// backends of UDP fronts whose flows are theirs.
 	backends []netip.AddrPort
 }
 
@@ -37,7 +38,7 @@ func (f *family) of(table *nftables.Table, front forward.Front, e *forward.Entry
 	}
 	key := frontKey(front)
 	if front.Protocol == forward.UDP {
-		out.backends = append(out.backends, e.Inside.Backends...)
+		out.backends = slices.Concat(e.Inside.Backends, e.Serving)
 		if e.Outside != nil {
 			out.backends = append(out.backends, e.Outside.Backends...)
 		}

@@ -32,7 +32,6 @@ func (x *transaction) flush() error {
 		return nil
 	}
 	if err := x.t.kernel.flush(x.conn); err != nil {
-		x.t.kernel.known = 0
 		return err
 	}
 	x.t.kernel.sent.Add(int64(x.size))
@@ -46,7 +45,12 @@ func (x *transaction) flush() error {
 // program makes the kernel have what is wanted at some places. The order is such
 // that nobody who may is kept out meanwhile: peers that come first, then chains,
 // then which chain is whose, and peers that leave at the end.
-func (t *filter) program(touched map[place]bool) error {
+func (t *filter) program(touched map[place]bool) (err error) {
+	defer func() {
+		if err != nil {
+			t.kernel.known = 0
+		}
+	}()
 	c, err := t.kernel.conn()
 	if err != nil {
 		return err

@@ -2,12 +2,16 @@ package nft
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/nftables"
 
 	"github.com/berth-dev/berth/nodeagent/forward"
 	"github.com/berth-dev/berth/nodeagent/network/netnstest"
@@ -270,4 +274,25 @@ func TestManyPeers(t *testing.T) {
 	reaches(t, n.pods[0], 1)
 	n.filter(t, forward.Filter{Sets: map[forward.Set]forward.SetChange{"many": {Leave: many}}}, false)
 	dropped(t, n.pods[0], podIP(1).String()+":80")
+}
+
+// TestRepairMakesTheRulesThatCouldNotBeSent: the kernel was not asked, so what it has
+// is still of the generation that was right.
+func TestRepairMakesTheRulesThatCouldNotBeSent(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 2)
+	n.filter(t, isolated(nil, nil), true)
+	if err := n.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	dial := n.cfg.dial
+	n.cfg.dial = func(...nftables.ConnOption) (*nftables.Conn, error) { return nil, syscall.EMFILE }
+	if err := n.Filter(isolated(map[int]*forward.Isolation{1: {Ingress: nobody}}, nil), false); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("without a connection to the kernel: %v", err)
+	}
+	n.cfg.dial = dial
+	if err := n.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	n.denies(t, n.pods[0], 1)
 }

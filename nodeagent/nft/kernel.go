@@ -200,8 +200,11 @@ func (k *Kernel) Repair() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, err := k.generation()
-	if err != nil || before == k.known || !k.complete && !k.filtered {
+	if err != nil || !k.complete && !k.filtered {
 		return err
+	}
+	if before == k.known {
+		return k.tidy()
 	}
 	k.known = before
 	errs := []error{k.lookAtFirewall()}
@@ -220,6 +223,18 @@ func (k *Kernel) Repair() error {
 	}
 	if errs = append(errs, k.confirm()); errors.Join(errs...) != nil {
 		k.known = 0
+	}
+	return errors.Join(errs...)
+}
+
+// tidy does what is left to do where the kernel has what it should.
+func (k *Kernel) tidy() error {
+	if !k.complete {
+		return nil
+	}
+	var errs []error
+	for _, t := range k.tables {
+		errs = append(errs, t.tidy())
 	}
 	return errors.Join(errs...)
 }

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -245,4 +246,39 @@ func TestAffinity(t *testing.T) {
 		t.Errorf("what nobody needs is still there:\n%s", text)
 	}
 	again(0, func() string { s, _, _ := n.pods[0].ask("10.96.0.1:80"); return s }())
+}
+
+// TestChainsThatNobodyNeedsGo: backends and sources change and change, and nobody
+// else touches the rules.
+func TestChainsThatNobodyNeedsGo(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 2)
+	lb := netip.MustParseAddr("198.51.100.1")
+	n.must(t, change(nil), true)
+	made := func() [3]int {
+		text := n.Run(t, "nft list ruleset ip")
+		return [3]int{strings.Count(text, "chain a-"), strings.Count(text, "chain f-"), strings.Count(text, "set s-")}
+	}
+	for i := range 6 {
+		target := to(i % 2)
+		target.Affinity, target.Group = time.Hour, fmt.Sprint("default/web", i)
+		n.must(t, change(map[forward.Front]*forward.Entry{
+			tcp(vip, 80): {Inside: target},
+			tcp(lb, 80):  {Inside: to(0), Sources: []netip.Prefix{netip.PrefixFrom(podIP(i), 32)}},
+		}), false)
+		if err := n.Repair(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := made(), [3]int{1, 1, 1}; got != want {
+		t.Errorf("%v chains of affinity, chains of sources and sets of clients, want %v", got, want)
+	}
+	sent := n.Sent()
+	if err := n.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	if n.Sent() != sent {
+		t.Errorf("%d changes where nothing is idle", n.Sent()-sent)
+	}
+	sees(t, n.pods[0], "10.96.0.1:80", podIP(0).String(), podIP(1).String())
 }

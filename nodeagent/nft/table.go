@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -38,6 +39,8 @@ type table struct {
 	pinned  map[forward.Front]pinned
 	hidden  map[forward.Front]*forward.Entry
 	hairpin map[netip.Addr]bool
+	// stale are UDP fronts whose flows are to be looked at.
+	stale map[forward.Front]bool
 }
 
 // pinned is whose a front is.
@@ -57,7 +60,7 @@ func newTable(k *Kernel, f *family) *table {
 	return &table{
 		family: f, kernel: k, nft: t, sets: f.sets(t), have: map[place]string{}, want: map[place]string{},
 		chains: map[string]bool{}, memory: map[string]bool{}, fronts: map[forward.Front]elements{}, chosen: map[string]*counted{},
-		pinned: map[forward.Front]pinned{}, hidden: map[forward.Front]*forward.Entry{}, hairpin: map[netip.Addr]bool{},
+		pinned: map[forward.Front]pinned{}, hidden: map[forward.Front]*forward.Entry{}, hairpin: map[netip.Addr]bool{}, stale: map[forward.Front]bool{},
 	}
 }
 
@@ -207,7 +210,7 @@ func verdictOf(data []byte) (string, error) {
 // is not what was remembered.
 func (t *table) apply(c forward.Change, complete bool) error {
 	touched := map[place]bool{}
-	stale := t.stale(c, complete)
+	t.suspect(c, complete)
 	if complete {
 		t.begin(c, touched)
 	}
@@ -238,7 +241,7 @@ func (t *table) apply(c forward.Change, complete bool) error {
 			return err
 		}
 	}
-	return t.forget(stale)
+	return t.forget()
 }
 
 // begin forgets what a change does not name.
@@ -278,7 +281,7 @@ func (t *table) list(set string, a netip.Addr, there bool, touched map[place]boo
 // pin makes an owner's fronts these.
 func (t *table) pin(owner string, fronts map[forward.Front]*forward.Entry) error {
 	touched := map[place]bool{}
-	stale := forward.NewChange()
+	changed := forward.NewChange()
 	for front, p := range t.pinned {
 		if _, stays := fronts[front]; p.owner != owner || stays {
 			continue
@@ -287,7 +290,7 @@ func (t *table) pin(owner string, fronts map[forward.Front]*forward.Entry) error
 		t.listBackends(p.Entry, false, touched)
 		t.set(front, t.hidden[front], touched)
 		delete(t.hidden, front)
-		stale.Fronts[front] = nil
+		changed.Fronts[front] = nil
 	}
 	for front, e := range fronts {
 		if !t.has(front.Addr) {
@@ -299,12 +302,13 @@ func (t *table) pin(owner string, fronts map[forward.Front]*forward.Entry) error
 		t.pinned[front] = pinned{owner, e}
 		t.set(front, e, touched)
 		t.listBackends(e, true, touched)
-		stale.Fronts[front] = e
+		changed.Fronts[front] = e
 	}
+	t.suspect(changed, false)
 	if err := t.program(touched); err != nil {
 		return err
 	}
-	return t.forget(t.stale(stale, false))
+	return t.forget()
 }
 
 // listBackends notes that a pod with a port of the machine may reach itself by it.
@@ -372,5 +376,8 @@ func (t *table) repair() error {
 	if err := t.program(touched); err != nil {
 		return err
 	}
-	return t.sweep()
+	return t.tidy()
 }
+
+// tidy does what is left where the kernel's elements are right.
+func (t *table) tidy() error { return errors.Join(t.sweep(), t.forget()) }

@@ -96,7 +96,7 @@ func onPort(list []networkingv1.NetworkPolicyPort, answers *Pod, protocol forwar
 		return true
 	}
 	for _, l := range list {
-		if protocols[*l.Protocol] != protocol {
+		if p, _ := forward.ProtocolOf(string(*l.Protocol)); p != protocol {
 			continue
 		}
 		switch {

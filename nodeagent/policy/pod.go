@@ -28,10 +28,6 @@ type Port struct {
 	Protocol forward.Protocol
 }
 
-var protocols = map[v1.Protocol]forward.Protocol{
-	"": forward.TCP, v1.ProtocolTCP: forward.TCP, v1.ProtocolUDP: forward.UDP, v1.ProtocolSCTP: forward.SCTP,
-}
-
 // Of gives a pod's; with nil, for one that has no network of its own, or has it
 // no more.
 func Of(p *v1.Pod) *Pod {
@@ -52,7 +48,7 @@ func Of(p *v1.Pod) *Pod {
 func NamedPorts(spec *v1.PodSpec) (out []Port) {
 	add := func(c *v1.Container) {
 		for _, p := range c.Ports {
-			protocol, known := protocols[p.Protocol]
+			protocol, known := forward.ProtocolOf(string(p.Protocol))
 			if known && p.Name != "" && p.ContainerPort > 0 && p.ContainerPort <= 65535 {
 				out = append(out, Port{p.Name, uint16(p.ContainerPort), protocol})
 			}

@@ -17,12 +17,11 @@ import (
 
 // policy is a NetworkPolicy, read.
 type policy struct {
-	name     types.NamespacedName
-	serial   uint64 // another one for each change of it
-	pods     labels.Selector
-	ingress  *direction // nil: it does not isolate in this direction
-	egress   *direction
-	original *networkingv1.NetworkPolicySpec
+	name    types.NamespacedName
+	serial  uint64 // another one for each change of it
+	pods    labels.Selector
+	ingress *direction // nil: it does not isolate in this direction
+	egress  *direction
 }
 
 type direction struct {
@@ -55,7 +54,7 @@ type portName struct {
 // read takes a policy apart. What of it makes no sense allows nothing.
 func read(p *networkingv1.NetworkPolicy, serial uint64) *policy {
 	out := &policy{
-		name: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, serial: serial, pods: selector(&p.Spec.PodSelector), original: &p.Spec,
+		name: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, serial: serial, pods: selector(&p.Spec.PodSelector),
 	}
 	kinds := p.Spec.PolicyTypes
 	if len(kinds) == 0 { // the API's default
@@ -111,7 +110,7 @@ func (r *rule) port(p *networkingv1.NetworkPolicyPort) {
 	protocol := forward.TCP
 	if p.Protocol != nil {
 		known := false
-		if protocol, known = protocols[*p.Protocol]; !known {
+		if protocol, known = forward.ProtocolOf(string(*p.Protocol)); !known {
 			return
 		}
 	}

@@ -24,16 +24,15 @@ type clash struct {
 	byPod bool
 }
 
-var protocols = map[v1.Protocol]forward.Protocol{"": forward.TCP, v1.ProtocolTCP: forward.TCP, v1.ProtocolUDP: forward.UDP, v1.ProtocolSCTP: forward.SCTP}
-
 // hostPorts are a pod's, as fronts.
 func hostPorts(p *v1.Pod) (out []forward.Front) {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		for _, port := range c.Ports {
-			front := forward.Front{Port: uint16(port.HostPort), Protocol: protocols[port.Protocol]}
-			if port.HostPort == 0 || front.Protocol == 0 {
+			protocol, known := forward.ProtocolOf(string(port.Protocol))
+			if port.HostPort == 0 || !known {
 				continue
 			}
+			front := forward.Front{Port: uint16(port.HostPort), Protocol: protocol}
 			if at, err := netip.ParseAddr(port.HostIP); err == nil && !at.IsUnspecified() {
 				front.Addr = at.Unmap()
 				out = append(out, front)

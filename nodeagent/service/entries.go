@@ -26,10 +26,6 @@ type Elements struct {
 	LocalReady int
 }
 
-var protocols = map[v1.Protocol]forward.Protocol{
-	"": forward.TCP, v1.ProtocolTCP: forward.TCP, v1.ProtocolUDP: forward.UDP, v1.ProtocolSCTP: forward.SCTP,
-}
-
 // Of works out a service's elements. What of it makes no sense is left out.
 func Of(svc *v1.Service, slicesOf []*discoveryv1.EndpointSlice, node Node) Elements {
 	out := Elements{Fronts: map[forward.Front]*forward.Entry{}}
@@ -74,7 +70,7 @@ func forwardable(a netip.Addr) bool {
 
 // port adds the fronts of one port of one family.
 func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, slicesOf []*discoveryv1.EndpointSlice, node Node) {
-	protocol, known := protocols[p.Protocol]
+	protocol, known := forward.ProtocolOf(string(p.Protocol))
 	if !known || p.Port < 1 || p.Port > 65535 {
 		return
 	}
@@ -95,14 +91,15 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 	if target.affinity > 0 {
 		target.group = strings.Join([]string{svc.Namespace, svc.Name, p.Name, string(orTCP(p.Protocol))}, "/")
 	}
+	serving := keepFlows(protocol, all)
 	inside := target.to(cluster)
 	if how.internalLocal {
 		inside = target.to(local)
 	}
-	out.Fronts[forward.Front{Addr: ip, Port: uint16(p.Port), Protocol: protocol}] = &forward.Entry{Inside: inside}
+	out.Fronts[forward.Front{Addr: ip, Port: uint16(p.Port), Protocol: protocol}] = &forward.Entry{Inside: inside, Serving: serving}
 
 	entry := func() *forward.Entry {
-		e := &forward.Entry{Inside: target.to(cluster)}
+		e := &forward.Entry{Inside: target.to(cluster), Serving: serving}
 		if how.externalLocal {
 			outside := target.to(local)
 			outside.KeepSource = true
@@ -124,6 +121,15 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 	if nodePort != 0 {
 		out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
 	}
+}
+
+// keepFlows are the endpoints that keep the flows that they have, of UDP: the other
+// protocols' connections end by themselves.
+func keepFlows(protocol forward.Protocol, all []endpoint) []netip.AddrPort {
+	if protocol != forward.UDP {
+		return nil
+	}
+	return backends(only(all, func(e endpoint) bool { return e.serving }))
 }
 
 func anyOwn(ip netip.Addr) netip.Addr {

@@ -266,6 +266,49 @@ func TestBookTellsWhatChanged(t *testing.T) {
 	}
 }
 
+// TestUDPFlowsStayWithWhoServes: wherever it is, and whether or not new ones go there.
+func TestUDPFlowsStayWithWhoServes(t *testing.T) {
+	t.Parallel()
+	udp := func(s *v1.Service) {
+		balanced(s)
+		local(s)
+		internalLocal(s)
+		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Name: "http", Port: 53, NodePort: 30053, Protocol: v1.ProtocolUDP})
+	}
+	with := func(lines ...string) []*discoveryv1.EndpointSlice {
+		over := slice(lines...)
+		over.Ports[0].Protocol = new(v1.ProtocolUDP)
+		return []*discoveryv1.EndpointSlice{slice(lines...), over}
+	}
+	b := NewBook(here)
+	for _, step := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"all serve", []string{"10.0.0.1 n1", "10.0.0.2 n1", "10.0.0.3 n2"}, "[10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8080]"},
+		{"one ends", []string{"10.0.0.1 n1", "10.0.0.2 n1 ending", "10.0.0.3 n2"}, "[10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8080]"},
+		{"it serves no more", []string{"10.0.0.1 n1", "10.0.0.2 n1 ended", "10.0.0.3 n2"}, "[10.0.0.1:8080 10.0.0.3:8080]"},
+		{"another is not ready", []string{"10.0.0.1 n1", "10.0.0.3 n2 unready"}, "[10.0.0.1:8080]"},
+	} {
+		b.Put(name("web"), web(udp), with(step.lines...))
+		fronts := 0
+		for front, e := range b.Change().Fronts {
+			want := "[]"
+			if front.Protocol == forward.UDP {
+				fronts++
+				want = step.want
+			}
+			if got := fmt.Sprint(e.Serving); got != want {
+				t.Errorf("%s: of %v serve %s, want %s", step.name, front, got, want)
+			}
+		}
+		if fronts != 3 {
+			t.Errorf("%s: %d fronts of UDP have changed, want 3", step.name, fronts)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	b := NewBook(here)

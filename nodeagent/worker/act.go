@@ -121,6 +121,9 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 	if !p.Spec.HostNetwork {
 		connect := w.attachment(r)
 		connect.IDs = ids
+		if connect.Ingress, connect.Egress, err = podspec.Bandwidth(p); err != nil {
+			return "", nil, fmt.Errorf("network: %w", err)
+		}
 		err = within(ctx, func(ctx context.Context) error {
 			attached, err = w.Network.Add(ctx, connect)
 			return err

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/image"
 	imagefake "github.com/berth-dev/berth/nodeagent/image/fake"
+	"github.com/berth-dev/berth/nodeagent/network"
 	networkfake "github.com/berth-dev/berth/nodeagent/network/fake"
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
@@ -279,6 +280,41 @@ func TestAPodRunsAndGoes(t *testing.T) {
 		}
 		if got := strings.Join(b.status.final, ", "); !strings.HasPrefix(got, "web ") || len(b.status.final) != 1 {
 			t.Errorf("the API was told %q at last", got)
+		}
+	})
+}
+
+// asked is a network that keeps whom it was to connect.
+type asked struct {
+	network.Network
+	pods []network.Pod
+}
+
+func (a *asked) Add(ctx context.Context, p network.Pod) (network.Attachment, error) {
+	a.pods = append(a.pods, p)
+	return a.Network.Add(ctx, p)
+}
+
+func TestTheNetworkIsToldOfBandwidth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var net *asked
+		b := newBench(t, func(b *bench) {
+			net = &asked{Network: b.network}
+			b.pool.deps.Network = net
+		})
+		defer b.end()
+		slow, wrong := newPod("slow"), newPod("wrong")
+		slow.Annotations = map[string]string{"kubernetes.io/egress-bandwidth": "1M"}
+		wrong.Annotations = map[string]string{"kubernetes.io/egress-bandwidth": "1"}
+		b.pool.Set(slow, nil)
+		b.pool.Set(wrong, nil)
+		b.after(time.Second)
+		if len(net.pods) != 1 || net.pods[0].Name != "slow" || net.pods[0].Ingress != 0 || net.pods[0].Egress != 1_000_000 {
+			t.Errorf("asked to connect %+v, want slow with 1 Mbit/s out", net.pods)
+		}
+		if n := b.told("FailedCreatePodSandBox"); n == 0 {
+			t.Error("nobody is told of an annotation that is out of reason")
 		}
 	})
 }

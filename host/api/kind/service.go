@@ -9,6 +9,7 @@ import (
 	serviceutil "k8s.io/kubernetes/pkg/api/service"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/utils/ptr"
 )
 
 var services = typed(rules[*core.Service]{
@@ -88,7 +89,8 @@ func dropBalancer(s, old *core.Service) {
 func hasClusterIP(s *core.Service) bool { return s.Spec.Type != core.ServiceTypeExternalName }
 
 func hasNodePorts(s *core.Service) bool {
-	return s.Spec.Type == core.ServiceTypeNodePort || s.Spec.Type == core.ServiceTypeLoadBalancer
+	return s.Spec.Type == core.ServiceTypeNodePort ||
+		s.Spec.Type == core.ServiceTypeLoadBalancer && ptr.Deref(s.Spec.AllocateLoadBalancerNodePorts, true)
 }
 
 func hasHealthPort(s *core.Service) bool {

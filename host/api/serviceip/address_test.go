@@ -67,6 +67,18 @@ func TestServicesGetAddressesAndPorts(t *testing.T) {
 		"an address elsewhere is refused": {func(s *corev1.ServiceSpec) { s.ClusterIP = "192.168.1.1" }, nil, "is not in the valid range"},
 		"a port elsewhere is refused": {func(s *corev1.ServiceSpec) { s.Type, s.Ports[0].NodePort = corev1.ServiceTypeNodePort, 80 }, nil,
 			"The range of valid ports is 30000-32767"},
+		"ports of one number get one node port": {func(s *corev1.ServiceSpec) { s.Type, s.Ports = corev1.ServiceTypeNodePort, dnsPorts(0, 0) },
+			func(s *corev1.ServiceSpec) bool {
+				return s.Ports[0].NodePort >= 30000 && s.Ports[0].NodePort == s.Ports[1].NodePort
+			}, ""},
+		"that which one of them asks for": {func(s *corev1.ServiceSpec) { s.Type, s.Ports = corev1.ServiceTypeNodePort, dnsPorts(0, 30053) },
+			func(s *corev1.ServiceSpec) bool { return s.Ports[0].NodePort == 30053 && s.Ports[1].NodePort == 30053 }, ""},
+		"two where they ask for two": {func(s *corev1.ServiceSpec) { s.Type, s.Ports = corev1.ServiceTypeNodePort, dnsPorts(30054, 30055) },
+			func(s *corev1.ServiceSpec) bool { return s.Ports[0].NodePort == 30054 && s.Ports[1].NodePort == 30055 }, ""},
+		"one node port for ports of two numbers is refused": {func(s *corev1.ServiceSpec) {
+			s.Type, s.Ports = corev1.ServiceTypeNodePort, dnsPorts(30056, 30056)
+			s.Ports[1].Port = 54
+		}, nil, "provided port is already allocated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,6 +147,73 @@ func TestAnUpdateKeepsTheAddress(t *testing.T) {
 	got := obj.(*corev1.Service)
 	if got.Spec.ClusterIP != s.Spec.ClusterIP || got.Spec.Ports[0].NodePort != s.Spec.Ports[0].NodePort {
 		t.Errorf("after the update: %s %d, want %s %d", got.Spec.ClusterIP, got.Spec.Ports[0].NodePort, s.Spec.ClusterIP, s.Spec.Ports[0].NodePort)
+	}
+}
+
+// dnsPorts are 53 of TCP and of UDP, with their node ports.
+func dnsPorts(tcp, udp int32) []corev1.ServicePort {
+	return []corev1.ServicePort{
+		{Name: "tcp", Port: 53, Protocol: corev1.ProtocolTCP, NodePort: tcp}, {Name: "udp", Port: 53, Protocol: corev1.ProtocolUDP, NodePort: udp},
+	}
+}
+
+// TestNodePortsOfAnUpdate: as Kubernetes' patchAllocatedValues and updateNodePorts have
+// them.
+func TestNodePortsOfAnUpdate(t *testing.T) {
+	t.Parallel()
+	const some = -1 // another than any before
+	balancer := func(s *corev1.ServiceSpec) { s.Type = corev1.ServiceTypeLoadBalancer }
+	for name, c := range map[string]struct {
+		change func(*corev1.ServiceSpec) // from ports 53 of TCP, at 30001, and of UDP, at 30002
+		want   []int32
+		err    string
+	}{
+		"left out they are kept":                {func(s *corev1.ServiceSpec) { s.Ports = dnsPorts(0, 0) }, []int32{30001, 30002}, ""},
+		"by name, whatever the port":            {func(s *corev1.ServiceSpec) { s.Ports = dnsPorts(0, 0); s.Ports[0].Port = 5353 }, []int32{30001, 30002}, ""},
+		"another name gets another":             {func(s *corev1.ServiceSpec) { s.Ports = dnsPorts(0, 0); s.Ports[0].Name = "dns" }, []int32{some, 30002}, ""},
+		"what another port now has is not kept": {func(s *corev1.ServiceSpec) { s.Ports = dnsPorts(0, 30001); s.Ports[1].Port = 54 }, []int32{some, 30001}, ""},
+		"they may come to share one":            {func(s *corev1.ServiceSpec) { s.Ports = dnsPorts(30003, 30003); s.Ports[1].Port = 54 }, []int32{30003, 30003}, ""},
+		"a balancer keeps them":                 {func(s *corev1.ServiceSpec) { balancer(s); s.Ports = dnsPorts(0, 0) }, []int32{30001, 30002}, ""},
+		"one that wants none gives them back": {func(s *corev1.ServiceSpec) {
+			balancer(s)
+			s.AllocateLoadBalancerNodePorts, s.Ports = new(false), dnsPorts(0, 0)
+		}, []int32{0, 0}, ""},
+		"also where they are named": {func(s *corev1.ServiceSpec) { balancer(s); s.AllocateLoadBalancerNodePorts = new(false) }, []int32{0, 0}, ""},
+		"but not another that is asked for": {func(s *corev1.ServiceSpec) {
+			balancer(s)
+			s.AllocateLoadBalancerNodePorts, s.Ports = new(false), dnsPorts(30004, 0)
+		}, []int32{30004, 0}, ""},
+		"that of health checks is none of them": {func(s *corev1.ServiceSpec) {
+			balancer(s)
+			s.ExternalTrafficPolicy, s.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 30001
+		}, nil, "provided port is already allocated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reg := open(t, serviceip.Ranges{})
+			s, err := create(t, reg, service("s", func(s *corev1.ServiceSpec) { s.Type, s.Ports = corev1.ServiceTypeNodePort, dnsPorts(30001, 30002) }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s = s.DeepCopy()
+			c.change(&s.Spec)
+			obj, _, err := reg.Update(t.Context(), registry.On("services", "ns", "s"), s)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("update = %v, want %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range obj.(*corev1.Service).Spec.Ports {
+				fresh := p.NodePort >= 30000 && p.NodePort != 30001 && p.NodePort != 30002
+				if c.want[i] == some && !fresh || c.want[i] != some && p.NodePort != c.want[i] {
+					t.Errorf("%s has node port %d, want %d", p.Name, p.NodePort, c.want[i])
+				}
+			}
+		})
 	}
 }
 

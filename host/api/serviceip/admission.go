@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 )
 
 // Admission gives addresses to services as they are created and changed.
@@ -47,7 +46,7 @@ func (a *Admission) Admit(_ context.Context, at *registry.Attributes) error {
 		return nil
 	}
 	asked := s.Spec.DeepCopy()
-	g := &grant{Admission: a, at: at, service: s, old: old, name: store.Key{Namespace: s.Namespace, Name: s.Name}}
+	g := &grant{Admission: a, at: at, service: s, old: old}
 	if old != nil {
 		keep(s, old)
 	}
@@ -90,18 +89,10 @@ func keep(s, old *corev1.Service) {
 	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, slices.Clone(old.Spec.ClusterIPs)
 	}
-	if s.Spec.Type == corev1.ServiceTypeClusterIP {
-		return
+	if wantsNodePorts(s) && wantsNodePorts(old) {
+		keepNodePorts(s.Spec.Ports, old.Spec.Ports)
 	}
-	for i := range s.Spec.Ports {
-		p := &s.Spec.Ports[i]
-		for _, had := range old.Spec.Ports {
-			if p.NodePort == 0 && had.Port == p.Port && had.Protocol == p.Protocol {
-				p.NodePort = had.NodePort
-			}
-		}
-	}
-	if s.Spec.HealthCheckNodePort == 0 {
+	if wantsHealthPort(s) && wantsHealthPort(old) && s.Spec.HealthCheckNodePort == 0 {
 		s.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
 	}
 }
@@ -111,7 +102,6 @@ type grant struct {
 	*Admission
 	at           *registry.Attributes
 	service, old *corev1.Service
-	name         store.Key
 	ports        []int32
 	errs         field.ErrorList
 }
@@ -265,65 +255,4 @@ func InUse(st *store.Store, a *networkingv1.IPAddress) bool {
 		return false
 	}
 	return slices.Contains(obj.(*corev1.Service).Spec.ClusterIPs, a.Name)
-}
-
-func (g *grant) nodePorts() {
-	spec := &g.service.Spec
-	if spec.Type == corev1.ServiceTypeClusterIP || spec.Type == corev1.ServiceTypeExternalName {
-		return
-	}
-	wants := spec.Type == corev1.ServiceTypeNodePort || ptr.Deref(spec.AllocateLoadBalancerNodePorts, true)
-	path := field.NewPath("spec", "ports")
-	shared := map[int32]bool{} // a port for TCP and UDP may have one number
-	for i := range spec.Ports {
-		p := &spec.Ports[i]
-		switch {
-		case p.NodePort == 0 && wants:
-			p.NodePort = g.somePort(path.Index(i).Child("nodePort"))
-		case p.NodePort != 0 && !shared[p.NodePort]:
-			g.port(path.Index(i).Child("nodePort"), p.NodePort)
-		}
-		shared[p.NodePort] = true
-	}
-	local := spec.Type == corev1.ServiceTypeLoadBalancer && spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-	if local {
-		path := field.NewPath("spec", "healthCheckNodePort")
-		if spec.HealthCheckNodePort == 0 {
-			spec.HealthCheckNodePort = g.somePort(path)
-		} else {
-			g.port(path, spec.HealthCheckNodePort)
-		}
-	}
-}
-
-func (g *grant) take(port int32) {
-	g.given[port] = time.Now()
-	g.ports = append(g.ports, port)
-}
-
-func (g *grant) somePort(path *field.Path) int32 {
-	port, ok := g.freePort(g.name)
-	if !ok {
-		g.refuse(field.InternalError(path, fmt.Errorf("failed to allocate a nodePort: range is full")))
-		return 0
-	}
-	g.take(port)
-	return port
-}
-
-// port takes the node port that the service asks for.
-func (g *grant) port(path *field.Path, port int32) {
-	switch {
-	case g.old != nil && hasPort(g.old, port):
-	case port < g.ranges.First, port > g.ranges.Last:
-		g.refuse(field.Invalid(path, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", g.ranges.First, g.ranges.Last)))
-	case g.usedPort(port, g.name):
-		g.refuse(field.Invalid(path, port, "provided port is already allocated"))
-	default:
-		g.take(port)
-	}
-}
-
-func hasPort(s *corev1.Service, port int32) bool {
-	return s.Spec.HealthCheckNodePort == port || slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port })
 }

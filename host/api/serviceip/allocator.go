@@ -150,12 +150,10 @@ func (a *allocator) freeAddress(f corev1.IPFamily, free func(netip.Addr) bool) (
 	return netip.Addr{}, false
 }
 
-// usedPort tells whether another service has a node port, or is about to.
-func (a *allocator) usedPort(port int32, but store.Key) bool {
-	for _, obj := range a.store.Indexed("services", registry.IndexNodePort, strconv.Itoa(int(port))) {
-		if obj.GetNamespace() != but.Namespace || obj.GetName() != but.Name {
-			return true
-		}
+// usedPort tells whether a service has a node port, or is about to.
+func (a *allocator) usedPort(port int32) bool {
+	if len(a.store.Indexed("services", registry.IndexNodePort, strconv.Itoa(int(port)))) > 0 {
+		return true
 	}
 	at, ok := a.given[port]
 	if ok && time.Since(at) > reserveFor {
@@ -165,11 +163,11 @@ func (a *allocator) usedPort(port int32, but store.Key) bool {
 	return ok
 }
 
-func (a *allocator) freePort(but store.Key) (int32, bool) {
+func (a *allocator) freePort() (int32, bool) {
 	n := a.ranges.Last - a.ranges.First + 1
 	start := rand.Int32N(n)
 	for i := range n {
-		if port := a.ranges.First + (start+i)%n; !a.usedPort(port, but) {
+		if port := a.ranges.First + (start+i)%n; !a.usedPort(port) {
 			return port, true
 		}
 	}

@@ -153,7 +153,7 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	if err := makeNetns(path, pod.IDs); err != nil {
 		return network.Attachment{}, err
 	}
-	if _, err := n.cni.AddNetworkList(ctx, n.lo, n.loopback(pod.ID, path)); err != nil {
+	if _, err := n.cni.AddNetworkList(ctx, n.lo, n.loopback(pod.ID, path, pod.Ports)); err != nil {
 		return network.Attachment{}, explain(err)
 	}
 	list, err := n.network()
@@ -197,8 +197,12 @@ func explain(err error) error {
 	return err
 }
 
-func (n *Network) loopback(id, path string) *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "lo"}
+func (n *Network) loopback(id, path string, ports []network.PortMapping) *libcni.RuntimeConf {
+	rt := &libcni.RuntimeConf{ContainerID: id, NetNS: path, IfName: "lo"}
+	if len(ports) > 0 && n.own() { // kept here, the user's CNI does not open them too
+		rt.CapabilityArgs = map[string]any{portMappings: ports}
+	}
+	return rt
 }
 
 func (n *Network) ethernet(id, path string, ports []network.PortMapping, pod network.Pod) *libcni.RuntimeConf {
@@ -209,8 +213,11 @@ func (n *Network) ethernet(id, path string, ports []network.PortMapping, pod net
 			{"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name}, {"K8S_POD_UID", pod.UID},
 		},
 	}
-	if len(ports) > 0 && !n.own() { // there, too, ports are ours to open
+	switch {
+	case !n.own() && len(ports) > 0:
 		rt.CapabilityArgs = map[string]any{portMappings: ports}
+	case n.own() && pod.Ingress+pod.Egress > 0:
+		rt.CapabilityArgs = map[string]any{"bandwidth": bandwidth(pod)}
 	}
 	return rt
 }
@@ -316,7 +323,7 @@ func (n *Network) del(ctx context.Context, id string) (err error) {
 			return err
 		}
 		if given != "" {
-			if err := n.cni.DelNetworkList(ctx, n.lo, n.loopback(id, given)); err != nil {
+			if err := n.cni.DelNetworkList(ctx, n.lo, n.loopback(id, given, nil)); err != nil {
 				return err
 			}
 		}

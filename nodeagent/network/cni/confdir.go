@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/tool"
 )
 
@@ -53,6 +55,18 @@ func load(file string) (*libcni.NetworkConfigList, error) {
 		return nil, err
 	}
 	return libcni.NetworkConfFromBytes(all)
+}
+
+// bandwidth is how a plugin is told of it, with as much at once as it takes.
+func bandwidth(pod network.Pod) map[string]int64 {
+	out := map[string]int64{}
+	if pod.Ingress > 0 {
+		out["ingressRate"], out["ingressBurst"] = pod.Ingress, math.MaxUint32
+	}
+	if pod.Egress > 0 {
+		out["egressRate"], out["egressBurst"] = pod.Egress, math.MaxUint32
+	}
+	return out
 }
 
 // own says whether the user's own CNI connects pods.

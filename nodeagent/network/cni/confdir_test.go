@@ -2,14 +2,23 @@ package cni
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-dev/berth/nodeagent/forward"
 	"github.com/berth-dev/berth/nodeagent/network"
+	"github.com/berth-dev/berth/nodeagent/tool"
 )
 
 // ofMine is the configuration of a user's own bridge.
@@ -88,6 +97,85 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 			t.Errorf("addresses of %s are still taken: %v, %v", name, left, err)
 		}
 	}
+}
+
+// TestHostPortsOfTheUsersOwnCNI: another process finds the pods' ports, also once
+// their network's configuration is another.
+func TestHostPortsOfTheUsersOwnCNI(t *testing.T) {
+	t.Parallel()
+	h, dir, leases := newHost(t), t.TempDir(), t.TempDir()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "10.conflist"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(ofMine("mine", "mine0", "172.31.7.0/24", leases))
+	n := h.mustOpen(t, func(c *Config) { c.ConfDir = dir })
+	web, client := pod("web"), h.mustAdd(t, n, pod("client"))
+	web.Ports = []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "TCP"}}
+	serve(t, h.mustAdd(t, n, web).NetNS, ":80")
+	mustAsk(t, client.NetNS, "172.31.7.1:8080", client.IPs[0].String())
+	write(ofMine("changed", "mine1", "172.31.8.0/24", leases))
+	n = h.mustOpen(t, func(c *Config) { c.ConfDir, c.State = dir, n.cfg.State })
+	h.Within(func() {
+		if err := n.Forward().Apply(forward.NewChange(), true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	mustAsk(t, client.NetNS, "172.31.7.1:8080", client.IPs[0].String())
+	if sent := n.Forward().Sent(); sent != 0 {
+		t.Errorf("a process that finds all as it should be made %d changes", sent)
+	}
+	h.Within(func() {
+		if err := n.Sweep(context.Background(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// overheard runs plugins, and keeps what the one of a name is told.
+type overheard struct {
+	*invoke.DefaultExec
+	name string
+	told []byte
+}
+
+func (o *overheard) ExecPlugin(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
+	if filepath.Base(path) == o.name {
+		o.told = stdin
+	}
+	return o.DefaultExec.ExecPlugin(ctx, path, stdin, env)
+}
+
+// TestTheUsersOwnCNIIsToldOfBandwidth: where a plugin says that it can limit it.
+func TestTheUsersOwnCNIIsToldOfBandwidth(t *testing.T) {
+	t.Parallel()
+	h, dir := newHost(t), t.TempDir()
+	text := ofMine("mine", "mine0", "172.31.7.0/24", t.TempDir())
+	text = strings.Replace(text, `"type":"bridge"`, `"type":"bridge","capabilities":{"bandwidth":true,"portMappings":true}`, 1)
+	if err := os.WriteFile(filepath.Join(dir, "10.conflist"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := h.mustOpen(t, func(c *Config) { c.ConfDir = dir })
+	bridge := &overheard{DefaultExec: &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}}, name: "bridge"}
+	n.cni = libcni.NewCNIConfigWithCacheDir(tool.PluginDirs(), n.cfg.resultDir(), bridge)
+	p := pod("slow")
+	p.Ingress, p.Ports = 1_000_000, []network.PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}
+	h.mustAdd(t, n, p)
+	var told struct{ RuntimeConfig map[string]map[string]int64 }
+	if err := json.Unmarshal(bridge.told, &told); err != nil {
+		t.Fatalf("%s: %v", bridge.told, err)
+	}
+	want := map[string]map[string]int64{"bandwidth": {"ingressRate": 1_000_000, "ingressBurst": math.MaxUint32}}
+	if diff := cmp.Diff(want, told.RuntimeConfig); diff != "" {
+		t.Errorf("the plugin is told (-want +got):\n%s", diff)
+	}
+	h.Within(func() {
+		if err := n.Sweep(context.Background(), nil); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAWrongConfigurationOfACNIIsTold(t *testing.T) {

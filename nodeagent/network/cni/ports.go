@@ -14,8 +14,6 @@ import (
 // portMappings is where libcni keeps a pod's ports for us, with its result.
 const portMappings = "portMappings"
 
-var protocols = map[string]forward.Protocol{"": forward.TCP, "tcp": forward.TCP, "udp": forward.UDP, "sctp": forward.SCTP}
-
 // openPort opens a pod's ports of the machine.
 func (n *Network) openPort(id string, ports []network.PortMapping, ips []netip.Addr) error {
 	fronts, err := hostPorts(ports, ips)
@@ -36,7 +34,7 @@ func hostPorts(ports []network.PortMapping, ips []netip.Addr) (map[forward.Front
 		if p.HostPort == 0 {
 			continue
 		}
-		protocol, known := protocols[strings.ToLower(p.Protocol)]
+		protocol, known := forward.ProtocolOf(strings.ToUpper(p.Protocol))
 		if !known || p.HostPort < 0 || p.HostPort > 65535 || p.ContainerPort < 1 || p.ContainerPort > 65535 {
 			return nil, fmt.Errorf("host port %d, container port %d, protocol %q: no such ports", p.HostPort, p.ContainerPort, p.Protocol)
 		}
@@ -85,7 +83,11 @@ func (n *Network) openPorts() error {
 
 // portsOf reads what a pod was connected with.
 func (n *Network) portsOf(id string) (ports []network.PortMapping, err error) {
-	_, rt, err := n.cni.GetNetworkListCachedConfig(n.eth, n.ethernet(id, n.netns(id), nil, network.Pod{}))
+	list, rt := n.eth, n.ethernet(id, n.netns(id), nil, network.Pod{})
+	if n.own() {
+		list, rt = n.lo, n.loopback(id, n.netns(id), nil)
+	}
+	_, rt, err = n.cni.GetNetworkListCachedConfig(list, rt)
 	if err != nil || rt == nil || rt.CapabilityArgs[portMappings] == nil {
 		return nil, err
 	}

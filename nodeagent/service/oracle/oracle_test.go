@@ -158,13 +158,17 @@ func entries(out map[forward.Front]*forward.Entry, name proxy.ServicePortName, p
 	front := func(ip string, number int) forward.Front {
 		return forward.Front{Addr: netip.MustParseAddr(ip), Port: uint16(number), Protocol: protocols[port.Protocol()]}
 	}
+	var serving []netip.AddrPort // as its clean-up of conntrack has it
+	if port.Protocol() == v1.ProtocolUDP {
+		serving = target(slices.DeleteFunc(slices.Clone(all), func(e proxy.Endpoint) bool { return !e.IsServing() })).Backends
+	}
 	inside := target(cluster)
 	if port.InternalPolicyLocal() {
 		inside = target(local)
 	}
-	out[front(port.ClusterIP().String(), port.Port())] = &forward.Entry{Inside: inside}
+	out[front(port.ClusterIP().String(), port.Port())] = &forward.Entry{Inside: inside, Serving: serving}
 	external := func() *forward.Entry {
-		e := &forward.Entry{Inside: target(cluster)}
+		e := &forward.Entry{Inside: target(cluster), Serving: serving}
 		if port.ExternalPolicyLocal() {
 			outside := target(local)
 			outside.KeepSource = true
