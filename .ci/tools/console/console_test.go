@@ -348,9 +348,9 @@ func (b *browser) pushed(c *cluster) {
 	b.click("Yes, now")
 	b.reads("Promoted, decides now")
 	// What the later config has more is not kept.
-	for _, config := range []string{`{"label":"a"}`, `{"label":"b","more":1}`} {
-		c.run("", "kubectl", "patch", "policy", "fill", "--type=merge", "--patch", `{"spec":{"config":`+config+`}}`)
-		c.run("", "kubectl", "wait", "policy", "fill", "--for=jsonpath={.status.current.config}="+config, "--timeout=1m")
+	for _, step := range []struct{ label, config string }{{"a", `{"label":"a"}`}, {"b", `{"label":"b","more":1}`}} {
+		c.run("", "kubectl", "patch", "policy", "fill", "--type=merge", "--patch", `{"spec":{"config":`+step.config+`}}`)
+		c.run("", "kubectl", "wait", "policy", "fill", "--for=jsonpath={.status.current.config.label}="+step.label, "--timeout=1m")
 	}
 	b.click("Make live again")
 	b.click("Yes, now")
