@@ -29,6 +29,7 @@ type tab struct {
 	t      *testing.T
 	server string
 	client *http.Client
+	key    string // of its session
 }
 
 // open signs a tab in as a user of no group, or as the administrator.
@@ -59,11 +60,14 @@ func open(t *testing.T, serving host.Serving, as string) *tab {
 		t.Fatal(err)
 	}
 	jar, _ := cookiejar.New(nil)
-	b := &tab{t, serving.URL, &http.Client{Transport: transport, Jar: jar}}
+	b := &tab{t, serving.URL, &http.Client{Transport: transport, Jar: jar}, "none"}
 	_, code, _ := strings.Cut(answer.Path, "code=")
-	if got := b.ask(http.MethodPost, "/console/v1/session", `{"code":"`+code+`"}`); got.StatusCode != http.StatusNoContent {
-		t.Fatalf("sign in: %s", got.Status)
+	got := b.ask(http.MethodPost, "/console/v1/session", `{"code":"`+code+`"}`)
+	var session struct{ Key string }
+	if err := json.NewDecoder(got.Body).Decode(&session); err != nil || session.Key == "" {
+		t.Fatalf("sign in: %s, %v", got.Status, err)
 	}
+	b.key = session.Key
 	return b
 }
 
@@ -74,7 +78,7 @@ func (b *tab) ask(method, path, body string) *http.Response {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	r.Header.Set(console.Header, "1")
+	r.Header.Set(console.Header, b.key)
 	answer, err := b.client.Do(r)
 	if err != nil {
 		b.t.Fatal(err)

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,11 @@ import (
 func TestMachineLivesWhileItsRuntimeHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hangs := false
+		var hangs atomic.Bool
 		k := &Keeper{
 			Client: fake.NewClientset(), Name: "n1", Log: slog.New(slog.DiscardHandler),
 			Describe: func(ctx context.Context) *v1.Node {
-				if hangs {
+				if hangs.Load() {
 					<-ctx.Done()
 				}
 				return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
@@ -33,7 +34,7 @@ func TestMachineLivesWhileItsRuntimeHangs(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- k.Run(ctx) }()
 		time.Sleep(5 * time.Second)
-		hangs = true
+		hangs.Store(true)
 		time.Sleep(5 * time.Minute)
 		lease, err := k.Client.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(ctx, "n1", metav1.GetOptions{})
 		if err != nil {
@@ -52,14 +53,16 @@ func TestMachineLivesWhileItsRuntimeHangs(t *testing.T) {
 func TestALeaseBelongsToTheNodeThatIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		uid, hangs := types.UID("first"), false
+		var uid atomic.Value
+		var hangs atomic.Bool
+		uid.Store(types.UID("first"))
 		k := &Keeper{
 			Client: fake.NewClientset(), Name: "n1", Log: slog.New(slog.DiscardHandler),
 			Describe: func(ctx context.Context) *v1.Node {
-				if hangs {
+				if hangs.Load() {
 					<-ctx.Done()
 				}
-				return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: uid}}
+				return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: uid.Load().(types.UID)}}
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -73,12 +76,12 @@ func TestALeaseBelongsToTheNodeThatIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o := lease.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].UID != uid {
-				t.Errorf("the lease of node %s belongs to %+v", uid, o)
+			if o := lease.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].UID != uid.Load() {
+				t.Errorf("the lease of node %s belongs to %+v", uid.Load(), o)
 			}
 		}
 		owned()
-		uid = "second"
+		uid.Store(types.UID("second"))
 		if err := k.Client.CoreV1().Nodes().Delete(ctx, "n1", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,7 @@ func TestALeaseBelongsToTheNodeThatIs(t *testing.T) {
 		}
 		owned()
 
-		hangs = true
+		hangs.Store(true)
 		if err := k.Client.CoreV1().Nodes().Delete(ctx, "n1", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
