@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -106,6 +107,42 @@ func TestPoliciesBearPodsThatAllDiffer(t *testing.T) {
 		if i%500 == 0 {
 			for r.Rest(t.Context()) {
 			}
+		}
+	}
+	for _, f := range r.Figures() {
+		if f.Failures > 0 {
+			t.Errorf("%s has failed: %s", f.Name, f.LastFailure)
+		}
+	}
+}
+
+// The pods of an indexed Job have labels in common and one of their own each. They all
+// end: no policy fails for that.
+func TestPoliciesBearTheEndOfALargeJob(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const nodes, pods = 1000, 10_000
+	for i := range nodes {
+		r.cluster.UpsertNode(clustertest.Node(fmt.Sprint("n", i), "64", "256Gi", 1000, func(*v1.Node) {}))
+	}
+	indexed := func(i int) *v1.Pod {
+		return clustertest.Pod(fmt.Sprint("pod-", i), "10m", "1Mi", func(p *v1.Pod) {
+			p.Namespace, p.Labels = "default", map[string]string{
+				"job-name": "large", batchv1.JobNameLabel: "large", "controller-uid": "1", batchv1.ControllerUidLabel: "1",
+				batchv1.JobCompletionIndexAnnotation: strconv.Itoa(i),
+			}
+		})
+	}
+	for i := range pods {
+		r.cluster.Place(snapshot.NewPod(indexed(i)), fmt.Sprint("n", i%nodes))
+		if i%1000 == 0 {
+			r.decide(t, indexed(pods+i))
+		}
+	}
+	for i := range pods {
+		r.cluster.Remove(indexed(i).UID)
+		if i%1000 == 999 {
+			r.decide(t, indexed(2*pods+i))
 		}
 	}
 	for _, f := range r.Figures() {

@@ -30,6 +30,7 @@ type class struct {
 	asked     []effect
 	hash      uint64
 	next      int32 // of those with a like hash, noClass at the end
+	listed    int32 // the first of its entries in pairs
 	pods      int
 	free      bool
 }
@@ -118,7 +119,7 @@ func (x *Index) newClass(c class) int32 {
 		*x.class(id) = c
 	}
 	x.link(id)
-	x.pairs.add(id, c.labels)
+	x.class(id).listed = x.pairs.add(id, c.labels)
 	x.idle++
 	return id
 }
@@ -177,7 +178,7 @@ func (x *Index) tidy() {
 			e.tally.users--
 		}
 		x.unlink(id)
-		x.pairs.remove(id, c.labels)
+		x.pairs.remove(c.listed)
 		*c = class{free: true}
 		x.freeIDs = append(x.freeIDs, id)
 	}

@@ -15,10 +15,12 @@ type pairs struct {
 	free  int32 // the first of those that are not, 0 for none
 }
 
-// pairEntry is a label of a class.
+// pairEntry is a label of a class. It is taken out of its chain by what is before it,
+// since ten thousand classes may have a label in common; also is another label of the
+// same class. All are 0 for none.
 type pairEntry struct {
-	hash        uint32
-	class, next int32
+	hash                    uint32
+	class, next, prev, also int32
 }
 
 func hashPair(p facts.Pair) uint32 {
@@ -30,14 +32,16 @@ func (p *pairs) entry(id int32) *pairEntry { return &p.pages[(id-1)/pageSize][(i
 
 func (p *pairs) head(hash uint32) *int32 { return &p.heads[hash&uint32(len(p.heads)-1)] }
 
-// add lists a class under its labels.
-func (p *pairs) add(class int32, labels []facts.Pair) {
+// add lists a class under its labels, and returns the first of the entries, for remove.
+func (p *pairs) add(class int32, labels []facts.Pair) (first int32) {
 	for _, l := range labels {
 		id := p.take()
 		e := p.entry(id)
-		e.hash, e.class = hashPair(l), class
+		e.hash, e.class, e.also = hashPair(l), class, first
 		p.chain(id)
+		first = id
 	}
+	return first
 }
 
 // take finds an entry that is not in use.
@@ -71,20 +75,26 @@ func (p *pairs) rehash() {
 func (p *pairs) chain(id int32) {
 	e := p.entry(id)
 	head := p.head(e.hash)
-	e.next, *head = *head, id
+	if *head != 0 {
+		p.entry(*head).prev = id
+	}
+	e.next, e.prev, *head = *head, 0, id
 }
 
 // remove takes a class from under its labels.
-func (p *pairs) remove(class int32, labels []facts.Pair) {
-	for _, l := range labels {
-		hash := hashPair(l)
-		at := p.head(hash)
-		for e := p.entry(*at); e.class != class || e.hash != hash; e = p.entry(*at) {
-			at = &e.next
-		}
-		id := *at
+func (p *pairs) remove(first int32) {
+	for id := first; id != 0; {
 		e := p.entry(id)
-		*at, e.next, p.free = e.next, p.free, id
+		if e.prev != 0 {
+			p.entry(e.prev).next = e.next
+		} else {
+			*p.head(e.hash) = e.next
+		}
+		if e.next != 0 {
+			p.entry(e.next).prev = e.prev
+		}
+		e.next, p.free = p.free, id
+		id = e.also
 	}
 }
 
