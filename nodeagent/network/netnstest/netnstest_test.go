@@ -30,6 +30,7 @@ func TestNamespacesAreApartUntilTheyAreLinked(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+	b.Sysctl(t, "net/ipv4/ip_forward", "0") // a new one has the machine's value
 	a.Sysctl(t, "net/ipv4/ip_forward", "1")
 	for n, want := range map[NS]string{a: "1", b: "0"} {
 		if got := strings.TrimSpace(n.Run(t, "cat /proc/sys/net/ipv4/ip_forward")); got != want {
