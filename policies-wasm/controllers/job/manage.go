@@ -213,7 +213,7 @@ func (j *job) template() string {
 			list = append(list, text)
 		}
 	}
-	writeFinalizers(w, append(list, tracking))
+	w.Key("finalizers").Texts(append(list, tracking))
 	w.Close('}')
 	if j.indexed {
 		w.Key("spec").Open('{')

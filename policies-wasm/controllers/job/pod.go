@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
-	"github.com/berth-dev/berth/sdk/json"
 	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
@@ -97,13 +96,13 @@ func (j *job) claim() {
 			p.tracked = p.bore
 		case owner == j.Parent.UID && j.Parent.Deleted == 0:
 			j.out.Release = append(j.out.Release, o.UID)
-			j.untrack(o)
+			j.out.RemoveFinalizer(o, tracking)
 			continue
 		case owner == "" && matches && j.Parent.Deleted == 0 && o.Deleted == 0:
 			j.out.Adopt = append(j.out.Adopt, o.UID)
 			p.tracked = true
 		case owner == "" && matches: // and one of the two goes
-			j.untrack(o)
+			j.out.RemoveFinalizer(o, tracking)
 			continue
 		default:
 			continue
@@ -117,7 +116,7 @@ func (j *job) claim() {
 func (j *job) letGo() {
 	for i := range j.Children {
 		if owner := j.Children[i].Controller(); owner == "" || owner == j.Parent.UID {
-			j.untrack(j.Children[i])
+			j.out.RemoveFinalizer(j.Children[i], tracking)
 		}
 	}
 }
@@ -126,7 +125,7 @@ func (j *job) letGo() {
 func (j *job) letGoOfOrphans() {
 	for _, o := range j.Children {
 		if o.Controller() == "" && o.Deleted != 0 {
-			j.untrack(o)
+			j.out.RemoveFinalizer(o, tracking)
 		}
 	}
 }
@@ -141,33 +140,6 @@ func indexOf(o *reconcile.Object) int {
 		return none
 	}
 	return n
-}
-
-// untrack takes the finalizer off, if it is there.
-func (j *job) untrack(o *reconcile.Object) {
-	if at := slices.Index(o.Finalizers, tracking); at >= 0 {
-		rest := slices.Delete(slices.Clone(o.Finalizers), at, at+1)
-		j.out.Patch = append(j.out.Patch, reconcile.Patch{UID: o.UID, Patch: finalizers(rest)})
-	}
-}
-
-// finalizers is a merge patch that says which there are to be.
-func finalizers(list []string) string {
-	if len(list) == 0 {
-		return `{"metadata":{"finalizers":null}}`
-	}
-	w := &json.Writer{}
-	w.Open('{').Key("metadata").Open('{')
-	writeFinalizers(w, list)
-	return string(w.Close('}').Close('}').Bytes())
-}
-
-func writeFinalizers(w *json.Writer, list []string) {
-	w.Key("finalizers").Open('[')
-	for _, f := range list {
-		w.Text(f)
-	}
-	w.Close(']')
 }
 
 // count counts what is there, and what is to be counted by this answer.

@@ -1,11 +1,5 @@
 package job
 
-import (
-	"slices"
-
-	"github.com/berth-dev/berth/sdk/reconcile"
-)
-
 // track counts pods that have ended, or are to be forgotten, and takes their
 // finalizer off; and it ends the job once all are counted.
 func (j *job) track() {
@@ -15,9 +9,9 @@ func (j *job) track() {
 		o := j.child(p)
 		switch {
 		case p.free:
-			j.untrack(o)
+			j.out.RemoveFinalizer(o, tracking)
 		case p.tracked && !p.bore:
-			j.out.Patch = append(j.out.Patch, track(o))
+			j.out.AddFinalizer(o, tracking)
 		}
 	}
 	if passing && !j.perIndex && j.finish == nil {
@@ -130,9 +124,4 @@ func (j *job) end(more bool) {
 		j.event("Warning", "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
 	}
 	j.event("Normal", "Completed", "Job completed")
-}
-
-// track puts the finalizer on a pod that is adopted.
-func track(o *reconcile.Object) reconcile.Patch {
-	return reconcile.Patch{UID: o.UID, Patch: finalizers(append(slices.Clone(o.Finalizers), tracking))}
 }
