@@ -16,6 +16,7 @@ import (
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 
 	"github.com/berth-dev/berth/nodeagent/podspec"
 )
@@ -108,7 +109,7 @@ func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts po
 	case vol.PersistentVolumeClaim != nil:
 		return v.claim(ctx, p, vol.Name, vol.PersistentVolumeClaim.ClaimName, vol.PersistentVolumeClaim.ReadOnly)
 	case vol.Ephemeral != nil:
-		return v.claim(ctx, p, vol.Name, p.Name+"-"+vol.Name, false)
+		return v.claim(ctx, p, vol.Name, ephemeral.VolumeClaimName(p, vol), false)
 	case vol.ConfigMap != nil, vol.Secret != nil, vol.DownwardAPI != nil, vol.Projected != nil:
 		files, err := v.content(ctx, p, vol, facts)
 		if err != nil {
@@ -263,6 +264,14 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 	claim, err := v.src.Claim(ctx, p.Namespace, name)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(p.Spec.Volumes, func(vol v1.Volume) bool { return vol.Name == volume && vol.Ephemeral != nil }) {
+		if err := ephemeral.VolumeIsForPod(p, claim); err != nil {
+			return err
+		}
+	}
+	if _, there := v.at(p, volume); claim.DeletionTimestamp != nil && !there {
+		return fmt.Errorf("claim %s/%s is being deleted", p.Namespace, name)
 	}
 	if claim.Spec.VolumeName == "" || claim.Status.Phase != v1.ClaimBound {
 		return fmt.Errorf("claim %s/%s is not bound yet", p.Namespace, name)

@@ -177,16 +177,20 @@ func TestRefusedVolumes(t *testing.T) {
 		src  v1.VolumeSource
 		want string
 	}{
-		"a secret that is not there":     {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "absent"}}, "not found"},
-		"a key that is not there":        {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: []v1.KeyToPath{{Key: "x", Path: "x"}}}}, "non-existent secret key"},
-		"a path that leads out":          {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: []v1.KeyToPath{{Key: "k", Path: "../x"}}}}, "leads out"},
-		"a hostPath of another type":     {v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: file, Type: &dir}}, "is not a Directory"},
-		"an unbound claim":               {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "open"}}, "not bound yet"},
-		"a kind that is not implemented": {v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "not supported"},
+		"a secret that is not there":      {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "absent"}}, "not found"},
+		"a key that is not there":         {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: []v1.KeyToPath{{Key: "x", Path: "x"}}}}, "non-existent secret key"},
+		"a path that leads out":           {v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", Items: []v1.KeyToPath{{Key: "k", Path: "../x"}}}}, "leads out"},
+		"a hostPath of another type":      {v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: file, Type: &dir}}, "is not a Directory"},
+		"an unbound claim":                {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "open"}}, "not bound yet"},
+		"a claim that goes":               {v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "going"}}, "is being deleted"},
+		"a claim that somebody else made": {v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}, "was not created for pod"},
+		"a kind that is not implemented":  {v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &store{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"k": nil}}}, claims: map[string]*v1.PersistentVolumeClaim{"open": {}}}
+			s := &store{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"k": nil}}}, claims: map[string]*v1.PersistentVolumeClaim{
+				"open": {}, "p-v": {}, "going": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}},
+			}}
 			err := New(t.TempDir(), s, Plain{}).SetUp(t.Context(), podWith(volumeOf("v", test.src)), podspec.Facts{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("SetUp: %v, want %q", err, test.want)
@@ -207,6 +211,8 @@ func TestClaimsAreFoundAgainAfterARestart(t *testing.T) {
 	p := podWith(volumeOf("v", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}))
 	setUp(t, New(root, s, Plain{}), p)
 	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "data"}}}
+	s.claims["data"].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	setUp(t, New(root, s, Plain{}), p) // it has begun: the claim goes after it
 	v := New(root, &store{}, Plain{})
 	mounts, _, err := v.Mounts(p, c, nil)
 	if err != nil || len(mounts) != 1 || mounts[0].HostPath != disk || !mounts[0].ReadOnly || mounts[0].ContainerPath != "/data" {
