@@ -32,6 +32,8 @@ type Config struct {
 	// NodeGrace is how long a node may leave its Lease unrenewed before it is
 	// taken for dead; 0 is 40 s.
 	NodeGrace time.Duration
+	// EndedPods is how many pods that have ended are kept; 0 keeps all.
+	EndedPods int
 	// AuditLog is a file, empty for none.
 	AuditLog string
 	// TrustedKeys is a directory of public keys; if given, modules must be

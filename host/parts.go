@@ -45,7 +45,7 @@ func (h *Host) parts() []part {
 		{"modules", h.loader.Modules.MakeReady},
 		{"scheduler", h.scheduler.Run},
 		{"nodes", node.New(node.Config{
-			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, Now: h.Now, Log: h.Log,
+			Objects: h.store, Remover: remover{h.registry}, Silence: h.NodeGrace, PodRange: h.podRange, EndedPods: h.EndedPods, Now: h.Now, Log: h.Log,
 		}).Run},
 		{"ephemeral volumes", ephemeral.New(h.registry, h.events.For("ephemeral_volume")).Run},
 		{"network", h.network.Run},

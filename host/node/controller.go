@@ -51,6 +51,8 @@ type Controller struct {
 	log     *slog.Logger
 	// silence is how long a node may leave its Lease unrenewed.
 	silence time.Duration
+	// endedPods is how many pods that have ended are kept; 0 keeps all.
+	endedPods int
 
 	heard     map[types.UID]heard
 	collected time.Time
@@ -78,8 +80,10 @@ type Config struct {
 	Silence time.Duration
 	// PodRange is the cluster's pod network; invalid: nodes get no part of it.
 	PodRange netip.Prefix
-	Now      func() time.Time
-	Log      *slog.Logger
+	// EndedPods is how many pods that have ended are kept; 0 keeps all.
+	EndedPods int
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // New makes a controller. Nodes have the time of silence from now on to be
@@ -89,7 +93,7 @@ func New(c Config) *Controller {
 		c.Silence = Silence
 	}
 	return &Controller{
-		objects: c.Objects, remover: c.Remover, silence: c.Silence, cluster: c.PodRange,
+		objects: c.Objects, remover: c.Remover, silence: c.Silence, endedPods: c.EndedPods, cluster: c.PodRange,
 		now: c.Now, log: c.Log, heard: map[types.UID]heard{},
 	}
 }
@@ -296,18 +300,21 @@ func (c *Controller) unready(ctx context.Context, node string, now time.Time) er
 	return errors.Join(errs...)
 }
 
-// collect removes the pods that nobody will end any more.
+// collect removes the pods that nobody will end any more, and of those that have
+// ended the ones that are too many.
 func (c *Controller) collect(ctx context.Context) {
-	pods, err := c.objects.List("pods", "", store.ListOptions{})
+	list, err := c.objects.List("pods", "", store.ListOptions{})
 	if err != nil {
 		c.log.Error("list pods", "err", err)
 		return
 	}
-	for _, o := range pods.Items {
+	pods := make([]*v1.Pod, 0, len(list.Items))
+	for _, o := range list.Items {
 		pod, ok := o.(*v1.Pod)
 		if !ok {
 			continue
 		}
+		pods = append(pods, pod)
 		var node *v1.Node
 		if o, ok := c.objects.Get(store.Key{Resource: "nodes", Name: pod.Spec.NodeName}); ok {
 			node, _ = o.(*v1.Node)
@@ -316,14 +323,21 @@ func (c *Controller) collect(ctx context.Context) {
 		if why == "" {
 			continue
 		}
-		c.log.Info("collect pod", "pod", pod.Namespace+"/"+pod.Name, "why", why)
 		disruption := ""
 		if node == nil && pod.Spec.NodeName != "" {
 			disruption = why
 		}
-		if err := c.remover.Collect(ctx, pod, disruption); err != nil && ctx.Err() == nil {
-			c.log.Warn("collect pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
-		}
+		c.remove(ctx, pod, why, disruption)
+	}
+	for _, pod := range surplus(pods, c.endedPods) {
+		c.remove(ctx, pod, "too many pods have ended", "")
+	}
+}
+
+func (c *Controller) remove(ctx context.Context, pod *v1.Pod, why, disruption string) {
+	c.log.Info("collect pod", "pod", pod.Namespace+"/"+pod.Name, "why", why)
+	if err := c.remover.Collect(ctx, pod, disruption); err != nil && ctx.Err() == nil {
+		c.log.Warn("collect pod", "pod", pod.Namespace+"/"+pod.Name, "err", err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -96,6 +98,30 @@ func Abandoned(pod *v1.Pod, node *v1.Node) string {
 		}
 	}
 	return ""
+}
+
+// surplus are the pods that have ended beyond as many as are kept: those that were
+// evicted first, then the oldest. 0 keeps all.
+func surplus(pods []*v1.Pod, kept int) []*v1.Pod {
+	all := slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return !ended(p) || p.DeletionTimestamp != nil })
+	if kept == 0 || len(all) <= kept {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b *v1.Pod) int {
+		if was := evicted(a); was != evicted(b) {
+			if was {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all[:len(all)-kept]
+}
+
+// evicted tells whether a node ended the pod for want of a resource.
+func evicted(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted"
 }
 
 // held tells whether finalizers alone keep the pod.

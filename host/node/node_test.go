@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -345,4 +346,60 @@ func TestTaintsHaveWholeSeconds(t *testing.T) {
 			t.Errorf("%s was added at %v", taint.ToString(), taint.TimeAdded.Time)
 		}
 	}
+}
+
+func TestOfPodsThatHaveEndedTheOldestGo(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, phase v1.PodPhase, age time.Duration, reason string) *v1.Pod {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(start.Add(-age))}}
+		p.Status.Phase, p.Status.Reason = phase, reason
+		return p
+	}
+	goes := pod("goes", v1.PodFailed, 9*time.Hour, "")
+	goes.DeletionTimestamp = &metav1.Time{Time: start}
+	pods := []*v1.Pod{
+		pod("running", v1.PodRunning, 8*time.Hour, ""), goes,
+		pod("new", v1.PodSucceeded, time.Minute, ""), pod("old", v1.PodFailed, 3*time.Hour, "DeadlineExceeded"),
+		pod("b", v1.PodSucceeded, time.Hour, ""), pod("a", v1.PodSucceeded, time.Hour, ""), pod("evicted", v1.PodFailed, time.Second, "Evicted"),
+	}
+	for kept, want := range map[int]string{0: "", 1: "evicted old a b", 2: "evicted old a", 4: "evicted", 5: "", 6: ""} {
+		var names []string
+		for _, p := range surplus(pods, kept) {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("of five with %d kept %q go, want %q", kept, got, want)
+		}
+	}
+	removed := &removals{}
+	c := New(Config{Objects: podList{pods: pods}, Remover: removed, EndedPods: 3, Log: slog.New(slog.DiscardHandler)})
+	c.collect(t.Context())
+	if got := strings.Join(removed.names, " "); got != "goes evicted old" { // goes is on no node
+		t.Errorf("the controller removes %q", got)
+	}
+}
+
+// podList is a store of pods alone.
+type podList struct {
+	Objects
+	pods []*v1.Pod
+}
+
+func (l podList) List(string, string, store.ListOptions) (all store.List, err error) {
+	for _, p := range l.pods {
+		all.Items = append(all.Items, p)
+	}
+	return all, nil
+}
+
+func (podList) Get(store.Key) (store.Object, bool) { return nil, false }
+
+type removals struct {
+	Remover
+	names []string
+}
+
+func (r *removals) Collect(_ context.Context, p *v1.Pod, _ string) error {
+	r.names = append(r.names, p.Name)
+	return nil
 }

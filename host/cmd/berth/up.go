@@ -159,6 +159,7 @@ type hostFlags struct {
 	maxStreams      int
 	logLevel        string
 	nodeGrace       time.Duration
+	endedPods       int
 	ingress         bool
 	loadBalancers   string
 }
@@ -172,6 +173,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.serviceCIDR, "service-cidr", "10.96.0.0/16", "range of services' addresses; two, one of each family and parted by a comma, make services of both")
 	flags.StringVar(&f.loadBalancers, "load-balancers", "nodes", "where Services of type LoadBalancer get addresses from: nodes, which answer at their own; pools parted by commas (192.0.2.10-192.0.2.20, 2001:db8::100/120), whose addresses nodes announce; or none")
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
+	flags.IntVar(&f.endedPods, "terminated-pod-gc-threshold", 12_500, "how many pods that have ended are kept; beyond it the oldest are deleted; 0 keeps all")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
 	flags.IntVar(&f.maxStreams, "max-streams", flowcontrol.MaxStreams, "watches and streams that one client may have open")
@@ -196,6 +198,9 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 	if f.nodeGrace < time.Second {
 		return host.Config{}, fmt.Errorf("--node-monitor-grace-period %s: want a second at least", f.nodeGrace)
 	}
+	if f.endedPods < 0 {
+		return host.Config{}, fmt.Errorf("--terminated-pod-gc-threshold %d: want 0, which keeps all, or more", f.endedPods)
+	}
 	if f.logMemory < 1 || f.logMemory > 1<<20 {
 		return host.Config{}, fmt.Errorf("--log-memory %d: want 1 to 1048576 MiB", f.logMemory)
 	}
@@ -206,7 +211,7 @@ func (f *hostFlags) config(cmd *cobra.Command) (host.Config, error) {
 		return host.Config{}, fmt.Errorf("--max-streams %d: want one at least", f.maxStreams)
 	}
 	return host.Config{
-		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace, Ingress: f.ingress, LoadBalancers: f.loadBalancers,
+		DataDir: dir, Listen: f.listen, Advertise: f.advertise, PodCIDR: f.podCIDR, ServiceCIDR: f.serviceCIDR, NodeGrace: f.nodeGrace, EndedPods: f.endedPods, Ingress: f.ingress, LoadBalancers: f.loadBalancers,
 		AuditLog: f.auditLog, TrustedKeys: f.trustedKeys, Record: f.record, LogBytes: f.logMemory << 20, GuestMemory: f.guestMemory << 20, MaxStreams: f.maxStreams, Log: log, Version: version,
 	}, nil
 }
