@@ -103,6 +103,8 @@ const (
 	// ByReference are those of the cluster whose own reference at Path names the
 	// parent, and those that have none there.
 	ByReference = "reference"
+	// ByClaim are the pods with a volume of the claim that the parent is.
+	ByClaim = "claim"
 	// ByNamespace are all in the parent's namespace.
 	ByNamespace = "namespace"
 	// ByCluster are all of the cluster.
@@ -181,7 +183,7 @@ const (
 
 var (
 	childWays   = []string{"", ByOwner, ByName}
-	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByNamespace, ByCluster, ByTarget}
+	relatedWays = []string{"", BySelector, ByName, ByChildren, ByOrdinal, ByReference, ByClaim, ByNamespace, ByCluster, ByTarget}
 	facts       = []string{FactTemplateHash, FactTemplateID, FactTemplateRevision, FactPod, FactNodeZone, FactPodPorts, FactPodClaims, FactPodEnd, FactPodRestarts, FactPodUsage, FactPodRequests, FactStorage, FactZone, FactMemory, FactMetrics}
 	writeVerbs  = []string{"create", "patch", "delete"}
 )

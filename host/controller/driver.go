@@ -32,6 +32,11 @@ const (
 	IndexLabel = "metadata.labels"
 	// IndexOrphans holds objects without a controller by their namespace.
 	IndexOrphans = "orphans"
+	// IndexClaims holds pods by their namespace and each claim of their volumes.
+	IndexClaims = "claims"
+	// IndexReference holds objects by the namespace and name that a reference of
+	// theirs says, and those without one by "".
+	IndexReference = "reference"
 )
 
 // Objects is the part of the store that the driver reads.
@@ -223,6 +228,9 @@ func (d *Driver) resolve(k Kind, child bool) (kindWatch, error) {
 	if p, ok := pathOf(reflect.TypeOf(t.New()), k.Path); k.By == abi.ByReference && (!ok || p.leaf != referenceType) {
 		return kindWatch{}, fmt.Errorf("controller %s finds %s by the reference at %q, and %[2]s has none there", d.Guest.Name(), k.Kind, k.Path)
 	}
+	if k.By == abi.ByClaim && (t.Resource != "pods" || d.Guest.Parent().Kind != "PersistentVolumeClaim") {
+		return kindWatch{}, fmt.Errorf("controller %s finds %s by %q: that finds Pods of a PersistentVolumeClaim", d.Guest.Name(), k.Kind, k.By)
+	}
 	return kindWatch{kind: k, Type: t, fields: f, child: child, pods: slices.Contains(k.Facts, abi.FactPod)}, nil
 }
 
@@ -411,6 +419,8 @@ func (d *Driver) waker(w *kindWatch) func(store.Object) {
 		return func(o store.Object) { d.wakeByOrdinal(w, o) }
 	case abi.ByReference:
 		return func(o store.Object) { d.wakeByReference(w, o) }
+	case abi.ByClaim:
+		return d.wakeByClaim
 	case abi.ByNamespace:
 		return func(o store.Object) { d.wakeAll(o.GetNamespace()) }
 	case abi.ByCluster:

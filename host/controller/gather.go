@@ -152,11 +152,17 @@ func (d *Driver) relatedTo(g *gathered, w *kindWatch) ([]store.Object, error) {
 		}
 		opts.Match = func(o store.Object) bool { return ordinalOf(o.GetName(), g.parent.GetName(), names) }
 	case abi.ByReference:
+		if referred[w.Resource] == w.kind.Path {
+			named := d.Objects.Indexed(w.Resource, IndexReference, referenceIndex(namespace, g.parent.GetName()))
+			return append(named, d.Objects.Indexed(w.Resource, IndexReference, "")...), nil
+		}
 		namespace = ""
 		opts.Match = func(o store.Object) bool {
 			ref, _ := referenceAt(o, w.kind.Path)
 			return ref == nil || ref.Name == g.parent.GetName() && ref.Namespace == g.parent.GetNamespace()
 		}
+	case abi.ByClaim:
+		return d.claiming(g.parent), nil
 	case abi.ByTarget:
 		return d.selected(w, namespace, selectorAt(at(g.target(w.kind.Path), "spec.selector"), false))
 	case abi.ByNamespace:

@@ -11,6 +11,9 @@ var adoptable = []string{
 	"pods", "replicasets.apps", "controllerrevisions.apps", "jobs.batch", "endpointslices.discovery.k8s.io",
 }
 
+// referred are the kinds that are found by a reference of their own, with its path.
+var referred = map[string]string{"persistentvolumes": "spec.claimRef"}
+
 // Indexes adds those that the driver reads to those of the API, which has
 // IndexByOwner for all kinds.
 func Indexes(all map[string]map[string]store.IndexFunc) map[string]map[string]store.IndexFunc {
@@ -21,6 +24,19 @@ func Indexes(all map[string]map[string]store.IndexFunc) map[string]map[string]st
 		all[resource][IndexOrphans] = orphans
 	}
 	all["pods"][IndexLabel] = podLabels
+	all["pods"][IndexClaims] = podClaimIndex
+	for resource, path := range referred {
+		if all[resource] == nil {
+			all[resource] = map[string]store.IndexFunc{}
+		}
+		all[resource][IndexReference] = func(o store.Object) []string {
+			ref, _ := referenceAt(o, path)
+			if ref == nil {
+				return []string{""}
+			}
+			return []string{referenceIndex(ref.Namespace, ref.Name)}
+		}
+	}
 	return all
 }
 
@@ -28,6 +44,9 @@ func Indexes(all map[string]map[string]store.IndexFunc) map[string]map[string]st
 func labelIndex(namespace, key, value string) string {
 	return namespace + "\x00" + key + "\x00" + value
 }
+
+// referenceIndex is what an object that refers to that one is found by.
+func referenceIndex(namespace, name string) string { return namespace + "\x00" + name }
 
 func podLabels(o store.Object) []string {
 	labels := o.GetLabels()

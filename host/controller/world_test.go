@@ -247,7 +247,7 @@ func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check 
 			return []string{o.GetNamespace()}
 		}
 		c := &cluster{t: t, store: storetest.Open(t, store.Options{Indexes: map[string]map[string]store.IndexFunc{
-			"pods": {IndexByOwner: byController, IndexOrphans: orphans, IndexLabel: podLabels},
+			"pods": {IndexByOwner: byController, IndexOrphans: orphans, IndexLabel: podLabels, IndexClaims: podClaimIndex},
 		}})}
 		fill(c)
 		d, err := New(Config{

@@ -301,7 +301,7 @@ func (w *World) playable() error {
 			}
 		}
 		switch kinds[i].By {
-		case abi.ByOrdinal, abi.ByTarget, abi.ByReference:
+		case abi.ByOrdinal, abi.ByTarget, abi.ByReference, abi.ByClaim:
 			return fmt.Errorf("which %s are given by %q a world does not know: ask about them with RunController", kinds[i].Kind, kinds[i].By)
 		}
 	}

@@ -42,8 +42,9 @@ func init() {
 			reconcile.Kind{
 				APIVersion: "storage.k8s.io/v1", Kind: "StorageClass", By: abi.ByCluster,
 				Fields: []string{"provisioner", "volumeBindingMode", "reclaimPolicy", "parameters", "mountOptions"},
-			}),
-		sdk.Describe("Binds PersistentVolumeClaims, and makes the volumes of "+Provisioner+"."))
+			},
+			reconcile.Kind{APIVersion: "v1", Kind: "Pod", By: abi.ByClaim, Fields: []string{"spec.nodeName"}}),
+		sdk.Describe("Binds PersistentVolumeClaims, makes the volumes of "+Provisioner+", and keeps claims that pods use."))
 }
 
 type claims struct{}
@@ -61,8 +62,10 @@ type claim struct {
 
 func (claims) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
 	if r.Parent.Deleted != 0 {
+		letGo(r, &out)
 		return out, nil
 	}
+	out.AddFinalizer(&r.Parent, claimProtection)
 	c := &claim{Request: r, out: &out}
 	c.volume, _ = r.Parent.Field("spec.volumeName").Text()
 	c.phase, _ = r.Parent.Field("status.phase").Text()
@@ -196,7 +199,8 @@ func (c *claim) create(class *reconcile.Object, node string) {
 	name := "pvc-" + c.Parent.UID
 	mode, _ := c.Parent.Field("spec.volumeMode").Text()
 	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolume")
-	j.Key("metadata").Open('{').Key("name").Text(name).Key("annotations").Open('{').Key(provisionedBy).Text(Provisioner).Close('}').Close('}')
+	j.Key("metadata").Open('{').Key("name").Text(name)
+	j.Key("finalizers").Texts([]string{volumeProtection}).Key("annotations").Open('{').Key(provisionedBy).Text(Provisioner).Close('}').Close('}')
 	j.Key("spec").Open('{').Key("capacity").Open('{').Key("storage").Value(c.request()).Close('}')
 	j.Key("accessModes").Value(c.Parent.JSON("spec.accessModes"))
 	j.Key("storageClassName").Text(class.Name).Member("volumeMode", mode)
@@ -234,6 +238,7 @@ func (c *claim) bind(v *reconcile.Object) {
 		}
 		c.reference(j.Key("spec").Open('{')).Close('}').Close('}')
 		c.out.Patch = append(c.out.Patch, reconcile.Patch{UID: v.UID, Patch: string(j.Bytes())})
+		c.out.AddFinalizer(v, volumeProtection)
 	}
 	c.claims(v.Name, v.JSON("spec.accessModes"), v.JSON("spec.capacity"))
 }

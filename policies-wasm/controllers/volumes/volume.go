@@ -18,19 +18,31 @@ func init() {
 		sdk.Related(reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", By: abi.ByName, Path: "spec.claimRef", Fields: []string{"spec.volumeName"},
 		}),
-		sdk.Describe("Says of PersistentVolumes whether they are taken."))
+		sdk.Describe("Says of PersistentVolumes whether they are taken, and keeps those that are."))
 }
 
 type volumes struct{}
 
 func (volumes) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
-	if r.Parent.Deleted != 0 {
-		return out, nil
+	inUse := follow(r, &out)
+	switch {
+	case r.Parent.Deleted == 0:
+		out.AddFinalizer(&r.Parent, volumeProtection)
+	case inUse:
+		out.Why = []string{"its claim has to be deleted first"}
+	default:
+		out = reconcile.Result{} // it may be gone with this
+		out.RemoveFinalizer(&r.Parent, volumeProtection)
 	}
+	return out, nil
+}
+
+// follow says of a volume what its claim makes of it, and tells whether one has it.
+func follow(r *reconcile.Request, out *reconcile.Result) (inUse bool) {
 	ref := r.Parent.Field("spec.claimRef")
 	if ref.String("uid", "") == "" {
-		phase(r, &out, "Available")
-		return out, nil
+		phase(r, out, "Available")
+		return false
 	}
 	for _, claim := range r.RelatedOf("PersistentVolumeClaim") {
 		if claim.UID != ref.String("uid", "") {
@@ -38,18 +50,19 @@ func (volumes) Reconcile(r *reconcile.Request) (out reconcile.Result, err error)
 		}
 		switch text(claim, "spec.volumeName") {
 		case r.Parent.Name:
-			phase(r, &out, "Bound")
+			phase(r, out, "Bound")
+			return true
 		case "": // the claim is about to name it
 		default:
-			release(r, &out)
+			release(r, out)
 		}
-		return out, nil
+		return false
 	}
-	phase(r, &out, "Released")
+	phase(r, out, "Released")
 	if policy, _ := r.Parent.Field("spec.persistentVolumeReclaimPolicy").Text(); policy == "Delete" {
 		out.Why = []string{"its claim is gone, and who made the volume has to delete it"}
 	}
-	return out, nil
+	return false
 }
 
 // release takes back that a volume is a claim's which has another one.

@@ -196,6 +196,7 @@ func TestAClaimWhoseVolumeIsGoneIsLost(t *testing.T) {
 		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
 		want(t, w, "bound", "a Bound one 5Gi", "one Bound a")
 		w.DeleteAt("persistentvolumes", "", "one", nil)
+		controllertest.Change(w, "persistentvolumes", "", "one", func(v *v1.PersistentVolume) { v.Finalizers = nil })
 		w.Wait(time.Second)
 		told(t, w, "a Warning ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 		want(t, w, "lost", "a Lost one 0")
@@ -266,6 +267,66 @@ func TestWhatIsNotMadeIsToldOf(t *testing.T) {
 			w.Wait(time.Second)
 			told(t, w, event)
 			w.Delete("persistentvolumeclaims", "a", nil)
+			w.Wait(time.Second)
 		}
+	})
+}
+
+func podWith(name, node string, source v1.VolumeSource) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1.PodSpec{
+		NodeName: node, Containers: []v1.Container{{Name: "c", Image: "i"}}, Volumes: []v1.Volume{{Name: "data", VolumeSource: source}},
+	}}
+}
+
+func TestWhatIsUsedIsKept(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		w.Create("persistentvolumes", volumeOf("v", "", "5Gi", func(v *v1.PersistentVolume) { v.Finalizers = []string{"a/b"} }))
+		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
+		want(t, w, "bound", "a Bound v 5Gi", "v Bound a")
+		v := controllertest.ListAll[*v1.PersistentVolume](w, "persistentvolumes")[0]
+		if diff := cmp.Diff([]string{"a/b", volumeProtection}, v.Finalizers); diff != "" {
+			t.Errorf("the volume's finalizers: %s", diff)
+		}
+		ofClaim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}}
+		w.Create("pods", podWith("waits", "", ofClaim))
+		w.Wait(time.Second)
+		w.SetPod("waits", func(p *v1.Pod) { p.Spec.NodeName = "" })
+		w.Create("pods", podWith("one", "n1", ofClaim))
+		w.Create("pods", podWith("two", "n1", ofClaim))
+		w.Delete("persistentvolumeclaims", "a", nil)
+		w.DeleteAt("persistentvolumes", "", "v", nil)
+		want(t, w, "both deleted", "a Bound v 5Gi", "v Bound a")
+		w.Delete("pods", "one", &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		want(t, w, "one of two pods gone", "a Bound v 5Gi", "v Bound a")
+		controllertest.Change(w, "persistentvolumes", "", "v", func(v *v1.PersistentVolume) { v.Finalizers = []string{volumeProtection} })
+		w.Delete("pods", "two", &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		want(t, w, "both pods gone")
+	})
+}
+
+// The claim of a pod's ephemeral volume is the pod's while that has not been shut
+// down; one of the same name that somebody made is not.
+func TestAClaimOfAnEphemeralVolumeIsKeptForItsPod(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		ephemeral := v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{Spec: claimOf("", "", "1Gi").Spec}}}
+		pod := func(name string) *v1.Pod {
+			p := podWith(name, "n1", ephemeral)
+			p.Finalizers = []string{"a/b"}
+			return p
+		}
+		own := w.Create("pods", pod("own"))
+		w.Create("pods", pod("other"))
+		w.Create("persistentvolumeclaims", claimOf("own-data", "", "1Gi", func(c *v1.PersistentVolumeClaim) {
+			c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(own, v1.SchemeGroupVersion.WithKind("Pod"))}
+		}))
+		w.Create("persistentvolumeclaims", claimOf("other-data", "", "1Gi"))
+		want(t, w, "made", "other-data Pending  0", "own-data Pending  0")
+		w.Delete("persistentvolumeclaims", "own-data", nil)
+		w.Delete("persistentvolumeclaims", "other-data", nil)
+		want(t, w, "deleted", "own-data Pending  0")
+		w.Delete("pods", "own", &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		want(t, w, "its pod has been shut down")
 	})
 }
