@@ -262,19 +262,11 @@ func isOf(kind v1.HostPathType, mode os.FileMode) bool {
 // claim finds the volume that a claim is bound to.
 func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, readOnly bool) error {
 	claim, err := v.src.Claim(ctx, p.Namespace, name)
+	if err == nil {
+		err = v.usable(p, volume, claim)
+	}
 	if err != nil {
 		return err
-	}
-	if slices.ContainsFunc(p.Spec.Volumes, func(vol v1.Volume) bool { return vol.Name == volume && vol.Ephemeral != nil }) {
-		if err := ephemeral.VolumeIsForPod(p, claim); err != nil {
-			return err
-		}
-	}
-	if _, there := v.at(p, volume); claim.DeletionTimestamp != nil && !there {
-		return fmt.Errorf("claim %s/%s is being deleted", p.Namespace, name)
-	}
-	if claim.Spec.VolumeName == "" || claim.Status.Phase != v1.ClaimBound {
-		return fmt.Errorf("claim %s/%s is not bound yet", p.Namespace, name)
 	}
 	pv, err := v.src.Volume(ctx, claim.Spec.VolumeName)
 	if err != nil {
@@ -297,6 +289,23 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 		}
 	}
 	return v.put(string(p.UID), volume, at)
+}
+
+// usable says why a pod may not have a volume of the claim. A pod that has begun
+// keeps it while the claim is being deleted.
+func (v *Volumes) usable(p *v1.Pod, volume string, claim *v1.PersistentVolumeClaim) error {
+	if slices.ContainsFunc(p.Spec.Volumes, func(vol v1.Volume) bool { return vol.Name == volume && vol.Ephemeral != nil }) {
+		if err := ephemeral.VolumeIsForPod(p, claim); err != nil {
+			return err
+		}
+	}
+	if _, there := v.at(p, volume); claim.DeletionTimestamp != nil && !there {
+		return fmt.Errorf("claim %s/%s is being deleted", claim.Namespace, claim.Name)
+	}
+	if claim.Spec.VolumeName == "" || claim.Status.Phase != v1.ClaimBound {
+		return fmt.Errorf("claim %s/%s is not bound yet", claim.Namespace, claim.Name)
+	}
+	return nil
 }
 
 // pathOf is where a volume is on this machine.
