@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kubernetes/pkg/controller/podautoscaler/metrics"
 	"k8s.io/utils/ptr"
 
@@ -441,7 +442,15 @@ func (w *World) SetPods(chosen func(*v1.Pod) bool, change func(*v1.Pod)) {
 // Ask is a guest's answer about a parent among other objects, at a time.
 func Ask(t *testing.T, policy string, now time.Time, parent store.Object, others ...store.Object) *abi.ReconcileResult {
 	t.Helper()
-	s := storetest.OpenEngine(t, store.NewMemory(), store.Options{Indexes: controller.Indexes(registry.Indexes())})
+	s, err := store.Open(t.Context(), store.NewMemory(), storetest.Codec{Scheme: scheme.Scheme}, store.Options{Indexes: controller.Indexes(registry.Indexes())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // now, and not with the test, which may ask 20,000 times
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, o := range append([]store.Object{parent}, others...) {
 		k, ok := kind.Of(o)
 		if !ok {
