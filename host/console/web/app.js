@@ -1,6 +1,6 @@
 // The console: who is signed in, which view is shown, and the keys.
 
-import { html, render, useEffect, useState } from "./vendor/preact.js";
+import { html, render, useEffect, useLayoutEffect, useState } from "./vendor/preact.js";
 import { get, signIn, signOut } from "./api.js";
 import { Decision } from "./decision.js";
 import { Events } from "./events.js";
@@ -46,7 +46,8 @@ function App() {
     enter().then((who) => { setAt(where()); setSession(who); });
     return () => removeEventListener("hashchange", moved);
   }, []);
-  useEffect(() => {
+  // Keys work from the moment at which the views are shown, not from the next frame on.
+  useLayoutEffect(() => {
     const pressed = (event) => {
       if (event.key === "Escape") { setHelp(false); document.activeElement.blur(); }
       if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
