@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
@@ -63,7 +64,8 @@ func readManifest(dir string, opts badger.Options) (map[uint64]badger.TableManif
 	defer file.Close()
 	m, _, err := badger.ReplayManifestFile(file, opts.ExternalMagicVersion, opts)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s is damaged: %w", store.ErrCorrupt, path, err)
+		why, _, _ := strings.Cut(err.Error(), "\n") // the rest of some is advice that is none here
+		return nil, fmt.Errorf("%w: %s is damaged: %s", store.ErrCorrupt, path, why)
 	}
 	return m.Tables, nil
 }
