@@ -86,8 +86,11 @@ func (d *deployment) recreateAll() {
 		return
 	}
 	d.ensure()
-	if d.newest != nil && !d.resize(d.newest, d.replicas) && d.complete(d.counts()) {
-		d.cleanUp()
+	if d.newest != nil {
+		d.resize(d.newest, d.replicas)
+		if d.complete(d.counts()) {
+			d.cleanUp()
+		}
 	}
 	d.writeStatus(true)
 }
