@@ -334,6 +334,23 @@ func (s *state) withoutReplacements(did []string) []string {
 	})
 }
 
+// stuck tells whether upstream may give a roll-out up: with an error, where it makes
+// newer pods beside older ones, and one of these is on a node that is not there.
+func (s *state) stuck() bool {
+	rolling := s.set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil || rolling.MaxSurge == nil || rolling.MaxSurge.String() == "0" || rolling.MaxSurge.String() == "0%" {
+		return false
+	}
+	return slices.ContainsFunc(s.pods, func(p *v1.Pod) bool {
+		return !slices.ContainsFunc(s.nodes, func(n *v1.Node) bool { return n.Name == p.Spec.NodeName })
+	})
+}
+
+// rolls tells whether a deed may be a roll-out's.
+func rolls(did string) bool {
+	return strings.HasPrefix(did, "create") || strings.HasPrefix(did, "delete")
+}
+
 // anyOf leaves out which pods are changed over first, where the other changes others:
 // upstream goes by the order of a map.
 func anyOf(did, others []string) []string {
@@ -358,6 +375,9 @@ func TestTheGuestDoesWhatUpstreamDoes(t *testing.T) {
 		wantDid, want := upstreams(t, s)
 		did, got := guests(t, s)
 		wantDid, did = s.withoutReplacements(wantDid), s.withoutReplacements(did)
+		if s.stuck() {
+			did = slices.DeleteFunc(did, func(one string) bool { return rolls(one) && !slices.Contains(wantDid, one) })
+		}
 		if s.set.Spec.UpdateStrategy.RollingUpdate != nil {
 			wantDid, did = anyOf(wantDid, did), anyOf(did, wantDid)
 		}
