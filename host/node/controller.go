@@ -314,13 +314,13 @@ func (c *Controller) collect(ctx context.Context) {
 		if !ok {
 			continue
 		}
-		pods = append(pods, pod)
 		var node *v1.Node
 		if o, ok := c.objects.Get(store.Key{Resource: "nodes", Name: pod.Spec.NodeName}); ok {
 			node, _ = o.(*v1.Node)
 		}
 		why := Abandoned(pod, node)
 		if why == "" {
+			pods = append(pods, pod)
 			continue
 		}
 		disruption := ""
