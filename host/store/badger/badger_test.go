@@ -107,6 +107,28 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 	}
 }
 
+// Badger answers a manifest of another version with several lines of advice.
+func TestAManifestOfAnotherVersionIsRefusedInASentence(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := open(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, upstream.ManifestFilename)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len("Bdgr")+3]++ // two bytes of magic, and two of the version
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = badger.Open(dir, nil)
+	if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "berth restore BACKUP") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v, want ErrCorrupt and the way out in one line", err)
+	}
+}
+
 // A directory of format 1, which had no sums, is taken over as it is; from then
 // on it is verified like any other.
 func TestAnOlderFormatIsTakenOver(t *testing.T) {
