@@ -69,6 +69,10 @@ var rules = []rule{
 		because: "it keeps objects of any kind and knows nobody who uses it",
 	},
 	{
+		folder: "host/journal", may: nothing, only: nothing,
+		because: "it keeps lines of whatever its users mean by them",
+	},
+	{
 		folder: "host/auth", never: []string{"host/policy/engine", "host/schedule", "nodeagent", "github.com/tetratelabs/wazero"},
 		because: "who you are and what you may do is decided from stored objects alone",
 	},

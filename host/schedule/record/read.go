@@ -1,18 +1,15 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/berth-dev/berth/host/journal"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 
@@ -22,9 +19,6 @@ import (
 
 // ErrNone says that a decision was not recorded.
 var ErrNone = errors.New("the decision is not in the recording")
-
-// maxLine bounds a line.
-const maxLine = 64 << 20
 
 // Read finds a decision in the recording of dir, and the state that it was
 // made from.
@@ -36,7 +30,7 @@ func Read(dir string, number uint64) (schedule.Trace, *snapshot.View, error) {
 	}
 	var found *line
 	prefix := fmt.Appendf(nil, `{"kind":%q,"number":%d,`, kindDecision, number)
-	err = lines(file, func(data []byte) (bool, error) {
+	err = journal.Lines(file, func(data []byte) (bool, error) {
 		if !bytes.HasPrefix(data, prefix) {
 			return true, nil
 		}
@@ -67,7 +61,7 @@ func Read(dir string, number uint64) (schedule.Trace, *snapshot.View, error) {
 func state(file string, position uint64) (*snapshot.View, error) {
 	past := snapshot.NewPast()
 	decided := fmt.Appendf(nil, `{"kind":%q,`, kindDecision)
-	err := lines(file, func(data []byte) (bool, error) {
+	err := journal.Lines(file, func(data []byte) (bool, error) {
 		if bytes.HasPrefix(data, decided) {
 			return true, nil
 		}
@@ -86,63 +80,14 @@ func state(file string, position uint64) (*snapshot.View, error) {
 	return past.View(position), nil
 }
 
-// lines calls do for each whole line, while it says so.
-func lines(file string, do func([]byte) (bool, error)) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<20)
-	var long []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) && len(long) < maxLine {
-			long = append(long, part...)
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			return nil // what was cut is no line
-		}
-		if err != nil {
-			return err
-		}
-		whole := part
-		if len(long) > 0 {
-			long = append(long, part...)
-			whole, long = long, nil
-		}
-		if more, err := do(whole); err != nil || !more {
-			return err
-		}
-	}
-}
-
-// firsts lists the files by their first decisions.
-func firsts(dir string) ([]uint64, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var all []uint64
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".jsonl")
-		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
-	return all, nil
-}
-
 func fileOf(dir string, number uint64) (string, error) {
-	all, err := firsts(dir)
+	all, err := journal.Firsts(dir)
 	if err != nil {
 		return "", err
 	}
 	for _, first := range slices.Backward(all) {
 		if first <= number {
-			return filepath.Join(dir, fileName(first)), nil
+			return journal.Path(dir, first), nil
 		}
 	}
 	return "", fmt.Errorf("decision %d: %w", number, ErrNone)
@@ -150,14 +95,14 @@ func fileOf(dir string, number uint64) (string, error) {
 
 // lastNumber is that of the newest decision in dir.
 func lastNumber(dir string) (last uint64, ok bool, err error) {
-	all, err := firsts(dir)
+	all, err := journal.Firsts(dir)
 	if err != nil || len(all) == 0 {
 		return 0, false, err
 	}
 	newest := all[len(all)-1]
 	last, ok = newest-1, newest > 0
 	prefix := fmt.Appendf(nil, `{"kind":%q,"number":`, kindDecision)
-	err = lines(filepath.Join(dir, fileName(newest)), func(data []byte) (bool, error) {
+	err = journal.Lines(journal.Path(dir, newest), func(data []byte) (bool, error) {
 		rest, is := bytes.CutPrefix(data, prefix)
 		if !is {
 			return true, nil

@@ -1,33 +1,20 @@
 package record
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
+	"github.com/berth-dev/berth/host/journal"
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
-const (
-	// fileBytes is about how long a file gets.
-	fileBytes = 256 << 20
-	// syncEvery is how often what was written is synced to the disk.
-	syncEvery = time.Second
-	// retryAfter is how long a disk that refused is left alone.
-	retryAfter = 10 * time.Second
-)
-
 // Writer records. Record is called by the scheduler, Run writes.
 type Writer struct {
+	*journal.Writer
 	dir string
 	// Deciding is told of each profile the first time that it decides; it keeps
 	// the policies. May be nil.
@@ -35,27 +22,13 @@ type Writer struct {
 
 	// Next is the number that the first decision must have.
 	Next uint64
-	// FileBytes is about how long a file gets, 256 MiB by default; RetryAfter how
-	// long a disk that refused is left alone. They are set before Run.
-	FileBytes  int64
-	RetryAfter time.Duration
-	// Log hears of a disk that refuses; may be nil.
-	Log *slog.Logger
 
 	batches chan batch
 	seen    uint64
 	begun   bool
 	anew    chan struct{} // asks for a whole state
 	ended   chan struct{} // closed when Run has returned
-
-	file    *os.File
-	out     *bufio.Writer
-	written int64
-	dirty   bool // written, and not synced yet
 	digests map[*framework.Digest]bool
-	refused time.Time // when the disk did, zero while it takes what it gets
-
-	failing atomic.Bool
 	lost    atomic.Uint64
 }
 
@@ -75,10 +48,11 @@ type batch struct {
 // Open prepares dir, and goes on where an earlier recording ended.
 func Open(dir string) (*Writer, error) {
 	dir = filepath.Join(dir, "decisions")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+	files, err := journal.Open(dir)
+	if err != nil {
+		return nil, err
 	}
-	w := &Writer{FileBytes: fileBytes, RetryAfter: retryAfter, dir: dir, batches: make(chan batch, 64), anew: make(chan struct{}, 1), ended: make(chan struct{}), digests: map[*framework.Digest]bool{}}
+	w := &Writer{Writer: files, dir: dir, batches: make(chan batch, 64), anew: make(chan struct{}, 1), ended: make(chan struct{}), digests: map[*framework.Digest]bool{}}
 	last, ok, err := lastNumber(dir)
 	if ok {
 		w.Next = last + 1
@@ -118,11 +92,8 @@ func (w *Writer) Record(ctx context.Context, log snapshot.Log, traces []schedule
 	}
 }
 
-// Failing says whether the disk refuses, and Lost how many decisions are not in
-// the recording, because it did or since the log had forgotten their state.
-func (w *Writer) Failing() bool { return w.failing.Load() }
-
-// Lost is told with Failing.
+// Lost is how many decisions are not in the recording, because the disk refused
+// them or since the log had forgotten their state.
 func (w *Writer) Lost() uint64 { return w.lost.Load() }
 
 // Run writes until ctx ends and all that was recorded is written. A disk that
@@ -130,57 +101,21 @@ func (w *Writer) Lost() uint64 { return w.lost.Load() }
 // recording begins again when there is room.
 func (w *Writer) Run(ctx context.Context) error {
 	defer close(w.ended)
-	defer w.close()
-	if w.Log == nil {
-		w.Log = slog.New(slog.DiscardHandler)
-	}
-	keep := context.WithoutCancel(ctx) // what has come is written, also while the host ends
-	tick := time.NewTicker(syncEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case b := <-w.batches:
-			w.take(keep, &b)
-		case <-tick.C:
-			w.sync()
-		case <-ctx.Done():
-			w.rest(keep)
-			return nil
-		}
-	}
-}
-
-func (w *Writer) rest(ctx context.Context) {
-	for {
-		select {
-		case b := <-w.batches:
-			w.take(ctx, &b)
-		default:
-			return
-		}
-	}
+	journal.Run(ctx, w.Writer, w.batches, w.take)
+	return nil
 }
 
 // take writes a batch, or notes that the disk refused it.
-func (w *Writer) take(ctx context.Context, b *batch) {
+func (w *Writer) take(ctx context.Context, b batch) {
 	next := w.Next
-	err := w.write(ctx, b)
+	err := w.write(ctx, &b)
 	if err == nil {
-		if w.file != nil && !w.refused.IsZero() {
-			w.Log.Info("the recording goes on", "lost", w.lost.Load())
-			w.refused = time.Time{}
-			w.failing.Store(false)
-		}
+		w.Taken(w.Lost())
 		return
 	}
-	if w.refused.IsZero() {
-		w.Log.Error("the recording cannot be written; scheduling goes on, what is decided meanwhile is not recorded", "err", err)
-	}
-	w.refused = time.Now()
-	w.failing.Store(true)
 	w.Next = next
 	w.lose(b.traces)
-	w.close()
+	w.Refused(err)
 }
 
 // askAnew asks for a whole state, with which a file begins.
@@ -193,7 +128,7 @@ func (w *Writer) askAnew() {
 
 func (w *Writer) write(ctx context.Context, b *batch) error {
 	switch {
-	case w.file == nil:
+	case !w.Writing():
 		w.miss(b)
 	case b.gap:
 		w.forgotten(w.lose(b.traces))
@@ -207,20 +142,19 @@ func (w *Writer) write(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
-	if w.file == nil {
+	if !w.Writing() {
 		return nil
 	}
-	if w.written > w.FileBytes {
+	if w.Full() {
 		w.askAnew()
 	}
-	w.dirty = true
-	return w.out.Flush()
+	return w.Flush()
 }
 
 // miss passes over what cannot be written.
 func (w *Writer) miss(b *batch) {
 	w.lose(b.traces)
-	if !w.refused.IsZero() && time.Since(w.refused) >= w.RetryAfter {
+	if w.Retry() {
 		w.askAnew()
 	}
 }
@@ -249,25 +183,14 @@ func (w *Writer) forgotten(n uint64) {
 	}
 }
 
-// sync makes what was written outlast a crash of the machine.
-func (w *Writer) sync() {
-	if w.file == nil || !w.dirty {
-		return
-	}
-	if err := w.file.Sync(); err != nil {
-		w.Log.Warn("the recording is not synced", "err", err)
-	}
-	w.dirty = false
-}
-
 func (w *Writer) deltas(all []snapshot.Delta) error {
-	if w.file == nil {
+	if !w.Writing() {
 		return nil
 	}
 	for i := range all {
 		l, err := lineOf(&all[i])
 		if err == nil && l != nil {
-			err = w.line(l)
+			err = w.Line(l)
 		}
 		if err != nil {
 			return err
@@ -287,44 +210,15 @@ func (w *Writer) traces(ctx context.Context, traces []schedule.Trace) error {
 			}
 			w.digests[t.Digest] = true
 		}
-		if err := w.line(decisionLine(t)); err != nil {
+		if err := w.Line(decisionLine(t)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Writer) line(l *line) error {
-	data, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	w.written += int64(len(data)) + 1
-	if _, err := w.out.Write(data); err != nil {
-		return err
-	}
-	return w.out.WriteByte('\n')
-}
-
 // begin opens the next file.
 func (w *Writer) begin() error {
-	w.close()
-	f, err := os.OpenFile(filepath.Join(w.dir, fileName(w.Next)), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	w.file, w.out, w.written = f, bufio.NewWriterSize(f, 1<<20), 0
 	clear(w.digests)
-	return nil
+	return w.Begin(w.Next)
 }
-
-func (w *Writer) close() {
-	if w.file != nil {
-		_ = w.out.Flush()
-		w.sync()
-		_ = w.file.Close()
-		w.file = nil
-	}
-}
-
-func fileName(first uint64) string { return fmt.Sprintf("%020d.jsonl", first) }
