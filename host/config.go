@@ -39,8 +39,9 @@ type Config struct {
 	// TrustedKeys is a directory of public keys; if given, modules must be
 	// signed by one of them.
 	TrustedKeys string
-	// Record is a directory where all states and decisions are kept, so that any
-	// decision can be replayed; empty for what the log in memory holds.
+	// Record is a directory where all states and decisions are kept, and what
+	// controllers were asked, so that any of it can be replayed; empty for what the
+	// logs in memory hold.
 	Record string
 	// MaxStreams is how many watches and streams one client may have open; 0 is
 	// 10,000.

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +41,6 @@ import (
 	"github.com/berth-dev/berth/host/schedule"
 	"github.com/berth-dev/berth/host/schedule/binding"
 	"github.com/berth-dev/berth/host/schedule/framework"
-	"github.com/berth-dev/berth/host/schedule/record"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/host/store/badger"
@@ -63,7 +61,7 @@ type Host struct {
 	events      *event.Writer
 	registry    *registry.Registry
 	scheduler   *schedule.Scheduler
-	recorder    *record.Writer // nil unless asked for
+	recorders   *recorders // nil unless asked for
 	questions   *questions.Log
 	berth       *berthapi.API
 	connections *connlimit.Listener
@@ -163,7 +161,6 @@ func (h *Host) open(ctx context.Context) (close func() error, err error) {
 	if err := h.openScheduler(); err != nil {
 		return close, err
 	}
-	h.questions = questions.New(cmp.Or(h.LogBytes, defaultLogBytes) / questionShare)
 	h.berth = berthapi.New(berthapi.Config{
 		Store: h.store, Policies: h.loader, Scheduler: h.scheduler, Replay: h.replayed, NewToken: h.auth.NewToken, Log: h.Log,
 		Drivers: h.drivers, May: h.auth.Access, ReconcileAgain: h.askedAgain,
@@ -239,9 +236,10 @@ func (h *Host) openScheduler() (err error) {
 	}
 	// Each decision makes writes: numbers of previous runs are not given again.
 	config.FirstDecision = uint64(h.store.Revision())
-	if h.recorder != nil {
-		config.FirstDecision = max(config.FirstDecision, h.recorder.Next) // runs between may not have been recorded
-		config.Record, h.recorder.Next = h.recorder.Record, config.FirstDecision
+	if h.recorders != nil {
+		decisions := h.recorders.decisions
+		config.FirstDecision = max(config.FirstDecision, decisions.Next) // runs between may not have been recorded
+		config.Record, decisions.Next = decisions.Record, config.FirstDecision
 	}
 	h.scheduler, err = schedule.New(config)
 	return err

@@ -32,7 +32,7 @@ type figures struct {
 	policies  func() []sandbox.Figures
 	scheduler func() schedule.Stats
 	store     func() store.Stats
-	recording func() (failing bool, lost uint64)
+	recording func() (failing bool, decisions, asked uint64)
 	bound     func() int64
 	api       *connlimit.Listener
 	questions func() int
@@ -62,15 +62,16 @@ var (
 	policyBroken      = described("policy_broken_rules_total", "Sampled answers of a controller that broke a rule: pure, idempotent.", append(policyLabels[:3:3], "rule")...)
 	policyCounter     = described("policy_counter_total", "What a policy's guests count themselves.", append(policyLabels[:3:3], "counter")...)
 
-	cycles      = described("scheduler_cycles_total", "Decisions about pods.")
-	bound       = described("scheduler_bound_total", "Pods that were bound.")
-	bindErrors  = described("scheduler_bind_errors_total", "Bindings that failed.")
-	queued      = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
-	asked       = described("controller_log_bytes", "About what the log takes by which controllers are asked again.")
-	logged      = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
-	recordFails = described("record_failing", "1 while the disk refuses the recording of decisions.")
-	recordLost  = described("record_lost_decisions_total", "Decisions that are not in the recording, because the disk refused or too much changed at once.")
-	remembered  = described("scheduler_remembered_bytes", "About what remembered answers take.")
+	cycles          = described("scheduler_cycles_total", "Decisions about pods.")
+	bound           = described("scheduler_bound_total", "Pods that were bound.")
+	bindErrors      = described("scheduler_bind_errors_total", "Bindings that failed.")
+	queued          = described("scheduler_pods", "Pods without a node, by what they wait for.", "state")
+	asked           = described("controller_log_bytes", "About what the log takes by which controllers are asked again.")
+	logged          = described("scheduler_log_bytes", "About what the log takes from which decisions are derived again.")
+	recordFails     = described("record_failing", "1 while the disk refuses the recording of decisions or of questions to controllers.")
+	recordLost      = described("record_lost_decisions_total", "Decisions that are not in the recording, because the disk refused or too much changed at once.")
+	recordLostAsked = described("record_lost_questions_total", "Questions to controllers that are not in the recording, because the disk refused.")
+	remembered      = described("scheduler_remembered_bytes", "About what remembered answers take.")
 
 	connections = described("api_connections", "Connections to the API that are open.")
 	refused     = described("api_connections_refused_total", "Connections to the API that were closed because there were too many.")
@@ -101,8 +102,9 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	s.gauge(asked, float64(f.questions()))
 	s.gauge(connections, float64(f.api.Open()))
 	s.counter(refused, float64(f.api.Refused()))
-	failing, lost := f.recording()
-	s.counter(recordLost, float64(lost))
+	failing, decisions, asked := f.recording()
+	s.counter(recordLost, float64(decisions))
+	s.counter(recordLostAsked, float64(asked))
 	if failing {
 		s.gauge(recordFails, 1)
 	} else {

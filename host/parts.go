@@ -55,8 +55,8 @@ func (h *Host) parts() []part {
 		{"controllers", h.runControllers},
 		{"pod starts", h.watchStarts},
 	}
-	if h.recorder != nil {
-		parts = append(parts, part{"recording", h.recorder.Run})
+	if h.recorders != nil {
+		parts = append(parts, part{"recording", h.recorders.decisions.Run}, part{"recording of questions", h.recorders.questions.Run})
 	}
 	return parts
 }

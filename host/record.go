@@ -25,26 +25,40 @@ const (
 	questionShare   = 8
 )
 
+// recorders write on disk what was decided, and what controllers were asked.
+type recorders struct {
+	decisions *record.Writer
+	questions *questions.Writer
+}
+
 // openRecord begins to record, if that is wanted.
 func (h *Host) openRecord() error {
+	h.questions = questions.New(cmp.Or(h.LogBytes, defaultLogBytes) / questionShare)
 	if h.Record == "" {
 		return nil
 	}
-	w, err := record.Open(h.Record)
+	decisions, err := record.Open(h.Record)
 	if err != nil {
 		return err
 	}
-	w.Deciding, w.Log = h.archive, h.Log
-	h.recorder = w
+	asked, err := questions.Open(h.Record)
+	if err != nil {
+		return err
+	}
+	decisions.Deciding, decisions.Log = h.archive, h.Log
+	asked.Answering, asked.Log = h.archiveOne, h.Log
+	h.questions.Disk = asked
+	h.recorders = &recorders{decisions, asked}
 	return nil
 }
 
-// recording tells how the recording fares; both are 0 without one.
-func (h *Host) recording() (failing bool, lost uint64) {
-	if h.recorder == nil {
-		return false, 0
+// recording tells how the recording fares; all is 0 without one.
+func (h *Host) recording() (failing bool, decisions, asked uint64) {
+	r := h.recorders
+	if r == nil {
+		return false, 0, 0
 	}
-	return h.recorder.Failing(), h.recorder.Lost()
+	return r.decisions.Failing() || r.questions.Failing(), r.decisions.Lost(), r.questions.Lost()
 }
 
 // policyFile and moduleFile are where a recording keeps what decided.
@@ -59,28 +73,32 @@ func (h *Host) moduleFile(name string) string {
 // archive keeps the policies of a profile that decides.
 func (h *Host) archive(ctx context.Context, d *framework.Digest) error {
 	for i := range d.Policies {
-		identity := d.Policies[i].Identity
-		if identity == [32]byte{} {
+		if d.Policies[i].Identity == [32]byte{} {
 			continue // it could not be loaded, and answered nothing
 		}
-		if _, err := os.Stat(h.policyFile(identity)); err == nil {
-			continue
-		}
-		object, wasm, err := h.loader.Provenance(ctx, identity)
-		if err != nil {
-			h.Log.Warn("policy is not recorded", "policy", d.Policies[i].Name, "err", err)
-			continue
-		}
-		data, err := json.Marshal(object)
-		if err != nil {
-			return err
-		}
-		// The module comes first: whoever finds the policy finds it too.
-		if err := errors.Join(keepFile(h.moduleFile(object.Spec.Module), wasm), keepFile(h.policyFile(identity), data)); err != nil {
+		if err := h.archiveOne(ctx, d.Policies[i].Name, d.Policies[i].Identity); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// archiveOne keeps a policy and its module.
+func (h *Host) archiveOne(ctx context.Context, name string, identity [32]byte) error {
+	if _, err := os.Stat(h.policyFile(identity)); err == nil {
+		return nil
+	}
+	object, wasm, err := h.loader.Provenance(ctx, identity)
+	if err != nil {
+		h.Log.Warn("policy is not recorded", "policy", name, "err", err)
+		return nil
+	}
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	// The module comes first: whoever finds the policy finds it too.
+	return errors.Join(keepFile(h.moduleFile(object.Spec.Module), wasm), keepFile(h.policyFile(identity), data))
 }
 
 // keepFile writes a file that is named by what it holds: one that is there
@@ -118,7 +136,10 @@ func (h *Host) archived(identity [32]byte) (*v1alpha1.Policy, []byte, error) {
 // askedAgain puts a past question to the controller that answered it, or to a
 // variation of that.
 func (h *Host) askedAgain(ctx context.Context, about questions.About, v *trial.Variation) (was *questions.Question, again []byte, err error) {
-	if was, err = h.questions.Find(about); err != nil {
+	if was, err = h.questions.Find(about); errors.As(err, new(*questions.OutsideError)) && h.Record != "" {
+		was, err = questions.Read(ctx, h.Record, about)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if v == nil {
@@ -135,7 +156,7 @@ func (h *Host) askedAgain(ctx context.Context, about questions.About, v *trial.V
 func (h *Host) replayed(ctx context.Context, number uint64) (*explain.Replayed, error) {
 	again, err := explain.Replay(ctx, h.scheduler, number)
 	var outside *explain.OutsideError
-	if h.recorder == nil || !errors.As(err, &outside) || outside.Number >= outside.Next {
+	if h.recorders == nil || !errors.As(err, &outside) || outside.Number >= outside.Next {
 		return again, err
 	}
 	trace, view, err := record.Read(h.Record, number)

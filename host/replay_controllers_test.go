@@ -152,8 +152,45 @@ func TestALogThatIsTooSmallSaysWhatItHolds(t *testing.T) {
 	createNode(t, client, "n")
 	busy(t, client)
 	_, text := again(t, serving, &berthapi.ReconcileRequest{Resource: "statefulsets", Namespace: "default", Name: "web", At: time.Unix(1, 0)})
-	if !strings.Contains(text, "a larger --log-memory keeps more") {
+	if !strings.Contains(text, "start the host with --record DIR to keep all, or with a larger --log-memory") {
 		t.Errorf("a question from before the log: %s", text)
+	}
+}
+
+// A host that records knows after a restart what its controllers were asked, also
+// one whose policy and module are gone.
+func TestRecordedQuestionsAreAskedAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir, kept := t.TempDir(), t.TempDir()
+	recording := func(c *host.Config) { c.Record = kept }
+	client, serving, stop := start(t, dir, recording)
+	for i := range 3 {
+		createNode(t, client, fmt.Sprint("n", i))
+	}
+	grant(t, client, "maker", "cluster-admin", rbacv1.Subject{Kind: "ServiceAccount", Namespace: "default", Name: "maker"})
+	module := uploaded(t, client, maker("one"))
+	pushMaker(t, serving, "maker", fmt.Sprintf(`"module":%q`, module))
+	waitForPolicy(t, serving, "maker", `"set":`)
+	parents(t, client, "past")
+	makes(t, client, []string{"past"}, "one")
+	busy(t, client)
+	for _, path := range []string{"policies/maker", "modules/" + module} {
+		if code, text := ask(t, serving, "DELETE", "/apis/policy.berth.dev/v1alpha1/"+path, ""); code != http.StatusOK {
+			t.Fatalf("DELETE %s = %d %s", path, code, text)
+		}
+	}
+	before, _ := replayAll(t, serving, "deployments", "web")
+	if out, text := again(t, serving, &berthapi.ReconcileRequest{Resource: "podtemplates", Namespace: "past", Name: "parent"}); out == nil || !out.Same {
+		t.Errorf("the maker's question before the restart: %s", text)
+	}
+	stop()
+	_, serving, _ = start(t, dir, recording)
+	if after, last := replayAll(t, serving, "deployments", "web"); after < before || !strings.Contains(last, "as far as the recording in "+kept+" tells") {
+		t.Errorf("of %d questions about the Deployment %d are asked again after the restart, and then: %s", before, after, last)
+	}
+	out, text := again(t, serving, &berthapi.ReconcileRequest{Resource: "podtemplates", Namespace: "past", Name: "parent"})
+	if out == nil || !out.Same || out.Policy != "maker" || len(out.Then) != 1 || !strings.Contains(out.Then[0], `"name":"one"`) {
+		t.Errorf("the maker's question: %s", text)
 	}
 }
 

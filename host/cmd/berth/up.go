@@ -175,7 +175,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.IntVar(&f.endedPods, "terminated-pod-gc-threshold", 12_500, "how many pods that have ended are kept; beyond it the oldest are deleted; 0 keeps all")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
-	flags.StringVar(&f.record, "record", "", "directory that keeps all states and decisions, for berth replay; empty for those of the log in memory")
+	flags.StringVar(&f.record, "record", "", "directory that keeps all states, decisions and questions to controllers, for berth replay; empty for those of the log in memory")
 	flags.IntVar(&f.maxStreams, "max-streams", flowcontrol.MaxStreams, "watches and streams that one client may have open")
 	flags.IntVar(&f.logMemory, "log-memory", 256, "MiB that the log of states and decisions may take in memory, as far back as berth replay and explain reach without --record")
 	flags.Int64Var(&f.guestMemory, "guest-memory", 0, "MiB that the guests of all policies may have together; 0 is a quarter of the memory of this machine or cgroup. The built-in policies come first")

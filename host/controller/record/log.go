@@ -44,6 +44,8 @@ type Log struct {
 	max  int
 	list chunkqueue.List[entry]
 	lost int
+	// Disk keeps what is added, too; nil keeps nothing. It is set before the first.
+	Disk *Writer
 }
 
 // each is about what an entry takes beside its bytes.
@@ -62,6 +64,9 @@ func (l *Log) Add(q Question) {
 	e := entry{Question: q, in: len(q.In)}
 	whole := make([]byte, 0, len(q.In)+len(q.Out))
 	e.In, e.Out = s2.Encode(nil, append(append(whole, q.In...), q.Out...)), nil
+	if l.Disk != nil {
+		l.Disk.add(e)
+	}
 	holds := len(e.In) + len(q.Failure)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,6 +98,9 @@ type OutsideError struct {
 	Oldest time.Time
 	// First is the oldest question about the object that is there, zero if none is.
 	First time.Time
+	// Recording is the directory of the recording in which none is either, if there is
+	// one.
+	Recording string
 }
 
 const clock = "2006-01-02T15:04:05.000Z07:00"
@@ -107,6 +115,8 @@ func (e *OutsideError) Error() string {
 		text += " by " + e.At.Format(clock)
 	}
 	switch {
+	case e.Recording != "":
+		return text + ", as far as the recording in " + e.Recording + " tells"
 	case !e.First.IsZero():
 		text += ", as far as the log reaches: the oldest question kept is of " + e.First.UTC().Format(clock)
 	case !e.Oldest.IsZero():
@@ -114,7 +124,7 @@ func (e *OutsideError) Error() string {
 	default:
 		return text
 	}
-	return text + "; a larger --log-memory keeps more"
+	return text + "; start the host with --record DIR to keep all, or with a larger --log-memory"
 }
 
 // Find is the newest question that is meant.
@@ -123,12 +133,16 @@ func (l *Log) Find(about About) (*Question, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole, err := s2.Decode(nil, found.In)
-	if err != nil || len(whole) < found.in {
+	return found.unpack()
+}
+
+func (e *entry) unpack() (*Question, error) {
+	whole, err := s2.Decode(nil, e.In)
+	if err != nil || len(whole) < e.in || e.in < 0 {
 		return nil, errors.Join(errors.New("the log of questions is damaged"), err)
 	}
-	q := found.Question
-	q.In, q.Out = whole[:found.in:found.in], whole[found.in:]
+	q := e.Question
+	q.In, q.Out = whole[:e.in:e.in], whole[e.in:]
 	return &q, nil
 }
 

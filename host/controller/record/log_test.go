@@ -41,7 +41,7 @@ func TestAQuestionIsFoundByNameAndTime(t *testing.T) {
 		{"the last of a policy", record.About{Name: "web", Policy: "Deployment"}, "question 9 of web,answer 9,"},
 		{"at a time", record.About{Name: "web", At: at(3)}, "question 3 of web,answer 3,"},
 		{"between two", record.About{Name: "db", At: at(3.7)}, "question 3 of db,answer 3,"},
-		{"before the first", record.About{Name: "web", At: at(-1)}, "error: no controller was asked about deployments.apps default/web by 2026-03-01T11:59:59.000Z, as far as the log reaches: the oldest question kept is of 2026-03-01T12:00:00.000Z; a larger --log-memory keeps more"},
+		{"before the first", record.About{Name: "web", At: at(-1)}, "error: no controller was asked about deployments.apps default/web by 2026-03-01T11:59:59.000Z, as far as the log reaches: the oldest question kept is of 2026-03-01T12:00:00.000Z; start the host with --record DIR to keep all, or with a larger --log-memory"},
 		{"of nothing", record.About{Name: "none"}, "error: no controller was asked about deployments.apps default/none"},
 		{"of a policy that was not asked", record.About{Name: "db", Policy: "Other"}, "error: policy Other was not asked about deployments.apps default/db"},
 	} {
