@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	questions "github.com/berth-dev/berth/host/controller/record"
 	"github.com/berth-dev/berth/host/explain"
@@ -29,6 +30,8 @@ const (
 type recorders struct {
 	decisions *record.Writer
 	questions *questions.Writer
+	// archiving is held while a policy is kept: both write the same files.
+	archiving sync.Mutex
 }
 
 // openRecord begins to record, if that is wanted.
@@ -48,7 +51,7 @@ func (h *Host) openRecord() error {
 	decisions.Deciding, decisions.Log = h.archive, h.Log
 	asked.Answering, asked.Log = h.archiveOne, h.Log
 	h.questions.Disk = asked
-	h.recorders = &recorders{decisions, asked}
+	h.recorders = &recorders{decisions: decisions, questions: asked}
 	return nil
 }
 
@@ -85,6 +88,8 @@ func (h *Host) archive(ctx context.Context, d *framework.Digest) error {
 
 // archiveOne keeps a policy and its module.
 func (h *Host) archiveOne(ctx context.Context, name string, identity [32]byte) error {
+	h.recorders.archiving.Lock()
+	defer h.recorders.archiving.Unlock()
 	if _, err := os.Stat(h.policyFile(identity)); err == nil {
 		return nil
 	}
