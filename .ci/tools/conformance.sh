@@ -7,18 +7,21 @@
 #   conformance.sh                          the conformance specs: hours
 #   conformance.sh -focus='\[sig-apps\]'    those of them that match
 #   conformance.sh -skip='Slow|CronJob'     but these
+#   conformance.sh -nodes=2                 on two nodes, each with namespaces of its own
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 [ "$(id -u)" = 0 ] || fail "containers need root: run it as root"
 
-focus='.' skip='^$'
+focus='.' skip='^$' nodes=1
 for arg; do
   case $arg in
   -focus=*) focus=${arg#*=} ;;
   -skip=*) skip=${arg#*=} ;;
-  *) fail "unknown argument $arg: want -focus=REGEXP or -skip=REGEXP" ;;
+  -nodes=*) nodes=${arg#*=} ;;
+  *) fail "unknown argument $arg: want -focus=REGEXP, -skip=REGEXP or -nodes=NUMBER" ;;
   esac
 done
+[[ $nodes =~ ^[1-9]$ ]] || fail "-nodes=$nodes: want a number from 1 to 9"
 
 DIR=$ROOT/.ci/tools/conformance
 OUT=$ROOT/.build/conformance
@@ -33,48 +36,95 @@ images() {
     -porter "$(go -C "$DIR" list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter" -out "$OUT"
 }
 
-locked e2e.test
-hash=$(hash_of "$DIR/go.mod" "$DIR/go.sum" "$(go env GOVERSION)")
-if ! stamped e2e.test "$hash" || ! whole agnhost; then
-  timed "building Kubernetes' suite (once; a quarter of an hour)" suite
-  stamp e2e.test "$hash"
+prepare() {
+  locked e2e.test
+  hash=$(hash_of "$DIR/go.mod" "$DIR/go.sum" "$(go env GOVERSION)")
+  if ! stamped e2e.test "$hash" || ! whole agnhost; then
+    timed "building Kubernetes' suite (once; a quarter of an hour)" suite
+    stamp e2e.test "$hash"
+  fi
+  packages "the images of Kubernetes' suite" busybox-static curl bind9-dnsutils netcat-openbsd
+  timed "building its images" images
+  .ci/tools/wasm.sh
+  .ci/tools/build.sh
+  .ci/tools/node.sh
+  .ci/tools/kubectl.sh
+}
+
+# Several nodes are on a network of their own, which is reached from inside alone.
+if [ -z "${PREPARED:-}" ]; then
+  prepare
+  [ "$nodes" = 1 ] || PREPARED=yes exec unshare --net "$0" "$@"
 fi
-packages "the images of Kubernetes' suite" busybox-static curl bind9-dnsutils netcat-openbsd
-timed "building its images" images
-.ci/tools/wasm.sh
-.ci/tools/build.sh
-.ci/tools/node.sh
-.ci/tools/kubectl.sh
 
 # A cluster of its own, which ends with this script. The suite's images are many
 # for a small disk: none is removed for want of room.
 data=$(mktemp -d)
-imports=()
-for image in "$OUT"/*.tar; do imports+=(--import-image "$image"); done
+agent=(--image-gc-high-threshold 100 --eviction-hard 'imagefs.available<1%,nodefs.available<1%')
+for image in "$OUT"/*.tar; do agent+=(--import-image "$image"); done
 exec 8>&- # what outlives this script must not hold its lock
-bin/berth up --agent containerd --data-dir "$data" --listen 127.0.0.1:17443 --image-gc-high-threshold 100 \
-  --eviction-hard 'imagefs.available<1%,nodefs.available<1%' "${imports[@]}" >"$OUT/berth.log" 2>&1 &
-berth=$!
 export KUBECONFIG=$data/kubeconfig
+started=() machines=()
 
-# Containers outlive their host, so what a spec left goes first.
+# begin LOG READY CMD...: runs CMD until it says that it is ready.
+begin() {
+  local log=$1 ready=$2
+  shift 2
+  "$@" >"$log" 2>&1 &
+  started+=($!)
+  for _ in $(seq 120); do
+    ! grep -q "^$ready" "$log" || return 0
+    kill -0 $! 2>/dev/null || break
+    sleep 1
+  done
+  fail "the cluster did not start: see $log"
+}
+
+# machine NAME ADDRESS: runs an agent in namespaces of its own, on the bridge.
+machine() {
+  unshare --net --mount --uts sleep infinity &
+  local pid=$! line
+  machines+=("$pid")
+  until [ "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+  ip link add "to-$1" type veth peer name eth0 netns "$pid"
+  ip link set "to-$1" master machines up
+  for line in "mount -t tmpfs run /run" "hostname $1" "ip link set lo up" "ip addr add $2/24 dev eth0" "ip link set eth0 up" "ip route add default via 10.98.0.1"; do
+    nsenter -t "$pid" -m -n -u -- $line
+  done
+  begin "$OUT/$1.log" "node $1 is ready" nsenter -t "$pid" -m -n -u -- bin/berth agent --server https://10.98.0.1:6443 \
+    --token-file "$data/join" --node-name "$1" --data-dir "$data/$1" --stop-pods "${agent[@]}"
+}
+
+# Containers outlive their host, so what a spec left goes first; then the agents, and
+# last the host.
 end() {
   kubectl delete deployments,daemonsets,statefulsets,replicasets,replicationcontrollers,jobs,cronjobs --all -A --wait=false
   kubectl delete pods --all -A --grace-period=1 --timeout=1m
-  kill "$berth"
-  wait "$berth"
+  for ((i = ${#started[@]} - 1; i >= 0; i--)); do
+    kill "${started[i]}"
+    wait "${started[i]}"
+  done
+  [ ${#machines[@]} = 0 ] || kill "${machines[@]}"
   rm -rf "$data"
 }
 trap 'end >/dev/null 2>&1' EXIT
-for _ in $(seq 120); do
-  grep -q '^ready in' "$OUT/berth.log" && break
-  kill -0 "$berth" 2>/dev/null || fail "the cluster did not start: see $OUT/berth.log"
-  sleep 1
-done
+
+if [ "$nodes" = 1 ]; then
+  begin "$OUT/berth.log" 'ready in' bin/berth up --agent containerd --data-dir "$data" --listen 127.0.0.1:17443 "${agent[@]}"
+else
+  ip link set lo up
+  ip link add machines type bridge
+  ip addr add 10.98.0.1/24 dev machines
+  ip link set machines up
+  sysctl -q -w net.ipv4.ip_forward=1
+  begin "$OUT/berth.log" 'ready in' bin/berth host --data-dir "$data" --listen 10.98.0.1:6443
+  bin/berth token create >"$data/join"
+  for n in $(seq "$nodes"); do machine "n$n" "10.98.0.$((n + 1))"; done
+fi
 
 say "running the suite: each spec is told when it ends; all of it goes to $OUT/e2e.log"
 status=0
-"$TOOLS/bin/e2e.test" --kubeconfig "$KUBECONFIG" --provider=skeleton --report-dir="$OUT/report" --num-nodes=1 --allowed-not-ready-nodes=1 \
+"$TOOLS/bin/e2e.test" --kubeconfig "$KUBECONFIG" --provider=skeleton --report-dir="$OUT/report" --num-nodes="$nodes" --allowed-not-ready-nodes=1 \
   --ginkgo.focus="($focus).*\[Conformance\]" --ginkgo.skip="$skip" --ginkgo.no-color --ginkgo.v --ginkgo.timeout=8h >"$OUT/e2e.log" 2>&1 &
 suite=$!
 tail --pid="$suite" -f "$OUT/e2e.log" | grep --line-buffered -E '^• |^Will run|^(Ran|PASS|FAIL)' || true
