@@ -45,6 +45,9 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 	}
 	spaces := a.version.UserNamespaces
 	n.Status.RuntimeHandlers = []v1.NodeRuntimeHandler{{Features: &v1.NodeRuntimeHandlerFeatures{UserNamespaces: &spaces}}}
+	for _, name := range a.version.Handlers {
+		n.Status.RuntimeHandlers = append(n.Status.RuntimeHandlers, v1.NodeRuntimeHandler{Name: name, Features: &v1.NodeRuntimeHandlerFeatures{}})
+	}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = a.port
 	return n
 }

@@ -36,6 +36,8 @@ type Config struct {
 	// ContainerdAddress is the socket of a containerd that runs already; empty:
 	// one is started.
 	ContainerdAddress string
+	// Handlers are pods' other runtimes: runtime/containerd has them.
+	Handlers map[string]string
 	// PodRanges are this node's, ClusterRanges all nodes' (empty: PodRanges).
 	PodRanges, ClusterRanges []netip.Prefix
 	// Bridge is the name of the pods' bridge; empty: berth0.
@@ -99,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m.Runtime, err = containerd.Open(ctx, containerd.Config{
-		Root: filepath.Join(cfg.Root, "containerd"), State: cfg.State, Address: cfg.ContainerdAddress, Bin: cfg.Bin, Log: cfg.Log,
+		Root: filepath.Join(cfg.Root, "containerd"), State: cfg.State, Address: cfg.ContainerdAddress, Handlers: cfg.Handlers, Bin: cfg.Bin, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -123,6 +124,17 @@ func (o *Objects) Claim(ctx context.Context, namespace, name string) (*v1.Persis
 // Volume reads a PersistentVolume.
 func (o *Objects) Volume(ctx context.Context, name string) (*v1.PersistentVolume, error) {
 	return o.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// Handler is the name of the runtime that a RuntimeClass stands for.
+func (o *Objects) Handler(ctx context.Context, class string) (string, error) {
+	found, err := get(o, "RuntimeClass", "", class, func() (*nodev1.RuntimeClass, error) {
+		return o.client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
+	})
+	if err != nil {
+		return "", fmt.Errorf("RuntimeClass %q: %w", class, err)
+	}
+	return found.Handler, nil
 }
 
 // Token asks for a service account's token.

@@ -97,6 +97,8 @@ type Version struct {
 	Version string
 	// UserNamespaces: sandboxes may have IDs of their own.
 	UserNamespaces bool
+	// Handlers are the other runtimes that a sandbox may have, sorted.
+	Handlers []string
 	// AppArmor: the machine confines containers by it.
 	AppArmor bool
 }
@@ -145,7 +147,7 @@ type SandboxConfig struct {
 	Sysctls map[string]string
 	// Seccomp of the pause process.
 	Seccomp Seccomp
-	// Handler names another OCI runtime (RuntimeClass); empty: the default.
+	// Handler names another runtime (RuntimeClass); empty: the default.
 	Handler     string
 	Labels      map[string]string
 	Annotations map[string]string

@@ -113,6 +113,10 @@ func (w *worker) startSandbox(ctx context.Context, r *pod.Record) outcome {
 
 func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Addr, error) {
 	p := r.Pod
+	handler, err := w.handler(ctx, p)
+	if err != nil {
+		return "", nil, err
+	}
 	ids, err := w.ids(p)
 	if err != nil {
 		return "", nil, err
@@ -143,6 +147,7 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 	if err != nil {
 		return "", nil, err
 	}
+	cfg.Handler = handler
 	cfg.IDs = ids
 	id := ""
 	err = within(ctx, func(ctx context.Context) error {
@@ -150,6 +155,15 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 		return err
 	})
 	return id, attached.IPs, err
+}
+
+// handler is the name of the pod's runtime, empty for the one of all pods.
+func (w *worker) handler(ctx context.Context, p *v1.Pod) (string, error) {
+	class := p.Spec.RuntimeClassName
+	if class == nil || *class == "" {
+		return "", nil
+	}
+	return w.Handler(ctx, *class)
 }
 
 // ids are those of the pod's user namespace, if it wants one.
@@ -208,9 +222,6 @@ func (w *worker) sandboxConfig(r *pod.Record, netns, kernelName string) (runtime
 	}
 	if p.Spec.HostNetwork {
 		cfg.Hostname = ""
-	}
-	if p.Spec.RuntimeClassName != nil {
-		cfg.Handler = *p.Spec.RuntimeClassName
 	}
 	return cfg, nil
 }

@@ -32,10 +32,12 @@ type Deps struct {
 	UserNamespaces bool
 	Prober         *probe.Prober
 	Objects        podspec.Objects
-	Status         StatusWriter
-	Keep           Checkpoints
-	Recorder       record.EventRecorder
-	Log            *slog.Logger
+	// Handler names the runtime that a RuntimeClass stands for.
+	Handler  func(ctx context.Context, class string) (string, error)
+	Status   StatusWriter
+	Keep     Checkpoints
+	Recorder record.EventRecorder
+	Log      *slog.Logger
 
 	// RootDir holds pods/UID and logs/NAMESPACE_NAME_UID.
 	RootDir string

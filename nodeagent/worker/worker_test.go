@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	"github.com/berth-dev/berth/nodeagent/image"
@@ -315,6 +317,39 @@ func TestTheNetworkIsToldOfBandwidth(t *testing.T) {
 		}
 		if n := b.told("FailedCreatePodSandBox"); n == 0 {
 			t.Error("nobody is told of an annotation that is out of reason")
+		}
+	})
+}
+
+// A pod's sandbox is of the runtime that its RuntimeClass names.
+func TestASandboxIsOfItsClassesRuntime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(b *bench) {
+			b.pool.deps.Handler = func(_ context.Context, class string) (string, error) {
+				if class == "vm" {
+					return "kata", nil
+				}
+				return "", fmt.Errorf("RuntimeClass %q: not found", class)
+			}
+		})
+		defer b.end()
+		plain, vm, lost := newPod("plain"), newPod("vm"), newPod("lost")
+		plain.Spec.RuntimeClassName, vm.Spec.RuntimeClassName, lost.Spec.RuntimeClassName = ptr.To(""), ptr.To("vm"), ptr.To("none")
+		for _, p := range []*v1.Pod{plain, vm, lost} {
+			b.pool.Set(p, nil)
+		}
+		b.after(time.Second)
+		for p, want := range map[*v1.Pod]string{plain: "", vm: "kata", lost: ""} {
+			if got := b.runtime.Sandbox(string(p.UID)).Handler; got != want {
+				t.Errorf("the sandbox of %s is of %q, want %q", p.Name, got, want)
+			}
+		}
+		if b.phase("vm") != v1.PodRunning || b.phase("lost") == v1.PodRunning {
+			t.Errorf("vm is %s, lost is %s", b.phase("vm"), b.phase("lost"))
+		}
+		if n := b.told("FailedCreatePodSandBox"); n == 0 {
+			t.Error("nobody is told of a class that is not there")
 		}
 	})
 }

@@ -58,6 +58,7 @@ func New(c Config) *Chain {
 	accounts := serviceAccounts{c.Objects}
 	nodes := nodeRestriction{c.Objects}
 	priorities := &priorities{objects: c.Objects}
+	classes := runtimeClasses{c.Objects}
 	grants := escalation{c.Access}
 	security := mustPodSecurity(c.Objects)
 
@@ -68,6 +69,7 @@ func New(c Config) *Chain {
 		step{validate: nodes.pod},
 		step{admit: priorities.admit},
 		step{admit: defaultTolerations},
+		step{classes.admit, classes.validate},
 		step{validate: security.validate},
 	)
 	for _, resource := range securityTemplates {

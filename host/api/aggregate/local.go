@@ -22,7 +22,7 @@ const managed = "kube-aggregator.kubernetes.io/automanaged"
 var priorities = map[string]int32{
 	"": 18000, "apps": 17800, "events.k8s.io": 17750, "authentication.k8s.io": 17700, "authorization.k8s.io": 17600, "autoscaling": 17500,
 	"batch": 17400, "networking.k8s.io": 17200, "policy": 17100, "rbac.authorization.k8s.io": 17000, "storage.k8s.io": 16800,
-	"scheduling.k8s.io": 16600, "coordination.k8s.io": 16500, "discovery.k8s.io": 16200,
+	"scheduling.k8s.io": 16600, "coordination.k8s.io": 16500, "node.k8s.io": 16300, "discovery.k8s.io": 16200,
 }
 
 // local are the APIServices of what Berth serves, but for their own group, which

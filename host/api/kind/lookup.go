@@ -14,7 +14,7 @@ import (
 // All lists every kind, group by group, in the order in which Kubernetes'
 // discovery shows them: it is the order of what `kubectl get all` prints.
 var All = assemble(coreKinds(), aggregationKinds(), appsKinds(), eventKinds(), reviewKinds(), autoscalingKinds(),
-	batchKinds(), networkingKinds(), policyKinds(), rbacKinds(), storageKinds(), schedulingKinds(),
+	batchKinds(), networkingKinds(), nodeKinds(), policyKinds(), rbacKinds(), storageKinds(), schedulingKinds(),
 	coordinationKinds(), discoveryKinds(), metricsKinds(), berthKinds())
 
 var (

@@ -17,6 +17,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/discovery/install"      // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/events/install"         // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/networking/install"     // registers its kinds
+	_ "k8s.io/kubernetes/pkg/apis/node/install"           // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/policy/install"         // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"           // registers its kinds
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"     // registers its kinds

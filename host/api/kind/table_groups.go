@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
 	"k8s.io/kubernetes/pkg/registry/networking/networkpolicy"
 	"k8s.io/kubernetes/pkg/registry/networking/servicecidr"
+	"k8s.io/kubernetes/pkg/registry/node/runtimeclass"
 	"k8s.io/kubernetes/pkg/registry/policy/poddisruptionbudget"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrole"
 	"k8s.io/kubernetes/pkg/registry/rbac/clusterrolebinding"
@@ -125,6 +127,10 @@ func schedulingKinds() []Kind {
 		Name: "PriorityClass", Resource: "priorityclasses", Served: served(schedulingv1.SchemeGroupVersion),
 		Short: []string{"pc"}, Strategy: priorityclass.Strategy,
 	}}
+}
+
+func nodeKinds() []Kind {
+	return []Kind{{Name: "RuntimeClass", Resource: "runtimeclasses", Served: served(nodev1.SchemeGroupVersion), Strategy: runtimeclass.Strategy}}
 }
 
 func storageKinds() []Kind {

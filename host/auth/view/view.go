@@ -49,6 +49,7 @@ const (
 	LimitRanges         = "limitranges"
 	ResourceQuotas      = "resourcequotas"
 	PriorityClasses     = "priorityclasses.scheduling.k8s.io"
+	RuntimeClasses      = "runtimeclasses.node.k8s.io"
 	StorageClasses      = "storageclasses.storage.k8s.io"
 	Ingresses           = "ingresses.networking.k8s.io"
 	IngressClasses      = "ingressclasses.networking.k8s.io"

@@ -335,7 +335,7 @@ func (f *agentFlags) open(ctx context.Context, own netip.Prefix, log *slog.Logge
 		return nil, fmt.Errorf("--pod-cidr: %w", err)
 	}
 	m, err := machine.Open(ctx, machine.Config{
-		Root: f.root, ContainerdAddress: f.containerd, PodRanges: []netip.Prefix{own}, ClusterRanges: []netip.Prefix{all},
+		Root: f.root, ContainerdAddress: f.containerd, Handlers: f.node.handlers, PodRanges: []netip.Prefix{own}, ClusterRanges: []netip.Prefix{all},
 		Bridge: f.bridge, CNIConfDir: f.cniConfDir, HostsDir: f.registry.hostsDir, Stalled: f.registry.stalled, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
 	})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +39,7 @@ type nodeFlags struct {
 	clusterDNS                   []string
 	clusterDomain                string
 	staticPods                   string
+	handlers                     map[string]string
 
 	// What parse makes of them.
 	reserved v1.ResourceList
@@ -51,6 +54,7 @@ func (f *nodeFlags) add(cmd *cobra.Command) {
 	flags.StringToStringVar(&f.labels, "node-labels", nil, "labels of this machine's node, such as zone=a,disk=ssd")
 	flags.StringSliceVar(&f.taintSpecs, "register-with-taints", nil, "taints that the node has when it is made, such as gpu=yes:NoSchedule")
 	flags.StringVar(&f.staticPods, "pod-manifest-path", "", "folder of manifests of static pods, which run whatever the API says (kubelet: staticPodPath)")
+	flags.StringToStringVar(&f.handlers, "runtime-handlers", nil, "runtimes that pods may have besides runc, by the handlers of RuntimeClasses: containerd's, such as kata=io.containerd.kata.v2, or programs that are used as runc is, such as crun=/usr/bin/crun (containerd: runtimes)")
 	flags.StringSliceVar(&f.clusterDNS, "cluster-dns", nil, "addresses of the cluster's DNS servers, for pods (kubelet: clusterDNS); by default the agent answers itself, at the address of the Service kube-system/kube-dns; none gives pods the machine's resolvers")
 	flags.StringVar(&f.clusterDomain, "cluster-domain", "cluster.local", "domain in which the cluster's DNS names lie (kubelet: clusterDomain)")
 }
@@ -76,6 +80,9 @@ func (f *nodeFlags) parse() error {
 		return fmt.Errorf("--register-with-taints: %w", err)
 	}
 	f.taints = add
+	if err := checkHandlers(f.handlers); err != nil {
+		return fmt.Errorf("--runtime-handlers: %w", err)
+	}
 	for _, text := range f.clusterDNS {
 		if text == noDNS && len(f.clusterDNS) == 1 {
 			break
@@ -105,6 +112,24 @@ func reserve(sum v1.ResourceList, given map[string]string) error {
 		total := sum[v1.ResourceName(name)]
 		total.Add(q)
 		sum[v1.ResourceName(name)] = total
+	}
+	return nil
+}
+
+// shim is the form of the names of containerd's runtimes.
+var shim = regexp.MustCompile(`^([a-z0-9-]+\.){2,}[a-z0-9-]+\.v[0-9]+$`)
+
+func checkHandlers(handlers map[string]string) error {
+	for name, of := range handlers {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("%s: %s", name, problems[0])
+		}
+		if name == "runc" {
+			return errors.New("runc is there already: use another name")
+		}
+		if !filepath.IsAbs(of) && !shim.MatchString(of) {
+			return fmt.Errorf("%s=%s: want the path of a program, or a runtime of containerd's such as io.containerd.kata.v2", name, of)
+		}
 	}
 	return nil
 }

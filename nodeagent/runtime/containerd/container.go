@@ -64,7 +64,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	opts := r.containerSpec(cfg, parent, rec, pid, target)
 	_, err = r.client.NewContainer(ctx, id,
 		client.WithContainerLabels(map[string]string{labelKind: "container"}),
-		r.withRuntime(), withRecord(rec),
+		r.withRuntime(rec.Handler), withRecord(rec),
 		client.WithSandbox(sandboxID), // whose shim is asked, without the shim's program being run for it
 		client.WithSnapshotter(r.snapshotter),
 		client.WithImage(img),
@@ -82,7 +82,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 
 func (r *Runtime) containerRecord(id string, parent record, cfg runtime.ContainerConfig) record {
 	rec := record{
-		IDs: parent.IDs, Sandbox: parent.Sandbox, Pod: parent.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
+		IDs: parent.IDs, Sandbox: parent.Sandbox, Handler: parent.Handler, Pod: parent.Pod, Name: cfg.Name, Attempt: cfg.Attempt, Image: cfg.Image,
 		StdinOnce: cfg.StdinOnce, TTY: cfg.TTY, StopSignal: cfg.StopSignal,
 		Cgroup: cgroupOf(parent.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
 		Streams: keeper.Streams{
@@ -138,7 +138,7 @@ func (r *Runtime) start(ctx context.Context, id string, rec record) error {
 	if err := r.keeper.Keep(ctx, id, rec.Streams); err != nil {
 		return err
 	}
-	if err := r.makeSandbox(ctx, id); err != nil {
+	if err := r.makeSandbox(ctx, id, rec.Handler); err != nil {
 		return err
 	}
 	c, err := r.client.LoadContainer(ctx, id)
@@ -178,8 +178,8 @@ const taskWithin = 2 * time.Minute
 // one for the containers that join it. Any other is one so that a containerd which is
 // restarted keeps its task when it has ended: it would reap it unseen, and its exit
 // code with it. Older ones know no sandboxes, and reap nothing.
-func (r *Runtime) makeSandbox(ctx context.Context, id string) error {
-	_, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{ID: id, Runtime: sandbox.RuntimeOpts{Name: shimRuntime}})
+func (r *Runtime) makeSandbox(ctx context.Context, id, handler string) error {
+	_, err := r.client.SandboxStore().Create(ctx, sandbox.Sandbox{ID: id, Runtime: sandbox.RuntimeOpts{Name: r.shimOf(handler)}})
 	if err != nil && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotImplemented(err) {
 		return fmt.Errorf("make a sandbox: %w", err)
 	}

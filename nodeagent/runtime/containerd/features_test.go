@@ -143,6 +143,7 @@ func TestContainers(t *testing.T) {
 		"limits can change while it runs":                    testUpdate,
 		"an image's folders are mounted":                     testImageVolume,
 		"a sandbox that does not start leaves nothing":       testFailedSandbox,
+		"a pod has another runtime":                          testHandler,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, n) })
 	}

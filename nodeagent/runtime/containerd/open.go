@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -31,6 +32,10 @@ type Config struct {
 	Root, State string
 	// Address of a containerd that runs already; empty: one is started.
 	Address string
+	// Handlers are the runtimes that pods may have besides runc, by the names that
+	// RuntimeClasses give them: each a program that is used as runc is, by its path, or
+	// one of containerd's by its name, such as io.containerd.kata.v2.
+	Handlers map[string]string
 	// Bin is searched for programs before PATH.
 	Bin []string
 	Log *slog.Logger
@@ -65,6 +70,14 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	programs, err := tool.FindAll(needed(cfg), cfg.Bin...)
 	if err != nil {
 		return nil, err
+	}
+	for name, of := range cfg.Handlers {
+		if !filepath.IsAbs(of) {
+			continue // containerd finds it
+		}
+		if _, err := exec.LookPath(of); err != nil {
+			return nil, fmt.Errorf("runtime handler %s: %w", name, err)
+		}
 	}
 	for _, dir := range []string{cfg.Root, cfg.State} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {

@@ -23,6 +23,8 @@ type record struct {
 	Image   string
 	// MountedImages are those that it sees as volumes.
 	MountedImages []string
+	// Handler is the runtime, of a container that of its sandbox.
+	Handler string
 	// NetNS, CgroupParent, ShareProcesses and the host's namespaces are of
 	// sandboxes.
 	NetNS, CgroupParent              string

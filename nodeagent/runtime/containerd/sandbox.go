@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	runcoptions "github.com/containerd/containerd/api/types/runc/options"
@@ -24,8 +27,12 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd/pause"
 )
 
-// shimGroup is the annotation by which containers come under one shim.
-const shimGroup = "io.kubernetes.cri.sandbox-id"
+// shimGroup is the annotation by which containers come under one shim; by shimRole
+// those of virtual machines know which of them is to be one.
+const (
+	shimGroup = "io.kubernetes.cri.sandbox-id"
+	shimRole  = "io.kubernetes.cri.container-type"
+)
 
 const shimRuntime = "io.containerd.runc.v2"
 
@@ -36,12 +43,28 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// withRuntime chooses runc, with state of its own beside other agents'.
-func (r *Runtime) withRuntime() client.NewContainerOpts {
-	return client.WithRuntime(shimRuntime, &runcoptions.Options{
-		BinaryName: r.runc,
-		Root:       filepath.Join(r.cfg.State, "runc"),
-	})
+// defaultHandler is what a pod has that names no other.
+const defaultHandler = "runc"
+
+// withRuntime chooses a pod's runtime, by default runc. What is run as runc is has
+// state of its own, beside other agents'.
+func (r *Runtime) withRuntime(handler string) client.NewContainerOpts {
+	binary, root := r.runc, defaultHandler
+	switch of := r.cfg.Handlers[handler]; {
+	case filepath.IsAbs(of):
+		binary, root = of, filepath.Join("handlers", handler)
+	case of != "":
+		return client.WithRuntime(of, nil)
+	}
+	return client.WithRuntime(shimRuntime, &runcoptions.Options{BinaryName: binary, Root: filepath.Join(r.cfg.State, root)})
+}
+
+// shimOf is the name of containerd's part of a runtime.
+func (r *Runtime) shimOf(handler string) string {
+	if of := r.cfg.Handlers[handler]; of != "" && !filepath.IsAbs(of) {
+		return of
+	}
+	return shimRuntime
 }
 
 func withRecord(rec record) client.NewContainerOpts {
@@ -57,7 +80,7 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 	id := newID()
 	rec := record{
 		IDs:     cfg.IDs,
-		Sandbox: id, Pod: cfg.Pod, Attempt: cfg.Attempt, NetNS: cfg.NetNS, CgroupParent: cfg.CgroupParent,
+		Sandbox: id, Pod: cfg.Pod, Attempt: cfg.Attempt, Handler: cfg.Handler, NetNS: cfg.NetNS, CgroupParent: cfg.CgroupParent,
 		HostPID: cfg.HostPID, HostIPC: cfg.HostIPC, ShareProcesses: cfg.ShareProcesses, Hostname: cfg.Hostname,
 		Cgroup: cgroupOf(cfg.CgroupParent, id), Labels: cfg.Labels, Annotations: cfg.Annotations,
 	}
@@ -84,7 +107,7 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 	}
 	c, err := r.client.NewContainer(ctx, id,
 		client.WithContainerLabels(map[string]string{labelKind: "sandbox", labelStarted: stamp(time.Now())}),
-		r.withRuntime(), withRecord(rec),
+		r.withRuntime(rec.Handler), withRecord(rec),
 		client.WithNewSpec(append(r.sandboxSpec(cfg, rec), withUserNamespace(cfg.IDs, owner))...),
 	)
 	if err != nil {
@@ -97,7 +120,7 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 	if owner != "" {
 		owned = append(owned, client.WithRootFS([]mount.Mount{{Type: "bind", Source: r.pauseRoot(), Options: []string{"rbind", "ro"}}}))
 	}
-	if err := r.makeSandbox(ctx, id); err != nil {
+	if err := r.makeSandbox(ctx, id, rec.Handler); err != nil {
 		return "", fmt.Errorf("run sandbox: %w", err)
 	}
 	task, err := r.newTask(ctx, c, cio.NullIO, owned...)
@@ -112,8 +135,11 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 
 // runs tells what of a sandbox this machine cannot have.
 func (r *Runtime) runs(cfg runtime.SandboxConfig) error {
-	if cfg.Handler != "" && cfg.Handler != "runc" {
-		return fmt.Errorf("no runtime handler %q on this node: there is only runc", cfg.Handler)
+	if _, ok := r.cfg.Handlers[cfg.Handler]; !ok && cfg.Handler != "" && cfg.Handler != defaultHandler {
+		return fmt.Errorf("no runtime handler %q on this node; it has %s", cfg.Handler, strings.Join(append(slices.Sorted(maps.Keys(r.cfg.Handlers)), defaultHandler), ", "))
+	}
+	if !cfg.IDs.IsHost() && r.cfg.Handlers[cfg.Handler] != "" {
+		return fmt.Errorf("runtime handler %q has no user namespaces here: leave out spec.hostUsers", cfg.Handler)
 	}
 	if !cfg.IDs.IsHost() && (cfg.NetNS == "" || !r.userNamespaces) {
 		return errors.New("a user namespace needs a network namespace of its own, and a runc with idmapped mounts")
@@ -131,7 +157,7 @@ func (r *Runtime) sandboxSpec(cfg runtime.SandboxConfig, rec record) []oci.SpecO
 		oci.WithRootFSPath(root),
 		oci.WithRootFSReadonly(),
 		oci.WithProcessArgs("/" + pause.Name),
-		oci.WithAnnotations(map[string]string{shimGroup: rec.Sandbox}),
+		oci.WithAnnotations(map[string]string{shimGroup: rec.Sandbox, shimRole: "sandbox"}),
 		oci.WithCgroup(rec.Cgroup),
 		oci.WithCapabilities(nil),
 		oci.WithCPUShares(2),

@@ -24,7 +24,7 @@ func (r *Runtime) containerSpec(cfg runtime.ContainerConfig, sandbox, rec record
 		oci.WithProcessArgs(cfg.Args...),
 		withEnv(cfg, sandbox),
 		oci.WithProcessCwd(orRoot(cfg.WorkDir)),
-		oci.WithAnnotations(map[string]string{shimGroup: sandbox.Sandbox}),
+		oci.WithAnnotations(map[string]string{shimGroup: sandbox.Sandbox, shimRole: "container"}),
 		oci.WithCgroup(rec.Cgroup),
 		withNamespaces(cfg, sandbox, pid, target),
 		withResources(cfg.Resources),

@@ -3,6 +3,8 @@ package containerd
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	cgroupsv1 "github.com/containerd/cgroups/v3/cgroup1/stats"
@@ -128,5 +130,8 @@ func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 	if len(version) > 0 && version[0] == 'v' {
 		version = version[1:]
 	}
-	return runtime.Version{Name: "containerd", Version: version, UserNamespaces: r.userNamespaces, AppArmor: apparmor.HostSupports()}, nil
+	return runtime.Version{
+		Name: "containerd", Version: version, UserNamespaces: r.userNamespaces,
+		Handlers: slices.Sorted(maps.Keys(r.cfg.Handlers)), AppArmor: apparmor.HostSupports(),
+	}, nil
 }
