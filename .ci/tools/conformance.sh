@@ -91,13 +91,14 @@ machine() {
   for line in "mount -t tmpfs run /run" "hostname $1" "ip link set lo up" "ip addr add $2/24 dev eth0" "ip link set eth0 up" "ip route add default via 10.98.0.1"; do
     nsenter -t "$pid" -m -n -u -- $line
   done
-  begin "$OUT/$1.log" "node $1 is ready" nsenter -t "$pid" -m -n -u -- bin/berth agent --server https://10.98.0.1:6443 \
+  begin "$OUT/$1.log" "node $1 is ready" nsenter -t "$pid" -m -n -u -- "$ROOT/bin/berth" agent --server https://10.98.0.1:6443 \
     --token-file "$data/join" --node-name "$1" --data-dir "$data/$1" --stop-pods "${agent[@]}"
 }
 
 # Containers outlive their host, so what a spec left goes first; then the agents, and
 # last the host.
 end() {
+  set +e
   kubectl delete deployments,daemonsets,statefulsets,replicasets,replicationcontrollers,jobs,cronjobs --all -A --wait=false
   kubectl delete pods --all -A --grace-period=1 --timeout=1m
   for ((i = ${#started[@]} - 1; i >= 0; i--)); do
