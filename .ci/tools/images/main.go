@@ -64,6 +64,14 @@ func run(agnhost, porter, busybox string, programs []string, out string) error {
 	if err != nil {
 		return err
 	}
+	// Debian's busybox has an older shell, which passes variables on by the names that
+	// it may give itself alone, and runs its own commands before programs.
+	bash, err := withLibraries([]string{"bash"})
+	if err != nil {
+		return err
+	}
+	shell = slices.DeleteFunc(shell, func(f file) bool { return f.path == "bin/sh" })
+	shell = append(append(shell, bash...), file{path: "bin/sh", to: "/usr/bin/bash"})
 	path := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"}
 	web := append([]file{
 		{path: "usr/share/nginx/html/index.html", content: []byte("<h1>Welcome to nginx!</h1>\n"), mode: 0o644},
@@ -79,16 +87,14 @@ func run(agnhost, porter, busybox string, programs []string, out string) error {
 		}
 		tool = append(tool, file{path: name, content: content, mode: 0o644})
 	}
-	linked, err := withLibraries(append(programs, "dash"))
+	linked, err := withLibraries(programs)
 	if err != nil {
 		return err
 	}
-	// Theirs take the place of busybox' commands of the same name, and dash that of
-	// its shell, which would run its own commands first.
+	// Theirs take the place of busybox' commands of the same name.
 	taken := func(f file) bool {
-		return f.to == "/bin/busybox" && (f.path == "bin/sh" || slices.Contains(programs, filepath.Base(f.path)))
+		return f.to == "/bin/busybox" && slices.Contains(programs, filepath.Base(f.path))
 	}
-	linked = append(linked, file{path: "bin/sh", to: "/usr/bin/dash"})
 	tool = append(slices.DeleteFunc(tool, taken), linked...)
 	pause := v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: path}
 	names := append(slices.DeleteFunc(slices.Clone(shell), taken), linked...)
