@@ -26,6 +26,10 @@ func testHandler(t *testing.T, n *node) {
 	}
 	n.cfg.Handlers = map[string]string{"noting": program, "kata": "io.containerd.kata.v2"}
 	n.reopen(t)
+	defer func() { // while the test's context lasts
+		n.cfg.Handlers = nil
+		n.reopen(t)
+	}()
 	version, err := n.runtime.Version(t.Context())
 	if want := []string{"kata", "noting"}; err != nil || !slices.Equal(version.Handlers, want) {
 		t.Errorf("the runtime has the handlers %q, %v, want %q", version.Handlers, err, want)
