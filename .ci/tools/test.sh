@@ -3,6 +3,7 @@
 # what they need. With CI set, a test that is skipped fails the run.
 #
 #   test.sh [ARGS of go test]     default: ./...
+#   test.sh plain [ARGS]          without the race detector
 #   test.sh quick [ARGS]          a developer's loop: packages that need neither
 #                                 tools nor long, without the race detector; what
 #                                 has not changed is not run again
@@ -21,6 +22,11 @@ if [ "${1:-}" = quick ]; then
   exec go test "$@" $(go list ./... ./.ci/tools/testrun | grep -vxF "$left" | grep -v '/runtime/containerd/')
 fi
 
+race=-race
+if [ "${1:-}" = plain ]; then
+  shift
+  race=-race=false
+fi
 .ci/tools/tinygo.sh
 .ci/tools/node.sh ctr
 .ci/tools/kubectl.sh
@@ -40,4 +46,4 @@ go build -o .build/testrun ./.ci/tools/testrun
 say "testing $* (each package is shown when it is done; compiling comes first)"
 # More at a time than there are processors: several of them wait for containers.
 # vet is ./task lint's.
-exec .build/testrun -timeout 15m -vet=off -p "$(slots 1)" -race "$@"
+exec .build/testrun -timeout 15m -vet=off -p "$(slots 1)" "$race" "$@"
