@@ -148,16 +148,36 @@ func TestAFullDiskCostsQuestionsAndHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":1,"packed":"AgRhYg=="}` + "\n"))
+	f.Add([]byte("\n"))
+	f.Fuzz(func(t *testing.T, rest []byte) {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "questions"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		line := append([]byte(`{"resource":"deployments.apps","namespace":"default","name":"web",`), rest...)
+		if err := os.WriteFile(filepath.Join(dir, "questions", fmt.Sprintf("%020d.jsonl", 1)), line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		q, err := record.Read(t.Context(), dir, record.About{Resource: "deployments.apps", Namespace: "default", Name: "web"})
+		if (q == nil) == (err == nil) {
+			t.Errorf("%+v, %v", q, err)
+		}
+	})
+}
+
 // What a damaged line says is told, and is no crash.
 func TestALineThatIsDamagedIsRefused(t *testing.T) {
 	t.Parallel()
 	const head = `{"resource":"deployments.apps","namespace":"default","name":"web",`
 	for name, rest := range map[string]string{
-		"no JSON":              `"policy`,
-		"a program of nothing": `"policy":"p","at":"2026-03-01T12:00:00Z","program":"00","length":0,"packed":""}`,
-		"a negative length":    `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":-1,"packed":"AAA="}`,
-		"a length beyond it":   `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":9,"packed":"AA=="}`,
-		"no compressed bytes":  `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":0,"packed":"////"}`,
+		"no JSON":                `"policy`,
+		"a program of nothing":   `"policy":"p","at":"2026-03-01T12:00:00Z","program":"00","length":0,"packed":""}`,
+		"a negative length":      `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":-1,"packed":"AAA="}`,
+		"a length beyond it":     `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":9,"packed":"AA=="}`,
+		"more than anybody asks": `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":0,"packed":"/////w8A"}`,
+		"no compressed bytes":    `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":0,"packed":"////"}`,
 	} {
 		dir := t.TempDir()
 		if err := os.MkdirAll(filepath.Join(dir, "questions"), 0o700); err != nil {

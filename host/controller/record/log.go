@@ -51,6 +51,9 @@ type Log struct {
 // each is about what an entry takes beside its bytes.
 const each = 320
 
+// longest bounds what is unpacked: no guest has the memory for more.
+const longest = 1 << 30
+
 // pieceLength is how many questions are let go of at a time.
 const pieceLength = 8
 
@@ -137,9 +140,13 @@ func (l *Log) Find(about About) (*Question, error) {
 }
 
 func (e *entry) unpack() (*Question, error) {
+	damaged := errors.New("the log of questions is damaged")
+	if n, err := s2.DecodedLen(e.In); err != nil || n > longest || e.in < 0 || e.in > n {
+		return nil, errors.Join(damaged, err)
+	}
 	whole, err := s2.Decode(nil, e.In)
-	if err != nil || len(whole) < e.in || e.in < 0 {
-		return nil, errors.Join(errors.New("the log of questions is damaged"), err)
+	if err != nil {
+		return nil, errors.Join(damaged, err)
 	}
 	q := e.Question
 	q.In, q.Out = whole[:e.in:e.in], whole[e.in:]
