@@ -155,8 +155,10 @@ func (l *line) question() (*Question, error) {
 	e := entry{in: l.Length, Question: Question{
 		About: About{Resource: l.Resource, Namespace: l.Namespace, Name: l.Name, Policy: l.Policy, At: l.At}, In: l.Packed, Failure: l.Failure,
 	}}
-	if n, err := hex.Decode(e.Program[:], []byte(l.Program)); err != nil || n != len(e.Program) {
+	program, err := hex.DecodeString(l.Program)
+	if err != nil || len(program) != len(e.Program) {
 		return nil, errors.Join(fmt.Errorf("a line of the recording names the program %q", l.Program), err)
 	}
+	copy(e.Program[:], program)
 	return e.unpack()
 }

@@ -174,6 +174,7 @@ func TestALineThatIsDamagedIsRefused(t *testing.T) {
 	for name, rest := range map[string]string{
 		"no JSON":                `"policy`,
 		"a program of nothing":   `"policy":"p","at":"2026-03-01T12:00:00Z","program":"00","length":0,"packed":""}`,
+		"a program of too much":  `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 33) + `","length":0,"packed":"AA=="}`,
 		"a negative length":      `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":-1,"packed":"AAA="}`,
 		"a length beyond it":     `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":9,"packed":"AA=="}`,
 		"more than anybody asks": `"policy":"p","at":"2026-03-01T12:00:00Z","program":"` + strings.Repeat("00", 32) + `","length":0,"packed":"/////w8A"}`,
