@@ -7,7 +7,7 @@
 #   conformance.sh                          the conformance specs: hours
 #   conformance.sh -focus='\[sig-apps\]'    those of them that match
 #   conformance.sh -skip='Slow|CronJob'     but these
-#   conformance.sh -nodes=2                 on two nodes, each with namespaces of its own
+#   conformance.sh -nodes=2                 on two nodes, the second with namespaces of its own
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 [ "$(id -u)" = 0 ] || fail "containers need root: run it as root"
@@ -32,7 +32,8 @@ suite() {
     CGO_ENABLED=0 go -C "$DIR" build -trimpath -ldflags "$STRIP" -o "$TOOLS/bin/agnhost" k8s.io/kubernetes/test/images/agnhost
 }
 images() {
-  CGO_ENABLED=0 go run ./.ci/tools/images -agnhost "$TOOLS/bin/agnhost" -busybox "$(command -v busybox)" -programs curl,dig,getent,nc \
+  CGO_ENABLED=0 go -C "$DIR" build -trimpath -ldflags "$STRIP" -o "$OUT/nnp" k8s.io/kubernetes/test/images/nonewprivs || return
+  CGO_ENABLED=0 go run ./.ci/tools/images -agnhost "$TOOLS/bin/agnhost" -nnp "$OUT/nnp" -busybox "$(command -v busybox)" -programs curl,dig,getent,nc \
     -porter "$(go -C "$DIR" list -m -f '{{.Dir}}' k8s.io/kubernetes)/test/images/agnhost/porter" -out "$OUT"
 }
 
@@ -110,18 +111,19 @@ end() {
 }
 trap 'end >/dev/null 2>&1' EXIT
 
-if [ "$nodes" = 1 ]; then
-  begin "$OUT/berth.log" 'ready in' bin/berth up --agent containerd --data-dir "$data" --listen 127.0.0.1:17443 "${agent[@]}"
-else
+# The first node is the host's own machine, which thereby reaches pods.
+listen=127.0.0.1:17443
+if [ "$nodes" -gt 1 ]; then
+  listen=10.98.0.1:6443
   ip link set lo up
   ip link add machines type bridge
   ip addr add 10.98.0.1/24 dev machines
   ip link set machines up
   sysctl -q -w net.ipv4.ip_forward=1
-  begin "$OUT/berth.log" 'ready in' bin/berth host --data-dir "$data" --listen 10.98.0.1:6443
-  bin/berth token create >"$data/join"
-  for n in $(seq "$nodes"); do machine "n$n" "10.98.0.$((n + 1))"; done
 fi
+begin "$OUT/berth.log" 'ready in' bin/berth up --agent containerd --data-dir "$data" --listen "$listen" "${agent[@]}"
+[ "$nodes" = 1 ] || bin/berth token create >"$data/join"
+for n in $(seq 2 "$nodes"); do machine "n$n" "10.98.0.$n"; done
 
 say "running the suite: each spec is told when it ends; all of it goes to $OUT/e2e.log"
 status=0

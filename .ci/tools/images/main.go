@@ -1,7 +1,7 @@
 // Command images writes archives of the images that Kubernetes' end-to-end suite
 // asks for, made of programs of this machine: no registry is needed.
 //
-//	images -agnhost FILE -porter DIRECTORY -busybox FILE -programs NAME,… -out DIRECTORY
+//	images -agnhost FILE -nnp FILE -porter DIRECTORY -busybox FILE -programs NAME,… -out DIRECTORY
 package main
 
 import (
@@ -44,19 +44,24 @@ const registry = "registry.k8s.io/"
 
 func main() {
 	agnhost := flag.String("agnhost", "", "static build of k8s.io/kubernetes/test/images/agnhost")
+	nnp := flag.String("nnp", "", "static build of k8s.io/kubernetes/test/images/nonewprivs")
 	porter := flag.String("porter", "", "directory porter of agnhost's sources, with a certificate that some specs fetch")
 	busybox := flag.String("busybox", "", "static busybox")
 	programs := flag.String("programs", "", "programs of this machine that agnhost's image has, too, with their libraries")
 	out := flag.String("out", "", "directory for the archives")
 	flag.Parse()
-	if err := run(*agnhost, *porter, *busybox, strings.FieldsFunc(*programs, func(r rune) bool { return r == ',' }), *out); err != nil {
+	if err := run(*agnhost, *nnp, *porter, *busybox, strings.FieldsFunc(*programs, func(r rune) bool { return r == ',' }), *out); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}
 }
 
-func run(agnhost, porter, busybox string, programs []string, out string) error {
+func run(agnhost, nnp, porter, busybox string, programs []string, out string) error {
 	host, err := os.ReadFile(agnhost)
+	if err != nil {
+		return err
+	}
+	privileges, err := os.ReadFile(nnp)
 	if err != nil {
 		return err
 	}
@@ -106,6 +111,7 @@ func run(agnhost, porter, busybox string, programs []string, out string) error {
 		{"pause:3.10.2", []file{{path: "agnhost", content: host, mode: 0o755}}, v1.Config{Entrypoint: []string{"/agnhost", "pause"}}},
 		{"e2e-test-images/busybox:1.37.0-1", shell, v1.Config{Cmd: []string{"sh"}, Env: path}},
 		{"e2e-test-images/busybox:1.36.1-1", shell, v1.Config{Cmd: []string{"sh"}, Env: path}},
+		{"e2e-test-images/nonewprivs:1.4", append(slices.Clone(shell), file{path: "usr/local/bin/nnp", content: privileges, mode: 0o6755}), v1.Config{Cmd: []string{"nnp"}, Env: path}},
 		{"e2e-test-images/nginx:1.15-4", web, server},
 		{"e2e-test-images/nginx:1.27-0", web, server},
 	} {
