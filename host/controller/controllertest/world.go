@@ -230,10 +230,10 @@ func (w *World) Wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// Create stores an object as a user would.
+// Create stores an object as a user would, who keeps it: it may share parts with others.
 func (w *World) Create(resource string, o store.Object) store.Object {
 	w.T.Helper()
-	made, err := w.Registry.Create(w.T.Context(), registry.On(resource, o.GetNamespace(), o.GetName()), o)
+	made, err := w.Registry.Create(w.T.Context(), registry.On(resource, o.GetNamespace(), o.GetName()), o.DeepCopyObject().(store.Object))
 	if err != nil {
 		w.T.Fatal(err)
 	}
