@@ -33,6 +33,9 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, cfg run
 	if err != nil {
 		return fail(err)
 	}
+	if err := r.hasHandler(parent.Handler); err != nil {
+		return fail(err)
+	}
 	pid, err := r.pausePID(ctx, sandboxID)
 	if err != nil {
 		return fail(err)

@@ -51,6 +51,14 @@ func testHandler(t *testing.T, n *node) {
 	if created := strings.Count(string(noted), " create "); created != 3 || !strings.Contains(string(noted), " kill ") {
 		t.Errorf("the program was asked to create %d times, want 3, and to kill:\n%s", created, noted)
 	}
+	// Without its handler nothing of the pod may begin, least of all by runc.
+	n.cfg.Handlers = nil
+	n.reopen(t)
+	if _, err := n.runtime.CreateContainer(t.Context(), p.id, p.config("true")); err == nil || !strings.Contains(err.Error(), `no runtime handler "noting" on this node; it has runc`) {
+		t.Errorf("a container of a pod whose handler is gone: %v", err)
+	}
+	n.cfg.Handlers = map[string]string{"noting": program, "kata": "io.containerd.kata.v2"}
+	n.reopen(t)
 	_, err = n.runtime.RunSandbox(t.Context(), runtime.SandboxConfig{Pod: runtime.PodMeta{UID: "x"}, CgroupParent: "/berth-test/podx", Handler: "gvisor"})
 	if err == nil || !strings.Contains(err.Error(), `no runtime handler "gvisor" on this node; it has kata, noting, runc`) {
 		t.Errorf("a handler that is not there: %v", err)

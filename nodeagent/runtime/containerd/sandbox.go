@@ -49,14 +49,15 @@ const defaultHandler = "runc"
 // withRuntime chooses a pod's runtime, by default runc. What is run as runc is has
 // state of its own, beside other agents'.
 func (r *Runtime) withRuntime(handler string) client.NewContainerOpts {
-	binary, root := r.runc, defaultHandler
-	switch of := r.cfg.Handlers[handler]; {
-	case filepath.IsAbs(of):
-		binary, root = of, filepath.Join("handlers", handler)
-	case of != "":
-		return client.WithRuntime(of, nil)
+	shim := r.shimOf(handler)
+	if shim != shimRuntime {
+		return client.WithRuntime(shim, nil)
 	}
-	return client.WithRuntime(shimRuntime, &runcoptions.Options{BinaryName: binary, Root: filepath.Join(r.cfg.State, root)})
+	binary, root := r.runc, defaultHandler
+	if of := r.cfg.Handlers[handler]; of != "" {
+		binary, root = of, filepath.Join("handlers", handler)
+	}
+	return client.WithRuntime(shim, &runcoptions.Options{BinaryName: binary, Root: filepath.Join(r.cfg.State, root)})
 }
 
 // shimOf is the name of containerd's part of a runtime.
@@ -65,6 +66,14 @@ func (r *Runtime) shimOf(handler string) string {
 		return of
 	}
 	return shimRuntime
+}
+
+// hasHandler refuses what would otherwise run by runc.
+func (r *Runtime) hasHandler(handler string) error {
+	if _, ok := r.cfg.Handlers[handler]; ok || handler == "" || handler == defaultHandler {
+		return nil
+	}
+	return fmt.Errorf("no runtime handler %q on this node; it has %s", handler, strings.Join(append(slices.Sorted(maps.Keys(r.cfg.Handlers)), defaultHandler), ", "))
 }
 
 func withRecord(rec record) client.NewContainerOpts {
@@ -135,8 +144,8 @@ func (r *Runtime) RunSandbox(ctx context.Context, cfg runtime.SandboxConfig) (_ 
 
 // runs tells what of a sandbox this machine cannot have.
 func (r *Runtime) runs(cfg runtime.SandboxConfig) error {
-	if _, ok := r.cfg.Handlers[cfg.Handler]; !ok && cfg.Handler != "" && cfg.Handler != defaultHandler {
-		return fmt.Errorf("no runtime handler %q on this node; it has %s", cfg.Handler, strings.Join(append(slices.Sorted(maps.Keys(r.cfg.Handlers)), defaultHandler), ", "))
+	if err := r.hasHandler(cfg.Handler); err != nil {
+		return err
 	}
 	if !cfg.IDs.IsHost() && r.cfg.Handlers[cfg.Handler] != "" {
 		return fmt.Errorf("runtime handler %q has no user namespaces here: leave out spec.hostUsers", cfg.Handler)
