@@ -32,7 +32,7 @@ type figures struct {
 	policies  func() []sandbox.Figures
 	scheduler func() schedule.Stats
 	store     func() store.Stats
-	recording func() (failing bool, decisions, asked uint64)
+	recording func() (failing bool, decisions, questions uint64)
 	bound     func() int64
 	api       *connlimit.Listener
 	questions func() int
@@ -102,9 +102,9 @@ func (f *figures) Collect(to chan<- prometheus.Metric) {
 	s.gauge(asked, float64(f.questions()))
 	s.gauge(connections, float64(f.api.Open()))
 	s.counter(refused, float64(f.api.Refused()))
-	failing, decisions, asked := f.recording()
+	failing, decisions, questions := f.recording()
 	s.counter(recordLost, float64(decisions))
-	s.counter(recordLostAsked, float64(asked))
+	s.counter(recordLostAsked, float64(questions))
 	if failing {
 		s.gauge(recordFails, 1)
 	} else {

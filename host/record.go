@@ -56,7 +56,7 @@ func (h *Host) openRecord() error {
 }
 
 // recording tells how the recording fares; all is 0 without one.
-func (h *Host) recording() (failing bool, decisions, asked uint64) {
+func (h *Host) recording() (failing bool, decisions, questions uint64) {
 	r := h.recorders
 	if r == nil {
 		return false, 0, 0
