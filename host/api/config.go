@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/berth-dev/berth/host/api/openapi"
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/store"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kube-openapi/pkg/spec3"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
@@ -99,9 +101,13 @@ type Aggregate interface {
 	Forward(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion, who user.Info)
 	// Groups are what they serve, as discovery shows it. It waits for nobody.
 	Groups() []discoveryv2.APIGroupDiscovery
-	// Documents are the paths of their OpenAPI v3 documents, which Forward answers.
-	// It waits for nobody.
+	// Documents are the paths of their OpenAPI v3 documents, which Forward answers,
+	// but for those that Converted makes. It waits for nobody.
 	Documents() map[schema.GroupVersion]string
+	// Converted is the document of who has OpenAPI v2 alone, nil of others.
+	Converted(gv schema.GroupVersion) *spec3.OpenAPI
+	// Swaggers are what they say in OpenAPI v2, in the order of Groups.
+	Swaggers() []openapi.Part
 }
 
 // Fairness shares the server between its clients. Enter blocks until the

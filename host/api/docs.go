@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,6 +25,7 @@ type docs struct {
 
 // document is made by whoever asks first; others wait for it.
 type document struct {
+	hash string
 	once sync.Once
 	data []byte
 	err  error
@@ -31,11 +33,12 @@ type document struct {
 
 func newDocs() *docs { return &docs{all: map[string]*document{}} }
 
-func (d *docs) get(name string, write func() ([]byte, error)) ([]byte, error) {
+// get is the document of that name and hash. One of another hash is dropped.
+func (d *docs) get(name, hash string, write func() ([]byte, error)) ([]byte, error) {
 	d.mu.Lock()
 	doc := d.all[name]
-	if doc == nil {
-		doc = &document{}
+	if doc == nil || doc.hash != hash {
+		doc = &document{hash: hash}
 		d.all[name] = doc
 	}
 	d.mu.Unlock()
@@ -43,10 +46,10 @@ func (d *docs) get(name string, write func() ([]byte, error)) ([]byte, error) {
 	return doc.data, doc.err
 }
 
-// hash names the state of all documents, so that clients may keep them. They
+// hash names the state of a document, so that clients may keep it: Berth's own
 // change with the program alone.
-func (s *server) hash(gv schema.GroupVersion) string {
-	return fmt.Sprintf("%.16X", sha256.Sum256([]byte(s.Version.GitVersion+s.Version.GitCommit+s.Version.GoVersion+gv.String())))
+func (s *server) hash(of ...string) string {
+	return fmt.Sprintf("%.16X", sha256.Sum256([]byte(s.Version.GitVersion+s.Version.GitCommit+s.Version.GoVersion+strings.Join(of, " "))))
 }
 
 func docPath(gv schema.GroupVersion) string { return strings.TrimPrefix(root(gv), "/") }
@@ -63,7 +66,7 @@ func (k *call) openAPIIndex() error {
 		}
 	}
 	for _, gv := range versions() {
-		paths[docPath(gv)] = link{"/openapi/v3/" + docPath(gv) + "?hash=" + k.server.hash(gv)}
+		paths[docPath(gv)] = link{"/openapi/v3/" + docPath(gv) + "?hash=" + k.server.hash(gv.String())}
 	}
 	data, err := json.Marshal(map[string]any{"paths": paths})
 	if err != nil {
@@ -103,27 +106,78 @@ func (k *call) openAPIv3() error {
 			continue
 		}
 		plain := func() ([]byte, error) { return json.Marshal(openapi.V3(gv, k.server.Version.GitVersion)) }
-		return k.document(gv, "v3 "+asked, plain, "v3", protoV3, protoOfV3)
+		return k.document("v3 "+asked, k.server.hash(gv.String()), plain, "v3", protoV3, protoOfV3)
 	}
 	if k.server.Aggregate != nil {
 		for gv := range k.server.Aggregate.Documents() {
 			if docPath(gv) == asked {
-				k.handOn(gv, false)
-				return nil
+				return k.elsewheresV3(gv)
 			}
 		}
 	}
 	return pathNotFound()
 }
 
+// elsewheresV3 is the document of what a backend serves: by itself, or made of its
+// version 2.
+func (k *call) elsewheresV3(gv schema.GroupVersion) error {
+	converted := k.server.Aggregate.Converted(gv)
+	if converted == nil {
+		k.handOn(gv, false)
+		return nil
+	}
+	data, err := json.Marshal(converted)
+	if err != nil {
+		return err
+	}
+	media := "application/json"
+	if k.wantsProto("v3") {
+		media = protoV3
+		data, err = protoOfV3(data)
+	}
+	if err != nil {
+		return err
+	}
+	k.header(media)
+	return k.write(http.StatusOK, data)
+}
+
 func (k *call) openAPIv2() error {
-	plain := func() ([]byte, error) { return json.Marshal(openapi.V2(versions(), k.server.Version.GitVersion)) }
-	return k.document(schema.GroupVersion{}, "v2", plain, "v2", protoV2, protoOfV2)
+	s := k.server
+	own := func() ([]byte, error) {
+		return s.docs.get("v2 own", "", func() ([]byte, error) { return json.Marshal(openapi.V2(versions(), s.Version.GitVersion)) })
+	}
+	parts := s.parts()
+	if len(parts) == 0 {
+		return k.document("v2", s.hash(), own, "v2", protoV2, protoOfV2)
+	}
+	var hashes []string
+	for _, p := range parts {
+		hashes = append(hashes, p.Of.String(), p.Hash)
+	}
+	merged := func() ([]byte, error) {
+		data, err := own()
+		if err != nil {
+			return nil, err
+		}
+		return openapi.Merge(data, parts, func(out openapi.Part, err error) {
+			s.Log.Warn("the OpenAPI v2 document of an APIService is left out", "apiservice", out.Of.Version+"."+out.Of.Group, "err", err)
+		})
+	}
+	return k.document("v2", s.hash(hashes...), merged, "v2", protoV2, protoOfV2)
+}
+
+// parts describe in version 2 what others serve, without what Berth serves itself.
+func (s *server) parts() []openapi.Part {
+	if s.Aggregate == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.Aggregate.Swaggers(), func(p openapi.Part) bool { return slices.Contains(versions(), p.Of) })
 }
 
 // document answers with a document in the form that the client wants.
-func (k *call) document(gv schema.GroupVersion, name string, plain func() ([]byte, error), version, protoType string, toProto func([]byte) ([]byte, error)) error {
-	etag := `"` + k.server.hash(gv) + `"`
+func (k *call) document(name, hash string, plain func() ([]byte, error), version, protoType string, toProto func([]byte) ([]byte, error)) error {
+	etag := `"` + hash + `"`
 	h := k.w.Header()
 	h.Set("ETag", etag)
 	h.Set("Vary", "Accept")
@@ -134,11 +188,11 @@ func (k *call) document(gv schema.GroupVersion, name string, plain func() ([]byt
 		k.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	data, err := k.server.docs.get(name, plain)
+	data, err := k.server.docs.get(name, hash, plain)
 	media := "application/json"
 	if err == nil && k.wantsProto(version) {
 		media = protoType
-		data, err = k.server.docs.get(name+" proto", func() ([]byte, error) { return toProto(data) })
+		data, err = k.server.docs.get(name+" proto", hash, func() ([]byte, error) { return toProto(data) })
 	}
 	if err != nil {
 		return err

@@ -120,7 +120,7 @@ func (a *Aggregator) condition(ctx context.Context, s *apiregistrationv1.APIServ
 	if err == nil {
 		return c
 	}
-	a.discovered(s, nil, "")
+	a.discovered(s, nil, described{})
 	c.Status, c.Reason, c.Message = apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck", err.Error()
 	if p := (problem{}); errors.As(err, &p) {
 		c.Reason, c.Message = p.reason, p.message
@@ -140,35 +140,48 @@ func (a *Aggregator) check(ctx context.Context, s *apiregistrationv1.APIService)
 	if err := a.fetch(ctx, s, "/apis/"+s.Spec.Group+"/"+s.Spec.Version, "the list of resources", list); err != nil {
 		return err
 	}
-	a.discovered(s, list, a.document(ctx, s))
+	a.discovered(s, list, a.describe(ctx, s))
 	return nil
 }
 
 // fetch reads JSON of a backend, as the host itself.
 func (a *Aggregator) fetch(ctx context.Context, s *apiregistrationv1.APIService, path, what string, into any) error {
-	to := location(s.Spec.Service, &url.URL{Path: path})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
-	if err != nil {
-		return err
-	}
-	transport.SetAuthProxyHeaders(r, "system:kube-aggregator", "", []string{"system:masters"}, nil)
-	answer, err := a.backend(s).transport.RoundTrip(r)
-	if err != nil {
-		return fmt.Errorf("failing or missing response from %v: %w", to, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("failing or missing response from %v: bad status from %v: %d", to, to, answer.StatusCode)
-	}
-	data, err := io.ReadAll(io.LimitReader(answer.Body, maxDiscovery+1))
-	if err == nil && len(data) > maxDiscovery {
-		err = fmt.Errorf("%s is longer than %d bytes", what, maxDiscovery)
-	}
+	data, _, err := a.get(ctx, s, path, what, "", maxDiscovery)
 	if err == nil {
 		err = json.Unmarshal(data, into)
 	}
 	if err != nil {
-		return fmt.Errorf("failing or missing response from %v: %w", to, err)
+		return fmt.Errorf("failing or missing response from %v: %w", location(s.Spec.Service, &url.URL{Path: path}), err)
 	}
 	return nil
+}
+
+// get reads what a backend answers, and its ETag, as the host itself. There is no
+// data where it is what known names.
+func (a *Aggregator) get(ctx context.Context, s *apiregistrationv1.APIService, path, what, known string, most int64) (data []byte, etag string, err error) {
+	to := location(s.Spec.Service, &url.URL{Path: path})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return nil, "", err
+	}
+	transport.SetAuthProxyHeaders(r, "system:kube-aggregator", "", []string{"system:masters"}, nil)
+	if known != "" {
+		r.Header.Set("If-None-Match", known)
+	}
+	answer, err := a.backend(s).transport.RoundTrip(r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if known != "" && answer.StatusCode == http.StatusNotModified {
+		return nil, known, nil
+	}
+	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
+		return nil, "", fmt.Errorf("bad status from %v: %d", to, answer.StatusCode)
+	}
+	data, err = io.ReadAll(io.LimitReader(answer.Body, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s is longer than %d bytes", what, most)
+	}
+	return data, answer.Header.Get("ETag"), err
 }

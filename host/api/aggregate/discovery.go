@@ -2,14 +2,11 @@ package aggregate
 
 import (
 	"cmp"
-	"context"
-	"net/url"
 	"slices"
 	"strings"
 
 	discoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
@@ -23,8 +20,7 @@ type found struct {
 	group                   string
 	groupPriority, priority int32
 	serves                  discoveryv2.APIVersionDiscovery
-	// document is where its OpenAPI document lies, "" where it has none.
-	document string
+	described               described
 }
 
 // Groups lists what backends serve by priority, from what Run last read: it waits
@@ -55,19 +51,19 @@ func (a *Aggregator) Groups() []discoveryv2.APIGroupDiscovery {
 	return groups
 }
 
-// discovered keeps what an APIService serves, and where that is described. One that
+// discovered keeps what an APIService serves, and how that is described. One that
 // cannot be read keeps what it served, marked stale, so that clients know the list is
 // not whole.
-func (a *Aggregator) discovered(s *apiregistrationv1.APIService, list *metav1.APIResourceList, document string) {
+func (a *Aggregator) discovered(s *apiregistrationv1.APIService, list *metav1.APIResourceList, d described) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := found{group: s.Spec.Group, groupPriority: s.Spec.GroupPriorityMinimum, priority: s.Spec.VersionPriority}
 	if list != nil {
 		f.serves = discoveryv2.APIVersionDiscovery{Resources: resourcesOf(s, list), Freshness: discoveryv2.DiscoveryFreshnessCurrent}
-		f.document = document
+		f.described = d
 	} else {
 		f.serves = discoveryv2.APIVersionDiscovery{Resources: a.found[s.Name].serves.Resources, Freshness: discoveryv2.DiscoveryFreshnessStale}
-		f.document = a.found[s.Name].document
+		f.described = a.found[s.Name].described
 	}
 	f.serves.Version = s.Spec.Version
 	a.found[s.Name] = f
@@ -98,42 +94,4 @@ func resourcesOf(s *apiregistrationv1.APIService, list *metav1.APIResourceList) 
 		})
 	}
 	return out
-}
-
-// Documents are where the OpenAPI v3 documents of what backends serve lie, from
-// what Run last read: it waits for nobody. Forward answers there.
-func (a *Aggregator) Documents() map[schema.GroupVersion]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := map[schema.GroupVersion]string{}
-	for _, f := range a.found {
-		if f.document != "" {
-			all[schema.GroupVersion{Group: f.group, Version: f.serves.Version}] = f.document
-		}
-	}
-	return all
-}
-
-// document asks a backend whether it describes what it serves, and by which hash.
-// Where it says that the document lies is not believed.
-func (a *Aggregator) document(ctx context.Context, s *apiregistrationv1.APIService) string {
-	var index struct {
-		Paths map[string]struct {
-			ServerRelativeURL string `json:"serverRelativeURL"`
-		} `json:"paths"`
-	}
-	if err := a.fetch(ctx, s, "/openapi/v3", "the list of documents", &index); err != nil {
-		a.Log.Debug("no OpenAPI documents of an APIService", "apiservice", s.Name, "err", err)
-		return ""
-	}
-	path := "apis/" + s.Spec.Group + "/" + s.Spec.Version
-	link, ok := index.Paths[path]
-	if !ok {
-		return ""
-	}
-	at := url.URL{Path: "/openapi/v3/" + path}
-	if named, err := url.Parse(link.ServerRelativeURL); err == nil && named.Query().Has("hash") {
-		at.RawQuery = url.Values{"hash": {named.Query().Get("hash")}}.Encode()
-	}
-	return at.String()
 }
