@@ -126,11 +126,12 @@ func (a *Aggregator) swagger(ctx context.Context, s *apiregistrationv1.APIServic
 	if err == nil && part.Hash == had.v2.Hash {
 		return had.v2, etag
 	}
-	if err == nil {
-		part.Doc, err = about(part.Of, data)
-	}
 	if err != nil {
 		a.Log.Debug("no OpenAPI v2 document of an APIService", "apiservice", s.Name, "err", err)
+		return part, ""
+	}
+	if part.Doc, err = about(part.Of, data); err != nil {
+		a.Log.Warn("the OpenAPI v2 document of an APIService is left out", "apiservice", s.Name, "err", err)
 	}
 	return part, etag
 }
