@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -205,6 +206,26 @@ func TestATrapOfAControllerNamesTheObject(t *testing.T) {
 	_, err := c.Reconcile(t.Context(), &wire.ReconcileInput{Now: 1, Parent: parent})
 	if err == nil || !strings.HasPrefix(err.Error(), "policy troubled: ReplicaSet shop/web: guest ") {
 		t.Errorf("Reconcile = %v", err)
+	}
+}
+
+// A host that stops asks no more: that is nothing a policy did.
+func TestAnAskerThatLeavesIsNoFailureOfThePolicy(t *testing.T) {
+	t.Parallel()
+	r := withTroubled(t, "TripsReconciling", "")
+	for _, c := range r.Current().Controllers() {
+		if c.Name() != "troubled" {
+			continue
+		}
+		parent := wire.ControlObject{Kind: c.Parent(), Object: &metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Fields: []json.RawMessage{json.RawMessage(`"panic"`)}}
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := c.Reconcile(ctx, &wire.ReconcileInput{Now: 1, Parent: parent}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Reconcile = %v", err)
+		}
+	}
+	if f := r.figures(t, "troubled"); f.Failures != 0 || f.LastFailure != "" {
+		t.Errorf("%d failures: %s", f.Failures, f.LastFailure)
 	}
 }
 

@@ -133,7 +133,7 @@ func (s *Sandbox) ready(ctx context.Context) error {
 		return fmt.Errorf("policy %s: %w", s.name, ErrMemoryReclaimed)
 	}
 	i, err := s.Open(ctx, s.Priority())
-	if errors.Is(err, engine.ErrClosed) {
+	if errors.Is(err, engine.ErrClosed) || err != nil && ctx.Err() != nil {
 		return fmt.Errorf("policy %s: %w", s.name, err)
 	}
 	if err != nil {
