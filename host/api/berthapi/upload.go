@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -89,8 +88,6 @@ func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool
 
 // admit examines a module and keeps its bytes, unless the run is dry.
 func (a *API) admit(ctx context.Context, sender string, wasm []byte, signatures []v1alpha1.Signature, dryRun bool) (*v1alpha1.Module, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	m, err := a.Policies.Modules.Examine(ctx, sender, wasm, signatures)
 	if errors.Is(err, module.ErrRefused) {
 		return nil, apierrors.NewBadRequest(err.Error())

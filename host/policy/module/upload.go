@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/engine"
@@ -33,18 +34,29 @@ func (s *Store) Examine(ctx context.Context, user string, wasm []byte, signature
 	if err := s.Trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	leave, err := s.turns.take(ctx, user)
+	waiting, stop := context.WithTimeout(ctx, turnTime)
+	defer stop()
+	leave, err := s.turns.take(waiting, user)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	m, err := s.Inspect(ctx, wasm)
+	done, err := s.examine(waiting)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	m, err := s.inspect(ctx, wasm)
 	if err != nil {
 		return nil, err
 	}
 	m.Spec.Signatures = signatures
 	return m, nil
 }
+
+// turnTime is how long an upload waits for those before it. How long it is then
+// looked at is the engine's to bound, which gives it more where the machine is busy.
+const turnTime = time.Minute
 
 // maxExamining is how many modules are examined at a time: to vet one takes a
 // processor and several times its size.
@@ -96,12 +108,25 @@ func (t *turns) take(ctx context.Context, user string) (leave func(), err error)
 // Inspect vets and compiles a module, and returns the Module object that
 // stands for it. Nothing is stored.
 func (s *Store) Inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
+	done, err := s.examine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return s.inspect(ctx, wasm)
+}
+
+// examine waits until few enough are examined.
+func (s *Store) examine(ctx context.Context) (done func(), err error) {
 	select {
 	case s.examining <- struct{}{}:
-		defer func() { <-s.examining }()
+		return func() { <-s.examining }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+func (s *Store) inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, error) {
 	module, err := s.Engine.Load(ctx, wasm, vet.DefaultLimits())
 	if err != nil {
 		return nil, refusal(ctx, err)

@@ -146,3 +146,35 @@ func TestAModuleHasSoManySignatures(t *testing.T) {
 		t.Errorf("Examine = %v, want it refused", err)
 	}
 }
+
+func TestAnUploadWaitsForOthersForAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := NewStore(Config{})
+		leave, err := l.turns.take(t.Context(), "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := func(user string) {
+			t.Helper()
+			begun := time.Now()
+			if _, err := l.Examine(t.Context(), user, nil, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
+				t.Errorf("Examine gives up after %v: %v", time.Since(begun), err)
+			}
+		}
+		waits("ann")
+		leave()
+		for range maxExamining {
+			done, err := l.examine(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+		}
+		waits("ann")
+		waits("bob")
+		if len(l.turns.of) != 0 {
+			t.Errorf("turns left behind: %v", l.turns.of)
+		}
+	})
+}
