@@ -59,18 +59,18 @@ func localOf(gv schema.GroupVersion) *apiregistrationv1.APIService {
 
 // keepLocal makes the local APIServices that are missing, and mends others of
 // their names.
-func (a *Aggregator) keepLocal(ctx context.Context) error {
+func (c *Config) keepLocal(ctx context.Context) error {
 	for _, want := range local() {
-		object, err := a.Objects.Get(ctx, store.Key{Resource: resource, Name: want.Name})
+		object, err := c.Objects.Get(ctx, store.Key{Resource: resource, Name: want.Name})
 		if have, ok := object.(*apiregistrationv1.APIService); err == nil && ok {
 			if reflect.DeepEqual(have.Spec, want.Spec) {
 				continue
 			}
-			if _, _, err := a.Registry.Delete(ctx, registry.On(resource, "", want.Name), nil); err != nil && !apierrors.IsNotFound(err) {
+			if _, _, err := c.Registry.Delete(ctx, registry.On(resource, "", want.Name), nil); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}
-		if _, err := a.Registry.Create(ctx, registry.On(resource, "", want.Name), want); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := c.Registry.Create(ctx, registry.On(resource, "", want.Name), want); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
