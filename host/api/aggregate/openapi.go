@@ -139,6 +139,11 @@ func (a *Aggregator) swagger(ctx context.Context, s *apiregistrationv1.APIServic
 // about reads the part of a document that is about the group and version: nil where
 // it has none. A document is refused that others could not read or merge.
 func about(gv schema.GroupVersion, data []byte) (doc *spec.Swagger, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			doc, err = nil, fmt.Errorf("it cannot be converted: %v", r)
+		}
+	}()
 	doc = &spec.Swagger{}
 	if err := json.Unmarshal(data, doc); err != nil {
 		return nil, err
@@ -169,6 +174,7 @@ func about(gv schema.GroupVersion, data []byte) (doc *spec.Swagger, err error) {
 	if _, err := openapi_v2.ParseDocument(part); err != nil {
 		return nil, err
 	}
+	openapiconv.ConvertV2ToV3(doc) // panics where it cannot
 	return doc, nil
 }
 
