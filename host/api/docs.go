@@ -109,9 +109,9 @@ func (k *call) openAPIv3() error {
 		return k.document("v3 "+asked, k.server.hash(gv.String()), plain, "v3", protoV3, protoOfV3)
 	}
 	if k.server.Aggregate != nil {
-		for gv := range k.server.Aggregate.Documents() {
+		for gv, at := range k.server.Aggregate.Documents() {
 			if docPath(gv) == asked {
-				return k.elsewheresV3(gv)
+				return k.elsewheresV3(gv, at)
 			}
 		}
 	}
@@ -119,27 +119,15 @@ func (k *call) openAPIv3() error {
 }
 
 // elsewheresV3 is the document of what a backend serves: by itself, or made of its
-// version 2.
-func (k *call) elsewheresV3(gv schema.GroupVersion) error {
+// version 2. Where it lies names its state.
+func (k *call) elsewheresV3(gv schema.GroupVersion, at string) error {
 	converted := k.server.Aggregate.Converted(gv)
 	if converted == nil {
 		k.handOn(gv, false)
 		return nil
 	}
-	data, err := json.Marshal(converted)
-	if err != nil {
-		return err
-	}
-	media := "application/json"
-	if k.wantsProto("v3") {
-		media = protoV3
-		data, err = protoOfV3(data)
-	}
-	if err != nil {
-		return err
-	}
-	k.header(media)
-	return k.write(http.StatusOK, data)
+	plain := func() ([]byte, error) { return json.Marshal(converted) }
+	return k.document("v3 "+docPath(gv), k.server.hash(at), plain, "v3", protoV3, protoOfV3)
 }
 
 func (k *call) openAPIv2() error {
