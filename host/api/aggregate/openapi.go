@@ -28,15 +28,16 @@ const maxSwagger = 16 << 20
 type described struct {
 	// v3 is where the OpenAPI v3 document lies, "" where there is none.
 	v3 string
-	// v2 has no Doc where there is none. etag is how the backend names it.
+	// v2 has no Doc where there is none. etag is how the backend from names it.
 	v2   openapi.Part
 	etag string
+	from *backend
 }
 
 // describe asks a backend how it describes what it serves.
 func (a *Aggregator) describe(ctx context.Context, s *apiregistrationv1.APIService) described {
-	d := described{v3: a.document(ctx, s)}
-	d.v2, d.etag = a.swagger(ctx, s)
+	d := described{v3: a.document(ctx, s), from: a.backend(s)}
+	d.v2, d.etag = a.swagger(ctx, s, d.from)
 	return d
 }
 
@@ -112,11 +113,15 @@ func (a *Aggregator) document(ctx context.Context, s *apiregistrationv1.APIServi
 	return at.String()
 }
 
-// swagger reads the OpenAPI v2 document of a backend, unless it is as it was.
-func (a *Aggregator) swagger(ctx context.Context, s *apiregistrationv1.APIService) (part openapi.Part, etag string) {
+// swagger reads the OpenAPI v2 document of a backend, unless it is as it was. Another
+// backend may name another document alike.
+func (a *Aggregator) swagger(ctx context.Context, s *apiregistrationv1.APIService, from *backend) (part openapi.Part, etag string) {
 	a.mu.Lock()
 	had := a.found[s.Name].described
 	a.mu.Unlock()
+	if had.from != from {
+		had.etag = ""
+	}
 	data, etag, err := a.get(ctx, s, "/openapi/v2", "the document", had.etag, maxSwagger)
 	if err == nil && data == nil {
 		return had.v2, etag

@@ -9,14 +9,19 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/polltest"
+	"github.com/berth-dev/berth/host/store"
 
+	openapiv3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // Clients such as kubectl explain find what a backend says of its kinds beside the
@@ -178,6 +183,51 @@ func TestABackendsSwaggerIsMergedAndConverted(t *testing.T) {
 	if n := asked.Load(); n != 2 {
 		t.Errorf("the backend sent its document %d times", n)
 	}
+}
+
+// Two backends may name different documents by one ETag.
+func TestAnotherBackendsSwaggerIsReadAnew(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	var doc atomic.Value
+	doc.Store(swagger)
+	c := start(t, sound, withSwagger(&asked, &doc))
+	c.register(t, nil)
+	c.becomes(t, "True Passed")
+	doc.Store(strings.Replace(swagger, "A thing.", "B thing.", 1)) // which has the same ETag
+	if _, err := c.Registry.Modify(t.Context(), registry.On(apiServices, "", name), func(o store.Object) (store.Object, error) {
+		next := o.DeepCopyObject().(*apiregistrationv1.APIService)
+		next.Spec.InsecureSkipTLSVerify, next.Spec.CABundle = true, nil
+		return next, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	polltest.Until(t, "the other's document is served", func() bool {
+		_, body := c.get(t, "/openapi/v2", nil)
+		return strings.Contains(body, "B thing.")
+	})
+}
+
+// Clients such as kubectl read the documents as protobuf.
+func TestAConvertedDocumentIsServedAsProtobuf(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	var doc atomic.Value
+	doc.Store(swagger)
+	c := start(t, sound, withSwagger(&asked, &doc))
+	c.register(t, nil)
+	c.becomes(t, "True Passed")
+	code, body := c.get(t, "/openapi/v3"+root, http.Header{"Accept": {"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}})
+	var v3 openapiv3.Document
+	if err := proto.Unmarshal([]byte(body), &v3); err != nil || code != http.StatusOK {
+		t.Fatalf("it is answered %d, and is %v", code, err)
+	}
+	for _, s := range v3.GetComponents().GetSchemas().GetAdditionalProperties() {
+		if s.Name == "Thing" && s.Value.GetSchema().GetDescription() == "A thing." {
+			return
+		}
+	}
+	t.Error("a Thing is not described")
 }
 
 // describing are the definitions that say that they are of the kind.
