@@ -5,9 +5,13 @@ package catalog
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -21,6 +25,10 @@ type Catalog struct {
 	factory  informers.SharedInformerFactory
 	services coreinformers.ServiceInformer
 	slices   discoveryinformers.EndpointSliceInformer
+
+	mu sync.Mutex
+	// changed is closed when a slice has, nil where nobody waits for that.
+	changed chan struct{}
 }
 
 // New gives an empty catalog; Run fills it.
@@ -30,7 +38,31 @@ func New(client kubernetes.Interface) *Catalog {
 	c.services.Informer() // known to the factory from now on
 	// It fails for informers that run already.
 	utilruntime.Must(c.slices.Informer().AddIndexers(cache.Indexers{byService: serviceOf}))
+	tell := func(any) { c.tell() }
+	_, err := c.slices.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(any, any) { c.tell() }, DeleteFunc: tell,
+	})
+	utilruntime.Must(err)
 	return c
+}
+
+func (c *Catalog) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// change is closed when a slice changes.
+func (c *Catalog) change() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
 }
 
 // trim drops what nobody on a machine reads.
@@ -87,4 +119,86 @@ func (c *Catalog) SlicesOf(namespace, name string) []*discoveryv1.EndpointSlice 
 		}
 	}
 	return out
+}
+
+// Ports are the TCP ports of a pod to which services send once it is ready.
+func (c *Catalog) Ports(p *v1.Pod) (ports []uint16) {
+	all, err := c.services.Lister().Services(p.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil // a cache has no errors
+	}
+	for _, s := range all {
+		if len(s.Spec.Selector) == 0 || s.Spec.Type == v1.ServiceTypeExternalName || s.Spec.PublishNotReadyAddresses ||
+			!labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) {
+			continue
+		}
+		for i := range s.Spec.Ports {
+			if port := target(&s.Spec.Ports[i], p); port != 0 && !slices.Contains(ports, port) {
+				ports = append(ports, port)
+			}
+		}
+	}
+	return ports
+}
+
+// target is the TCP port of a pod that a service's port leads to, 0 where it leads to
+// none.
+func target(to *v1.ServicePort, p *v1.Pod) uint16 {
+	if to.Protocol != "" && to.Protocol != v1.ProtocolTCP {
+		return 0
+	}
+	if to.TargetPort.Type == intstr.Int {
+		return uint16(to.TargetPort.IntVal) //nolint:gosec // the API admits 1 to 65535
+	}
+	for i := range p.Spec.Containers {
+		for _, port := range p.Spec.Containers[i].Ports {
+			if port.Name == to.TargetPort.StrVal && (port.Protocol == "" || port.Protocol == v1.ProtocolTCP) {
+				return uint16(port.ContainerPort) //nolint:gosec // likewise
+			}
+		}
+	}
+	return 0
+}
+
+// Withdrawn waits until no slice has a pod as an endpoint that goes on. It tells
+// whether one had: whoever sends to the pod learns it at about the same time.
+func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) (was bool) {
+	change := c.change()
+	at := c.endpointsOf(p)
+	for len(at) > 0 {
+		was = true
+		select {
+		case <-ctx.Done():
+			return was
+		case <-change:
+		}
+		change = c.change()
+		at = slices.DeleteFunc(at, func(key string) bool {
+			slice, there, err := c.slices.Informer().GetIndexer().GetByKey(key)
+			return err != nil || !there || !goesOn(slice, p)
+		})
+	}
+	return was
+}
+
+// endpointsOf are the keys of the slices in which a pod goes on.
+func (c *Catalog) endpointsOf(p *v1.Pod) (keys []string) {
+	found, err := c.slices.Informer().GetIndexer().ByIndex(cache.NamespaceIndex, p.Namespace)
+	if err != nil {
+		return nil // there is this index
+	}
+	for _, slice := range found {
+		if goesOn(slice, p) {
+			keys = append(keys, cache.MetaObjectToName(slice.(*discoveryv1.EndpointSlice)).String())
+		}
+	}
+	return keys
+}
+
+// goesOn tells whether a slice has the pod as an endpoint that does not end.
+func goesOn(obj any, p *v1.Pod) bool {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	return ok && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return e.TargetRef != nil && e.TargetRef.UID == p.UID && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
+	})
 }

@@ -3,13 +3,18 @@ package catalog
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-dev/berth/host/polltest"
 )
 
 func TestCatalogHasServicesAndSlices(t *testing.T) {
@@ -43,5 +48,112 @@ func TestCatalogHasServicesAndSlices(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run = %v", err)
+	}
+}
+
+// start gives a catalog that follows a client, until the test ends.
+func start(t *testing.T, client *fake.Clientset) *Catalog {
+	t.Helper()
+	c := New(client)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	if !cache.WaitForCacheSync(t.Context().Done(), c.Synced) {
+		t.Fatal("not synced")
+	}
+	return c
+}
+
+func TestPortsAreThoseThatServicesSendTo(t *testing.T) {
+	t.Parallel()
+	service := func(namespace, name string, change func(*v1.ServiceSpec), ports ...v1.ServicePort) *v1.Service {
+		s := &v1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: ports},
+		}
+		if change != nil {
+			change(&s.Spec)
+		}
+		return s
+	}
+	to := func(target int32) v1.ServicePort { return v1.ServicePort{TargetPort: intstr.FromInt32(target)} }
+	named := func(target string, protocol v1.Protocol) v1.ServicePort {
+		return v1.ServicePort{TargetPort: intstr.FromString(target), Protocol: protocol}
+	}
+	c := start(t, fake.NewClientset(
+		service("default", "one", nil, to(8080), named("http", ""), named("dns", v1.ProtocolUDP), named("none", v1.ProtocolTCP)),
+		service("default", "two", nil, to(8080), to(9090)),
+		service("other", "elsewhere", nil, to(1)),
+		service("default", "others", func(s *v1.ServiceSpec) { s.Selector["app"] = "db" }, to(2)),
+		service("default", "by-hand", func(s *v1.ServiceSpec) { s.Selector = nil }, to(3)),
+		service("default", "outside", func(s *v1.ServiceSpec) { s.Type = v1.ServiceTypeExternalName }, to(4)),
+		service("default", "at-once", func(s *v1.ServiceSpec) { s.PublishNotReadyAddresses = true }, to(5)),
+	))
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{"app": "web", "x": "y"}},
+		Spec: v1.PodSpec{Containers: []v1.Container{
+			{Ports: []v1.ContainerPort{{Name: "dns", ContainerPort: 53, Protocol: v1.ProtocolUDP}}},
+			{Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 80}}},
+		}},
+	}
+	ports := c.Ports(p)
+	slices.Sort(ports)
+	if want := []uint16{80, 8080, 9090}; !slices.Equal(ports, want) {
+		t.Errorf("services send to %v, want %v", ports, want)
+	}
+}
+
+func TestWithdrawnWaitsForTheSlicesOfAPod(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}}
+	slice := func(name string, terminating bool, uids ...types.UID) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		for _, uid := range uids {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
+				TargetRef: &v1.ObjectReference{UID: uid}, Conditions: discoveryv1.EndpointConditions{Terminating: &terminating},
+			})
+		}
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) // by hand
+		return s
+	}
+	client := fake.NewClientset(slice("a", false, "1", "2"), slice("b", false, "2", "1"), slice("c", true, "1"), slice("d", false, "2"))
+	c := start(t, client)
+	set := client.DiscoveryV1().EndpointSlices("default")
+
+	other := p.DeepCopy()
+	other.UID = "3"
+	if c.Withdrawn(t.Context(), other) {
+		t.Error("a pod that is in no slice was an endpoint")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if !c.Withdrawn(ctx, p) {
+		t.Error("whoever stops waiting is told that it is none")
+	}
+	done := make(chan bool, 1)
+	go func() { done <- c.Withdrawn(t.Context(), p) }()
+	still := func(after string) {
+		t.Helper()
+		select {
+		case <-done:
+			t.Fatalf("nobody is waited for after %s", after)
+		default:
+		}
+	}
+	still("nothing")
+	if _, err := set.Update(t.Context(), slice("a", true, "1", "2"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	polltest.Until(t, "the first slice is known", func() bool {
+		now, err := c.Slices().Lister().EndpointSlices("default").Get("a")
+		return err == nil && *now.Endpoints[0].Conditions.Terminating
+	})
+	still("one slice of two")
+	if err := set.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !<-done {
+		t.Error("a pod of two slices was no endpoint")
 	}
 }

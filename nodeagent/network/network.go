@@ -16,6 +16,9 @@ type Network interface {
 	Del(ctx context.Context, id string) error
 	// Sweep does Del for everything whose id is not in keep: what a crash left.
 	Sweep(ctx context.Context, keep []string) error
+	// Listeners are the TCP ports at which an attached pod takes connections from
+	// others.
+	Listeners(id string) ([]uint16, error)
 	// Ready fails with the reason while pods can not be connected.
 	Ready(ctx context.Context) error
 }

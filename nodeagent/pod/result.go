@@ -81,6 +81,8 @@ type Run struct {
 	ImageID   string
 	LogPath   string
 	StartedAt time.Time
+	// Quiet: nobody asks whether it is ready; it is when it listens.
+	Quiet bool
 	// User is who it started as; nil is not known.
 	User *runtime.User
 	// Resources that it was made with.
@@ -104,7 +106,7 @@ func (r *Record) DidStart(name string, run Run, now time.Time) {
 	s.Wait, s.Unhealthy, s.Image, s.Pull = nil, "", run.Image, Backoff{}
 	s.Applied, s.Regrow, s.User = run.Resources, false, run.User
 	s.Started = c.StartupProbe == nil
-	s.Ready = s.Started && c.ReadinessProbe == nil
+	s.Ready = s.Started && c.ReadinessProbe == nil && !run.Quiet
 }
 
 // NextAttempt is the restart count with which the container would run next.

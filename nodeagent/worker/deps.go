@@ -33,7 +33,9 @@ type Deps struct {
 	Prober         *probe.Prober
 	Objects        podspec.Objects
 	// Handler names the runtime that a RuntimeClass stands for.
-	Handler  func(ctx context.Context, class string) (string, error)
+	Handler func(ctx context.Context, class string) (string, error)
+	// Services are the cluster's; nil is none.
+	Services Services
 	Status   StatusWriter
 	Keep     Checkpoints
 	Recorder record.EventRecorder
@@ -74,6 +76,15 @@ type Volumes interface {
 	Refresh(ctx context.Context, p *v1.Pod, facts podspec.Facts) error
 	// TearDown unmounts and removes everything of a pod, by its UID.
 	TearDown(uid string) error
+}
+
+// Services knows what is sent to pods.
+type Services interface {
+	// Ports are the TCP ports of a pod to which services send once it is ready.
+	Ports(p *v1.Pod) []uint16
+	// Withdrawn waits until a pod is no endpoint that goes on, and tells whether it
+	// was one.
+	Withdrawn(ctx context.Context, p *v1.Pod) bool
 }
 
 // Cgroups holds the cgroups above the containers'.

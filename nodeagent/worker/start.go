@@ -115,6 +115,7 @@ func (w *worker) started(ctx context.Context, r *pod.Record, c pod.Spec, run pod
 			}
 		}
 	}
+	run.Quiet = c.Kind == pod.Regular && len(w.ports(r)) > 0
 	return func(r *pod.Record, now time.Time) { r.DidStart(c.Name, run, now) }
 }
 

@@ -15,6 +15,14 @@ import (
 // leastGrace is what a sidecar gets even when the others used up the grace.
 const leastGrace = 2 * time.Second
 
+// Services send a pod that was deleted connections until all nodes know it. Its
+// containers serve on until this one knows, for withdrawnWithin at most, and then
+// for as long as others may need.
+const (
+	withdrawnWithin = 2 * time.Second
+	othersKnow      = 500 * time.Millisecond
+)
+
 func (w *worker) stopContainer(ctx context.Context, r *pod.Record, a pod.Action) outcome {
 	c, ok := r.Spec(a.Container)
 	if !ok {
@@ -66,6 +74,9 @@ func (w *worker) end(ctx context.Context, r *pod.Record, c pod.Spec, deadline ti
 // containers have ended, in reverse order.
 func (w *worker) stopAll(ctx context.Context, r *pod.Record) outcome {
 	deadline := r.Deadline()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	withdrawn := w.withdraw(ctx, r)
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -76,10 +87,10 @@ func (w *worker) stopAll(ctx context.Context, r *pod.Record) outcome {
 		if r.Containers[c.Name].Phase != pod.Running {
 			continue
 		}
-		var before []<-chan struct{}
+		before := []<-chan struct{}{withdrawn}
 		ended := make(chan struct{})
 		if c.Kind == pod.Sidecar {
-			before = slices.Clone(first)
+			before = append(before, first...)
 		}
 		if c.Kind == pod.Sidecar || c.Kind == pod.Regular {
 			first = append(first, ended)
@@ -102,6 +113,28 @@ func (w *worker) stopAll(ctx context.Context, r *pod.Record) outcome {
 		return w.cannotKill(r, err)
 	}
 	return w.look()
+}
+
+// withdraw gives what is closed when a deleted pod gets no connections any more.
+func (w *worker) withdraw(ctx context.Context, r *pod.Record) <-chan struct{} {
+	done := make(chan struct{})
+	if w.Services == nil || r.Pod.DeletionTimestamp == nil {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		bound, cancel := context.WithTimeout(ctx, withdrawnWithin)
+		defer cancel()
+		if !w.Services.Withdrawn(bound, r.Pod) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(othersKnow):
+		}
+	}()
+	return done
 }
 
 // look lists the runtime, so that an end is known before the next decision.

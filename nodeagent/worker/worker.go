@@ -50,7 +50,9 @@ type worker struct {
 	version  string
 	backoffs map[string]time.Time
 	saved    []byte
-	done     chan outcome
+	// awaited are the runs that are waited for to listen, by container.
+	awaited map[string]string
+	done    chan outcome
 }
 
 type flight struct {
@@ -67,7 +69,7 @@ type outcome func(r *pod.Record, now time.Time)
 func newWorker(d *Deps, rec *pod.Record, p *Pool) *worker {
 	p.came++
 	return &worker{Deps: d, uid: string(rec.Pod.UID), came: p.came, turns: p.turns, rec: rec, relist: p.Relist, others: p.others,
-		backoffs: map[string]time.Time{}, wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
+		backoffs: map[string]time.Time{}, awaited: map[string]string{}, wake: make(chan struct{}, 1), done: make(chan outcome, 1)}
 }
 
 // change applies f to the record and looks again at what is due.
@@ -162,7 +164,7 @@ func (w *worker) run(ctx context.Context) (finished bool) {
 		if action == finishedKind {
 			return true
 		}
-		w.publish()
+		w.awaitListeners(ctx, w.publish())
 		if w.launch != nil { // what it changes is written down by now, should we be killed in it
 			w.launch()
 			w.launch = nil
@@ -273,9 +275,9 @@ func (w *worker) tellBackoffs() {
 	}
 }
 
-// publish writes down and reports what changed. It works on a copy: whoever asks
-// for the record waits for neither disk nor prober.
-func (w *worker) publish() {
+// publish writes down and reports what changed. It works on a copy, which it gives:
+// whoever asks for the record waits for neither disk nor prober.
+func (w *worker) publish() *pod.Record {
 	w.mu.Lock()
 	st := w.rec.Status(w.Host, time.Now())
 	rec := w.rec.Clone()
@@ -286,10 +288,11 @@ func (w *worker) publish() {
 	}
 	// A new version may have lost what we told: the writer compares.
 	if rec.Gone || rec.Pod.ResourceVersion == w.version && apiequality.Semantic.DeepEqual(st, w.reported) {
-		return
+		return rec
 	}
 	w.reported, w.version = st, rec.Pod.ResourceVersion
 	w.Status.Set(rec.Pod, st)
+	return rec
 }
 
 // save writes the record, unless it lies there like that.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -438,5 +439,30 @@ func TestTheBridgeKeepsItsAddress(t *testing.T) {
 	h.mustAdd(t, again, pod("last"))
 	if got := address(); got != want {
 		t.Errorf("after a restart the bridge is at %s, was at %s", got, want)
+	}
+}
+
+// What listens at the pod's loopback alone takes no connections of others.
+func TestListenersAreThoseThatOthersReach(t *testing.T) {
+	h := newHost(t)
+	n := h.mustOpen(t, nil)
+	a := h.mustAdd(t, n, pod("a"))
+	want := func(want ...uint16) {
+		t.Helper()
+		if got, err := n.Listeners(pod("a").ID); err != nil || !slices.Equal(got, want) {
+			t.Errorf("the pod listens at %v, %v; want %v", got, err, want)
+		}
+	}
+	want()
+	serve(t, a.NetNS, "127.0.0.1:81")
+	want()
+	serve(t, a.NetNS, a.IPs[0].String()+":443")
+	serve(t, a.NetNS, ":80")
+	if _, err := ask(t, a.NetNS, a.IPs[0].String()+":80"); err != nil { // which leaves a connection behind
+		t.Fatal(err)
+	}
+	want(80, 443)
+	if got, err := n.Listeners("absent-0"); err == nil {
+		t.Errorf("a pod that is not attached listens at %v", got)
 	}
 }

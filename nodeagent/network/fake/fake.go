@@ -14,8 +14,10 @@ import (
 
 // Network is the fake; call New.
 type Network struct {
-	// Fail, if set, is asked before each Add, Del and Ready.
+	// Fail, if set, is asked before each Add, Del, Listeners and Ready.
 	Fail func(method, id string) error
+	// Listening, if set, gives the ports of all pods; unless set there are none.
+	Listening func(id string) []uint16
 
 	mu       sync.Mutex
 	prefix   netip.Prefix
@@ -85,6 +87,14 @@ func (n *Network) Sweep(ctx context.Context, keep []string) error {
 		}
 	}
 	return nil
+}
+
+// Listeners implements network.Network.
+func (n *Network) Listeners(id string) ([]uint16, error) {
+	if err := n.fail("Listeners", id); err != nil || n.Listening == nil {
+		return nil, err
+	}
+	return n.Listening(id), nil
 }
 
 // Ready implements network.Network.

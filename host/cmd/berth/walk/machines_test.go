@@ -40,9 +40,12 @@ func TestMachines(t *testing.T) {
 	n2.join(t, "--token", token, "--import-image", image)
 	n3.join(t, "--token", token, "--import-image", image)
 	c.run(t, "pods on two machines reach each other", func(t *testing.T) { c.testAcross(t, n1, n2) })
-	for n := range 3 {
-		c.run(t, fmt.Sprintf("a roll-over on %d machines loses no request", n+1), func(t *testing.T) {
-			c.testRollOver(t, []*machine{n1, n2, n3}, []*machine{n1, n2, n3}[:n+1])
+	c.run(t, "a roll-over on one machine loses no request, whatever its pods do about it", func(t *testing.T) {
+		c.testRollOver(t, []*machine{n1}, []*machine{n1})
+	})
+	for n := range 2 {
+		c.run(t, fmt.Sprintf("a roll-over on %d machines loses no request", n+2), func(t *testing.T) {
+			c.testRollOver(t, []*machine{n1, n2, n3}, []*machine{n1, n2, n3}[:n+2])
 		})
 	}
 	c.run(t, "connections are made while an agent is killed and comes back", func(t *testing.T) { c.testAgentIsKilledUnderLoad(t, n1, n2) })

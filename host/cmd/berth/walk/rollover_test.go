@@ -24,7 +24,8 @@ const (
 )
 
 // deploySteady makes the Deployment on some machines, one pod at least on each,
-// and gives its Service.
+// and gives its Service. On one machine it is as kubectl create deployment makes it:
+// nothing is asked whether it is ready, and nothing is told to serve on.
 func (c *cluster) deploySteady(t *testing.T, machines []*machine) *v1.Service {
 	t.Helper()
 	var names []string
@@ -34,7 +35,11 @@ func (c *cluster) deploySteady(t *testing.T, machines []*machine) *v1.Service {
 	labels := map[string]string{"app": steady}
 	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: readPod(t, "examples/quickstart/pod.yaml").Spec}
 	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
-	template.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: endures}}}
+	if app := &template.Spec.Containers[0]; len(machines) > 1 {
+		app.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: endures}}}
+	} else {
+		app.ReadinessProbe = nil
+	}
 	template.Spec.Affinity = among(names)
 	template.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule,
