@@ -135,6 +135,9 @@ func (c *client) destination(ctx context.Context, namespace, text string) (*reac
 	bad := func() error { return fmt.Errorf("--to %q: %s", text, wantDestination) }
 	to := &reach.Destination{Text: text, Protocol: forward.TCP}
 	rest, isPod := strings.CutPrefix(text, "pod/")
+	for _, word := range []string{"service/", "svc/"} {
+		rest = strings.TrimPrefix(rest, word)
+	}
 	if cut := strings.LastIndex(rest, "/"); cut >= 0 {
 		protocol, known := map[string]forward.Protocol{"TCP": forward.TCP, "UDP": forward.UDP, "SCTP": forward.SCTP}[strings.ToUpper(rest[cut+1:])]
 		if !known {
@@ -168,6 +171,9 @@ func (c *client) destination(ctx context.Context, namespace, text string) (*reac
 		return nil, fmt.Errorf("--to %q: the cluster's DNS has no such name, and asks the node's resolvers; %s", text, wantDestination)
 	}
 	to.Service, to.Slices, err = c.service(ctx, namespace, labels[0])
+	if isNotFound(err) {
+		err = fmt.Errorf("--to %q: %w in namespace %s; of a pod want pod/%s:%d", text, err, namespace, host, port)
+	}
 	return to, err
 }
 

@@ -81,7 +81,7 @@ func TestExplainTellsWhoAnswersAServiceAndWhoRefuses(t *testing.T) {
 		}
 		return w
 	}
-	for _, to := range []string{"web:80", "web.default:80", "web.default.svc.cluster.local:80", svc.Spec.ClusterIP + ":80", "10.0.0.2:80", "pod/web-1:80"} {
+	for _, to := range []string{"web:80", "web.default:80", "web.default.svc.cluster.local:80", svc.Spec.ClusterIP + ":80", "10.0.0.2:80", "pod/web-1:80", "service/web:80", "svc/web.default:80/tcp"} {
 		if w := way(to); !w.Arrives || len(w.Ends) != 1 || w.Ends[0].Pod != "default/web-1" {
 			t.Errorf("--to %s: %+v", to, w)
 		}
@@ -110,7 +110,7 @@ func TestExplainTellsWhoAnswersAServiceAndWhoRefuses(t *testing.T) {
 			t.Errorf("explain pod --to does not say %q:\n%s", want, text)
 		}
 	}
-	for to, want := range map[string]string{"web": "want NAME:PORT", "web:0": "want NAME:PORT", "web:80/ICMP": "want NAME:PORT", "a.b.example.org:80": "has no such name", "none:80": `services "none" not found`} {
+	for to, want := range map[string]string{"web": "want NAME:PORT", "web:0": "want NAME:PORT", "web:80/ICMP": "want NAME:PORT", "a.b.example.org:80": "has no such name", "none:80": `services "none" not found in namespace default`, "web-1:80": "of a pod want pod/web-1:80"} {
 		if out, err := berth(t, "explain", "pod", "asks", "--to", to, "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--to %s: %v, want %s\n%s", to, err, want, out)
 		}
