@@ -18,6 +18,7 @@ import (
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // Catalog holds what it follows. Handlers may be added at any time.
@@ -160,7 +161,7 @@ func target(to *v1.ServicePort, p *v1.Pod) uint16 {
 	return 0
 }
 
-// Withdrawn waits until no slice has a pod as an endpoint that goes on. It tells
+// Withdrawn waits until no slice has a pod as a ready endpoint that goes on. It tells
 // whether one had: whoever sends to the pod learns it at about the same time.
 func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) (was bool) {
 	change := c.change()
@@ -195,10 +196,12 @@ func (c *Catalog) endpointsOf(p *v1.Pod) (keys []string) {
 	return keys
 }
 
-// goesOn tells whether a slice has the pod as an endpoint that does not end.
+// goesOn tells whether a slice has the pod as an endpoint that is ready and does not
+// end.
 func goesOn(obj any, p *v1.Pod) bool {
 	slice, ok := obj.(*discoveryv1.EndpointSlice)
 	return ok && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
-		return e.TargetRef != nil && e.TargetRef.UID == p.UID && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
+		is := e.Conditions
+		return e.TargetRef != nil && e.TargetRef.UID == p.UID && ptr.Deref(is.Ready, true) && !ptr.Deref(is.Terminating, false)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/host/polltest"
 )
@@ -117,14 +118,18 @@ func TestWithdrawnWaitsForTheSlicesOfAPod(t *testing.T) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{}) // by hand
 		return s
 	}
-	client := fake.NewClientset(slice("a", false, "1", "2"), slice("b", false, "2", "1"), slice("c", true, "1"), slice("d", false, "2"))
+	unready := slice("e", false, "1", "4")
+	unready.Endpoints[0].Conditions.Ready, unready.Endpoints[1].Conditions.Ready = ptr.To(false), ptr.To(false)
+	client := fake.NewClientset(slice("a", false, "1", "2"), slice("b", false, "2", "1"), slice("c", true, "1"), slice("d", false, "2"), unready)
 	c := start(t, client)
 	set := client.DiscoveryV1().EndpointSlices("default")
 
-	other := p.DeepCopy()
-	other.UID = "3"
-	if c.Withdrawn(t.Context(), other) {
-		t.Error("a pod that is in no slice was an endpoint")
+	for uid, what := range map[types.UID]string{"3": "is in no slice", "4": "is not ready"} {
+		other := p.DeepCopy()
+		other.UID = uid
+		if c.Withdrawn(t.Context(), other) {
+			t.Errorf("a pod that %s was sent to", what)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
