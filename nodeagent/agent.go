@@ -344,7 +344,7 @@ func (a *Agent) build() error {
 	host := a.host()
 	a.pool = worker.NewPool(worker.Deps{
 		Runtime: a.cfg.Runtime, Network: a.cfg.Network, Images: a.cfg.Images, Pulls: a.pulls, Keyring: a.cfg.Keyring, Volumes: a.volumes, Cgroups: a.cfg.Cgroups,
-		Prober: a.prober, Objects: a.objects, Handler: a.objects.Handler, Services: a.catalog, Status: a.static, Keep: a.keep, Recorder: recorder, Log: a.log,
+		Prober: a.prober, Objects: a.objects, Handler: a.objects.Handler, Services: services{a.catalog, a.proxy}, Status: a.static, Keep: a.keep, Recorder: recorder, Log: a.log,
 		RootDir: a.cfg.RootDir, CgroupRoot: a.cfg.CgroupRoot, Host: host, IDs: a.ids, UserNamespaces: a.version.UserNamespaces, Memory: a.machine.Memory,
 		PageSizes: slices.Sorted(maps.Keys(a.machine.Hugepages)), Allocatable: a.allocatable(),
 		DNS: a.cfg.DNS, Sysctls: a.cfg.Sysctls, SeccompRoot: a.cfg.SeccompRoot,

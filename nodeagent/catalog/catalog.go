@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
@@ -161,16 +162,15 @@ func target(to *v1.ServicePort, p *v1.Pod) uint16 {
 	return 0
 }
 
-// Withdrawn waits until no slice has a pod as a ready endpoint that goes on. It tells
-// whether one had: whoever sends to the pod learns it at about the same time.
-func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) (was bool) {
+// Withdrawn waits until no slice has a pod as a ready endpoint that goes on. It gives
+// the services that sent to the pod before: others learn of it at about the same time.
+func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) (services []types.NamespacedName) {
 	change := c.change()
-	at := c.endpointsOf(p)
+	services, at := c.endpointsOf(p)
 	for len(at) > 0 {
-		was = true
 		select {
 		case <-ctx.Done():
-			return was
+			return services
 		case <-change:
 		}
 		change = c.change()
@@ -179,21 +179,25 @@ func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) (was bool) {
 			return err != nil || !there || !goesOn(slice, p)
 		})
 	}
-	return was
+	return services
 }
 
-// endpointsOf are the keys of the slices in which a pod goes on.
-func (c *Catalog) endpointsOf(p *v1.Pod) (keys []string) {
+// endpointsOf are the services that send to a pod, and the keys of the slices by which
+// they do.
+func (c *Catalog) endpointsOf(p *v1.Pod) (services []types.NamespacedName, keys []string) {
 	found, err := c.slices.Informer().GetIndexer().ByIndex(cache.NamespaceIndex, p.Namespace)
 	if err != nil {
-		return nil // there is this index
+		return nil, nil // there is this index
 	}
-	for _, slice := range found {
-		if goesOn(slice, p) {
-			keys = append(keys, cache.MetaObjectToName(slice.(*discoveryv1.EndpointSlice)).String())
+	for _, obj := range found {
+		if !goesOn(obj, p) {
+			continue
 		}
+		slice := obj.(*discoveryv1.EndpointSlice)
+		services = append(services, types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
+		keys = append(keys, cache.MetaObjectToName(slice).String())
 	}
-	return keys
+	return services, keys
 }
 
 // goesOn tells whether a slice has the pod as an endpoint that is ready and does not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -109,7 +110,9 @@ func TestWithdrawnWaitsForTheSlicesOfAPod(t *testing.T) {
 	t.Parallel()
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}}
 	slice := func(name string, terminating bool, uids ...types.UID) *discoveryv1.EndpointSlice {
-		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "of-" + name},
+		}}
 		for _, uid := range uids {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 				TargetRef: &v1.ObjectReference{UID: uid}, Conditions: discoveryv1.EndpointConditions{Terminating: &terminating},
@@ -127,16 +130,16 @@ func TestWithdrawnWaitsForTheSlicesOfAPod(t *testing.T) {
 	for uid, what := range map[types.UID]string{"3": "is in no slice", "4": "is not ready"} {
 		other := p.DeepCopy()
 		other.UID = uid
-		if c.Withdrawn(t.Context(), other) {
+		if c.Withdrawn(t.Context(), other) != nil {
 			t.Errorf("a pod that %s was sent to", what)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !c.Withdrawn(ctx, p) {
+	if c.Withdrawn(ctx, p) == nil {
 		t.Error("whoever stops waiting is told that it is none")
 	}
-	done := make(chan bool, 1)
+	done := make(chan []types.NamespacedName, 1)
 	go func() { done <- c.Withdrawn(t.Context(), p) }()
 	still := func(after string) {
 		t.Helper()
@@ -158,7 +161,9 @@ func TestWithdrawnWaitsForTheSlicesOfAPod(t *testing.T) {
 	if err := set.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if !<-done {
-		t.Error("a pod of two slices was no endpoint")
+	sent := <-done
+	slices.SortFunc(sent, func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) })
+	if want := []types.NamespacedName{{Namespace: "default", Name: "of-a"}, {Namespace: "default", Name: "of-b"}}; !slices.Equal(sent, want) {
+		t.Errorf("%v sent to the pod, want %v", sent, want)
 	}
 }

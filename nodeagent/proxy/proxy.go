@@ -77,11 +77,15 @@ type Proxy struct {
 	mu    sync.Mutex
 	dirty map[types.NamespacedName]bool
 	since time.Time // the first of them was noted
+	// noted counts what was, done is how much of it the kernel has; moved is closed
+	// when that is more.
+	noted, done uint64
+	moved       chan struct{}
 }
 
 // New gives a proxy. Nothing changes before Run.
 func New(cfg Config) *Proxy {
-	return &Proxy{cfg: cfg, health: newHealth(cfg.Log), wake: make(chan struct{}, 1), tally: newTally(), dirty: map[types.NamespacedName]bool{}}
+	return &Proxy{cfg: cfg, health: newHealth(cfg.Log), wake: make(chan struct{}, 1), tally: newTally(), dirty: map[types.NamespacedName]bool{}, moved: make(chan struct{})}
 }
 
 // Run works until ctx ends. What it made stays in the kernel.
@@ -174,8 +178,40 @@ func (p *Proxy) note(name types.NamespacedName) {
 		p.since = time.Now()
 	}
 	p.dirty[name] = true
+	p.noted++
 	p.mu.Unlock()
 	p.Wake()
+}
+
+// Settle waits until the kernel has what services are in the catalog now.
+func (p *Proxy) Settle(ctx context.Context, names ...types.NamespacedName) {
+	for _, name := range names {
+		p.note(name) // the informers may not have told yet
+	}
+	p.mu.Lock()
+	want := p.noted
+	for p.done < want {
+		moved := p.moved
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+		}
+		p.mu.Lock()
+	}
+	p.mu.Unlock()
+}
+
+// settled: the kernel has all up to what was noted.
+func (p *Proxy) settled(upTo uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if upTo > p.done {
+		p.done = upTo
+		close(p.moved)
+		p.moved = make(chan struct{})
+	}
 }
 
 // Wake has the proxy look again at what this node is.
@@ -186,25 +222,28 @@ func (p *Proxy) Wake() {
 	}
 }
 
-// changed gives what was noted, and since when something was to do.
-func (p *Proxy) changed() ([]types.NamespacedName, time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.dirty) == 0 {
-		return nil, time.Now()
-	}
-	names := slices.Collect(maps.Keys(p.dirty))
-	clear(p.dirty)
-	return names, p.since
-}
-
 // state belongs to Run's goroutine.
 type state struct {
 	*Proxy
 	node     service.Node
 	book     *service.Book
 	complete bool // the next change is all there is
+	upTo     uint64
+	refused  bool // the kernel has not all up to there, before it is mended
 	told     map[string]bool
+}
+
+// changed gives what was noted, and since when something was to do.
+func (s *state) changed() ([]types.NamespacedName, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upTo = s.noted
+	if len(s.dirty) == 0 {
+		return nil, time.Now()
+	}
+	names := slices.Collect(maps.Keys(s.dirty))
+	clear(s.dirty)
+	return names, s.since
 }
 
 // tend compares the kernel with what was applied.
@@ -217,6 +256,8 @@ func (s *state) tend() bool {
 		s.counts.failures.Add(1)
 		return false
 	}
+	s.refused = false
+	s.settled(s.upTo)
 	return true
 }
 
@@ -241,6 +282,9 @@ func (s *state) update() bool {
 	}
 	s.counts.services.Store(uint64(s.book.Len()))
 	done := s.apply(since)
+	if done && !s.refused {
+		s.settled(s.upTo)
+	}
 	s.tellClashes()
 	return done
 }
@@ -274,7 +318,7 @@ func (s *state) apply(since time.Time) bool {
 	}
 	if err := s.cfg.Kernel.Apply(change, s.complete); err != nil {
 		s.cfg.Log.Error("service rules cannot be changed; they are tried again", "err", err)
-		s.complete = false // the kernel knows what is wanted
+		s.complete, s.refused = false, true // the kernel knows what is wanted
 		s.counts.failures.Add(1)
 		return false
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent/apitest"
 	"github.com/berth-dev/berth/nodeagent/catalog"
 	"github.com/berth-dev/berth/nodeagent/forward"
@@ -44,8 +45,9 @@ type applied struct {
 var errRefused = errors.New("refused")
 
 func (k *kernel) do(a applied) error {
+	refuse := k.fail.Add(-1) >= 0
 	k.applied <- a
-	if k.fail.Add(-1) >= 0 {
+	if refuse {
 		return errRefused
 	}
 	return nil
@@ -206,6 +208,72 @@ func TestServicesAreFollowed(t *testing.T) {
 	wanted := map[string]string{"berth_services": "1", "berth_service_change_seconds": "4 or more: true, below a minute: true", "berth_service_failures_total": "1"}
 	if diff := cmp.Diff(wanted, told(t, p)); diff != "" {
 		t.Errorf("metrics differ (-want +got):\n%s", diff)
+	}
+}
+
+// Who stops sending to a pod has stopped when the kernel has it.
+func TestSettleWaitsForTheKernel(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]bool{"the kernel takes it": false, "the kernel refuses it once": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := apitest.New(nil)
+			if _, err := api.CoreV1().Services("default").Create(t.Context(), web("web", "10.96.0.1"), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			slices := api.DiscoveryV1().EndpointSlices("default")
+			if _, err := slices.Create(t.Context(), slice("web", "10.0.0.1", "10.0.0.2"), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			watched := []<-chan struct{}{api.Watched("services"), api.Watched("endpointslices")}
+			c := catalog.New(api)
+			k := &kernel{applied: make(chan applied)}
+			p := New(Config{
+				Catalog: c, Kernel: k, Log: slog.New(slog.DiscardHandler), Node: func() service.Node { return service.Node{Name: "n1"} },
+				Ports: func() []*v1.Pod { return nil }, Recorder: record.NewFakeRecorder(10),
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 2)
+			go func() { ended <- c.Run(ctx) }()
+			go func() { ended <- p.Run(ctx) }()
+			defer func() { cancel(); <-ended; <-ended }()
+			want(t, k.next(t), true, map[string]int{"10.96.0.1": 2})
+			for _, w := range watched {
+				<-w
+			}
+			if a := k.next(t); !a.repair {
+				t.Fatalf("after the first: %+v, want a comparison", a)
+			}
+			if refused {
+				k.fail.Store(1)
+			}
+			if _, err := slices.Update(ctx, slice("web", "10.0.0.1"), metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			polltest.Until(t, "the catalog has it", func() bool { return len(c.SlicesOf("default", "web")[0].Endpoints) == 1 })
+			done := make(chan struct{})
+			go func() { defer close(done); p.Settle(ctx, types.NamespacedName{Namespace: "default", Name: "web"}) }()
+			still := func(what string) {
+				t.Helper()
+				select {
+				case <-done:
+					t.Fatal(what)
+				default:
+				}
+			}
+			still("nobody waited for the kernel")
+			want(t, k.nextChange(t), false, map[string]int{"10.96.0.1": 1})
+			if refused {
+				still("it was refused")
+				if a := k.next(t); !a.repair {
+					t.Errorf("after a refusal: %+v, want a comparison", a)
+				}
+			}
+			<-done
+			over, stop := context.WithCancel(ctx)
+			stop()
+			p.Settle(over, types.NamespacedName{Namespace: "default", Name: "web"}) // waits for nobody
+		})
 	}
 }
 
