@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,13 +30,21 @@ func outside(t *testing.T, name string, args ...string) *outsider {
 	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
 	o.cmd.Env = append(os.Environ(), "KUBECONFIG=", "HOME="+t.TempDir())
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := o.cmd.Start(); err != nil {
+	started := make(chan error)
+	go func() {
+		// It is killed with the thread that started it, and others end theirs.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := o.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = o.cmd.Wait()
+			close(o.exited)
+		}
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		_ = o.cmd.Wait()
-		close(o.exited)
-	}()
 	t.Cleanup(o.end)
 	return o
 }
