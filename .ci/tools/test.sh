@@ -46,4 +46,4 @@ go build -o .build/testrun ./.ci/tools/testrun
 say "testing $* (each package is shown when it is done; compiling comes first)"
 # More at a time than there are processors: several of them wait for containers.
 # vet is ./task lint's.
-exec .build/testrun -timeout 30m -vet=off -p "$(slots 1)" "$race" "$@"
+exec .build/testrun -timeout 45m -vet=off -p "$(slots 1)" "$race" "$@"
