@@ -78,8 +78,9 @@ func (f *fake) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
 	if err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
+	fd := dbus.UnixFD(given.Fd()) // before the test may close it
 	f.locks <- lock{held, given}
-	return dbus.UnixFD(given.Fd()), nil
+	return fd, nil
 }
 
 func startFake(t *testing.T, address string, longest time.Duration) *fake {
