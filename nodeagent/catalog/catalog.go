@@ -131,7 +131,7 @@ func (c *Catalog) Ports(p *v1.Pod) (ports []uint16) {
 	}
 	for _, s := range all {
 		if len(s.Spec.Selector) == 0 || s.Spec.Type == v1.ServiceTypeExternalName || s.Spec.PublishNotReadyAddresses ||
-			!labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) {
+			!labels.ValidatedSetSelector(s.Spec.Selector).Matches(labels.Set(p.Labels)) {
 			continue
 		}
 		for i := range s.Spec.Ports {

@@ -31,6 +31,23 @@ func (s services) Withdrawn(ctx context.Context, _ *v1.Pod) bool {
 	return true
 }
 
+// turns waits for what is to become true at a time from now, or within late of it.
+func (b *bench) turns(at, late time.Duration, what string, is func() bool) {
+	b.t.Helper()
+	const early = 10 * time.Millisecond
+	if at > 0 {
+		b.after(at - early)
+		if is() {
+			b.t.Errorf("%s before %v", what, at)
+		}
+		late += early
+	}
+	b.after(late)
+	if !is() {
+		b.t.Errorf("not after %v: %s", at, what)
+	}
+}
+
 func TestAPodThatNobodyAsksIsReadyWhenItListens(t *testing.T) {
 	t.Parallel()
 	passes := &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}, PeriodSeconds: 10}
@@ -91,16 +108,7 @@ func TestAPodThatNobodyAsksIsReadyWhenItListens(t *testing.T) {
 					return all
 				}
 				b.pool.Set(p, nil)
-				if test.ready > 0 {
-					b.after(test.ready - 50*time.Millisecond)
-					if ready() {
-						t.Errorf("it is ready before %v", test.ready)
-					}
-				}
-				b.after(200 * time.Millisecond)
-				if !ready() {
-					t.Errorf("it is not ready after %v", test.ready)
-				}
+				b.turns(test.ready, 150*time.Millisecond, "it is ready", ready)
 			})
 		})
 	}
@@ -184,16 +192,7 @@ func TestADeletedPodGetsItsSignalWhenNobodySendsToIt(t *testing.T) {
 				signalled := func() bool {
 					return slices.ContainsFunc(b.runtime.Calls(), func(call string) bool { return strings.HasPrefix(call, "StopContainer ") })
 				}
-				if test.signal > 0 {
-					b.after(test.signal - 10*time.Millisecond)
-					if signalled() {
-						t.Errorf("it got its signal before %v", test.signal)
-					}
-				}
-				b.after(20 * time.Millisecond)
-				if !signalled() {
-					t.Errorf("it got no signal after %v", test.signal)
-				}
+				b.turns(test.signal, 10*time.Millisecond, "it has its signal", signalled)
 				b.after(time.Minute)
 			})
 		})

@@ -113,6 +113,18 @@ func withSwagger(asked *atomic.Int64, doc *atomic.Value) http.HandlerFunc {
 	}
 }
 
+// startSwagger runs an API with such a backend, which is available. The document may
+// be replaced.
+func startSwagger(t *testing.T, text string) (*cluster, *atomic.Value) {
+	t.Helper()
+	doc := &atomic.Value{}
+	doc.Store(text)
+	c := start(t, sound, withSwagger(&atomic.Int64{}, doc))
+	c.register(t, nil)
+	c.becomes(t, "True Passed")
+	return c, doc
+}
+
 func TestABackendsSwaggerIsMergedAndConverted(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -188,12 +200,7 @@ func TestABackendsSwaggerIsMergedAndConverted(t *testing.T) {
 // Two backends may name different documents by one ETag.
 func TestAnotherBackendsSwaggerIsReadAnew(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	var doc atomic.Value
-	doc.Store(swagger)
-	c := start(t, sound, withSwagger(&asked, &doc))
-	c.register(t, nil)
-	c.becomes(t, "True Passed")
+	c, doc := startSwagger(t, swagger)
 	doc.Store(strings.Replace(swagger, "A thing.", "B thing.", 1)) // which has the same ETag
 	if _, err := c.Registry.Modify(t.Context(), registry.On(apiServices, "", name), func(o store.Object) (store.Object, error) {
 		next := o.DeepCopyObject().(*apiregistrationv1.APIService)
@@ -211,12 +218,7 @@ func TestAnotherBackendsSwaggerIsReadAnew(t *testing.T) {
 // Clients such as kubectl read the documents as protobuf.
 func TestAConvertedDocumentIsServedAsProtobuf(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	var doc atomic.Value
-	doc.Store(swagger)
-	c := start(t, sound, withSwagger(&asked, &doc))
-	c.register(t, nil)
-	c.becomes(t, "True Passed")
+	c, _ := startSwagger(t, swagger)
 	code, body := c.get(t, "/openapi/v3"+root, http.Header{"Accept": {"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}})
 	var v3 openapiv3.Document
 	if err := proto.Unmarshal([]byte(body), &v3); err != nil || code != http.StatusOK {
@@ -300,12 +302,7 @@ func TestABackendsBrokenSwaggerIsLeftOut(t *testing.T) {
 // A schema may lead to itself, as JSON Schema's own does.
 func TestABackendsSchemaMayLeadToItself(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	var doc atomic.Value
-	doc.Store(strings.Replace(swagger, `"properties":{`, `"properties":{"inner":{"$ref":"#/definitions/Thing"},`, 1))
-	c := start(t, sound, withSwagger(&asked, &doc))
-	c.register(t, nil)
-	c.becomes(t, "True Passed")
+	c, _ := startSwagger(t, strings.Replace(swagger, `"properties":{`, `"properties":{"inner":{"$ref":"#/definitions/Thing"},`, 1))
 	if code, body := c.get(t, "/openapi/v2", nil); code != http.StatusOK || !strings.Contains(body, "#/definitions/Thing") {
 		t.Errorf("it is not merged: %d", code)
 	}

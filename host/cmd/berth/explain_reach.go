@@ -134,10 +134,7 @@ const wantDestination = "want NAME:PORT of a service, NAME.NAMESPACE:PORT, pod/N
 func (c *client) destination(ctx context.Context, namespace, text string) (*reach.Destination, error) {
 	bad := func() error { return fmt.Errorf("--to %q: %s", text, wantDestination) }
 	to := &reach.Destination{Text: text, Protocol: forward.TCP}
-	rest, isPod := strings.CutPrefix(text, "pod/")
-	for _, word := range []string{"service/", "svc/"} {
-		rest = strings.TrimPrefix(rest, word)
-	}
+	rest, isPod := strings.CutPrefix(withoutKind(text, serviceWords), "pod/")
 	if cut := strings.LastIndex(rest, "/"); cut >= 0 {
 		protocol, known := map[string]forward.Protocol{"TCP": forward.TCP, "UDP": forward.UDP, "SCTP": forward.SCTP}[strings.ToUpper(rest[cut+1:])]
 		if !known {
@@ -175,6 +172,14 @@ func (c *client) destination(ctx context.Context, namespace, text string) (*reac
 		err = fmt.Errorf("--to %q: %w in namespace %s; of a pod want pod/%s:%d", text, err, namespace, host, port)
 	}
 	return to, err
+}
+
+// withoutKind drops one of a kind's names and its slash from the front.
+func withoutKind(text string, kind []string) string {
+	if word, rest, _ := strings.Cut(text, "/"); slices.Contains(kind, word) {
+		return rest
+	}
+	return text
 }
 
 // servedAt finds the service that has an address.

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,7 +25,7 @@ func (n *Network) Listeners(id string) ([]uint16, error) {
 	var ports []uint16
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		sockets, err := h.SocketDiagTCP(family)
-		if err != nil {
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what came meanwhile is seen next time
 			return nil, fmt.Errorf("ask for the pod's sockets: %w", err)
 		}
 		for _, s := range sockets {
