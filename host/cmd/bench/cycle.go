@@ -85,7 +85,9 @@ func (s size) measure(ctx context.Context, dir string, profiled func(func() erro
 			pod  func(int) *v1.Pod
 			n    int
 		}{{"one class", replica, s.same}, {"all different", different, s.different}} {
-			r, err := d.decide(ctx, class.pod, class.n, profiled)
+			// None of the pods came by before, or its answers may be remembered.
+			pod := func(i int) *v1.Pod { return class.pod(placed + i) }
+			r, err := d.decide(ctx, pod, class.n, profiled)
 			if err != nil {
 				return rows, fmt.Errorf("%d placed, %s: %w", placed, class.name, err)
 			}
