@@ -55,6 +55,7 @@ type Controller struct {
 	endedPods int
 
 	heard     map[types.UID]heard
+	pace      pace
 	collected time.Time
 
 	// cluster is the pod network, of which each node gets a part.
@@ -94,7 +95,7 @@ func New(c Config) *Controller {
 	}
 	return &Controller{
 		objects: c.Objects, remover: c.Remover, silence: c.Silence, endedPods: c.EndedPods, cluster: c.PodRange,
-		now: c.Now, log: c.Log, heard: map[types.UID]heard{},
+		now: c.Now, log: c.Log, heard: map[types.UID]heard{}, pace: pace{log: c.Log},
 	}
 }
 
@@ -162,7 +163,7 @@ func (c *Controller) look(ctx context.Context, names []string) {
 		}
 		if node, ok := o.(*v1.Node); ok {
 			h := c.hear(node, now)
-			c.tend(ctx, node, &h, now)
+			c.tend(ctx, node, &h, c.pace.keeps(node), now)
 			c.heard[node.UID] = h
 		}
 	}
@@ -180,13 +181,17 @@ func (c *Controller) sweep(ctx context.Context) {
 	if len(nodes.Items) < len(c.heard) {
 		c.taken, c.exhausted = nil, false // some node gave its range back
 	}
+	all := make([]*v1.Node, 0, len(nodes.Items))
 	for _, o := range nodes.Items {
-		node, ok := o.(*v1.Node)
-		if !ok {
-			continue
+		if node, ok := o.(*v1.Node); ok {
+			all, seen[node.UID] = append(all, node), c.hear(node, now)
 		}
-		h := c.hear(node, now)
-		c.tend(ctx, node, &h, now)
+	}
+	ready := func(n *v1.Node) bool { return serves(n) && !c.silent(seen[n.UID], now) }
+	c.pace.survey(all, ready, now)
+	for _, node := range all {
+		h := seen[node.UID]
+		c.tend(ctx, node, &h, !ready(node) && c.pace.evicts(node, now), now)
 		seen[node.UID] = h
 	}
 	c.heard = seen
@@ -225,9 +230,12 @@ func heartbeat(node *v1.Node) time.Time {
 	return time.Time{}
 }
 
-// tend writes the conditions and taints that the node must have, and evicts.
-func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, now time.Time) {
-	fresh, err := c.mark(ctx, node, h.at, now)
+func (c *Controller) silent(h heard, now time.Time) bool { return now.Sub(h.at) >= c.silence }
+
+// tend writes the conditions and taints that the node must have, and evicts. evicts
+// says whether it has the taint that evicts, if it is not ready.
+func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, evicts bool, now time.Time) {
+	fresh, err := c.mark(ctx, node, *h, evicts, now)
 	if err == nil {
 		err = c.takeOut(ctx, fresh, h, now)
 	}
@@ -239,13 +247,13 @@ func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, now time
 	}
 }
 
-func (c *Controller) mark(ctx context.Context, node *v1.Node, lastHeard, now time.Time) (*v1.Node, error) {
-	silent := now.Sub(lastHeard) >= c.silence
-	if _, changed := marked(node, silent, now); !changed {
+func (c *Controller) mark(ctx context.Context, node *v1.Node, h heard, evicts bool, now time.Time) (*v1.Node, error) {
+	silent := c.silent(h, now)
+	if _, changed := marked(node, silent, evicts, now); !changed {
 		return node, nil
 	}
 	o, err := c.objects.Update(ctx, store.Key{Resource: "nodes", Name: node.Name}, func(o store.Object) (store.Object, error) {
-		next, _ := marked(o.(*v1.Node), silent, now)
+		next, _ := marked(o.(*v1.Node), silent, evicts, now)
 		return next, nil
 	})
 	if err != nil {
@@ -253,17 +261,17 @@ func (c *Controller) mark(ctx context.Context, node *v1.Node, lastHeard, now tim
 	}
 	next := o.(*v1.Node)
 	if silent {
-		c.log.Warn("node is silent", "node", node.Name, "since", lastHeard)
+		c.log.Warn("node is silent", "node", node.Name, "since", h.at)
 	}
 	return next, nil
 }
 
 // marked returns the node as it must be.
-func marked(node *v1.Node, silent bool, now time.Time) (*v1.Node, bool) {
+func marked(node *v1.Node, silent, evicts bool, now time.Time) (*v1.Node, bool) {
 	conditions, first := Conditions(node, silent, now)
 	next := *node
 	next.Status.Conditions = conditions
-	taints, second := Taints(&next, now)
+	taints, second := Taints(&next, evicts, now)
 	if !first && !second {
 		return node, false
 	}

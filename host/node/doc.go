@@ -9,6 +9,9 @@
 //	  ▼                            ▼
 //	pods stay               tolerationSeconds ─► evicted ─► node deleted ─► collected
 //
+// The taint that evicts comes at a pace, zone by zone, and not at all while no node is
+// ready: then it is likelier that nobody hears them than that all have died.
+//
 // Judging is pure: values and a time in, wanted conditions, taints and
 // evictions out. Only Controller acts.
 package node

@@ -64,9 +64,10 @@ var owned = []v1.Taint{
 }
 
 // Taints returns the taints that the node must have by its conditions and its
-// spec.unschedulable, and whether they differ from those it has.
-func Taints(node *v1.Node, now time.Time) ([]v1.Taint, bool) {
-	wanted := wantedTaints(node)
+// spec.unschedulable, and whether they differ from those it has. evicts says whether
+// one that is not ready has the taint that evicts pods, too.
+func Taints(node *v1.Node, evicts bool, now time.Time) ([]v1.Taint, bool) {
+	wanted := wantedTaints(node, evicts)
 	var taints []v1.Taint
 	changed := false
 	for _, t := range node.Spec.Taints {
@@ -129,14 +130,14 @@ var byCondition = []conditionTaint{
 	{v1.NodeNetworkUnavailable, v1.ConditionTrue, v1.TaintNodeNetworkUnavailable, false},
 }
 
-func wantedTaints(node *v1.Node) []v1.Taint {
+func wantedTaints(node *v1.Node, evicts bool) []v1.Taint {
 	var wanted []v1.Taint
 	for _, c := range byCondition {
 		if !c.holds(node) {
 			continue
 		}
 		wanted = append(wanted, v1.Taint{Key: c.key, Effect: v1.TaintEffectNoSchedule})
-		if c.evicts {
+		if c.evicts && evicts {
 			wanted = append(wanted, v1.Taint{Key: c.key, Effect: v1.TaintEffectNoExecute})
 		}
 	}

@@ -206,7 +206,7 @@ func TestTaints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			taints, _ := Taints(tt.node(), start)
+			taints, _ := Taints(tt.node(), true, start)
 			var got []string
 			for _, x := range taints {
 				got = append(got, x.Key+":"+string(x.Effect))
@@ -221,8 +221,8 @@ func TestTaints(t *testing.T) {
 func TestTaintsAreStable(t *testing.T) {
 	t.Parallel()
 	n := ready(v1.ConditionUnknown)
-	n.Spec.Taints, _ = Taints(n, start)
-	if _, changed := Taints(n, start.Add(time.Hour)); changed {
+	n.Spec.Taints, _ = Taints(n, true, start)
+	if _, changed := Taints(n, true, start.Add(time.Hour)); changed {
 		t.Error("Taints() changes a node that has its taints already")
 	}
 }
@@ -340,7 +340,7 @@ func TestFreeRange(t *testing.T) {
 func TestTaintsHaveWholeSeconds(t *testing.T) {
 	t.Parallel()
 	node := &v1.Node{Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}}}
-	taints, _ := Taints(node, time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
+	taints, _ := Taints(node, true, time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
 	for _, taint := range taints {
 		if taint.TimeAdded != nil && taint.TimeAdded.Nanosecond() != 0 {
 			t.Errorf("%s was added at %v", taint.ToString(), taint.TimeAdded.Time)
