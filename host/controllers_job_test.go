@@ -142,9 +142,10 @@ func TestAJobReplacesAPodThatNoNodeEnds(t *testing.T) {
 	for name, bind := range map[string]bool{"never bound": false, "its node is gone": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var ahead atomic.Int64
+			var pace atomic.Int64 // how many times as fast the host's time goes
+			began := time.Now()
 			client, _, _ := start(t, t.TempDir(), func(c *host.Config) {
-				c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(pace.Load()) * time.Since(began)) }
 			})
 			if bind {
 				createNode(t, client, "n1")
@@ -162,7 +163,7 @@ func TestAJobReplacesAPodThatNoNodeEnds(t *testing.T) {
 			} else if err := client.CoreV1().Pods("default").Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			ahead.Store(int64(time.Minute))
+			pace.Store(60)
 			failed := first
 			for failed.Status.Phase != v1.PodFailed {
 				_, failed = next[*v1.Pod](t, pods)

@@ -39,8 +39,11 @@ const IndexByNode = "spec.nodeName"
 const (
 	tick         = time.Second
 	collectEvery = 20 * time.Second
-	leases       = "leases.coordination.k8s.io"
-	leaseNS      = "kube-node-lease"
+	// quarantine is how long a node must be missing before its pods are collected: it
+	// may be about to register again.
+	quarantine = 40 * time.Second
+	leases     = "leases.coordination.k8s.io"
+	leaseNS    = "kube-node-lease"
 )
 
 // Controller applies what this package judges.
@@ -57,6 +60,8 @@ type Controller struct {
 	heard     map[types.UID]heard
 	pace      pace
 	collected time.Time
+	// missing is since when nodes that pods name are not there.
+	missing map[string]time.Time
 
 	// cluster is the pod network, of which each node gets a part.
 	cluster   netip.Prefix
@@ -71,6 +76,15 @@ type heard struct {
 	at                 time.Time
 	// unready: it is lost, and its pods were taken out of service.
 	unready bool
+	// met is since when its pods are together with its taints, where these do not
+	// say when they were added.
+	met map[meeting]time.Time
+}
+
+// meeting is a pod's with a taint of its node.
+type meeting struct {
+	pod   types.UID
+	taint string
 }
 
 // Config is what a Controller needs.
@@ -240,7 +254,7 @@ func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, evicts b
 		err = c.takeOut(ctx, fresh, h, now)
 	}
 	if err == nil {
-		err = errors.Join(c.allot(ctx, fresh), c.evict(ctx, fresh, now))
+		err = errors.Join(c.allot(ctx, fresh), c.evict(ctx, fresh, h, now))
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
 		c.log.Warn("tend node", "node", node.Name, "err", err)
@@ -317,6 +331,7 @@ func (c *Controller) collect(ctx context.Context) {
 		return
 	}
 	pods := make([]*v1.Pod, 0, len(list.Items))
+	now, missing := c.now(), map[string]time.Time{}
 	for _, o := range list.Items {
 		pod, ok := o.(*v1.Pod)
 		if !ok {
@@ -332,11 +347,19 @@ func (c *Controller) collect(ctx context.Context) {
 			continue
 		}
 		disruption := ""
-		if node == nil && pod.Spec.NodeName != "" {
+		if name := pod.Spec.NodeName; node == nil && name != "" {
+			since, known := c.missing[name]
+			if !known {
+				since = now
+			}
+			if missing[name] = since; now.Sub(since) < quarantine {
+				continue
+			}
 			disruption = why
 		}
 		c.remove(ctx, pod, why, disruption)
 	}
+	c.missing = missing
 	for _, pod := range surplus(pods, c.endedPods) {
 		c.remove(ctx, pod, "too many pods have ended", "")
 	}
@@ -350,17 +373,28 @@ func (c *Controller) remove(ctx context.Context, pod *v1.Pod, why, disruption st
 }
 
 // evict deletes the pods whose time on the tainted node is over.
-func (c *Controller) evict(ctx context.Context, node *v1.Node, now time.Time) error {
+func (c *Controller) evict(ctx context.Context, node *v1.Node, h *heard, now time.Time) error {
+	before := h.met
+	h.met = nil
 	if !evicts(node) {
 		return nil
 	}
+	h.met = map[meeting]time.Time{}
 	var errs []error
 	for _, o := range c.objects.Indexed("pods", IndexByNode, node.Name) {
 		pod, ok := o.(*v1.Pod)
 		if !ok || pod.DeletionTimestamp != nil || ended(pod) {
 			continue
 		}
-		at, due := EvictAt(pod, node.Spec.Taints, now)
+		at, due := EvictAt(pod, node.Spec.Taints, func(t *v1.Taint) time.Time {
+			m := meeting{pod.UID, t.ToString()}
+			at, ok := before[m]
+			if !ok {
+				at = now
+			}
+			h.met[m] = at
+			return at
+		})
 		if !due || now.Before(at) {
 			continue
 		}

@@ -12,26 +12,40 @@ import (
 // EvictAt says when the pod must leave a node with these taints: at once, when
 // the shortest of its tolerations of a NoExecute taint ends, or never (ok is
 // false). A toleration without seconds holds for good; the time counts from
-// the moment at which the taint was added.
-func EvictAt(pod *v1.Pod, taints []v1.Taint, now time.Time) (at time.Time, ok bool) {
+// the moment at which both were there: since says it of taints that do not say
+// when they were added.
+func EvictAt(pod *v1.Pod, taints []v1.Taint, since func(*v1.Taint) time.Time) (at time.Time, ok bool) {
 	for i := range taints {
 		taint := &taints[i]
 		if taint.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
-		added := now
-		if taint.TimeAdded != nil {
-			added = taint.TimeAdded.Time
-		}
 		left, forever := tolerated(pod, taint)
 		if forever {
 			continue
 		}
-		if until := added.Add(left); !ok || until.Before(at) {
+		from := bound(pod)
+		switch {
+		case taint.TimeAdded == nil:
+			from = since(taint)
+		case taint.TimeAdded.After(from):
+			from = taint.TimeAdded.Time
+		}
+		if until := from.Add(left); !ok || until.Before(at) {
 			at, ok = until, true
 		}
 	}
 	return at, ok
+}
+
+// bound is when the pod came to its node.
+func bound(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
 }
 
 // tolerated returns for how long the pod tolerates the taint: the shortest of

@@ -257,7 +257,7 @@ func TestEvictAt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{Spec: v1.PodSpec{Tolerations: tt.tolerations}}
-			at, ok := EvictAt(pod, tt.taints, start)
+			at, ok := EvictAt(pod, tt.taints, func(*v1.Taint) time.Time { return start })
 			if ok != tt.ok || ok && at.Sub(start) != tt.want {
 				t.Errorf("EvictAt() = %v, %v, want %v, %v", at.Sub(start), ok, tt.want, tt.ok)
 			}
@@ -372,9 +372,9 @@ func TestOfPodsThatHaveEndedTheOldestGo(t *testing.T) {
 		}
 	}
 	removed := &removals{}
-	c := New(Config{Objects: podList{pods: pods}, Remover: removed, EndedPods: 3, Log: slog.New(slog.DiscardHandler)})
+	c := New(Config{Objects: podList{pods: pods}, Remover: removed, EndedPods: 3, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	c.collect(t.Context())
-	if got := strings.Join(removed.names, " "); got != "goes evicted old" { // goes is on no node
+	if got := strings.Join(removed.collected, " "); got != "goes evicted old" { // goes is on no node
 		t.Errorf("the controller removes %q", got)
 	}
 }
@@ -394,12 +394,93 @@ func (l podList) List(string, string, store.ListOptions) (all store.List, err er
 
 func (podList) Get(store.Key) (store.Object, bool) { return nil, false }
 
-type removals struct {
-	Remover
-	names []string
+// removals are what a controller takes away.
+type removals struct{ evicted, collected []string }
+
+func (r *removals) Evict(_ context.Context, p *v1.Pod, _, _ string) error {
+	r.evicted = append(r.evicted, p.Name)
+	return nil
 }
 
 func (r *removals) Collect(_ context.Context, p *v1.Pod, _ string) error {
-	r.names = append(r.names, p.Name)
+	r.collected = append(r.collected, p.Name)
 	return nil
+}
+
+func TestTolerationsCountFromWhenPodAndTaintMet(t *testing.T) {
+	t.Parallel()
+	minute, long := int64(60), metav1.NewTime(start.Add(-time.Hour))
+	for _, tt := range []struct {
+		name  string
+		taint v1.Taint
+	}{
+		{"a taint that does not say since when it is there", v1.Taint{Key: "maintenance", Effect: v1.TaintEffectNoExecute}},
+		{"one that was there long before the pod", v1.Taint{Key: "maintenance", Effect: v1.TaintEffectNoExecute, TimeAdded: &long}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			now, gone := start, &removals{}
+			objects := &cluster{node: ready(v1.ConditionTrue), pod: &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(start)},
+				Spec:       v1.PodSpec{NodeName: "n1", Tolerations: []v1.Toleration{{Key: "maintenance", Operator: v1.TolerationOpExists, TolerationSeconds: &minute}}},
+			}}
+			c := New(Config{Objects: objects, Remover: gone, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+			c.collected = start.Add(time.Hour)
+			step := func(after time.Duration, want ...string) {
+				t.Helper()
+				now = now.Add(after)
+				objects.node = objects.node.DeepCopy()
+				objects.node.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now)
+				c.sweep(t.Context())
+				if diff := cmp.Diff(want, gone.evicted); diff != "" {
+					t.Errorf("%v later: evicted (-want +got):\n%s", now.Sub(start), diff)
+				}
+			}
+			objects.node.Spec.Taints = []v1.Taint{tt.taint}
+			step(0)
+			step(59 * time.Second)
+			step(time.Second, "p")
+		})
+	}
+}
+
+// lonely is a store of a pod and, at times, its node.
+type lonely struct {
+	cluster
+	there bool
+}
+
+func (l *lonely) Get(k store.Key) (store.Object, bool) {
+	return l.node, l.there && k.Resource == "nodes"
+}
+
+func (l *lonely) List(string, string, store.ListOptions) (store.List, error) {
+	return store.List{Items: []store.Object{l.pod}}, nil
+}
+
+func TestPodsOutliveANodeThatIsAwayForAMoment(t *testing.T) {
+	t.Parallel()
+	now, gone := start, &removals{}
+	objects := &lonely{cluster: cluster{node: ready(v1.ConditionTrue), pod: &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.PodSpec{NodeName: "n1"},
+	}}}
+	c := New(Config{Objects: objects, Remover: gone, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
+	for _, step := range []struct {
+		after time.Duration
+		there bool
+		want  []string
+	}{
+		{0, true, nil},
+		{20 * time.Second, false, nil},
+		{20 * time.Second, true, nil},
+		{20 * time.Second, false, nil},
+		{39 * time.Second, false, nil},
+		{time.Second, false, []string{"p"}},
+	} {
+		now, objects.there = now.Add(step.after), step.there
+		c.collect(t.Context())
+		if diff := cmp.Diff(step.want, gone.collected); diff != "" {
+			t.Errorf("after %v: collected (-want +got):\n%s", now.Sub(start), diff)
+		}
+	}
 }
