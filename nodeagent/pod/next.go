@@ -47,7 +47,8 @@ type Action struct {
 }
 
 // Next names the action that is due. It notes in the record what the passage
-// of time decided (a deadline, a waiting reason), and nothing else.
+// of time decided (a deadline, a waiting reason), and that what it has stopped is to
+// start anew; nothing else.
 func (r *Record) Next(now time.Time) Action {
 	if r.Rejected != nil || r.Settled {
 		if r.Touched && !r.RetryAt.After(now) {
@@ -219,9 +220,11 @@ func (s *Container) waitOn(now time.Time) time.Time {
 // running says what is due for a container that runs.
 func (r *Record) running(c Spec, s *Container, now time.Time) Action {
 	if s.Unhealthy != "" {
+		s.Regrow = s.Regrow || r.policy(c) != v1.ContainerRestartPolicyNever // with whatever code it ends
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.probeGrace(c), Reason: s.Unhealthy}
 	}
 	if s.Image != "" && s.Image != c.Image && c.Kind != Ephemeral {
+		s.Regrow = true // whatever the policy
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.Grace(), Reason: fmt.Sprintf(
 			"Container %s definition changed, will be restarted", c.Name)}
 	}
@@ -267,6 +270,11 @@ func (r *Record) restartPolicy(c Spec, code int32) v1.ContainerRestartPolicy {
 	if i >= 0 && c.RestartPolicyRules[i].Action == v1.ContainerRestartRuleActionRestart {
 		return v1.ContainerRestartPolicyAlways
 	}
+	return r.policy(c)
+}
+
+// policy is the container's own restart policy, or else its pod's.
+func (r *Record) policy(c Spec) v1.ContainerRestartPolicy {
 	if c.RestartPolicy != nil {
 		return *c.RestartPolicy
 	}

@@ -579,3 +579,32 @@ func TestEachProbeHasItsOwnGrace(t *testing.T) {
 		})
 	}
 }
+
+// What the agent stops so that it starts anew does so, with whatever code it ends.
+func TestWhatIsStoppedToStartAnewDoes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		policy v1.RestartPolicy
+		change func(w *world)
+		want   []string
+	}{
+		{"unhealthy, OnFailure", v1.RestartPolicyOnFailure, func(w *world) { w.rec.Probed("app", "c2", true, true, "failed liveness probe") }, []string{"start container app"}},
+		{"unhealthy, Never", v1.RestartPolicyNever, func(w *world) { w.rec.Probed("app", "c2", true, true, "failed liveness probe") }, []string{"tear down"}},
+		{"another image, Never", v1.RestartPolicyNever, func(w *world) { w.rec.Containers["app"].Image = "was:1" }, []string{"start container app"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, podOf(tt.policy, "app"))
+			w.settle()
+			w.log = nil
+			tt.change(w)
+			if a := w.rec.Next(w.now); a.Kind != StopContainer {
+				t.Fatalf("next is %+v, want it stopped", a)
+			}
+			w.exit("app", 0)
+			w.settle()
+			w.expect(tt.want...)
+		})
+	}
+}

@@ -94,7 +94,8 @@ type Container struct {
 	User *runtime.User `json:"user,omitempty"`
 	// Applied are the resources that this run has.
 	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
-	// Regrow: it must start anew to have those of its spec.
+	// Regrow: it starts anew when it has ended, with whatever code, to have those of its
+	// spec, or its image, or since a probe wants it killed.
 	Regrow bool `json:"regrow,omitempty"`
 
 	StartedAt  time.Time `json:"startedAt,omitzero"`
