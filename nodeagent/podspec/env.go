@@ -38,11 +38,10 @@ type Facts struct {
 func Env(ctx context.Context, p *v1.Pod, c *v1.Container, image []string, objs Objects, facts Facts) ([]runtime.EnvVar, error) {
 	e := &environment{index: map[string]int{}}
 	for _, kv := range image {
-		if k, v, ok := strings.Cut(kv, "="); ok {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "HOSTNAME" { // that is the runtime's
 			e.set(k, v)
 		}
 	}
-	e.set("HOSTNAME", Hostname(p))
 	services, err := serviceEnv(p, objs)
 	if err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ spec:
 func TestEnv(t *testing.T) {
 	t.Parallel()
 	p := parse(t, full)
-	got, err := Env(t.Context(), p, &p.Spec.Containers[0], []string{"PATH=/bin", "NAME=image"}, objects{},
+	got, err := Env(t.Context(), p, &p.Spec.Containers[0], []string{"PATH=/bin", "NAME=image", "HOSTNAME=image"}, objects{},
 		Facts{PodIPs: []string{"10.1.1.1"}, Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestEnv(t *testing.T) {
 		env[kv.Name] = kv.Value
 	}
 	want := map[string]string{
-		"PATH": "/bin", "HOSTNAME": "web", "P_key": "from-map", "P_0-odd.name": "odd", "PLAIN": "v-from-map-10.0.0.9", "NAME": "web", "APP": "a", "IP": "10.1.1.1",
+		"PATH": "/bin", "P_key": "from-map", "P_0-odd.name": "odd", "PLAIN": "v-from-map-10.0.0.9", "NAME": "web", "APP": "a", "IP": "10.1.1.1",
 		"CPU": "2", "CPUM": "1500", "MEM": "1024", "ALL": "4", "PASS": "hush",
 		"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBERNETES_SERVICE_PORT_HTTPS": "443",
 		"KUBERNETES_PORT": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.0.0.1:443", "KUBERNETES_PORT_443_TCP_PROTO": "tcp",

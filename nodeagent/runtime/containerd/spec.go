@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -56,10 +57,11 @@ func orRoot(dir string) string {
 // that every process expects.
 func withEnv(cfg runtime.ContainerConfig, sandbox record) oci.SpecOpts {
 	return func(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
-		env := []string{defaultPath}
-		if sandbox.Hostname != "" {
-			env = append(env, "HOSTNAME="+sandbox.Hostname)
+		name := sandbox.Hostname
+		if name == "" { // the pod is on the machine's network
+			name, _ = os.Hostname()
 		}
+		env := []string{defaultPath, "HOSTNAME=" + name}
 		if cfg.TTY {
 			env = append(env, "TERM=xterm")
 		}
