@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/probe"
 	httpprobe "k8s.io/kubernetes/pkg/probe/http"
 
+	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
@@ -73,7 +74,7 @@ type Execer interface {
 func ask(ctx context.Context, run Execer, t Target, spec *v1.Probe) Answer {
 	switch {
 	case spec.Exec != nil:
-		return askExec(ctx, run, t.ID, spec.Exec.Command)
+		return askExec(ctx, run, t.ID, podspec.ExpandStatic(spec.Exec.Command, t.Container.Env))
 	case spec.HTTPGet != nil:
 		return askHTTP(ctx, t, spec.HTTPGet)
 	case spec.TCPSocket != nil:
@@ -91,6 +92,9 @@ func askExec(ctx context.Context, run Execer, id string, command []string) Answe
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Answer{Output: fmt.Sprintf("command timed out: %q", strings.Join(command, " "))}
 	}
+	if err != nil && !errors.Is(err, runtime.ErrStart) {
+		return Answer{Err: err}
+	}
 	if err != nil {
 		return Answer{Output: err.Error()}
 	}
@@ -100,7 +104,7 @@ func askExec(ctx context.Context, run Execer, id string, command []string) Answe
 func askHTTP(ctx context.Context, t Target, get *v1.HTTPGetAction) Answer {
 	req, err := Request(ctx, get, t.Container, t.IP, "kube-probe/1.36")
 	if err != nil {
-		return Answer{Output: err.Error()}
+		return Answer{Err: err}
 	}
 	result, output, err := httpprobe.DoHTTPProbe(req, Client)
 	if err != nil {
@@ -112,7 +116,7 @@ func askHTTP(ctx context.Context, t Target, get *v1.HTTPGetAction) Answer {
 func askTCP(ctx context.Context, t Target, tcp *v1.TCPSocketAction) Answer {
 	port, err := Port(tcp.Port, t.Container)
 	if err != nil {
-		return Answer{Output: err.Error()}
+		return Answer{Err: err}
 	}
 	host := tcp.Host
 	if host == "" {

@@ -17,10 +17,12 @@ const (
 	Liveness  Kind = "Liveness"
 )
 
-// Answer is what one probing gave.
+// Answer is what one probing gave. With an Err the question was not put, which says
+// nothing about the container.
 type Answer struct {
 	OK     bool
 	Output string
+	Err    error
 }
 
 // judge counts the answers of one probe.

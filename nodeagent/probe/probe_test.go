@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,20 +25,27 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
+// unavailable is the code of a runtime that does not answer.
+const unavailable = -2
+
 // script answers exec probes with exit codes in turn, the last for ever.
 type script struct {
 	mu    sync.Mutex
 	codes []int32
 	asked []time.Time
+	args  []string
 }
 
 func (s *script) Exec(ctx context.Context, _ string, cfg runtime.ExecConfig) (int32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, time.Now())
+	s.asked, s.args = append(s.asked, time.Now()), cfg.Args
 	code := s.codes[0]
 	if len(s.codes) > 1 {
 		s.codes = s.codes[1:]
+	}
+	if code == unavailable {
+		return 0, errors.New("unavailable")
 	}
 	if code < 0 {
 		s.mu.Unlock()
@@ -133,6 +141,37 @@ func TestLivenessKillsAfterItsThreshold(t *testing.T) {
 	})
 }
 
+// A runtime that is away says nothing about a container.
+func TestWhatCouldNotBeAskedDoesNotCount(t *testing.T) {
+	t.Parallel()
+	c := v1.Container{LivenessProbe: execProbe(v1.Probe{PeriodSeconds: 1, FailureThreshold: 2})}
+	inBubble(t, c, []int32{0, 1, unavailable}, func(_ *Prober, s *script, w *watcher) {
+		time.Sleep(time.Minute)
+		if s.times() < 60 {
+			t.Errorf("asked %d times, want it asked on", s.times())
+		}
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.last.Unhealthy != "" {
+			t.Errorf("standing %+v", w.last)
+		}
+	})
+}
+
+func TestACommandIsExpandedByTheSpecsValues(t *testing.T) {
+	t.Parallel()
+	p := &v1.Probe{PeriodSeconds: 1}
+	p.Exec = &v1.ExecAction{Command: []string{"nc", "$(PORT)", "$(SECRET)", "$(OTHER)", "$$(PORT)"}}
+	c := v1.Container{ReadinessProbe: p, Env: []v1.EnvVar{{Name: "PORT", Value: "8080"}, {Name: "SECRET", ValueFrom: &v1.EnvVarSource{}}}}
+	inBubble(t, c, []int32{0}, func(_ *Prober, s *script, w *watcher) {
+		w.expect(t, Standing{Started: true, Ready: true})
+		if got := strings.Join(s.args, " "); got != "nc 8080  $(OTHER) $(PORT)" {
+			t.Errorf("it runs %q", got)
+		}
+	})
+}
+
 func TestStartupHoldsTheOthersBack(t *testing.T) {
 	t.Parallel()
 	c := v1.Container{
@@ -220,7 +259,7 @@ func TestHTTPProbe(t *testing.T) {
 		}
 	}
 	a := ask(t.Context(), nil, target, &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromString("nope")}}})
-	if a.OK || !strings.Contains(a.Output, `has no port "nope"`) {
+	if a.OK || a.Err == nil || !strings.Contains(a.Err.Error(), `has no port "nope"`) {
 		t.Errorf("unknown port: %+v", a)
 	}
 }

@@ -188,7 +188,7 @@ func (p *Prober) heard(t *turn, a Answer) {
 		return
 	}
 	before := s.standing
-	if t.judge.hear(a.OK) {
+	if a.Err == nil && t.judge.hear(a.OK) {
 		s.apply(t.judge)
 	}
 	t.at = t.at.Add(t.judge.period())
@@ -201,7 +201,10 @@ func (p *Prober) heard(t *turn, a Answer) {
 	after, tell, target := s.standing, s.tell, s.Target
 	p.mu.Unlock()
 	p.kick()
-	if !a.OK {
+	switch {
+	case a.Err != nil:
+		p.recorder.Eventf(target.Pod, v1.EventTypeWarning, "Unhealthy", "%s probe errored and resulted in unknown state: %v", t.judge.kind, a.Err)
+	case !a.OK:
 		p.recorder.Eventf(target.Pod, v1.EventTypeWarning, "Unhealthy", "%s probe failed: %s", t.judge.kind, a.Output)
 	}
 	if after != before {
