@@ -366,3 +366,38 @@ func TestAMillionLinesAreFollowed(t *testing.T) {
 		t.Errorf("%d of %d lines came", next, lines)
 	}
 }
+
+// A rotation that fails loses what came meanwhile, and no more.
+func TestARotationThatFailsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "0.log")
+	w, err := Open(path, 100, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := w.Stream("stdout")
+	line := strings.Repeat("x", 40) + "\n"
+	fmt.Fprint(out, line)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if _, err := fmt.Fprint(out, line); err == nil {
+			t.Fatal("a line was written without a folder")
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(out, "back\n")
+	if err := errors.Join(out.Close(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path, Options{}); got != "back\n" {
+		t.Errorf("read %.80q, want the line that came when it could be written again", got)
+	}
+}

@@ -19,9 +19,10 @@ type Writer struct {
 	maxFiles int
 	now      func() time.Time
 
-	mu   sync.Mutex
-	file *os.File
-	size int64
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	closed bool
 }
 
 // Open appends to the file at path. When the file would grow over maxBytes it
@@ -54,6 +55,7 @@ func (w *Writer) reopen() error {
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.closed = true
 	if w.file == nil {
 		return nil
 	}
@@ -71,8 +73,13 @@ func (w *Writer) Stream(name string) io.WriteCloser {
 func (w *Writer) record(stream, tag string, text []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file == nil {
+	if w.closed {
 		return os.ErrClosed
+	}
+	if w.file == nil { // it could not be rotated
+		if err := w.reopen(); err != nil {
+			return err
+		}
 	}
 	line := make([]byte, 0, len(text)+64)
 	line = w.now().UTC().AppendFormat(line, time.RFC3339Nano)
@@ -136,6 +143,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		}
 		for len(s.rest) > maxPiece {
 			if err := s.log.record(s.name, "P", s.rest[:maxPiece]); err != nil {
+				s.rest = s.rest[:0] // lost: it must not pile up
 				return 0, err
 			}
 			s.rest = append(s.rest[:0], s.rest[maxPiece:]...)
@@ -143,10 +151,11 @@ func (s *stream) Write(p []byte) (int, error) {
 		if i < 0 {
 			break
 		}
-		if err := s.log.record(s.name, "F", s.rest); err != nil {
+		err := s.log.record(s.name, "F", s.rest)
+		s.rest = s.rest[:0]
+		if err != nil {
 			return 0, err
 		}
-		s.rest = s.rest[:0]
 	}
 	return n, nil
 }
