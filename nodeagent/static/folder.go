@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,8 +27,7 @@ type folder struct {
 type file struct {
 	size     int64
 	modified time.Time
-	pod      *v1.Pod
-	err      error
+	pod      *v1.Pod // nil: it is faulty
 }
 
 // read looks at the folder again. Faults are told of files that are new or have
@@ -37,7 +37,11 @@ func (f *folder) read() (pods []*v1.Pod, faults []error) {
 		return nil, nil
 	}
 	entries, err := os.ReadDir(f.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return f.pods(), []error{err} // what was there is believed to be there still
+	}
 	if err != nil {
+		f.files = nil
 		return nil, []error{err}
 	}
 	now := map[string]file{}
@@ -45,10 +49,10 @@ func (f *folder) read() (pods []*v1.Pod, faults []error) {
 		if e.IsDir() || !isManifest(e.Name()) {
 			continue
 		}
-		one, known := f.look(e.Name())
+		one, fault := f.look(e.Name())
 		now[e.Name()] = one
-		if one.err != nil && !known {
-			faults = append(faults, fmt.Errorf("%s: %w", filepath.Join(f.dir, e.Name()), one.err))
+		if fault != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", filepath.Join(f.dir, e.Name()), fault))
 		}
 	}
 	f.files = now
@@ -60,19 +64,22 @@ func isManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// look reads a file, unless it is as it was.
-func (f *folder) look(name string) (one file, known bool) {
-	path := filepath.Join(f.dir, name)
+// look reads a file, unless it is as it was. One that is there and cannot be read is
+// believed to have the pod that it had.
+func (f *folder) look(name string) (one file, fault error) {
+	path, was := filepath.Join(f.dir, name), f.files[name]
 	info, err := os.Stat(path)
-	if err != nil {
-		return file{err: err}, false
+	if err == nil {
+		if was.size == info.Size() && was.modified.Equal(info.ModTime()) {
+			return was, nil
+		}
+		one = file{size: info.Size(), modified: info.ModTime()}
+		one.pod, err = load(path, info, f.node)
 	}
-	if was, ok := f.files[name]; ok && was.size == info.Size() && was.modified.Equal(info.ModTime()) {
-		return was, true
+	if errors.As(err, new(*fs.PathError)) && !errors.Is(err, fs.ErrNotExist) {
+		return file{pod: was.pod}, err
 	}
-	one = file{size: info.Size(), modified: info.ModTime()}
-	one.pod, one.err = load(path, info, f.node)
-	return one, false
+	return one, err
 }
 
 func load(path string, info os.FileInfo, node string) (*v1.Pod, error) {
@@ -104,7 +111,7 @@ func (f *folder) pods() (pods []*v1.Pod) {
 	slices.Sort(names)
 	taken := map[string]bool{}
 	for _, name := range names {
-		if p := f.files[name].pod; p != nil && f.files[name].err == nil && !taken[keyOf(p)] {
+		if p := f.files[name].pod; p != nil && !taken[keyOf(p)] {
 			taken[keyOf(p)] = true
 			pods = append(pods, p)
 		}

@@ -1,6 +1,7 @@
 package static
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,17 @@ func TestAFolderIsReadAsItChanges(t *testing.T) {
 	look("one is gone", 0, "web:1")
 	write("d.yaml", strings.Repeat("#", maxManifest+1))
 	look("one is too large", 1, "web:1")
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look("the folder cannot be read", 1, "web:1")
+	if err := errors.Join(os.Remove(dir), os.Rename(dir+".away", dir)); err != nil {
+		t.Fatal(err)
+	}
+	look("it can again", 0, "web:1")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
