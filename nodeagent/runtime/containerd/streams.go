@@ -56,10 +56,12 @@ func (r *Runtime) exec(ctx context.Context, id string, cfg runtime.ExecConfig) (
 	if err != nil {
 		return 0, err
 	}
-	// Not with ctx, whose end kills the command.
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	defer func() { _, _ = p.Delete(end, client.WithProcessKill) }()
+	defer func() {
+		// Not with ctx, whose end kills the command.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		_, _ = p.Delete(end, client.WithProcessKill)
+	}()
 	return r.runExec(ctx, p, cfg.IO, stdin)
 }
 
