@@ -205,7 +205,7 @@ func TestATokenOfASecretEnds(t *testing.T) {
 		"when its secret is marked": func(t *testing.T, b *bench) {
 			b.change(t, func(s *corev1.Secret) { s.Labels = map[string]string{invalidSince: "2026-03-01"} })
 		},
-		"when it is in another secret": func(t *testing.T, b *bench) { b.change(t, func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }) },
+		"when its secret is retyped": func(t *testing.T, b *bench) { b.change(t, func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }) },
 		"when it is renewed": func(t *testing.T, b *bench) {
 			b.change(t, func(s *corev1.Secret) { delete(s.Data, "token") })
 			b.sync(t)
