@@ -348,6 +348,52 @@ func TestAServiceAccountDoesWhatItsRoleAllows(t *testing.T) {
 	}
 }
 
+// TestASecretGetsATokenThatEndsWithIt, by a client that makes the Secret, waits
+// for its token, and signs in by it.
+func TestASecretGetsATokenThatEndsWithIt(t *testing.T) {
+	t.Parallel()
+	admin, serving, _ := start(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	secrets := admin.CoreV1().Secrets("default")
+	w, err := secrets.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=robot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	_, err = secrets.Create(ctx, &v1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "robot", Annotations: map[string]string{v1.ServiceAccountNameKey: "default"}},
+		Type:       v1.SecretTypeServiceAccountToken,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := bare(t, serving)
+	for ev := range w.ResultChan() {
+		secret, ok := ev.Object.(*v1.Secret)
+		if !ok {
+			t.Fatalf("watch: %v %+v", ev.Type, ev.Object)
+		}
+		if config.BearerToken = string(secret.Data["token"]); config.BearerToken != "" {
+			if len(secret.Data["ca.crt"]) == 0 || string(secret.Data["namespace"]) != "default" {
+				t.Errorf("beside the token there is %q", secret.Data)
+			}
+			break
+		}
+	}
+	account := clientOf(t, config)
+	who, err := account.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || who.Status.UserInfo.Username != "system:serviceaccount:default:default" {
+		t.Errorf("the token's bearer is %+v, %v", who, err)
+	}
+	if err := secrets.Delete(ctx, "robot", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := account.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("after the Secret's end: %v", err)
+	}
+}
+
 func TestNobodySeesHealthAndVersionAlone(t *testing.T) {
 	t.Parallel()
 	_, serving, _ := start(t, t.TempDir())

@@ -67,7 +67,8 @@ type Auth struct {
 	// Defaults sets up namespaces.
 	Defaults *serviceaccount.Defaults
 
-	config Config
+	secrets *serviceaccount.TokenSecrets
+	config  Config
 }
 
 // Open reads or makes the keys, and creates in the store what every cluster
@@ -124,6 +125,7 @@ func Open(ctx context.Context, c Config) (*Auth, error) {
 		}),
 		Accounts: accounts,
 		Defaults: serviceaccount.NewDefaults(c.Objects, authority.PEM(), c.Now),
+		secrets:  serviceaccount.NewTokenSecrets(c.Objects, accounts, authority.PEM(), c.Now),
 		config:   c,
 	}
 	if err := a.createDefaults(ctx); err != nil {
@@ -190,16 +192,17 @@ type awaiter interface {
 	Await(ctx context.Context, resource string, since int64) error
 }
 
-// Run keeps namespaces set up, aggregated roles filled and spent bootstrap
-// tokens removed, until ctx ends.
+// Run keeps namespaces set up, aggregated roles and Secrets of service accounts
+// filled, and spent bootstrap tokens removed, until ctx ends.
 func (a *Auth) Run(ctx context.Context) error {
-	done := make(chan error, 4)
 	upkeep := map[string]func(context.Context) error{
 		view.Namespaces:      a.Defaults.Restore,
-		view.ServiceAccounts: a.Defaults.Restore,
+		view.ServiceAccounts: a.keepAccounts,
 		view.ConfigMaps:      a.Defaults.Restore,
 		view.ClusterRoles:    a.aggregate,
+		view.Secrets:         a.secrets.Sync,
 	}
+	done := make(chan error, len(upkeep))
 	for resource, keep := range upkeep {
 		go func() { done <- a.keep(ctx, resource, keep) }()
 	}
@@ -209,6 +212,10 @@ func (a *Auth) Run(ctx context.Context) error {
 		errs = append(errs, <-done)
 	}
 	return errors.Join(errs...)
+}
+
+func (a *Auth) keepAccounts(ctx context.Context) error {
+	return errors.Join(a.Defaults.Restore(ctx), a.secrets.Sync(ctx))
 }
 
 // keep calls fn at once and after each change of the resource, waiting a moment

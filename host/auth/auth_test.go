@@ -214,16 +214,68 @@ func TestUpkeepFurnishesNamespacesAsTheyCome(t *testing.T) {
 // await follows the resource until the object is there.
 func await(t *testing.T, s *store.Store, key store.Key) {
 	t.Helper()
+	awaitState(t, s, key, func(_ store.Object, ok bool) bool { return ok })
+}
+
+// awaitState follows the resource until the object, or its absence, is as it should be.
+func awaitState(t *testing.T, s *store.Store, key store.Key, done func(obj store.Object, ok bool) bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {
 		seen := s.Changed(key.Resource)
-		if _, ok := s.Get(key); ok {
+		if done(s.Get(key)) {
 			return
 		}
 		if err := view.Of(s).Await(ctx, key.Resource, seen); err != nil {
 			t.Fatalf("%s did not come: %v", key, err)
 		}
+	}
+}
+
+// TestUpkeepFillsSecretsOfAccounts: and a review believes what it wrote, until
+// the account is gone and takes the Secret with it.
+func TestUpkeepFillsSecretsOfAccounts(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, store.NewMemory())
+	a := open(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	put(t, s, view.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}})
+	put(t, s, view.Secrets, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web-token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "web"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	})
+	key, token := store.Key{Resource: view.Secrets, Namespace: "dev", Name: "web-token"}, ""
+	awaitState(t, s, key, func(obj store.Object, _ bool) bool {
+		data := obj.(*corev1.Secret).Data
+		token = string(data["token"])
+		return token != "" && string(data["ca.crt"]) == string(a.Authority.PEM())
+	})
+	review := func() authenticationv1.TokenReviewStatus {
+		t.Helper()
+		obj, err := a.Review(t.Context(), nil, "", &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj.(*authenticationv1.TokenReview).Status
+	}
+	want := []string{"system:serviceaccounts", "system:serviceaccounts:dev", "system:authenticated"}
+	if got := review(); !got.Authenticated || got.User.Username != "system:serviceaccount:dev:web" || !cmp.Equal(got.User.Groups, want) {
+		t.Errorf("review = %+v", got)
+	}
+	account := store.Key{Resource: view.ServiceAccounts, Namespace: "dev", Name: "web"}
+	if _, _, err := s.Commit(t.Context(), store.Op{Kind: store.Delete, Key: account}); err != nil {
+		t.Fatal(err)
+	}
+	if got := review(); got.Authenticated || got.Error == "" {
+		t.Errorf("after the account's end: %+v", got)
+	}
+	awaitState(t, s, key, func(_ store.Object, ok bool) bool { return !ok })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
 	}
 }
 

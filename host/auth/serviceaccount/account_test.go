@@ -365,6 +365,7 @@ func FuzzToken(f *testing.F) {
 	good := b.token(f, authenticationv1.TokenRequestSpec{})
 	f.Add(good)
 	f.Add(good[:len(good)-4])
+	f.Add(b.filled(f))
 	f.Add("a.b.c")
 	f.Add("...")
 	f.Fuzz(func(t *testing.T, token string) {

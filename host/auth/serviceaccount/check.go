@@ -27,9 +27,6 @@ func (i *Issuer) AuthenticateToken(ctx context.Context, token string) (*authenti
 	if err != nil {
 		return nil, false, err
 	}
-	if err := c.holdsAt(i.now()); err != nil {
-		return nil, false, err
-	}
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
 		wanted = i.audiences
@@ -38,7 +35,7 @@ func (i *Issuer) AuthenticateToken(ctx context.Context, token string) (*authenti
 	if len(common) == 0 {
 		return nil, false, fmt.Errorf("the token is for %q and not for %q", []string(c.Audience), []string(wanted))
 	}
-	if err := i.exists(ctx, c); err != nil {
+	if err := i.holds(ctx, c, token); err != nil {
 		return nil, false, err
 	}
 	return &authenticator.Response{User: infoOf(c).UserInfo(), Audiences: common}, true, nil
@@ -50,7 +47,7 @@ func (i *Issuer) read(token string) (*claims, error) {
 	if c := i.verified.get(sum); c != nil {
 		return c, nil
 	}
-	c, err := i.signer.verify(token, i.name)
+	c, err := i.verify(token)
 	if err != nil {
 		return nil, err
 	}
@@ -59,6 +56,26 @@ func (i *Issuer) read(token string) (*claims, error) {
 	}
 	i.verified.put(sum, c)
 	return c, nil
+}
+
+func (i *Issuer) verify(token string) (*claims, error) {
+	c := &claims{}
+	err := i.signer.verify(token, i.name, c)
+	if errors.Is(err, errNotOurs) {
+		return i.verifyLegacy(token)
+	}
+	return c, err
+}
+
+// holds checks what may change from one use of the token to the next.
+func (i *Issuer) holds(ctx context.Context, c *claims, token string) error {
+	if c.Issuer == legacyIssuer {
+		return i.legacyHolds(ctx, c, token)
+	}
+	if err := c.holdsAt(i.now()); err != nil {
+		return err
+	}
+	return i.exists(ctx, c)
 }
 
 // exists checks that the account and what the token is bound to are still those

@@ -7,6 +7,10 @@
 // each checked at each use; only the signature's check is remembered. No other
 // algorithm is accepted, whatever a token's header says.
 //
+// A token of the other kind lies in a Secret of type
+// kubernetes.io/service-account-token. It has no end of its own: it holds while
+// that Secret holds this very token and its account is there.
+//
 // The package also gives each namespace its account "default" and the
 // ConfigMap with the cluster's certificate.
 package serviceaccount
