@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -324,6 +325,44 @@ func TestOrphansAreSweptAtStart(t *testing.T) {
 	}
 	m.start()
 	m.nothingLeft("uid-web")
+}
+
+// A pod that comes while what a crash left is removed keeps what it made.
+func TestAPodThatComesDuringTheSweepKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.create(newPod("web", "sleep 600"))
+	m.await("web", "ready", ready)
+	m.stop()
+	if err := m.api.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	m.runtime.Fail = func(method, _ string) error {
+		if method == "StopSandbox" {
+			once.Do(func() {
+				p := newPod("late", "sleep 600")
+				p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+				m.create(p)
+				m.await("late", "ready", ready)
+			})
+		}
+		return nil
+	}
+	m.start()
+	swept := polltest.Within(time.Minute, func() bool {
+		_, err := os.Stat(filepath.Join(m.root, "pods", "uid-web"))
+		return os.IsNotExist(err)
+	})
+	if _, err := os.Stat(filepath.Join(m.root, "pods", "uid-late", "volumes", "data")); err != nil || !swept {
+		t.Errorf("its volume: %v; what the crash left is gone: %v", err, swept)
+	}
+	if n := m.network.Attached(); n != 1 {
+		t.Errorf("%d networks, want its own", n)
+	}
 }
 
 func TestPodsBoundDirectlyAreJudged(t *testing.T) {

@@ -65,13 +65,15 @@ func (a *Agent) follow(ctx context.Context) error {
 		return ctx.Err()
 	}
 	known := map[string]bool{}
-	for _, obj := range informer.GetStore().List() {
-		known[string(obj.(*v1.Pod).UID)] = true
-	}
-	for uid := range a.staticPods() { // the API knows their mirrors
-		known[uid] = true
-	}
-	a.pool.Keep(known)
+	a.pool.Keep(func() map[string]bool {
+		for _, obj := range informer.GetStore().List() {
+			known[string(obj.(*v1.Pod).UID)] = true
+		}
+		for uid := range a.staticPods() { // the API knows their mirrors
+			known[uid] = true
+		}
+		return known
+	})
 	a.sweep(ctx, known)
 	<-ctx.Done()
 	return ctx.Err()

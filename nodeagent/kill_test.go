@@ -182,7 +182,7 @@ func (k killedNetwork) Del(ctx context.Context, id string) error {
 	return k.d.gate("disconnect", func() error { return k.Network.Del(ctx, id) })
 }
 
-func (k killedNetwork) Sweep(ctx context.Context, keep []string) error {
+func (k killedNetwork) Sweep(ctx context.Context, keep func() []string) error {
 	return k.d.gate("sweep", func() error { return k.Network.Sweep(ctx, keep) })
 }
 

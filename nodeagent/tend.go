@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/runtime"
+	"github.com/berth-dev/berth/nodeagent/worker"
 )
 
 // refreshEvery is the pace at which volumes follow the API.
@@ -57,18 +57,9 @@ func (a *Agent) refreshAll(ctx context.Context) {
 }
 
 // sweep removes what no pod owns: sandboxes, networks, folders and cgroups that
-// a crash left. It runs once, when the API has said which pods there are.
+// a crash left. It runs once, when the API has said which pods there are. What is there
+// is listed first, then the pods: those that come meanwhile keep what they made.
 func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
-	keep := map[string]bool{}
-	var attachments []string
-	a.pool.Each(func(r *pod.Record) {
-		uid := string(r.Pod.UID)
-		keep[uid] = true
-		attachments = append(attachments, fmt.Sprintf("%s-%d", uid, r.Sandbox.Attempt))
-	})
-	for uid := range known {
-		keep[uid] = true
-	}
 	warn := func(what string, err error) {
 		if err != nil {
 			a.log.Warn("sweep: "+what, "err", err)
@@ -76,6 +67,19 @@ func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
 	}
 	all, err := a.cfg.Runtime.List(ctx)
 	warn("list containers", err)
+	volumes, err := a.volumes.Pods()
+	warn("list volumes", err)
+	logs, err := filepath.Glob(filepath.Join(a.cfg.RootDir, "logs", "*"))
+	warn("list logs", err)
+	var cgroups []string
+	if tree, ok := a.cfg.Cgroups.(interface{ Pods(root string) []string }); ok {
+		cgroups = tree.Pods(a.cfg.CgroupRoot)
+	}
+	keep := map[string]bool{}
+	a.pool.Each(func(r *pod.Record) { keep[string(r.Pod.UID)] = true })
+	for uid := range known {
+		keep[uid] = true
+	}
 	for _, s := range all.Sandboxes {
 		if !keep[s.Pod.UID] {
 			a.log.Info("remove an orphaned sandbox", "pod", s.Pod.Name, "namespace", s.Pod.Namespace)
@@ -87,40 +91,29 @@ func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
 			warn("remove container", a.cfg.Runtime.RemoveContainer(ctx, c.ID))
 		}
 	}
-	for _, s := range all.Sandboxes { // running ones keep their networks
-		if keep[s.Pod.UID] && s.State == runtime.Running {
-			attachments = append(attachments, fmt.Sprintf("%s-%d", s.Pod.UID, s.Attempt))
+	warn("networks", a.cfg.Network.Sweep(ctx, func() (attachments []string) {
+		for _, s := range all.Sandboxes { // running ones keep their networks
+			if keep[s.Pod.UID] && s.State == runtime.Running {
+				attachments = append(attachments, worker.NetworkID(s.Pod.UID, s.Attempt))
+			}
 		}
-	}
-	warn("networks", a.cfg.Network.Sweep(ctx, attachments))
-	uids, err := a.volumes.Pods()
-	warn("list volumes", err)
-	for _, uid := range uids {
+		a.pool.Each(func(r *pod.Record) {
+			attachments = append(attachments, worker.NetworkID(string(r.Pod.UID), r.Sandbox.Attempt))
+		})
+		return attachments
+	}))
+	for _, uid := range volumes {
 		if !keep[uid] {
 			warn("volumes", a.volumes.TearDown(uid))
 			a.ids.Release(uid)
 		}
 	}
-	a.sweepLogs(keep, warn)
-	a.sweepCgroups(keep, warn)
-}
-
-func (a *Agent) sweepLogs(keep map[string]bool, warn func(string, error)) {
-	dirs, err := filepath.Glob(filepath.Join(a.cfg.RootDir, "logs", "*"))
-	warn("list logs", err)
-	for _, d := range dirs {
+	for _, d := range logs {
 		if _, uid, ok := cutLast(filepath.Base(d), "_"); ok && !keep[uid] {
 			warn("logs", os.RemoveAll(d))
 		}
 	}
-}
-
-func (a *Agent) sweepCgroups(keep map[string]bool, warn func(string, error)) {
-	tree, ok := a.cfg.Cgroups.(interface{ Pods(root string) []string })
-	if !ok {
-		return
-	}
-	for _, uid := range tree.Pods(a.cfg.CgroupRoot) {
+	for _, uid := range cgroups {
 		if keep[uid] {
 			continue
 		}

@@ -217,7 +217,7 @@ func (connects) Add(context.Context, network.Pod) (network.Attachment, error) {
 
 func (connects) Del(context.Context, string) error { return nil }
 
-func (connects) Sweep(context.Context, []string) error { return nil }
+func (connects) Sweep(context.Context, func() []string) error { return nil }
 
 // TestAPodIsIsolatedBeforeItsFirstPacket: it has no network before all is known and
 // the kernel has its rules.

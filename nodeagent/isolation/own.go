@@ -120,13 +120,17 @@ func (n *isolated) Del(ctx context.Context, id string) error {
 	return nil
 }
 
-func (n *isolated) Sweep(ctx context.Context, keep []string) error {
+func (n *isolated) Sweep(ctx context.Context, keep func() []string) error {
 	if err := n.Network.Sweep(ctx, keep); err != nil {
 		return err
 	}
 	n.change(func(s *state) {
+		var kept []string
+		if keep != nil {
+			kept = keep()
+		}
 		for id := range s.attached {
-			if !slices.Contains(keep, id) {
+			if !slices.Contains(kept, id) {
 				s.detach(id)
 			}
 		}

@@ -14,8 +14,10 @@ type Network interface {
 	Add(ctx context.Context, pod Pod) (Attachment, error)
 	// Del disconnects a pod and removes its namespace.
 	Del(ctx context.Context, id string) error
-	// Sweep does Del for everything whose id is not in keep: what a crash left.
-	Sweep(ctx context.Context, keep []string) error
+	// Sweep does Del for everything whose id is not in keep: what a crash left. keep is
+	// asked after it was seen what is there, so that who comes meanwhile stays; nil
+	// keeps nothing.
+	Sweep(ctx context.Context, keep func() []string) error
 	// Listeners are the TCP ports at which an attached pod takes connections from
 	// others.
 	Listeners(id string) ([]uint16, error)

@@ -180,9 +180,12 @@ func (p *Pool) active() []*v1.Pod {
 	return out
 }
 
-// Keep names the pods that the API has; all others are told to go.
-func (p *Pool) Keep(uids map[string]bool) {
-	for _, w := range p.all() {
+// Keep asks which pods the API has; all others that are there before it asks are told
+// to go.
+func (p *Pool) Keep(known func() map[string]bool) {
+	all := p.all()
+	uids := known()
+	for _, w := range all {
 		if !uids[w.uid] {
 			w.change(func(r *pod.Record) { r.Remove(time.Now()) })
 		}

@@ -348,7 +348,7 @@ func (n *Network) known(id string) bool {
 }
 
 // Sweep implements network.Network.
-func (n *Network) Sweep(ctx context.Context, keep []string) error {
+func (n *Network) Sweep(ctx context.Context, keep func() []string) error {
 	ids := slices.Concat(n.cached(), n.leased())
 	entries, err := os.ReadDir(n.cfg.netnsDir())
 	if err != nil {
@@ -358,9 +358,13 @@ func (n *Network) Sweep(ctx context.Context, keep []string) error {
 		ids = append(ids, e.Name())
 	}
 	slices.Sort(ids)
+	var kept []string
+	if keep != nil {
+		kept = keep()
+	}
 	var errs []error
 	for _, id := range slices.Compact(ids) {
-		if !slices.Contains(keep, id) {
+		if !slices.Contains(kept, id) {
 			errs = append(errs, n.Del(ctx, id))
 		}
 	}

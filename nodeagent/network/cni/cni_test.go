@@ -337,7 +337,7 @@ func TestLeasesOfACrashAreFreed(t *testing.T) {
 		t.Errorf("Add = %+v", again)
 	}
 	h.Within(func() {
-		if err := n.Sweep(t.Context(), []string{pod("1").ID}); err != nil {
+		if err := n.Sweep(t.Context(), func() []string { return []string{pod("1").ID} }); err != nil {
 			t.Fatal(err)
 		}
 	})

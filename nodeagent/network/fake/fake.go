@@ -5,6 +5,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -78,11 +79,18 @@ func (n *Network) del(id string) {
 }
 
 // Sweep implements network.Network.
-func (n *Network) Sweep(ctx context.Context, keep []string) error {
+func (n *Network) Sweep(ctx context.Context, keep func() []string) error {
+	n.mu.Lock()
+	there := slices.Collect(maps.Keys(n.attached))
+	n.mu.Unlock()
+	var kept []string
+	if keep != nil {
+		kept = keep()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for id := range n.attached {
-		if !slices.Contains(keep, id) {
+	for _, id := range there {
+		if !slices.Contains(kept, id) {
 			n.del(id)
 		}
 	}

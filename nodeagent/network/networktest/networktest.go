@@ -114,7 +114,7 @@ func testAbsent(t *testing.T, n network.Network) {
 func testSweep(t *testing.T, n network.Network) {
 	kept := add(t, n, pod(1))
 	add(t, n, pod(2))
-	if err := n.Sweep(t.Context(), []string{pod(1).ID}); err != nil {
+	if err := n.Sweep(t.Context(), func() []string { return []string{pod(1).ID} }); err != nil {
 		t.Fatalf("Sweep: %v", err)
 	}
 	again := add(t, n, pod(1))
