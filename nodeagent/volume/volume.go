@@ -279,7 +279,7 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 	if at.Path, err = pathOf(pv); err != nil {
 		return err
 	}
-	if !at.Block && pv.Spec.Local != nil {
+	if !at.Block && (pv.Spec.Local != nil || isProvisioned(pv)) {
 		policy := v1.FSGroupChangeAlways
 		if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
 			policy = *sc.FSGroupChangePolicy
@@ -314,6 +314,11 @@ func pathOf(pv *v1.PersistentVolume) (path string, err error) {
 	case pv.Spec.Local != nil:
 		path = pv.Spec.Local.Path
 	case pv.Spec.HostPath != nil:
+		if isProvisioned(pv) {
+			if err := makeOpen(pv.Spec.HostPath.Path); err != nil {
+				return "", err
+			}
+		}
 		if err := hostPath(pv.Spec.HostPath); err != nil {
 			return "", err
 		}

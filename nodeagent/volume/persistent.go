@@ -1,0 +1,40 @@
+package volume
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// provisionedBy is the annotation that names who made a volume, and provisioner
+// what a StorageClass calls Berth's own.
+const (
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	provisioner   = "berth.dev/hostpath"
+)
+
+// isProvisioned says whether Berth made the volume for its claim: a folder that
+// is nobody else's.
+func isProvisioned(pv *v1.PersistentVolume) bool {
+	h := pv.Spec.HostPath
+	return pv.Annotations[provisionedBy] == provisioner && h != nil && h.Type != nil && *h.Type == v1.HostPathDirectoryOrCreate
+}
+
+// makeOpen makes a folder that every user may write to; one that is there stays
+// as it is.
+func makeOpen(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o777)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o777) // whatever the umask
+}
