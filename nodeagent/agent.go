@@ -334,7 +334,7 @@ func (a *Agent) build() error {
 		a.announcer = announce.New(announce.Config{Catalog: a.catalog, Node: a.cfg.NodeName, Own: a.own(), Held: a.keeper.Held, Log: a.log})
 	}
 	a.isolate()
-	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
+	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter, a.labels)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
 	a.static = static.New(static.Config{

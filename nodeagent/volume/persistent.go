@@ -2,11 +2,13 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 )
 
 // provisionedBy is the annotation that names who made a volume, and provisioner
@@ -37,4 +39,13 @@ func makeOpen(dir string) error {
 		return err
 	}
 	return os.Chmod(dir, 0o777) // whatever the umask
+}
+
+// isHere says why a volume may not be mounted on this node: a pod that was bound
+// past the scheduler would find an empty folder in its place.
+func (v *Volumes) isHere(pv *v1.PersistentVolume) error {
+	if err := volumehelpers.CheckNodeAffinity(pv, v.labels()); err != nil {
+		return fmt.Errorf("volume %s: its node affinity does not match this node: %w", pv.Name, err)
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -67,7 +68,7 @@ func TestAProvisionedFolderIsOpenToAll(t *testing.T) {
 				}
 			}
 			s, p := claimed(test.volume(path))
-			setUp(t, New(t.TempDir(), s, Plain{}), p)
+			setUp(t, New(t.TempDir(), s, Plain{}, noLabels), p)
 			if got := modeOf(t, path); got.Perm() != test.want {
 				t.Errorf("the folder has mode %v, want %v", got.Perm(), test.want)
 			}
@@ -111,11 +112,54 @@ func TestFSGroupOwnsWhatIsTheClaimsAlone(t *testing.T) {
 			}
 			s, p := claimed(test.volume(dir))
 			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group, FSGroupChangePolicy: test.policy}
-			if err := New(t.TempDir(), s, Plain{}).SetUp(t.Context(), p, podspec.Facts{}); err != nil {
+			if err := New(t.TempDir(), s, Plain{}, noLabels).SetUp(t.Context(), p, podspec.Facts{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := modeOf(t, filepath.Join(dir, "f")); (got == 0o660) != test.owned {
 				t.Errorf("the file has mode %v, want the group's: %v", got, test.owned)
+			}
+		})
+	}
+}
+
+func TestAVolumeOfAnotherNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	const why = `volume "v": volume pv: its node affinity does not match this node: no matching NodeSelectorTerms`
+	on := func(key string, op v1.NodeSelectorOperator, values ...string) v1.NodeSelectorTerm {
+		return v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}}
+	}
+	here, away := on(v1.LabelHostname, v1.NodeSelectorOpIn, "n1"), on(v1.LabelHostname, v1.NodeSelectorOpIn, "n2")
+	for name, test := range map[string]struct {
+		affinity *v1.VolumeNodeAffinity
+		want     string
+	}{
+		"no affinity":      {nil, ""},
+		"none required":    {&v1.VolumeNodeAffinity{}, ""},
+		"this node":        {&v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{here}}}, ""},
+		"one of two terms": {&v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{away, here}}}, ""},
+		"another node":     {&v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{away}}}, why},
+		"a label that is missing": {&v1.VolumeNodeAffinity{Required: &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{on("disk", v1.NodeSelectorOpExists)}}}, why},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "pvc-1")
+			pv := provisioned(path)
+			pv.Spec.NodeAffinity = test.affinity
+			s, p := claimed(pv)
+			labels := func() map[string]string { return map[string]string{v1.LabelHostname: "n1"} }
+			err := New(t.TempDir(), s, Plain{}, labels).SetUp(t.Context(), p, podspec.Facts{})
+			if test.want == "" {
+				if err != nil {
+					t.Errorf("SetUp: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("SetUp: %v, want %q", err, test.want)
+			}
+			if _, err := os.Stat(path); err == nil {
+				t.Error("a folder was made all the same")
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func TestWhatComesFromTheAPIIsReadOnly(t *testing.T) {
 			t.Parallel()
 			p := podWith(volumeOf("v", test.source))
 			c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}}
-			mounts, _, err := New(t.TempDir(), nil, Plain{}).Mounts(p, c, nil)
+			mounts, _, err := New(t.TempDir(), nil, Plain{}, noLabels).Mounts(p, c, nil)
 			if err != nil || len(mounts) == 0 || mounts[0].ContainerPath != "/v" {
 				t.Fatalf("Mounts = %+v, %v", mounts, err)
 			}

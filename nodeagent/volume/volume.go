@@ -31,9 +31,10 @@ type Sources interface {
 
 // Volumes makes volumes below a folder.
 type Volumes struct {
-	root  string
-	src   Sources
-	mount Mounter
+	root   string
+	src    Sources
+	mount  Mounter
+	labels func() map[string]string
 
 	mu     sync.Mutex
 	tokens map[tokenKey]token
@@ -48,9 +49,10 @@ type place struct {
 	Block    bool   `json:"block,omitempty"`
 }
 
-// New keeps volumes in root/UID.
-func New(root string, src Sources, mount Mounter) *Volumes {
-	return &Volumes{root: root, src: src, mount: mount, tokens: map[tokenKey]token{}, places: map[string]map[string]place{}}
+// New keeps volumes in root/UID. labels gives the node's, by which persistent
+// volumes name the nodes that have them.
+func New(root string, src Sources, mount Mounter, labels func() map[string]string) *Volumes {
+	return &Volumes{root: root, src: src, mount: mount, labels: labels, tokens: map[tokenKey]token{}, places: map[string]map[string]place{}}
 }
 
 func (v *Volumes) podDir(uid string) string { return filepath.Join(v.root, uid) }
@@ -274,6 +276,9 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 	}
 	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 		return fmt.Errorf("volume %s is bound to another claim", pv.Name)
+	}
+	if err := v.isHere(pv); err != nil {
+		return err
 	}
 	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
 	if at.Path, err = pathOf(pv); err != nil {
