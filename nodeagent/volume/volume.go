@@ -221,7 +221,10 @@ func hostPath(h *v1.HostPathVolumeSource) error {
 		return fmt.Errorf("hostPath %s: must not contain '..'", h.Path)
 	}
 	switch kind {
-	case v1.HostPathUnset:
+	case v1.HostPathUnset: // whatever is there; else a folder, as containerd has it
+		if _, err := os.Stat(h.Path); errors.Is(err, fs.ErrNotExist) {
+			return os.MkdirAll(h.Path, 0o755)
+		}
 		return nil
 	case v1.HostPathDirectoryOrCreate:
 		if err := os.MkdirAll(h.Path, 0o755); err != nil {

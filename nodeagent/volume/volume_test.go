@@ -201,6 +201,38 @@ func TestRefusedVolumes(t *testing.T) {
 	}
 }
 
+func TestAHostPathWithoutTypeIsMadeWhereNothingIs(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	file, dangling := filepath.Join(root, "file"), filepath.Join(root, "dangling")
+	if err := errors.Join(os.WriteFile(file, []byte("keep"), 0o600), os.Symlink(filepath.Join(root, "gone"), dangling)); err != nil {
+		t.Fatal(err)
+	}
+	unset := v1.HostPathUnset
+	for name, test := range map[string]struct {
+		path string
+		kind *v1.HostPathType
+		want fs.FileMode
+	}{
+		"nothing there, no type":       {filepath.Join(root, "a", "b"), nil, fs.ModeDir | 0o755},
+		"nothing there, an empty type": {filepath.Join(root, "c"), &unset, fs.ModeDir | 0o755},
+		"a file":                       {file, nil, 0o600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := podWith(volumeOf("v", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: test.path, Type: test.kind}}))
+			setUp(t, New(t.TempDir(), &store{}, Plain{}, noLabels), p)
+			if got := modeOf(t, test.path); got != test.want {
+				t.Errorf("%s has mode %v, want %v", test.path, got, test.want)
+			}
+		})
+	}
+	p := podWith(volumeOf("v", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dangling}}))
+	if err := New(t.TempDir(), &store{}, Plain{}, noLabels).SetUp(t.Context(), p, podspec.Facts{}); err == nil {
+		t.Error("a link that leads nowhere is mounted")
+	}
+}
+
 func TestClaimsAreFoundAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	disk, root := t.TempDir(), t.TempDir()
