@@ -49,3 +49,16 @@ func (v *Volumes) isHere(pv *v1.PersistentVolume) error {
 	}
 	return nil
 }
+
+// hasFiles refuses a disk as a volume of files: mounted as it is, containers
+// would find its device.
+func hasFiles(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if isOf(v1.HostPathBlockDev, info.Mode()) {
+		return fmt.Errorf("%s is a block device, and Berth does not format devices: mount it and name its folder, or ask for volumeMode Block", path)
+	}
+	return nil
+}

@@ -1,12 +1,14 @@
 package volume
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,6 +29,12 @@ func claimed(pv *v1.PersistentVolume) (*store, *v1.Pod) {
 func hostVolume(path string, kind v1.HostPathType) *v1.PersistentVolume {
 	pv := &v1.PersistentVolume{}
 	pv.Spec.HostPath = &v1.HostPathVolumeSource{Path: path, Type: &kind}
+	return pv
+}
+
+func localVolume(path string) *v1.PersistentVolume {
+	pv := &v1.PersistentVolume{}
+	pv.Spec.Local = &v1.LocalVolumeSource{Path: path}
 	return pv
 }
 
@@ -92,11 +100,7 @@ func TestFSGroupOwnsWhatIsTheClaimsAlone(t *testing.T) {
 		"one whose folder is the group's":                 {provisioned, nil, fs.ModeSetgid | 0o775, true},
 		"on a mismatch, a folder that is not the group's": {provisioned, &mismatch, 0o755, true},
 		"on a mismatch, a folder that is":                 {provisioned, &mismatch, fs.ModeSetgid | 0o775, false},
-		"a local volume": {func(path string) *v1.PersistentVolume {
-			pv := &v1.PersistentVolume{}
-			pv.Spec.Local = &v1.LocalVolumeSource{Path: path}
-			return pv
-		}, nil, 0o755, true},
+		"a local volume":                                  {localVolume, nil, 0o755, true},
 		"a hostPath volume of anybody else": {func(path string) *v1.PersistentVolume {
 			return hostVolume(path, v1.HostPathDirectoryOrCreate)
 		}, nil, 0o755, false},
@@ -160,6 +164,39 @@ func TestAVolumeOfAnotherNodeIsRefused(t *testing.T) {
 			}
 			if _, err := os.Stat(path); err == nil {
 				t.Error("a folder was made all the same")
+			}
+		})
+	}
+}
+
+func TestADiskIsNoVolumeOfFiles(t *testing.T) {
+	t.Parallel()
+	disk := filepath.Join(t.TempDir(), "disk")
+	err := unix.Mknod(disk, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0)))
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("making a device needs root")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, block := int64(4242), v1.PersistentVolumeBlock
+	for name, test := range map[string]struct {
+		mode *v1.PersistentVolumeMode
+		want string
+	}{
+		"of files":  {nil, "volume pv: " + disk + " is a block device, and Berth does not format devices"},
+		"of blocks": {&block, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := claimed(localVolume(disk))
+			s.claims["data"].Spec.VolumeMode = test.mode
+			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
+			err := New(t.TempDir(), s, Plain{}, noLabels).SetUp(t.Context(), p, podspec.Facts{})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("SetUp: %v, want %q", err, test.want)
+			}
+			if got := modeOf(t, disk).Perm(); got != 0o600 || owned(disk, group) {
+				t.Errorf("the device has mode %v", got)
 			}
 		})
 	}

@@ -287,6 +287,11 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 	if at.Path, err = pathOf(pv); err != nil {
 		return err
 	}
+	if !at.Block && pv.Spec.Local != nil {
+		if err := hasFiles(at.Path); err != nil {
+			return fmt.Errorf("volume %s: %w", pv.Name, err)
+		}
+	}
 	if !at.Block && (pv.Spec.Local != nil || isProvisioned(pv)) {
 		policy := v1.FSGroupChangeAlways
 		if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
