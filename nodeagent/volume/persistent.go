@@ -62,3 +62,16 @@ func hasFiles(path string) error {
 	}
 	return nil
 }
+
+// mountOptions refuses options of a volume of files: none is given to the mount
+// of a folder, and one such as ro must not be lost.
+func mountOptions(pv *v1.PersistentVolume, block bool) error {
+	_, old := pv.Annotations[v1.MountOptionAnnotation]
+	if block || !old && len(pv.Spec.MountOptions) == 0 {
+		return nil
+	}
+	if pv.Spec.Local != nil {
+		return fmt.Errorf("volume %s: Berth gives local volumes no mount options: mount the folder with them, and take them out of the volume", pv.Name)
+	}
+	return fmt.Errorf("volume %s: mount options are not supported for this volume type", pv.Name)
+}

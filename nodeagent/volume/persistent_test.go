@@ -201,3 +201,34 @@ func TestADiskIsNoVolumeOfFiles(t *testing.T) {
 		})
 	}
 }
+
+func TestMountOptionsAreRefused(t *testing.T) {
+	t.Parallel()
+	const why = "volume pv: mount options are not supported for this volume type"
+	options := func(pv *v1.PersistentVolume) { pv.Spec.MountOptions = []string{"ro", "noexec"} }
+	none := func(*v1.PersistentVolume) {}
+	for name, test := range map[string]struct {
+		volume func(path string) *v1.PersistentVolume
+		change func(*v1.PersistentVolume)
+		want   string
+	}{
+		"of a provisioned volume": {provisioned, options, why},
+		"of a hostPath volume, by the old annotation": {provisioned, func(pv *v1.PersistentVolume) {
+			pv.Annotations[v1.MountOptionAnnotation] = "ro"
+		}, why},
+		"of a local volume":         {localVolume, options, "volume pv: Berth gives local volumes no mount options"},
+		"none of a hostPath volume": {provisioned, none, ""},
+		"none of a local volume":    {localVolume, none, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pv := test.volume(t.TempDir())
+			test.change(pv)
+			s, p := claimed(pv)
+			err := New(t.TempDir(), s, Plain{}, noLabels).SetUp(t.Context(), p, podspec.Facts{})
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("SetUp: %v, want %q", err, test.want)
+			}
+		})
+	}
+}

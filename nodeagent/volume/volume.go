@@ -284,6 +284,9 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 		return err
 	}
 	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
+	if err := mountOptions(pv, at.Block); err != nil {
+		return err
+	}
 	if at.Path, err = pathOf(pv); err != nil {
 		return err
 	}
