@@ -364,7 +364,7 @@ func (a *Agent) host() pod.Host {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if v, err := a.cfg.Runtime.Version(ctx); err == nil {
-		a.version, h.Runtime = v, v.Name
+		a.version, h.Runtime, h.RecursiveReadOnly = v, v.Name, v.RecursiveReadOnly
 	}
 	return h
 }

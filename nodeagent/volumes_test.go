@@ -33,3 +33,32 @@ func TestAVolumeOfAnotherNodeIsNotMounted(t *testing.T) {
 	m.terminate("p", 1)
 	m.awaitGone("p")
 }
+
+func TestMountsAreReadOnlyRecursively(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	pod := func(name string, mode v1.RecursiveReadOnlyMode) *v1.Pod {
+		p := newPod(name, "sleep 600")
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v", ReadOnly: true, RecursiveReadOnly: &mode}}
+		return p
+	}
+	is := func(mode v1.RecursiveReadOnlyMode) func(*v1.Pod) bool {
+		return func(p *v1.Pod) bool {
+			return ready(p) && *p.Status.ContainerStatuses[0].VolumeMounts[0].RecursiveReadOnly == mode
+		}
+	}
+	m.create(pod("a", v1.RecursiveReadOnlyEnabled))
+	m.await("a", "mounted", is(v1.RecursiveReadOnlyEnabled))
+	m.stop()
+	m.runtime.NoRecursiveReadOnly = true
+	m.start()
+	m.create(pod("b", v1.RecursiveReadOnlyEnabled))
+	m.await("b", "refused", waitsFor("CreateContainerConfigError"))
+	m.create(pod("c", v1.RecursiveReadOnlyIfPossible))
+	m.await("c", "mounted", is(v1.RecursiveReadOnlyDisabled))
+	for _, name := range []string{"a", "b", "c"} {
+		m.terminate(name, 1)
+		m.awaitGone(name)
+	}
+}

@@ -248,7 +248,7 @@ func TestClaimsAreFoundAgainAfterARestart(t *testing.T) {
 	s.claims["data"].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	setUp(t, New(root, s, Plain{}, noLabels), p) // it has begun: the claim goes after it
 	v := New(root, &store{}, Plain{}, noLabels)
-	mounts, _, err := v.Mounts(p, c, nil)
+	mounts, _, err := v.Mounts(p, c, nil, false)
 	if err != nil || len(mounts) != 1 || mounts[0].HostPath != disk || !mounts[0].ReadOnly || mounts[0].ContainerPath != "/data" {
 		t.Errorf("Mounts = %+v, %v", mounts, err)
 	}
