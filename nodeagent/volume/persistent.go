@@ -1,13 +1,16 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 )
 
@@ -17,6 +20,101 @@ const (
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 	provisioner   = "berth.dev/hostpath"
 )
+
+// claim finds the volume that a claim is bound to.
+func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, readOnly bool) error {
+	claim, err := v.src.Claim(ctx, p.Namespace, name)
+	if err == nil {
+		err = v.usable(p, volume, claim)
+	}
+	if err != nil {
+		return err
+	}
+	pv, err := v.src.Volume(ctx, claim.Spec.VolumeName)
+	if err != nil {
+		return err
+	}
+	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
+		return fmt.Errorf("volume %s is bound to another claim", pv.Name)
+	}
+	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
+	if at.Path, err = v.prepare(p, pv, at.Block); err != nil {
+		return err
+	}
+	return v.put(string(p.UID), volume, at)
+}
+
+// prepare gives where a volume is, ready to be mounted in a pod, or says why it
+// can not be.
+func (v *Volumes) prepare(p *v1.Pod, pv *v1.PersistentVolume, block bool) (string, error) {
+	if err := v.isHere(pv); err != nil {
+		return "", err
+	}
+	if err := mountOptions(pv, block); err != nil {
+		return "", err
+	}
+	path, err := pathOf(pv)
+	if err != nil || block {
+		return path, err
+	}
+	if pv.Spec.Local != nil {
+		if err := hasFiles(path); err != nil {
+			return "", fmt.Errorf("volume %s: %w", pv.Name, err)
+		}
+	}
+	if pv.Spec.Local == nil && !isProvisioned(pv) {
+		return path, nil
+	}
+	return path, ownByGroup(path, fsGroup(p), changePolicy(p))
+}
+
+func changePolicy(p *v1.Pod) v1.PodFSGroupChangePolicy {
+	if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
+		return *sc.FSGroupChangePolicy
+	}
+	return v1.FSGroupChangeAlways
+}
+
+// usable says why a pod may not have a volume of the claim. A pod that has begun
+// keeps it while the claim is being deleted.
+func (v *Volumes) usable(p *v1.Pod, volume string, claim *v1.PersistentVolumeClaim) error {
+	if slices.ContainsFunc(p.Spec.Volumes, func(vol v1.Volume) bool { return vol.Name == volume && vol.Ephemeral != nil }) {
+		if err := ephemeral.VolumeIsForPod(p, claim); err != nil {
+			return err
+		}
+	}
+	if _, there := v.at(p, volume); claim.DeletionTimestamp != nil && !there {
+		return fmt.Errorf("claim %s/%s is being deleted", claim.Namespace, claim.Name)
+	}
+	if claim.Spec.VolumeName == "" || claim.Status.Phase != v1.ClaimBound {
+		return fmt.Errorf("claim %s/%s is not bound yet", claim.Namespace, claim.Name)
+	}
+	return nil
+}
+
+// pathOf is where a volume is on this machine.
+func pathOf(pv *v1.PersistentVolume) (path string, err error) {
+	switch {
+	case pv.Spec.Local != nil:
+		path = pv.Spec.Local.Path
+	case pv.Spec.HostPath != nil:
+		if isProvisioned(pv) {
+			if err := makeOpen(pv.Spec.HostPath.Path); err != nil {
+				return "", err
+			}
+		}
+		if err := hostPath(pv.Spec.HostPath); err != nil {
+			return "", err
+		}
+		path = pv.Spec.HostPath.Path
+	default:
+		return "", fmt.Errorf("volume %s: only local and hostPath volumes can be mounted", pv.Name)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("volume %s: %w", pv.Name, err)
+	}
+	return path, nil
+}
 
 // isProvisioned says whether Berth made the volume for its claim: a folder that
 // is nobody else's.
