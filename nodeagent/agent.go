@@ -334,7 +334,7 @@ func (a *Agent) build() error {
 		a.announcer = announce.New(announce.Config{Catalog: a.catalog, Node: a.cfg.NodeName, Own: a.own(), Held: a.keeper.Held, Log: a.log})
 	}
 	a.isolate()
-	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter)
+	a.volumes = volume.New(pods, a.objects, a.cfg.Mounter, a.labels)
 	a.prober = probe.New(a.cfg.Runtime, recorder)
 	a.status = status.New(a.client.CoreV1(), a.log)
 	a.static = static.New(static.Config{
@@ -364,7 +364,7 @@ func (a *Agent) host() pod.Host {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if v, err := a.cfg.Runtime.Version(ctx); err == nil {
-		a.version, h.Runtime = v, v.Name
+		a.version, h.Runtime, h.RecursiveReadOnly = v, v.Name, v.RecursiveReadOnly
 	}
 	return h
 }

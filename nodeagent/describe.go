@@ -43,8 +43,8 @@ func (a *Agent) describe(ctx context.Context) *v1.Node {
 		Conditions: slices.Concat(a.pressure.conditions(), []v1.NodeCondition{a.ready(ctx)}, a.serving()),
 		Images:     a.images(ctx),
 	}
-	spaces := a.version.UserNamespaces
-	n.Status.RuntimeHandlers = []v1.NodeRuntimeHandler{{Features: &v1.NodeRuntimeHandlerFeatures{UserNamespaces: &spaces}}}
+	spaces, recursive := a.version.UserNamespaces, a.version.RecursiveReadOnly
+	n.Status.RuntimeHandlers = []v1.NodeRuntimeHandler{{Features: &v1.NodeRuntimeHandlerFeatures{UserNamespaces: &spaces, RecursiveReadOnlyMounts: &recursive}}}
 	for _, name := range a.version.Handlers {
 		n.Status.RuntimeHandlers = append(n.Status.RuntimeHandlers, v1.NodeRuntimeHandler{Name: name, Features: &v1.NodeRuntimeHandlerFeatures{}})
 	}

@@ -193,6 +193,14 @@ func (a *Agent) is(self *v1.Node) {
 	}
 }
 
+// labels are the node's, as the API has them once it was asked.
+func (a *Agent) labels() map[string]string {
+	if self := a.self.Load(); self != nil {
+		return self.Labels
+	}
+	return node.Labels(a.cfg.NodeName, a.cfg.Labels)
+}
+
 // place is what of this node matters to services.
 func (a *Agent) place() service.Node {
 	n := service.Node{Name: a.cfg.NodeName}

@@ -51,7 +51,7 @@ func TestPodsWithUsersOfTheirOwnShareNoIds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := node.Status.RuntimeHandlers; len(h) != 1 || h[0].Features == nil || !*h[0].Features.UserNamespaces {
+	if h := node.Status.RuntimeHandlers; len(h) != 1 || h[0].Features == nil || !*h[0].Features.UserNamespaces || !*h[0].Features.RecursiveReadOnlyMounts {
 		t.Errorf("the node tells of %+v", h)
 	}
 	for _, name := range []string{"a", "b", "host"} {

@@ -17,6 +17,8 @@ type Host struct {
 	IPs []string
 	// Runtime is the scheme of container ids: "containerd".
 	Runtime string
+	// RecursiveReadOnly: its runtime can make mounts so.
+	RecursiveReadOnly bool
 }
 
 // Status gives the whole status to report at a time. It remembers in the
@@ -129,14 +131,7 @@ func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
 	if last != nil {
 		cs.LastTerminationState.Terminated = terminated(last, h)
 	}
-	for _, m := range c.VolumeMounts {
-		vm := v1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
-		if m.ReadOnly {
-			mode := v1.RecursiveReadOnlyDisabled
-			vm.RecursiveReadOnly = &mode
-		}
-		cs.VolumeMounts = append(cs.VolumeMounts, vm)
-	}
+	cs.VolumeMounts = r.volumeMounts(c, h)
 	return cs
 }
 

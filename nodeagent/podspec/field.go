@@ -49,7 +49,7 @@ func first(s []string) string {
 }
 
 // Resource gives a container's request or limit, divided and rounded up. A
-// limit that is not set is the node's allocatable.
+// limit that is not set is the pod's as a whole, or the node's allocatable.
 func Resource(p *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	if ref.ContainerName != "" {
 		found := containerByName(p, ref.ContainerName)
@@ -71,7 +71,7 @@ func Resource(p *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, allocat
 	}
 	q, set := list[v1.ResourceName(name)]
 	if kind == "limits" && (!set || q.IsZero()) {
-		q = allocatable[v1.ResourceName(name)]
+		q = defaultLimit(p, v1.ResourceName(name), allocatable)
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {
@@ -81,6 +81,16 @@ func Resource(p *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, allocat
 		return strconv.FormatInt(int64(math.Ceil(float64(q.MilliValue())/float64(divisor.MilliValue()))), 10), nil
 	}
 	return strconv.FormatInt(int64(math.Ceil(float64(q.Value())/float64(divisor.Value()))), 10), nil
+}
+
+// defaultLimit is what a container without a limit of its own is held to.
+func defaultLimit(p *v1.Pod, name v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
+	if p.Spec.Resources != nil && (name == v1.ResourceCPU || name == v1.ResourceMemory) {
+		if q := p.Spec.Resources.Limits[name]; !q.IsZero() {
+			return q
+		}
+	}
+	return allocatable[name]
 }
 
 func containerByName(p *v1.Pod, name string) *v1.Container {

@@ -132,6 +132,30 @@ func TestEnv(t *testing.T) {
 	}
 }
 
+func TestALimitThatIsNotSetIsThePodsOrTheNodes(t *testing.T) {
+	t.Parallel()
+	allocatable := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourceEphemeralStorage: resource.MustParse("9Gi")}
+	for name, test := range map[string]struct{ pod, container, field, want string }{
+		"the container's own":         {"{cpu: 2}", "limits: {cpu: 1}", "limits.cpu", "1"},
+		"the pod's":                   {"{cpu: 2}", "", "limits.cpu", "2"},
+		"the pod's memory":            {"{memory: 1Gi}", "", "limits.memory", "1073741824"},
+		"0, which is none":            {"{cpu: 2}", "limits: {cpu: 0}", "limits.cpu", "2"},
+		"the node's memory":           {"{cpu: 2}", "", "limits.memory", "8589934592"},
+		"the node's, of a pod with 0": {"{cpu: 0}", "", "limits.cpu", "4"},
+		"the node's storage":          {"{cpu: 2}", "", "limits.ephemeral-storage", "9663676416"},
+		"no request":                  {"{cpu: 2}", "", "requests.cpu", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := parse(t, "spec: {resources: {limits: "+test.pod+"}, containers: [{name: c, resources: {"+test.container+"}}]}")
+			got, err := Resource(p, &p.Spec.Containers[0], &v1.ResourceFieldSelector{Resource: test.field}, allocatable)
+			if err != nil || got != test.want {
+				t.Errorf("Resource(%s) = %q, %v, want %q", test.field, got, err, test.want)
+			}
+		})
+	}
+}
+
 func TestEnvErrorsNameWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ env, want string }{

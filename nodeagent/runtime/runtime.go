@@ -97,6 +97,8 @@ type Version struct {
 	Version string
 	// UserNamespaces: sandboxes may have IDs of their own.
 	UserNamespaces bool
+	// RecursiveReadOnly: mounts may be so.
+	RecursiveReadOnly bool
 	// Handlers are the other runtimes that a sandbox may have, sorted.
 	Handlers []string
 	// AppArmor: the machine confines containers by it.
@@ -202,6 +204,9 @@ type Mount struct {
 	Image, SubPath string
 	ContainerPath  string
 	ReadOnly       bool
+	// RecursiveReadOnly makes what is mounted below HostPath read-only too; it
+	// needs ReadOnly, and no propagation.
+	RecursiveReadOnly bool
 	// Propagation is "private", "rslave" or "rshared"; empty is private.
 	Propagation string
 }

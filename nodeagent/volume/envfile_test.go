@@ -13,7 +13,7 @@ import (
 func TestAVariableComesFromAFile(t *testing.T) {
 	t.Parallel()
 	p := podWith(volumeOf("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
-	v := New(t.TempDir(), nil, Plain{})
+	v := New(t.TempDir(), nil, Plain{}, noLabels)
 	dir := v.dir(string(p.UID), "v")
 	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
 		t.Fatal(err)

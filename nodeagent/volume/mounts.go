@@ -12,13 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-dev/berth/nodeagent/pod"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 // Mounts gives what of its pod's volumes a container sees, and its devices. The
-// Image of a mount is the reference of its volume, not an id.
-func (v *Volumes) Mounts(p *v1.Pod, c *v1.Container, env map[string]string) ([]runtime.Mount, []runtime.Device, error) {
+// Image of a mount is the reference of its volume, not an id. recursive says
+// whether the runtime can make mounts read-only recursively.
+func (v *Volumes) Mounts(p *v1.Pod, c *v1.Container, env map[string]string, recursive bool) ([]runtime.Mount, []runtime.Device, error) {
 	var out []runtime.Mount
 	shm := false
 	for i := range c.VolumeMounts {
@@ -27,6 +29,9 @@ func (v *Volumes) Mounts(p *v1.Pod, c *v1.Container, env map[string]string) ([]r
 		got, err := v.one(p, c, i, m, env)
 		if err != nil {
 			return nil, nil, fmt.Errorf("volumeMount %q: %w", m.Name, err)
+		}
+		if got.RecursiveReadOnly, err = pod.RecursiveReadOnly(p, m, recursive); err != nil {
+			return nil, nil, err
 		}
 		out = append(out, got)
 	}

@@ -23,7 +23,7 @@ func TestWhatComesFromTheAPIIsReadOnly(t *testing.T) {
 			t.Parallel()
 			p := podWith(volumeOf("v", test.source))
 			c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}}
-			mounts, _, err := New(t.TempDir(), nil, Plain{}).Mounts(p, c, nil)
+			mounts, _, err := New(t.TempDir(), nil, Plain{}, noLabels).Mounts(p, c, nil, false)
 			if err != nil || len(mounts) == 0 || mounts[0].ContainerPath != "/v" {
 				t.Fatalf("Mounts = %+v, %v", mounts, err)
 			}
@@ -31,5 +31,23 @@ func TestWhatComesFromTheAPIIsReadOnly(t *testing.T) {
 				t.Errorf("read-only = %v, want %v", mounts[0].ReadOnly, test.readOnly)
 			}
 		})
+	}
+}
+
+func TestMountsSayWhetherTheyAreReadOnlyRecursively(t *testing.T) {
+	t.Parallel()
+	enabled := v1.RecursiveReadOnlyEnabled
+	p := podWith(volumeOf("v", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}), volumeOf("w", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}))
+	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{
+		{Name: "v", MountPath: "/v", ReadOnly: true, RecursiveReadOnly: &enabled}, {Name: "w", MountPath: "/w", ReadOnly: true},
+	}}
+	v := New(t.TempDir(), nil, Plain{}, noLabels)
+	mounts, _, err := v.Mounts(p, c, nil, true)
+	if err != nil || len(mounts) != 2 || !mounts[0].RecursiveReadOnly || !mounts[0].ReadOnly || mounts[1].RecursiveReadOnly {
+		t.Errorf("Mounts = %+v, %v", mounts, err)
+	}
+	const why = `volume "v" requested recursive read-only mode, but it is not supported by the runtime`
+	if _, _, err := v.Mounts(p, c, nil, false); err == nil || err.Error() != why {
+		t.Errorf("Mounts: %v, want %s", err, why)
 	}
 }

@@ -31,9 +31,10 @@ type Sources interface {
 
 // Volumes makes volumes below a folder.
 type Volumes struct {
-	root  string
-	src   Sources
-	mount Mounter
+	root   string
+	src    Sources
+	mount  Mounter
+	labels func() map[string]string
 
 	mu     sync.Mutex
 	tokens map[tokenKey]token
@@ -48,9 +49,10 @@ type place struct {
 	Block    bool   `json:"block,omitempty"`
 }
 
-// New keeps volumes in root/UID.
-func New(root string, src Sources, mount Mounter) *Volumes {
-	return &Volumes{root: root, src: src, mount: mount, tokens: map[tokenKey]token{}, places: map[string]map[string]place{}}
+// New keeps volumes in root/UID. labels gives the node's, by which persistent
+// volumes name the nodes that have them.
+func New(root string, src Sources, mount Mounter, labels func() map[string]string) *Volumes {
+	return &Volumes{root: root, src: src, mount: mount, labels: labels, tokens: map[tokenKey]token{}, places: map[string]map[string]place{}}
 }
 
 func (v *Volumes) podDir(uid string) string { return filepath.Join(v.root, uid) }
@@ -219,7 +221,10 @@ func hostPath(h *v1.HostPathVolumeSource) error {
 		return fmt.Errorf("hostPath %s: must not contain '..'", h.Path)
 	}
 	switch kind {
-	case v1.HostPathUnset:
+	case v1.HostPathUnset: // whatever is there; else a folder, as containerd has it
+		if _, err := os.Stat(h.Path); errors.Is(err, fs.ErrNotExist) {
+			return os.MkdirAll(h.Path, 0o755)
+		}
 		return nil
 	case v1.HostPathDirectoryOrCreate:
 		if err := os.MkdirAll(h.Path, 0o755); err != nil {
@@ -257,74 +262,6 @@ func isOf(kind v1.HostPathType, mode os.FileMode) bool {
 		return mode&os.ModeDevice != 0 && mode&os.ModeCharDevice == 0
 	}
 	return false
-}
-
-// claim finds the volume that a claim is bound to.
-func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, readOnly bool) error {
-	claim, err := v.src.Claim(ctx, p.Namespace, name)
-	if err == nil {
-		err = v.usable(p, volume, claim)
-	}
-	if err != nil {
-		return err
-	}
-	pv, err := v.src.Volume(ctx, claim.Spec.VolumeName)
-	if err != nil {
-		return err
-	}
-	if ref := pv.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
-		return fmt.Errorf("volume %s is bound to another claim", pv.Name)
-	}
-	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
-	if at.Path, err = pathOf(pv); err != nil {
-		return err
-	}
-	if !at.Block && pv.Spec.Local != nil {
-		policy := v1.FSGroupChangeAlways
-		if sc := p.Spec.SecurityContext; sc != nil && sc.FSGroupChangePolicy != nil {
-			policy = *sc.FSGroupChangePolicy
-		}
-		if err := ownByGroup(at.Path, fsGroup(p), policy); err != nil {
-			return err
-		}
-	}
-	return v.put(string(p.UID), volume, at)
-}
-
-// usable says why a pod may not have a volume of the claim. A pod that has begun
-// keeps it while the claim is being deleted.
-func (v *Volumes) usable(p *v1.Pod, volume string, claim *v1.PersistentVolumeClaim) error {
-	if slices.ContainsFunc(p.Spec.Volumes, func(vol v1.Volume) bool { return vol.Name == volume && vol.Ephemeral != nil }) {
-		if err := ephemeral.VolumeIsForPod(p, claim); err != nil {
-			return err
-		}
-	}
-	if _, there := v.at(p, volume); claim.DeletionTimestamp != nil && !there {
-		return fmt.Errorf("claim %s/%s is being deleted", claim.Namespace, claim.Name)
-	}
-	if claim.Spec.VolumeName == "" || claim.Status.Phase != v1.ClaimBound {
-		return fmt.Errorf("claim %s/%s is not bound yet", claim.Namespace, claim.Name)
-	}
-	return nil
-}
-
-// pathOf is where a volume is on this machine.
-func pathOf(pv *v1.PersistentVolume) (path string, err error) {
-	switch {
-	case pv.Spec.Local != nil:
-		path = pv.Spec.Local.Path
-	case pv.Spec.HostPath != nil:
-		if err := hostPath(pv.Spec.HostPath); err != nil {
-			return "", err
-		}
-		path = pv.Spec.HostPath.Path
-	default:
-		return "", fmt.Errorf("volume %s: only local and hostPath volumes can be mounted", pv.Name)
-	}
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("volume %s: %w", pv.Name, err)
-	}
-	return path, nil
 }
 
 // TearDown unmounts and removes all that there is of a pod.

@@ -60,6 +60,8 @@ func (s *store) Token(_ context.Context, _, account string, req *authv1.TokenReq
 	return req, nil
 }
 
+func noLabels() map[string]string { return nil }
+
 func podWith(volumes ...v1.Volume) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u1", Labels: map[string]string{"app": "web"}}}
 	p.Spec.Volumes = volumes
@@ -111,7 +113,7 @@ func contents(t *testing.T, dir string) map[string]string {
 func TestConfigMapIsReplacedAsAWhole(t *testing.T) {
 	t.Parallel()
 	s := &store{configMaps: map[string]*v1.ConfigMap{"cm": {Data: map[string]string{"a": "1", "b": "2"}}}}
-	v := New(t.TempDir(), s, Plain{})
+	v := New(t.TempDir(), s, Plain{}, noLabels)
 	p := podWith(volumeOf("v", v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "cm"}}}))
 	setUp(t, v, p)
 	dir := v.dir("u1", "v")
@@ -145,7 +147,7 @@ func TestItemsModesAndOptional(t *testing.T) {
 	t.Parallel()
 	yes, mode, item := true, int32(0o440), int32(0o400)
 	s := &store{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"k": []byte("v"), "l": []byte("w")}}}}
-	v := New(t.TempDir(), s, Plain{})
+	v := New(t.TempDir(), s, Plain{}, noLabels)
 	p := podWith(
 		volumeOf("v", v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "s", DefaultMode: &mode,
 			Items: []v1.KeyToPath{{Key: "k", Path: "deep/er/k"}, {Key: "l", Path: "l", Mode: &item}}}}),
@@ -191,11 +193,43 @@ func TestRefusedVolumes(t *testing.T) {
 			s := &store{secrets: map[string]*v1.Secret{"s": {Data: map[string][]byte{"k": nil}}}, claims: map[string]*v1.PersistentVolumeClaim{
 				"open": {}, "p-v": {}, "going": {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}},
 			}}
-			err := New(t.TempDir(), s, Plain{}).SetUp(t.Context(), podWith(volumeOf("v", test.src)), podspec.Facts{})
+			err := New(t.TempDir(), s, Plain{}, noLabels).SetUp(t.Context(), podWith(volumeOf("v", test.src)), podspec.Facts{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("SetUp: %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestAHostPathWithoutTypeIsMadeWhereNothingIs(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	file, dangling := filepath.Join(root, "file"), filepath.Join(root, "dangling")
+	if err := errors.Join(os.WriteFile(file, []byte("keep"), 0o600), os.Symlink(filepath.Join(root, "gone"), dangling)); err != nil {
+		t.Fatal(err)
+	}
+	unset := v1.HostPathUnset
+	for name, test := range map[string]struct {
+		path string
+		kind *v1.HostPathType
+		want fs.FileMode
+	}{
+		"nothing there, no type":       {filepath.Join(root, "a", "b"), nil, fs.ModeDir | 0o755},
+		"nothing there, an empty type": {filepath.Join(root, "c"), &unset, fs.ModeDir | 0o755},
+		"a file":                       {file, nil, 0o600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := podWith(volumeOf("v", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: test.path, Type: test.kind}}))
+			setUp(t, New(t.TempDir(), &store{}, Plain{}, noLabels), p)
+			if got := modeOf(t, test.path); got != test.want {
+				t.Errorf("%s has mode %v, want %v", test.path, got, test.want)
+			}
+		})
+	}
+	p := podWith(volumeOf("v", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: dangling}}))
+	if err := New(t.TempDir(), &store{}, Plain{}, noLabels).SetUp(t.Context(), p, podspec.Facts{}); err == nil {
+		t.Error("a link that leads nowhere is mounted")
 	}
 }
 
@@ -209,12 +243,12 @@ func TestClaimsAreFoundAgainAfterARestart(t *testing.T) {
 			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: disk}}}}},
 	}
 	p := podWith(volumeOf("v", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}}))
-	setUp(t, New(root, s, Plain{}), p)
+	setUp(t, New(root, s, Plain{}, noLabels), p)
 	c := &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "data"}}}
 	s.claims["data"].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	setUp(t, New(root, s, Plain{}), p) // it has begun: the claim goes after it
-	v := New(root, &store{}, Plain{})
-	mounts, _, err := v.Mounts(p, c, nil)
+	setUp(t, New(root, s, Plain{}, noLabels), p) // it has begun: the claim goes after it
+	v := New(root, &store{}, Plain{}, noLabels)
+	mounts, _, err := v.Mounts(p, c, nil, false)
 	if err != nil || len(mounts) != 1 || mounts[0].HostPath != disk || !mounts[0].ReadOnly || mounts[0].ContainerPath != "/data" {
 		t.Errorf("Mounts = %+v, %v", mounts, err)
 	}
@@ -232,7 +266,7 @@ func TestClaimsAreFoundAgainAfterARestart(t *testing.T) {
 func TestTokensAreKeptAndRenewed(t *testing.T) {
 	t.Parallel()
 	s := &store{life: time.Hour}
-	v := New(t.TempDir(), s, Plain{})
+	v := New(t.TempDir(), s, Plain{}, noLabels)
 	p := podWith(volumeOf("v", v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{
 		{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
 		{DownwardAPI: &v1.DownwardAPIProjection{Items: []v1.DownwardAPIVolumeFile{{Path: "labels", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}},
@@ -294,7 +328,7 @@ func TestSubPathsStayInTheirVolume(t *testing.T) {
 func TestEmptyDir(t *testing.T) {
 	t.Parallel()
 	q := resource.MustParse("10Mi")
-	v := New(t.TempDir(), &store{}, Plain{})
+	v := New(t.TempDir(), &store{}, Plain{}, noLabels)
 	p := podWith(volumeOf("disk", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &q}}),
 		volumeOf("mem", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory, SizeLimit: &q}}))
 	setUp(t, v, p)
@@ -316,7 +350,7 @@ func TestEmptyDir(t *testing.T) {
 func TestTearDownWantsAName(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	v := New(filepath.Join(root, "pods"), &store{}, Plain{})
+	v := New(filepath.Join(root, "pods"), &store{}, Plain{}, noLabels)
 	for _, uid := range []string{"", ".", "..", "../x", "a/b", "/"} {
 		if err := v.TearDown(uid); err == nil {
 			t.Errorf("TearDown(%q) succeeds", uid)
@@ -392,7 +426,7 @@ func (m *pageMounter) Hugepages(dir string, size int64) error {
 func TestEmptyDirOfHugePages(t *testing.T) {
 	t.Parallel()
 	m := &pageMounter{}
-	v := New(t.TempDir(), &store{}, m)
+	v := New(t.TempDir(), &store{}, m, noLabels)
 	p := podWith(volumeOf("pages", v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages-2Mi"}}))
 	const missing = `MountVolume.SetUp failed for volume "pages": medium HugePages-2Mi: hugePages storage requested, but there is no resource request for huge pages`
 	if err := v.SetUp(t.Context(), p, podspec.Facts{}); err == nil || err.Error() != missing {

@@ -68,8 +68,9 @@ type Deps struct {
 type Volumes interface {
 	// SetUp makes all volumes of a pod; calling it again repairs.
 	SetUp(ctx context.Context, p *v1.Pod, facts podspec.Facts) error
-	// Mounts gives a container's volume mounts, subPaths resolved.
-	Mounts(p *v1.Pod, c *v1.Container, env map[string]string) ([]runtime.Mount, []runtime.Device, error)
+	// Mounts gives a container's volume mounts, subPaths resolved. recursive says
+	// whether the runtime can make them read-only recursively.
+	Mounts(p *v1.Pod, c *v1.Container, env map[string]string, recursive bool) ([]runtime.Mount, []runtime.Device, error)
 	// EnvFile reads a variable from a file of a pod's volume.
 	EnvFile(p *v1.Pod, volume, path, key string) (string, error)
 	// Refresh brings ConfigMaps, Secrets, tokens and the like up to date.

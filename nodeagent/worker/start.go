@@ -261,7 +261,7 @@ func (w *worker) mounts(r *pod.Record, c pod.Spec, env []runtime.EnvVar, mounted
 	for _, kv := range env {
 		vars[kv.Name] = kv.Value
 	}
-	mounts, devices, err := w.Volumes.Mounts(r.Pod, c.Container, vars)
+	mounts, devices, err := w.Volumes.Mounts(r.Pod, c.Container, vars, w.Host.RecursiveReadOnly)
 	if err != nil {
 		return nil, nil, err
 	}

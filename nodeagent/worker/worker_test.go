@@ -251,7 +251,7 @@ func (nothing) Take(string) (userns.Range, error)                     { return u
 func (nothing) Release(string)                                        {}
 func (nothing) Services(string) ([]*v1.Service, error)                { return nil, nil }
 
-func (nothing) Mounts(*v1.Pod, *v1.Container, map[string]string) ([]runtime.Mount, []runtime.Device, error) {
+func (nothing) Mounts(*v1.Pod, *v1.Container, map[string]string, bool) ([]runtime.Mount, []runtime.Device, error) {
 	return nil, nil, nil
 }
 

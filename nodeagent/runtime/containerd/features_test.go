@@ -132,6 +132,7 @@ func TestContainers(t *testing.T) {
 		"the kernel's files are masked":                      testMasked,
 		"a seccomp profile forbids":                          testSeccomp,
 		"mounts propagate when asked":                        testPropagation,
+		"mounts are read-only recursively when asked":        testRecursiveReadOnly,
 		"a terminal has a size":                              testTTY,
 		"a port of the pod can be reached":                   testPortForward,
 		"logs are rotated":                                   testRotation,
@@ -447,6 +448,36 @@ func testPropagation(t *testing.T, n *node) {
 		}
 		if err := errors.Join(syscall.Unmount(sub, 0), os.Remove(filepath.Join(dir, "go"))); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func testRecursiveReadOnly(t *testing.T, n *node) {
+	version, err := n.runtime.Version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !version.RecursiveReadOnly {
+		t.Skip("runc or the kernel cannot")
+	}
+	p := n.pod(t, nil)
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", sub, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(sub, syscall.MNT_DETACH) })
+	for script, recursive := range map[string]bool{
+		"! echo x > /in/f && echo x > /in/sub/f":   false,
+		"! echo x > /in/f && ! echo x > /in/sub/f": true,
+	} {
+		cfg := p.config(script)
+		cfg.Mounts = []runtime.Mount{{HostPath: dir, ContainerPath: "/in", ReadOnly: true, RecursiveReadOnly: recursive}}
+		if c := p.ended(p.start(cfg)); c.ExitCode != 0 {
+			t.Errorf("recursively %v: %q fails: %q", recursive, script, logged(t, cfg.LogPath))
 		}
 	}
 }

@@ -50,12 +50,11 @@ type Runtime struct {
 	keeper      *keeper.Client
 	runc        string
 	snapshotter string
-	// userNamespaces: runc has them, and idmapped mounts.
-	userNamespaces bool
-	log            *slog.Logger
-	settling       keyed.Locks
-	mounting       keyed.Locks
-	watchers       watchers
+	features    featureSet
+	log         *slog.Logger
+	settling    keyed.Locks
+	mounting    keyed.Locks
+	watchers    watchers
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -121,8 +120,8 @@ func (r *Runtime) open(ctx, run context.Context, programs map[string]string) err
 	if r.client, r.snapshotter, err = Connect(ctx, address, r.log); err != nil {
 		return err
 	}
-	if r.userNamespaces, err = hasUserNamespaces(ctx, r.runc); err != nil {
-		r.log.Warn("no user namespaces for pods", "err", err)
+	if r.features, err = featuresOf(ctx, r.runc); err != nil {
+		r.log.Warn("no user namespaces for pods, and no mounts that are read-only recursively", "err", err)
 	}
 	if err := r.holdStreams(run); err != nil {
 		return err

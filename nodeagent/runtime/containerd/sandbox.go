@@ -150,7 +150,7 @@ func (r *Runtime) runs(cfg runtime.SandboxConfig) error {
 	if !cfg.IDs.IsHost() && r.cfg.Handlers[cfg.Handler] != "" {
 		return fmt.Errorf("runtime handler %q has no user namespaces here: leave out spec.hostUsers", cfg.Handler)
 	}
-	if !cfg.IDs.IsHost() && (cfg.NetNS == "" || !r.userNamespaces) {
+	if !cfg.IDs.IsHost() && (cfg.NetNS == "" || !r.features.userNamespaces) {
 		return errors.New("a user namespace needs a network namespace of its own, and a runc with idmapped mounts")
 	}
 	return nil

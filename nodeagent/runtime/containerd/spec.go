@@ -147,9 +147,12 @@ func bind(m runtime.Mount) (specs.Mount, string) {
 	default:
 		options = append(options, "rprivate")
 	}
-	if m.ReadOnly {
+	switch {
+	case m.RecursiveReadOnly:
+		options = append(options, "rro")
+	case m.ReadOnly:
 		options = append(options, "ro")
-	} else {
+	default:
 		options = append(options, "rw")
 	}
 	return specs.Mount{Destination: m.ContainerPath, Type: "bind", Source: m.HostPath, Options: options}, root

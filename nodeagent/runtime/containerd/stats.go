@@ -131,7 +131,7 @@ func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
 		version = version[1:]
 	}
 	return runtime.Version{
-		Name: "containerd", Version: version, UserNamespaces: r.userNamespaces,
+		Name: "containerd", Version: version, UserNamespaces: r.features.userNamespaces, RecursiveReadOnly: r.features.recursiveReadOnly,
 		Handlers: slices.Sorted(maps.Keys(r.cfg.Handlers)), AppArmor: apparmor.HostSupports(),
 	}, nil
 }

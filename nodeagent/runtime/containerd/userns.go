@@ -2,21 +2,16 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"time"
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
-	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-dev/berth/nodeagent/userns"
@@ -25,29 +20,6 @@ import (
 // Pods with a user namespace: the network's namespace is made within it, by
 // package network. The pause process joins it by that, containers by the pause
 // process.
-
-// hasUserNamespaces asks runc for user namespaces and idmapped mounts.
-func hasUserNamespaces(ctx context.Context, runc string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, runc, "features").Output()
-	if err != nil {
-		return false, fmt.Errorf("ask runc for its features: %w", err)
-	}
-	var f features.Features
-	if err := json.Unmarshal(out, &f); err != nil {
-		return false, fmt.Errorf("ask runc for its features: %w", err)
-	}
-	return userNamespacesOf(f), nil
-}
-
-func userNamespacesOf(f features.Features) bool {
-	l := f.Linux
-	if l == nil || l.MountExtensions == nil || l.MountExtensions.IDMap == nil || l.MountExtensions.IDMap.Enabled == nil {
-		return false
-	}
-	return *l.MountExtensions.IDMap.Enabled && slices.Contains(l.Namespaces, string(specs.UserNamespace))
-}
 
 func mappings(ids userns.Range) []specs.LinuxIDMapping {
 	return []specs.LinuxIDMapping{{ContainerID: 0, HostID: ids.First, Size: ids.Length}}

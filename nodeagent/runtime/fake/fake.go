@@ -26,6 +26,8 @@ type Runtime struct {
 	Fail func(method, subject string) error
 	// NoUserNamespaces is for tests of pods that want one in vain.
 	NoUserNamespaces bool
+	// NoRecursiveReadOnly is for tests of mounts that are to be so in vain.
+	NoRecursiveReadOnly bool
 
 	hangs      atomic.Bool
 	mu         sync.Mutex
@@ -512,7 +514,7 @@ func (r *Runtime) User(_ context.Context, id string) (runtime.User, error) {
 
 // Version implements runtime.Observer.
 func (r *Runtime) Version(ctx context.Context) (runtime.Version, error) {
-	return runtime.Version{Name: "fake", Version: "1", UserNamespaces: !r.NoUserNamespaces}, r.ask(ctx, "Version", "")
+	return runtime.Version{Name: "fake", Version: "1", UserNamespaces: !r.NoUserNamespaces, RecursiveReadOnly: !r.NoRecursiveReadOnly}, r.ask(ctx, "Version", "")
 }
 
 // PortForward implements runtime.Streams.
