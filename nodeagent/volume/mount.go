@@ -104,7 +104,7 @@ func (Kernel) Bind(f *os.File, target string) error {
 		return err
 	}
 	source := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
-	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil { // without what is mounted below, as kubelets do
 		return fmt.Errorf("bind %s to %s: %w", f.Name(), target, err)
 	}
 	return nil
@@ -116,6 +116,12 @@ func (Kernel) UnmountBelow(dir string) error {
 		points, err := mountsBelow(dir)
 		if err != nil || len(points) == 0 {
 			return err
+		}
+		for _, p := range points {
+			// What is bound here may share the machine's own mounts, which must stay.
+			if err := unix.Mount("", p, "", unix.MS_PRIVATE, ""); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("make %s private: %w", p, err)
+			}
 		}
 		for _, p := range points {
 			err := unix.Unmount(p, unix.UMOUNT_NOFOLLOW)

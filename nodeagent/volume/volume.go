@@ -18,6 +18,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 
+	"github.com/berth-dev/berth/nodeagent/keyed"
 	"github.com/berth-dev/berth/nodeagent/podspec"
 )
 
@@ -35,6 +36,9 @@ type Volumes struct {
 	src    Sources
 	mount  Mounter
 	labels func() map[string]string
+
+	// changing holds one pod's volumes while they are made, refreshed or removed.
+	changing keyed.Locks
 
 	mu     sync.Mutex
 	tokens map[tokenKey]token
@@ -66,6 +70,7 @@ const shmSize = 64 << 20
 
 // SetUp makes all volumes of a pod; what is there already stays.
 func (v *Volumes) SetUp(ctx context.Context, p *v1.Pod, facts podspec.Facts) error {
+	defer v.changing.Lock(string(p.UID))()
 	if !p.Spec.HostIPC {
 		shm := filepath.Join(v.podDir(string(p.UID)), "shm")
 		if err := v.mount.Tmpfs(shm, shmSize, 0o1777); err != nil {
@@ -81,18 +86,34 @@ func (v *Volumes) SetUp(ctx context.Context, p *v1.Pod, facts podspec.Facts) err
 	return nil
 }
 
-// Refresh brings what comes from the API up to date in a running pod.
+// Refresh brings what comes from the API up to date in a running pod; of one whose
+// volumes are gone nothing comes back.
 func (v *Volumes) Refresh(ctx context.Context, p *v1.Pod, facts podspec.Facts) error {
 	var errs []error
 	for i := range p.Spec.Volumes {
 		vol := &p.Spec.Volumes[i]
-		if vol.ConfigMap != nil || vol.Secret != nil || vol.DownwardAPI != nil || vol.Projected != nil {
-			if err := v.setUp(ctx, p, vol, facts); err != nil {
-				errs = append(errs, fmt.Errorf("volume %q: %w", vol.Name, err))
-			}
+		if vol.ConfigMap == nil && vol.Secret == nil && vol.DownwardAPI == nil && vol.Projected == nil {
+			continue
+		}
+		files, err := v.content(ctx, p, vol, facts)
+		if err == nil {
+			err = v.renew(p, vol, files)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("volume %q: %w", vol.Name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (v *Volumes) renew(p *v1.Pod, vol *v1.Volume, files map[string]file) error {
+	uid := string(p.UID)
+	defer v.changing.Lock(uid)()
+	if _, err := os.Stat(v.podDir(uid)); err != nil { // it was torn down meanwhile
+		v.forget(uid)
+		return nil
+	}
+	return v.fill(p, vol, files)
 }
 
 func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts podspec.Facts) error {
@@ -117,16 +138,22 @@ func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts po
 		if err != nil {
 			return err
 		}
-		if vol.Secret != nil || vol.Projected != nil { // secrets stay off the disk
-			if err := v.mount.Tmpfs(dir, 0, 0o755); err != nil {
-				return err
-			}
-		} else if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		return replace(dir, files, fsGroup(p), time.Now())
+		return v.fill(p, vol, files)
 	}
 	return errors.New("this kind of volume is not supported; use emptyDir, hostPath, image, configMap, secret, downwardAPI, projected, or a claim bound to a local or hostPath volume")
+}
+
+// fill writes the files of a volume that comes from the API.
+func (v *Volumes) fill(p *v1.Pod, vol *v1.Volume, files map[string]file) error {
+	dir := v.dir(string(p.UID), vol.Name)
+	if vol.Secret != nil || vol.Projected != nil { // secrets stay off the disk
+		if err := v.mount.Tmpfs(dir, 0, 0o755); err != nil {
+			return err
+		}
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return replace(dir, files, fsGroup(p), time.Now())
 }
 
 // put notes where a volume lies, in memory and beside the pod's folders, so that
@@ -269,14 +296,8 @@ func (v *Volumes) TearDown(uid string) error {
 	if uid == "." || !filepath.IsLocal(uid) || filepath.Base(uid) != uid {
 		return fmt.Errorf("%q is no pod's UID", uid)
 	}
-	v.mu.Lock()
-	delete(v.places, uid)
-	for k := range v.tokens {
-		if k.uid == uid {
-			delete(v.tokens, k)
-		}
-	}
-	v.mu.Unlock()
+	defer v.changing.Lock(uid)()
+	v.forget(uid)
 	dir := v.podDir(uid)
 	if err := v.mount.UnmountBelow(dir); err != nil {
 		return fmt.Errorf("unmount volumes: %w", err)
@@ -285,6 +306,18 @@ func (v *Volumes) TearDown(uid string) error {
 		return fmt.Errorf("remove volumes: %w", err)
 	}
 	return nil
+}
+
+// forget drops what is remembered of a pod.
+func (v *Volumes) forget(uid string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.places, uid)
+	for k := range v.tokens {
+		if k.uid == uid {
+			delete(v.tokens, k)
+		}
+	}
 }
 
 // Pods lists the UIDs for which there is a folder.

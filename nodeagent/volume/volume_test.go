@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -140,6 +141,12 @@ func TestConfigMapIsReplacedAsAWhole(t *testing.T) {
 	}
 	if left, _ := v.Pods(); len(left) != 0 {
 		t.Errorf("left %v", left)
+	}
+	if err := v.Refresh(t.Context(), p, podspec.Facts{}); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := v.Pods(); len(left) != 0 {
+		t.Errorf("what was torn down came back: %v", left)
 	}
 }
 
@@ -409,6 +416,47 @@ func TestKernelMounts(t *testing.T) {
 	}
 	if points, err := mountsBelow(root); err != nil || len(points) != 0 {
 		t.Errorf("mounts %v, %v; want none", points, err)
+	}
+}
+
+// Where the machine's mounts are shared, what is bound of them is unmounted without
+// them.
+func TestTheMachinesMountsOutliveThoseOfPods(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("mounting needs root")
+		return
+	}
+	root, k := t.TempDir(), Kernel{}
+	disks, pods := filepath.Join(root, "mnt"), filepath.Join(root, "pods")
+	t.Cleanup(func() { _ = k.UnmountBelow(root) })
+	mount := func(dir string) {
+		t.Helper()
+		if err := k.Tmpfs(dir, 0, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount(disks)
+	mount(filepath.Join(disks, "a"))
+	f, err := os.Open(disks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := k.Bind(f, filepath.Join(pods, "0")); err != nil {
+		t.Fatal(err)
+	}
+	mount(filepath.Join(disks, "b")) // comes to the pod, too
+	if points, err := mountsBelow(pods); err != nil || len(points) != 2 {
+		t.Errorf("mounts of the pod: %v, %v; want 2", points, err)
+	}
+	if err := k.UnmountBelow(pods); err != nil {
+		t.Fatal(err)
+	}
+	if points, err := mountsBelow(disks); err != nil || len(points) != 3 {
+		t.Errorf("mounts of the machine: %v, %v; want all 3", points, err)
 	}
 }
 
