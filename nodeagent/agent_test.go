@@ -365,6 +365,31 @@ func TestAPodThatComesDuringTheSweepKeepsWhatItHas(t *testing.T) {
 	}
 }
 
+// Its environment is a container's for good: what another read a moment ago is not it.
+func TestAContainerStartsWithWhatAConfigMapHasNow(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	maps := m.api.CoreV1().ConfigMaps("default")
+	cm := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"MODE": "old"}}
+	if _, err := maps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"old", "new"} {
+		cm.Data["MODE"] = want
+		if _, err := maps.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		p := newPod(want, "sleep 600")
+		p.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}}}
+		m.create(p)
+		got := m.await(want, "ready", ready)
+		cfg, _ := m.runtime.Config(strings.TrimPrefix(got.Status.ContainerStatuses[0].ContainerID, "fake://"))
+		if !slices.Contains(cfg.Env, runtime.EnvVar{Name: "MODE", Value: want}) {
+			t.Errorf("pod %s starts with %v", want, cfg.Env)
+		}
+	}
+}
+
 func TestPodsBoundDirectlyAreJudged(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

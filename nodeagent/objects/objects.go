@@ -1,8 +1,8 @@
 // Package objects gives what pods refer to: ConfigMaps, Secrets, Services,
 // claims, volumes and tokens, read by client-go.
 //
-// What was read a moment ago is not asked for again, and what was read once is
-// good for as long as the API does not answer: so containers go on restarting
+// What was read a moment ago is not asked for again, but for what starts now; and what
+// was read once is good for as long as the API does not answer: so containers go on restarting
 // while it is away.
 package objects
 
@@ -22,6 +22,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/berth-dev/berth/nodeagent/catalog"
+	"github.com/berth-dev/berth/nodeagent/podspec"
 )
 
 // fresh is how long an object is believed without asking.
@@ -63,14 +64,14 @@ func (o *Objects) Services(namespace string) ([]*v1.Service, error) {
 }
 
 // get reads by way of what is remembered.
-func get[T any](o *Objects, kind, namespace, name string, read func() (T, error)) (T, error) {
+func get[T any](ctx context.Context, o *Objects, kind, namespace, name string, read func() (T, error)) (T, error) {
 	k := key{kind, namespace, name}
 	now := time.Now()
 	o.mu.Lock()
 	e := o.seen[k]
 	if e != nil {
 		e.asked = now
-		if now.Sub(e.read) < fresh {
+		if now.Sub(e.read) < fresh && !podspec.IsAnew(ctx) {
 			o.mu.Unlock()
 			return e.obj.(T), nil
 		}
@@ -104,14 +105,14 @@ func (o *Objects) sweep(now time.Time) {
 
 // ConfigMap reads a ConfigMap.
 func (o *Objects) ConfigMap(ctx context.Context, namespace, name string) (*v1.ConfigMap, error) {
-	return get(o, "ConfigMap", namespace, name, func() (*v1.ConfigMap, error) {
+	return get(ctx, o, "ConfigMap", namespace, name, func() (*v1.ConfigMap, error) {
 		return o.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
 }
 
 // Secret reads a Secret.
 func (o *Objects) Secret(ctx context.Context, namespace, name string) (*v1.Secret, error) {
-	return get(o, "Secret", namespace, name, func() (*v1.Secret, error) {
+	return get(ctx, o, "Secret", namespace, name, func() (*v1.Secret, error) {
 		return o.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
 }
@@ -128,7 +129,7 @@ func (o *Objects) Volume(ctx context.Context, name string) (*v1.PersistentVolume
 
 // Handler is the name of the runtime that a RuntimeClass stands for.
 func (o *Objects) Handler(ctx context.Context, class string) (string, error) {
-	found, err := get(o, "RuntimeClass", "", class, func() (*nodev1.RuntimeClass, error) {
+	found, err := get(ctx, o, "RuntimeClass", "", class, func() (*nodev1.RuntimeClass, error) {
 		return o.client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
 	})
 	if err != nil {

@@ -23,6 +23,15 @@ type Objects interface {
 	Services(namespace string) ([]*v1.Service, error)
 }
 
+type anewKey struct{}
+
+// Anew has what is read with the context asked for anew: what starts must not get what
+// was remembered, since its environment is that for good.
+func Anew(ctx context.Context) context.Context { return context.WithValue(ctx, anewKey{}, true) }
+
+// IsAnew says whether a context is one of Anew.
+func IsAnew(ctx context.Context) bool { return ctx.Value(anewKey{}) != nil }
+
 // Facts are what an environment says of the pod's place and standing.
 type Facts struct {
 	PodIPs, HostIPs []string

@@ -83,7 +83,7 @@ func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
 		w.event(r, v1.EventTypeWarning, "FailedCreatePodContainer", "unable to ensure pod cgroup: %v", err)
 		return failed(err)
 	}
-	if err := w.Volumes.SetUp(ctx, r.Pod, w.facts(r)); err != nil {
+	if err := w.Volumes.SetUp(podspec.Anew(ctx), r.Pod, w.facts(r)); err != nil {
 		if ctx.Err() == nil {
 			w.event(r, v1.EventTypeWarning, "FailedMount", "%v", err)
 		}

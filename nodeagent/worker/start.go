@@ -59,7 +59,7 @@ func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string)
 			w.Log.Warn("narrow a resized pod", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "err", err)
 		}
 	}
-	run, err := w.bringUp(ctx, r, spec)
+	run, err := w.bringUp(podspec.Anew(ctx), r, spec)
 	if err == nil {
 		return w.started(ctx, r, spec, run)
 	}

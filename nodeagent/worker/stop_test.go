@@ -2,7 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
 // TestAPodThatEndsIsStillAskedWhetherItIsReady, by which it leaves its Services as it
@@ -24,7 +25,7 @@ func TestAPodThatEndsIsStillAskedWhetherItIsReady(t *testing.T) {
 		b := newBench(t, func(b *bench) {
 			b.runtime.Fail = func(method, _ string) error {
 				if method == "Exec" && drains.Load() {
-					return errors.New("I drain")
+					return fmt.Errorf("%w: I drain", runtime.ErrStart)
 				}
 				return nil
 			}
