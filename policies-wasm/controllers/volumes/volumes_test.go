@@ -272,6 +272,50 @@ func TestWhatIsNotMadeIsToldOf(t *testing.T) {
 	})
 }
 
+// An empty folder in place of what was asked for would be taken for it.
+func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	snapshot := v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "s"}
+	for name, test := range map[string]struct {
+		claim func(*v1.PersistentVolumeClaimSpec)
+		why   string
+	}{
+		"a block device": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) { s.VolumeMode = ptr.To(v1.PersistentVolumeBlock) },
+			why:   "berth.dev/hostpath makes folders, no block devices: ask for volumeMode Filesystem",
+		},
+		"a snapshot": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) { s.DataSource = &snapshot },
+			why:   "berth.dev/hostpath makes empty volumes, and fills none from spec.dataSource",
+		},
+		"what a populator fills": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) {
+				s.DataSourceRef = &v1.TypedObjectReference{APIGroup: ptr.To("example.test"), Kind: "Archive", Name: "a"}
+			},
+			why: "berth.dev/hostpath makes empty volumes, and fills none from spec.dataSource",
+		},
+		"a selector": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) {
+				s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "fast"}}
+			},
+			why: "claim.Spec.Selector is not supported for dynamic provisioning: label a volume that it selects, or leave it out",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, func(w *controllertest.World) {
+				class(w, "standard", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil)
+				w.Create("persistentvolumeclaims", claimOf("a", "standard", "2Gi", func(c *v1.PersistentVolumeClaim) {
+					c.Annotations = map[string]string{selectedNode: "n1"}
+					test.claim(&c.Spec)
+				}))
+				want(t, w, "refused", "a Pending  0")
+				told(t, w, "a Warning ProvisioningFailed: "+test.why)
+			})
+		})
+	}
+}
+
 func podWith(name, node string, source v1.VolumeSource) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1.PodSpec{
 		NodeName: node, Containers: []v1.Container{{Name: "c", Image: "i"}}, Volumes: []v1.Volume{{Name: "data", VolumeSource: source}},
