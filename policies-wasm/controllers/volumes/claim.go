@@ -32,14 +32,17 @@ func init() {
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", Facts: []string{abi.FactStorage}, Writes: []string{"patch"},
 			Fields: []string{
 				"spec.accessModes", "spec.storageClassName", "spec.volumeName", "spec.volumeMode", "spec.selector", "spec.resources",
-				"spec.dataSource", "spec.dataSourceRef", "status.phase",
+				"spec.dataSource", "spec.dataSourceRef", "spec.volumeAttributesClassName", "status.phase",
 			},
 		},
 		nil,
 		sdk.Related(
 			reconcile.Kind{
 				APIVersion: "v1", Kind: "PersistentVolume", By: abi.ByReference, Path: "spec.claimRef", Facts: []string{abi.FactStorage},
-				Fields: []string{"spec.accessModes", "spec.capacity", "spec.storageClassName", "spec.volumeMode", "spec.claimRef", "spec.nodeAffinity", "status.phase"},
+				Fields: []string{
+					"spec.accessModes", "spec.capacity", "spec.storageClassName", "spec.volumeMode", "spec.volumeAttributesClassName",
+					"spec.claimRef", "spec.nodeAffinity", "status.phase",
+				},
 				Writes: []string{"create", "patch"},
 			},
 			reconcile.Kind{
@@ -205,6 +208,8 @@ func (c *claim) refusal(class *reconcile.Object, node string) string {
 		return Provisioner + " makes empty volumes, and fills none from spec.dataSource"
 	case asks("spec.selector"):
 		return "claim.Spec.Selector is not supported for dynamic provisioning: label a volume that it selects, or leave it out"
+	case attributesOf(&c.Parent) != "":
+		return Provisioner + " knows no volume attributes: leave spec.volumeAttributesClassName out"
 	case text(class, "reclaimPolicy") == "Delete":
 		return Provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain"
 	case node == "":

@@ -52,6 +52,12 @@ func volumeOf(name, class, size string, change ...func(*v1.PersistentVolume)) *v
 	return v
 }
 
+// tune gives a volume a class of attributes, which those of CSI drivers have.
+func tune(v *v1.PersistentVolume) {
+	v.Spec.VolumeAttributesClassName = ptr.To("fast")
+	v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "csi.example.test", VolumeHandle: v.Name}}
+}
+
 func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string) {
 	policy := v1.PersistentVolumeReclaimRetain
 	if name == "deleting" {
@@ -103,8 +109,9 @@ func TestAClaimGetsTheSmallestVolumeThatFits(t *testing.T) {
 		w.Create("persistentvolumes", volumeOf("middle", "", "5Gi"))
 		w.Create("persistentvolumes", volumeOf("other", "gold", "2Gi"))
 		w.Create("persistentvolumes", volumeOf("block", "", "2Gi", func(v *v1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) }))
+		w.Create("persistentvolumes", volumeOf("tuned", "", "2Gi", tune))
 		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
-		want(t, w, "bound", "a Bound middle 5Gi", "block Available", "large Available", "middle Bound a", "other Available", "small Available")
+		want(t, w, "bound", "a Bound middle 5Gi", "block Available", "large Available", "middle Bound a", "other Available", "small Available", "tuned Available")
 		c := controllertest.Get[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims", "a")
 		if c.Annotations[bindCompleted] != "yes" || c.Annotations[boundByController] != "yes" || len(c.Status.AccessModes) != 2 {
 			t.Errorf("the claim is %+v %+v", c.Annotations, c.Status)
@@ -116,7 +123,8 @@ func TestAClaimGetsTheSmallestVolumeThatFits(t *testing.T) {
 		told(t, w, "many Normal FailedBinding: no persistent volumes available for this claim and no storage class is set")
 		w.Delete("persistentvolumeclaims", "many", nil)
 		w.Delete("persistentvolumeclaims", "a", nil)
-		want(t, w, "released", "block Available", "large Available", "middle Released a", "other Available", "small Available")
+		w.Create("persistentvolumeclaims", claimOf("b", "", "1Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("fast") }))
+		want(t, w, "released", "b Bound tuned 2Gi", "block Available", "large Available", "middle Released a", "other Available", "small Available", "tuned Bound b")
 	})
 }
 
@@ -152,6 +160,7 @@ func TestAClaimGetsNoVolumeThatItNamesAndDoesNotWant(t *testing.T) {
 		`the volume is marked for deletion "named"`: func(*v1.PersistentVolume) {},
 		"requested PV is too small":                 func(v *v1.PersistentVolume) { v.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("1Gi") },
 		"storageClassName does not match":           func(v *v1.PersistentVolume) { v.Spec.StorageClassName = "gold" },
+		"volumeAttributesClassName does not match":  tune,
 		"incompatible volumeMode":                   func(v *v1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) },
 		"incompatible accessMode": func(v *v1.PersistentVolume) {
 			v.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}
@@ -299,6 +308,10 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 				s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "fast"}}
 			},
 			why: "claim.Spec.Selector is not supported for dynamic provisioning: label a volume that it selects, or leave it out",
+		},
+		"attributes": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) { s.VolumeAttributesClassName = ptr.To("fast") },
+			why:   "berth.dev/hostpath knows no volume attributes: leave spec.volumeAttributesClassName out",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
