@@ -210,6 +210,8 @@ func (c *claim) refusal(class *reconcile.Object, node string) string {
 		return "claim.Spec.Selector is not supported for dynamic provisioning: label a volume that it selects, or leave it out"
 	case attributesOf(&c.Parent) != "":
 		return Provisioner + " knows no volume attributes: leave spec.volumeAttributesClassName out"
+	case !class.Field("mountOptions").IsNull():
+		return Provisioner + " makes folders, which are not mounted: StorageClass " + c.class + " may have no mountOptions"
 	case text(class, "reclaimPolicy") == "Delete":
 		return Provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain"
 	case node == "":
@@ -229,9 +231,6 @@ func (c *claim) create(class *reconcile.Object, node string) {
 	j.Key("accessModes").Value(c.Parent.JSON("spec.accessModes"))
 	j.Key("storageClassName").Text(class.Name).Member("volumeMode", mode)
 	j.Member("persistentVolumeReclaimPolicy", text(class, "reclaimPolicy"))
-	if options := class.JSON("mountOptions"); options != "" {
-		j.Key("mountOptions").Value(options)
-	}
 	j.Key("hostPath").Open('{').Key("path").Text(class.Field("parameters").String("path", defaultPath) + "/" + name).Key("type").Text("DirectoryOrCreate").Close('}')
 	j.Key("nodeAffinity").Open('{').Key("required").Open('{').Key("nodeSelectorTerms").Open('[').Open('{').Key("matchExpressions").Open('[')
 	j.Open('{').Key("key").Text("kubernetes.io/hostname").Key("operator").Text("In").Key("values").Open('[').Text(node).Close(']').Close('}')

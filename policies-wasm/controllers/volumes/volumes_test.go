@@ -58,15 +58,19 @@ func tune(v *v1.PersistentVolume) {
 	v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "csi.example.test", VolumeHandle: v.Name}}
 }
 
-func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string) {
+func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string, change ...func(*storagev1.StorageClass)) {
 	policy := v1.PersistentVolumeReclaimRetain
 	if name == "deleting" {
 		policy = v1.PersistentVolumeReclaimDelete
 	}
-	w.Create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
+	c := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Provisioner: provisioner, VolumeBindingMode: &mode,
 		ReclaimPolicy: &policy, Parameters: map[string]string{"path": "/srv"},
-	})
+	}
+	for _, f := range change {
+		f(c)
+	}
+	w.Create("storageclasses.storage.k8s.io", c)
 }
 
 // shown are claims and volumes in short.
@@ -287,6 +291,7 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 	snapshot := v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "s"}
 	for name, test := range map[string]struct {
 		claim func(*v1.PersistentVolumeClaimSpec)
+		class func(*storagev1.StorageClass)
 		why   string
 	}{
 		"a block device": {
@@ -313,14 +318,24 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 			claim: func(s *v1.PersistentVolumeClaimSpec) { s.VolumeAttributesClassName = ptr.To("fast") },
 			why:   "berth.dev/hostpath knows no volume attributes: leave spec.volumeAttributesClassName out",
 		},
+		"options of mount": {
+			class: func(c *storagev1.StorageClass) { c.MountOptions = []string{"noexec"} },
+			why:   "berth.dev/hostpath makes folders, which are not mounted: StorageClass standard may have no mountOptions",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			play(t, func(w *controllertest.World) {
-				class(w, "standard", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil)
+				class(w, "standard", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil, func(c *storagev1.StorageClass) {
+					if test.class != nil {
+						test.class(c)
+					}
+				})
 				w.Create("persistentvolumeclaims", claimOf("a", "standard", "2Gi", func(c *v1.PersistentVolumeClaim) {
 					c.Annotations = map[string]string{selectedNode: "n1"}
-					test.claim(&c.Spec)
+					if test.claim != nil {
+						test.claim(&c.Spec)
+					}
 				}))
 				want(t, w, "refused", "a Pending  0")
 				told(t, w, "a Warning ProvisioningFailed: "+test.why)
