@@ -344,6 +344,51 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 	}
 }
 
+// Nobody deletes or empties a volume here.
+func TestAReleasedVolumeSaysWhatBecomesOfIt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy v1.PersistentVolumeReclaimPolicy
+		phase  v1.PersistentVolumePhase
+		why    []string
+		events []string
+	}{
+		"one that is kept": {policy: v1.PersistentVolumeReclaimRetain, phase: v1.VolumeBound},
+		"one to delete": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeBound,
+			why: []string{"its claim is gone, and who made the volume has to delete it"},
+		},
+		"one to recycle": {
+			policy: v1.PersistentVolumeReclaimRecycle, phase: v1.VolumeBound,
+			why:    []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"},
+			events: []string{"Warning VolumeFailedRecycle: No recycler plugin found for the volume!"},
+		},
+		"one that has told so": {
+			policy: v1.PersistentVolumeReclaimRecycle, phase: v1.VolumeReleased,
+			why: []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := controllertest.Ask(t, "PersistentVolume", time.Now(), volumeOf("v", "", "5Gi", func(v *v1.PersistentVolume) {
+				v.UID = "v1"
+				v.Spec.PersistentVolumeReclaimPolicy, v.Status.Phase = test.policy, test.phase
+				v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "a", UID: "gone"}
+			}))
+			var events []string
+			for _, e := range out.Events {
+				events = append(events, e.Type+" "+e.Reason+": "+e.Message)
+			}
+			if diff := cmp.Diff(test.why, out.Why); diff != "" {
+				t.Errorf("why (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.events, events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func podWith(name, node string, source v1.VolumeSource) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1.PodSpec{
 		NodeName: node, Containers: []v1.Container{{Name: "c", Image: "i"}}, Volumes: []v1.Volume{{Name: "data", VolumeSource: source}},
