@@ -9,6 +9,7 @@
 //	NodeTaint            a new node is not-ready until it says otherwise
 //	Priority             priority and preemption policy from the class
 //	DefaultTolerations   300 s for nodes that are not ready or unreachable
+//	ClaimResize          a claim grows where its class lets it
 //	RBAC escalation      nobody grants what they don't have
 //	PodSecurity          the standard that the namespace's labels name
 //	ResourceQuota        counts, and refuses what would go beyond

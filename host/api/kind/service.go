@@ -25,11 +25,20 @@ var services = typed(rules[*core.Service]{
 	validateUpdate: func(_ context.Context, s, old *core.Service) field.ErrorList {
 		return validation.ValidateServiceUpdate(s, old)
 	},
-	warnCreate: func(_ context.Context, s *core.Service) []string { return serviceutil.GetWarningsForService(s, nil) },
-	warnUpdate: func(_ context.Context, s, old *core.Service) []string {
-		return serviceutil.GetWarningsForService(s, old)
-	},
+	warnCreate: func(_ context.Context, s *core.Service) []string { return warnService(s, nil) },
+	warnUpdate: func(_ context.Context, s, old *core.Service) []string { return warnService(s, old) },
 })
+
+// warnService warns as Kubernetes does, and of hints by topology, which nobody gives.
+func warnService(s, old *core.Service) []string {
+	warnings := serviceutil.GetWarningsForService(s, old)
+	for _, key := range []string{core.AnnotationTopologyMode, core.DeprecatedAnnotationTopologyAwareHints} {
+		if mode := s.Annotations[key]; mode == "Auto" || mode == "auto" {
+			warnings = append(warnings, "annotation "+key+" has no effect here: use spec.trafficDistribution")
+		}
+	}
+	return warnings
+}
 
 var serviceStatus = typed(rules[*core.Service]{
 	onUpdate: func(_ context.Context, s, old *core.Service) { s.Spec = old.Spec },

@@ -30,13 +30,19 @@ func init() {
 	sdk.Controller("PersistentVolumeClaim", claims{},
 		reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", Facts: []string{abi.FactStorage}, Writes: []string{"patch"},
-			Fields: []string{"spec.accessModes", "spec.storageClassName", "spec.volumeName", "spec.volumeMode", "spec.selector", "spec.resources", "status.phase"},
+			Fields: []string{
+				"spec.accessModes", "spec.storageClassName", "spec.volumeName", "spec.volumeMode", "spec.selector", "spec.resources",
+				"spec.dataSource", "spec.dataSourceRef", "spec.volumeAttributesClassName", "status.phase",
+			},
 		},
 		nil,
 		sdk.Related(
 			reconcile.Kind{
 				APIVersion: "v1", Kind: "PersistentVolume", By: abi.ByReference, Path: "spec.claimRef", Facts: []string{abi.FactStorage},
-				Fields: []string{"spec.accessModes", "spec.capacity", "spec.storageClassName", "spec.volumeMode", "spec.claimRef", "spec.nodeAffinity", "status.phase"},
+				Fields: []string{
+					"spec.accessModes", "spec.capacity", "spec.storageClassName", "spec.volumeMode", "spec.volumeAttributesClassName",
+					"spec.claimRef", "spec.nodeAffinity", "status.phase",
+				},
 				Writes: []string{"create", "patch"},
 			},
 			reconcile.Kind{
@@ -170,7 +176,6 @@ func (c *claim) classes() (own, fallback *reconcile.Object) {
 // provision makes a volume, or says who has to.
 func (c *claim) provision(class *reconcile.Object, node string) {
 	provisioner := text(class, "provisioner")
-	mode, _ := c.Parent.Field("spec.volumeMode").Text()
 	switch {
 	case provisioner == "kubernetes.io/no-provisioner":
 		c.event("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
@@ -183,15 +188,36 @@ func (c *claim) provision(class *reconcile.Object, node string) {
 		c.event("Normal", "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '"+provisioner+"' or manually by the system administrator. "+
 			"If volume creation is delayed, please verify that the provisioner is running and correctly registered.")
 		c.waits("provisioner " + provisioner + " has to make its volume")
-	case mode == "Block":
-		c.fails(provisioner + " makes folders, no block devices: ask for volumeMode Filesystem")
-	case text(class, "reclaimPolicy") == "Delete":
-		c.fails(provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain")
-	case node == "":
-		c.fails(provisioner + " makes a volume on the node of the pod: give StorageClass " + c.class + " volumeBindingMode WaitForFirstConsumer")
 	default:
+		if why := c.refusal(class, node); why != "" {
+			c.fails(why)
+			return
+		}
 		c.create(class, node)
 	}
+}
+
+// refusal says why no folder is made for the claim, "" if one is: an empty one in
+// place of what it asks for would be taken for it.
+func (c *claim) refusal(class *reconcile.Object, node string) string {
+	asks := func(field string) bool { return !c.Parent.Field(field).IsNull() }
+	switch {
+	case modeOf(&c.Parent) == "Block":
+		return Provisioner + " makes folders, no block devices: ask for volumeMode Filesystem"
+	case asks("spec.dataSource") || asks("spec.dataSourceRef"):
+		return Provisioner + " makes empty volumes, and fills none from spec.dataSource"
+	case asks("spec.selector"):
+		return "claim.Spec.Selector is not supported for dynamic provisioning: label a volume that it selects, or leave it out"
+	case attributesOf(&c.Parent) != "":
+		return Provisioner + " knows no volume attributes: leave spec.volumeAttributesClassName out"
+	case !class.Field("mountOptions").IsNull():
+		return Provisioner + " makes folders, which are not mounted: StorageClass " + c.class + " may have no mountOptions"
+	case text(class, "reclaimPolicy") == "Delete":
+		return Provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain"
+	case node == "":
+		return Provisioner + " makes a volume on the node of the pod: give StorageClass " + c.class + " volumeBindingMode WaitForFirstConsumer"
+	}
+	return ""
 }
 
 // create makes the volume in a folder of the node, and binds it.
@@ -205,9 +231,6 @@ func (c *claim) create(class *reconcile.Object, node string) {
 	j.Key("accessModes").Value(c.Parent.JSON("spec.accessModes"))
 	j.Key("storageClassName").Text(class.Name).Member("volumeMode", mode)
 	j.Member("persistentVolumeReclaimPolicy", text(class, "reclaimPolicy"))
-	if options := class.JSON("mountOptions"); options != "" {
-		j.Key("mountOptions").Value(options)
-	}
 	j.Key("hostPath").Open('{').Key("path").Text(class.Field("parameters").String("path", defaultPath) + "/" + name).Key("type").Text("DirectoryOrCreate").Close('}')
 	j.Key("nodeAffinity").Open('{').Key("required").Open('{').Key("nodeSelectorTerms").Open('[').Open('{').Key("matchExpressions").Open('[')
 	j.Open('{').Key("key").Text("kubernetes.io/hostname").Key("operator").Text("In").Key("values").Open('[').Text(node).Close(']').Close('}')

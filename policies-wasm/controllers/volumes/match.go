@@ -43,6 +43,8 @@ func (c *claim) mismatch(v *reconcile.Object) string {
 		return "requested PV is too small"
 	case text(v, "spec.storageClassName") != c.class:
 		return "storageClassName does not match"
+	case attributesOf(v) != attributesOf(&c.Parent):
+		return "volumeAttributesClassName does not match"
 	case modeOf(v) != modeOf(&c.Parent):
 		return "incompatible volumeMode"
 	case !c.accessible(v):
@@ -53,7 +55,7 @@ func (c *claim) mismatch(v *reconcile.Object) string {
 
 // fits tells whether a volume is large enough, and can be used as the claim wants.
 func (c *claim) fits(v *reconcile.Object) bool {
-	return size(v) >= size(&c.Parent) && modeOf(v) == modeOf(&c.Parent) && c.accessible(v)
+	return size(v) >= size(&c.Parent) && modeOf(v) == modeOf(&c.Parent) && attributesOf(v) == attributesOf(&c.Parent) && c.accessible(v)
 }
 
 // accessible tells whether a volume has all access modes that the claim wants.
@@ -87,3 +89,6 @@ func modeOf(o *reconcile.Object) string {
 	}
 	return "Filesystem"
 }
+
+// attributesOf is the class of a volume's attributes, "" of none.
+func attributesOf(o *reconcile.Object) string { return text(o, "spec.volumeAttributesClassName") }

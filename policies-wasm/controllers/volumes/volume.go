@@ -59,8 +59,14 @@ func follow(r *reconcile.Request, out *reconcile.Result) (inUse bool) {
 		return false
 	}
 	phase(r, out, "Released")
-	if policy, _ := r.Parent.Field("spec.persistentVolumeReclaimPolicy").Text(); policy == "Delete" {
+	switch text(&r.Parent, "spec.persistentVolumeReclaimPolicy") {
+	case "Delete":
 		out.Why = []string{"its claim is gone, and who made the volume has to delete it"}
+	case "Recycle":
+		out.Why = []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"}
+		if out.Status != "" { // it has just been released
+			out.Events = []reconcile.Event{{Type: "Warning", Reason: "VolumeFailedRecycle", Message: "No recycler plugin found for the volume!"}}
+		}
 	}
 	return false
 }

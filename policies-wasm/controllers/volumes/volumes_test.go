@@ -52,15 +52,25 @@ func volumeOf(name, class, size string, change ...func(*v1.PersistentVolume)) *v
 	return v
 }
 
-func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string) {
+// tune gives a volume a class of attributes, which those of CSI drivers have.
+func tune(v *v1.PersistentVolume) {
+	v.Spec.VolumeAttributesClassName = ptr.To("fast")
+	v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "csi.example.test", VolumeHandle: v.Name}}
+}
+
+func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string, change ...func(*storagev1.StorageClass)) {
 	policy := v1.PersistentVolumeReclaimRetain
 	if name == "deleting" {
 		policy = v1.PersistentVolumeReclaimDelete
 	}
-	w.Create("storageclasses.storage.k8s.io", &storagev1.StorageClass{
+	c := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Provisioner: provisioner, VolumeBindingMode: &mode,
 		ReclaimPolicy: &policy, Parameters: map[string]string{"path": "/srv"},
-	})
+	}
+	for _, f := range change {
+		f(c)
+	}
+	w.Create("storageclasses.storage.k8s.io", c)
 }
 
 // shown are claims and volumes in short.
@@ -103,8 +113,9 @@ func TestAClaimGetsTheSmallestVolumeThatFits(t *testing.T) {
 		w.Create("persistentvolumes", volumeOf("middle", "", "5Gi"))
 		w.Create("persistentvolumes", volumeOf("other", "gold", "2Gi"))
 		w.Create("persistentvolumes", volumeOf("block", "", "2Gi", func(v *v1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) }))
+		w.Create("persistentvolumes", volumeOf("tuned", "", "2Gi", tune))
 		w.Create("persistentvolumeclaims", claimOf("a", "", "2Gi"))
-		want(t, w, "bound", "a Bound middle 5Gi", "block Available", "large Available", "middle Bound a", "other Available", "small Available")
+		want(t, w, "bound", "a Bound middle 5Gi", "block Available", "large Available", "middle Bound a", "other Available", "small Available", "tuned Available")
 		c := controllertest.Get[*v1.PersistentVolumeClaim](w, "persistentvolumeclaims", "a")
 		if c.Annotations[bindCompleted] != "yes" || c.Annotations[boundByController] != "yes" || len(c.Status.AccessModes) != 2 {
 			t.Errorf("the claim is %+v %+v", c.Annotations, c.Status)
@@ -116,7 +127,8 @@ func TestAClaimGetsTheSmallestVolumeThatFits(t *testing.T) {
 		told(t, w, "many Normal FailedBinding: no persistent volumes available for this claim and no storage class is set")
 		w.Delete("persistentvolumeclaims", "many", nil)
 		w.Delete("persistentvolumeclaims", "a", nil)
-		want(t, w, "released", "block Available", "large Available", "middle Released a", "other Available", "small Available")
+		w.Create("persistentvolumeclaims", claimOf("b", "", "1Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = ptr.To("fast") }))
+		want(t, w, "released", "b Bound tuned 2Gi", "block Available", "large Available", "middle Released a", "other Available", "small Available", "tuned Bound b")
 	})
 }
 
@@ -152,6 +164,7 @@ func TestAClaimGetsNoVolumeThatItNamesAndDoesNotWant(t *testing.T) {
 		`the volume is marked for deletion "named"`: func(*v1.PersistentVolume) {},
 		"requested PV is too small":                 func(v *v1.PersistentVolume) { v.Spec.Capacity[v1.ResourceStorage] = resource.MustParse("1Gi") },
 		"storageClassName does not match":           func(v *v1.PersistentVolume) { v.Spec.StorageClassName = "gold" },
+		"volumeAttributesClassName does not match":  tune,
 		"incompatible volumeMode":                   func(v *v1.PersistentVolume) { v.Spec.VolumeMode = ptr.To(v1.PersistentVolumeBlock) },
 		"incompatible accessMode": func(v *v1.PersistentVolume) {
 			v.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadOnlyMany}
@@ -270,6 +283,110 @@ func TestWhatIsNotMadeIsToldOf(t *testing.T) {
 			w.Wait(time.Second)
 		}
 	})
+}
+
+// An empty folder in place of what was asked for would be taken for it.
+func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	snapshot := v1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: "s"}
+	for name, test := range map[string]struct {
+		claim func(*v1.PersistentVolumeClaimSpec)
+		class func(*storagev1.StorageClass)
+		why   string
+	}{
+		"a block device": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) { s.VolumeMode = ptr.To(v1.PersistentVolumeBlock) },
+			why:   "berth.dev/hostpath makes folders, no block devices: ask for volumeMode Filesystem",
+		},
+		"a snapshot": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) { s.DataSource = &snapshot },
+			why:   "berth.dev/hostpath makes empty volumes, and fills none from spec.dataSource",
+		},
+		"what a populator fills": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) {
+				s.DataSourceRef = &v1.TypedObjectReference{APIGroup: ptr.To("example.test"), Kind: "Archive", Name: "a"}
+			},
+			why: "berth.dev/hostpath makes empty volumes, and fills none from spec.dataSource",
+		},
+		"a selector": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) {
+				s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "fast"}}
+			},
+			why: "claim.Spec.Selector is not supported for dynamic provisioning: label a volume that it selects, or leave it out",
+		},
+		"attributes": {
+			claim: func(s *v1.PersistentVolumeClaimSpec) { s.VolumeAttributesClassName = ptr.To("fast") },
+			why:   "berth.dev/hostpath knows no volume attributes: leave spec.volumeAttributesClassName out",
+		},
+		"options of mount": {
+			class: func(c *storagev1.StorageClass) { c.MountOptions = []string{"noexec"} },
+			why:   "berth.dev/hostpath makes folders, which are not mounted: StorageClass standard may have no mountOptions",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, func(w *controllertest.World) {
+				class(w, "standard", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil, func(c *storagev1.StorageClass) {
+					if test.class != nil {
+						test.class(c)
+					}
+				})
+				w.Create("persistentvolumeclaims", claimOf("a", "standard", "2Gi", func(c *v1.PersistentVolumeClaim) {
+					c.Annotations = map[string]string{selectedNode: "n1"}
+					if test.claim != nil {
+						test.claim(&c.Spec)
+					}
+				}))
+				want(t, w, "refused", "a Pending  0")
+				told(t, w, "a Warning ProvisioningFailed: "+test.why)
+			})
+		})
+	}
+}
+
+// Nobody deletes or empties a volume here.
+func TestAReleasedVolumeSaysWhatBecomesOfIt(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy v1.PersistentVolumeReclaimPolicy
+		phase  v1.PersistentVolumePhase
+		why    []string
+		events []string
+	}{
+		"one that is kept": {policy: v1.PersistentVolumeReclaimRetain, phase: v1.VolumeBound},
+		"one to delete": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeBound,
+			why: []string{"its claim is gone, and who made the volume has to delete it"},
+		},
+		"one to recycle": {
+			policy: v1.PersistentVolumeReclaimRecycle, phase: v1.VolumeBound,
+			why:    []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"},
+			events: []string{"Warning VolumeFailedRecycle: No recycler plugin found for the volume!"},
+		},
+		"one that has told so": {
+			policy: v1.PersistentVolumeReclaimRecycle, phase: v1.VolumeReleased,
+			why: []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := controllertest.Ask(t, "PersistentVolume", time.Now(), volumeOf("v", "", "5Gi", func(v *v1.PersistentVolume) {
+				v.UID = "v1"
+				v.Spec.PersistentVolumeReclaimPolicy, v.Status.Phase = test.policy, test.phase
+				v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "a", UID: "gone"}
+			}))
+			var events []string
+			for _, e := range out.Events {
+				events = append(events, e.Type+" "+e.Reason+": "+e.Message)
+			}
+			if diff := cmp.Diff(test.why, out.Why); diff != "" {
+				t.Errorf("why (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.events, events); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func podWith(name, node string, source v1.VolumeSource) *v1.Pod {
