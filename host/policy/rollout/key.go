@@ -15,7 +15,7 @@ func Key(p *v1alpha1.Policy, module string) string {
 
 // Trial covers what the trial of a Policy's canary is about.
 func Trial(p *v1alpha1.Policy) string {
-	return hash(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})[:16]
+	return hash(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits, ServiceAccount: p.Spec.ServiceAccount})[:16]
 }
 
 func hash(spec v1alpha1.PolicySpec) string {

@@ -23,7 +23,7 @@ import (
 // Each script is the life of one Policy. What its commands are:
 //
 //	module NAME loads|pending|missing|needs|refuses [text=WHY] [version=V] [kind=KIND]
-//	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [uid=U]
+//	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [account=NAME] [uid=U]
 //	pass, restart, fault REASON TEXT, quarantine TEXT, recover, memory, shown
 //
 // All but module make a pass; its actions come first, then how the Policy stands,
@@ -130,6 +130,11 @@ func (w *world) write(args map[string]string) {
 			p.Spec.Limits = nil
 			if n, _ := strconv.ParseInt(value, 10, 64); n > 0 {
 				p.Spec.Limits = &v1alpha1.PolicyLimits{MemoryBytes: n}
+			}
+		case "account":
+			p.Spec.ServiceAccount = nil
+			if value != "" {
+				p.Spec.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: "default", Name: value}
 			}
 		case "canary":
 			p.Spec.Canary = nil
