@@ -29,5 +29,7 @@ func hash(spec v1alpha1.PolicySpec) string {
 
 // Revision names what a Policy's program is made of.
 func Revision(p *v1alpha1.Policy, digest string) v1alpha1.PolicyRevision {
-	return v1alpha1.PolicyRevision{Module: v1alpha1.ModuleName(digest), Entry: p.Spec.Entry, Config: p.Spec.Config.DeepCopy()}
+	return v1alpha1.PolicyRevision{
+		Module: v1alpha1.ModuleName(digest), Entry: p.Spec.Entry, Config: p.Spec.Config.DeepCopy(), ServiceAccount: p.Spec.ServiceAccount.DeepCopy(),
+	}
 }

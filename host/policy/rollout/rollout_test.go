@@ -24,7 +24,8 @@ import (
 //
 //	module NAME loads|pending|missing|needs|refuses [text=WHY] [version=V] [kind=KIND]
 //	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [account=NAME] [uid=U]
-//	pass, restart, fault REASON TEXT, quarantine TEXT, recover, memory, shown
+//	restart [account=unknown], as whom the current revision acted
+//	pass, fault REASON TEXT, quarantine TEXT, recover, memory, shown
 //
 // All but module make a pass; its actions come first, then how the Policy stands,
 // and what of its status and Events is news.
@@ -86,6 +87,10 @@ func (w *world) run(t *testing.T, command string) string {
 		w.write(args)
 	case "restart":
 		w.state, w.published = rollout.State{}, false
+		if args["account"] == "unknown" {
+			w.policy = w.policy.DeepCopy()
+			w.policy.Status.Current.ServiceAccount = nil
+		}
 	case "fault":
 		w.fault = &rollout.Fault{Reason: words[1], Message: rest(2)}
 	case "quarantine":
@@ -187,7 +192,11 @@ func (w *world) of(long string) module {
 func (w *world) load(a rollout.Load) *rollout.Answer {
 	m := w.of(a.Module)
 	answer := &rollout.Answer{Load: a}
-	fmt.Fprintf(&w.out, "load %s for %s: ", a.Module, a.For)
+	as := ""
+	if account := a.Policy.Spec.ServiceAccount; account != nil {
+		as = " as " + account.Name
+	}
+	fmt.Fprintf(&w.out, "load %s for %s%s: ", a.Module, a.For, as)
 	kind := m.kind
 	if kind == "" {
 		kind = "predicate"
@@ -315,6 +324,9 @@ func revision(r *v1alpha1.PolicyRevision) string {
 	text := r.Module
 	if r.Config != nil {
 		text += string(r.Config.Raw)
+	}
+	if r.ServiceAccount != nil {
+		text += " as " + r.ServiceAccount.Name
 	}
 	return strings.TrimSpace(fmt.Sprint(text, " ", r.Reason, " ", r.Left, " ", r.Message))
 }
