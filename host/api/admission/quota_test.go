@@ -350,6 +350,8 @@ func TestUsageOfServicesAndClaims(t *testing.T) {
 	bare.Spec.AllocateLoadBalancerNodePorts = ptr.To(false)
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("gold"),
 		Resources: corev1.VolumeResourceRequirements{Requests: resources("storage", "2Gi")}}}
+	annotated := claim.DeepCopy()
+	annotated.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "silver"}
 	tests := map[string]struct {
 		resource string
 		object   store.Object
@@ -358,6 +360,7 @@ func TestUsageOfServicesAndClaims(t *testing.T) {
 		"a load balancer":                    {"services", balancer, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=2"},
 		"a load balancer without node ports": {"services", bare, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=1"},
 		"a claim":                            {"persistentvolumeclaims", claim, "count/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/requests.storage=2Gi persistentvolumeclaims=1 requests.storage=2Gi"},
+		"a claim with an annotation":         {"persistentvolumeclaims", annotated, "count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=2Gi silver.storageclass.storage.k8s.io/persistentvolumeclaims=1 silver.storageclass.storage.k8s.io/requests.storage=2Gi"},
 		"a deployment":                       {"deployments.apps", &corev1.ConfigMap{}, "count/deployments.apps=1"},
 	}
 	for name, test := range tests {
