@@ -186,7 +186,7 @@ func (p *plan) own(ctx context.Context, uid string, adopt bool) error {
 		return fmt.Errorf("the guest wants to own %s %s, which is no child", one.w.Resource, one.o.GetName())
 	}
 	return p.modify(ctx, "patch", "", one, func(o store.Object) (store.Object, error) {
-		owned := controlledBy(o, p.parent)
+		owned := p.owns(o)
 		if owned == adopt || adopt && metav1.GetControllerOfNoCopy(o) != nil {
 			return o, nil
 		}
@@ -296,7 +296,7 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 	if !one.w.kind.May("delete") {
 		return fmt.Errorf("the guest wants to delete %s, which its manifest does not say: writes needs \"delete\"", one.w.Resource)
 	}
-	if one.w.child && one.w.kind.By != abi.ByName && !controlledBy(one.o, p.parent) {
+	if one.w.child && one.w.kind.By != abi.ByName && !p.owns(one.o) {
 		return fmt.Errorf("the guest wants %s %s deleted, which its parent does not own", one.w.Resource, one.o.GetName())
 	}
 	if one.o.GetDeletionTimestamp() != nil && want.GracePeriodSeconds == nil {
@@ -366,7 +366,7 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 func (p *plan) createOne(ctx context.Context, w *kindWatch, o store.Object, c *abi.Creation) error {
 	generated := o.GetName() == ""
 	if !generated {
-		if have, ok := p.tx.Get(w.key(o.GetNamespace(), o.GetName())); ok && (c.Unowned || controlledBy(have, p.parent)) {
+		if have, ok := p.tx.Get(w.key(o.GetNamespace(), o.GetName())); ok && (c.Unowned || p.owns(have)) {
 			return nil
 		}
 	}

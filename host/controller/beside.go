@@ -168,7 +168,7 @@ func (p *plan) creates(c *abi.Creation) ([]Effect, error) {
 			}
 		}
 		name := one.GetName()
-		if have, ok := p.d.Objects.Get(w.key(one.GetNamespace(), name)); name != "" && ok && (c.Unowned || controlledBy(have, p.parent)) {
+		if have, ok := p.d.Objects.Get(w.key(one.GetNamespace(), name)); name != "" && ok && (c.Unowned || p.owns(have)) {
 			continue // it is there
 		}
 		data, err := json.Marshal(one)

@@ -323,7 +323,7 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 // moved reports the state before too where another parent was concerned.
 func (w *kindWatch) moved(before, after store.Object, changed func(store.Object)) {
 	was, is := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
-	if w.kind.By == abi.ByReference && refersElsewhere(before, after, w.kind.Path) || was != nil && (is == nil || is.UID != was.UID) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
+	if w.kind.By == abi.ByReference && refersElsewhere(before, after, w.kind.Path) || was != nil && !sameOwner(was, is) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
 		changed(before)
 	}
 }
@@ -439,7 +439,7 @@ func (d *Driver) waker(w *kindWatch) func(store.Object) {
 }
 
 func (d *Driver) wakeOwner(namespace string, owner *metav1.OwnerReference) {
-	if owner.Kind == d.parent.kind.Kind && owner.APIVersion == d.parent.kind.APIVersion {
+	if refersTo(owner, &d.parent.kind) {
 		d.noteOwner(namespace, owner)
 		d.soon(types.NamespacedName{Namespace: namespace, Name: owner.Name})
 	}
@@ -453,7 +453,7 @@ func (d *Driver) wakeByChildren(o store.Object) {
 	}
 	for i := range d.children {
 		w := &d.children[i]
-		if owner.Kind != w.kind.Kind || owner.APIVersion != w.kind.APIVersion {
+		if !refersTo(owner, &w.kind) {
 			continue
 		}
 		child, ok := d.Objects.Get(w.key(o.GetNamespace(), owner.Name))

@@ -300,6 +300,13 @@ func TestParentsThatAreGone(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		want("orphan", "own")
+		elsewhere, misnamed := marked("elsewhere", web), marked("misnamed", web)
+		elsewhere.Namespace, misnamed.OwnerReferences[0].Name = "other", "other"
+		c.put("pods", elsewhere)
+		c.put("pods", misnamed)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want("orphan", "own")
 		have, _ := c.store.Get(keyOf("replicasets.apps", web))
 		if _, _, err := c.store.Commit(c.t.Context(), store.Op{Kind: store.Delete, Key: keyOf("replicasets.apps", web), Object: have}); err != nil {
 			t.Fatal(err)
@@ -307,8 +314,8 @@ func TestParentsThatAreGone(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		want()
-		if len(c.pods()) != 4 {
-			t.Errorf("pods %q, want those four", c.pods())
+		if len(c.pods()) != 6 {
+			t.Errorf("pods %q, want those six", c.pods())
 		}
 	})
 }

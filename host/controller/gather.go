@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/store"
@@ -78,7 +77,7 @@ func (d *Driver) childrenOf(w *kindWatch, parent store.Object) ([]store.Object, 
 	if w.kind.By == abi.ByName {
 		return d.named(w, parent), nil
 	}
-	found := d.controlled(w, parent.GetUID())
+	found := d.controlled(w, &d.parent.kind, parent)
 	going := d.parent.kind.Gone // it takes back what it left, also where something goes
 	if parent.GetDeletionTimestamp() != nil && !going {
 		return found, nil
@@ -97,9 +96,9 @@ func (d *Driver) childrenOf(w *kindWatch, parent store.Object) ([]store.Object, 
 }
 
 // controlled are the objects of a kind that the owner controls.
-func (d *Driver) controlled(w *kindWatch, owner types.UID) (found []store.Object) {
-	for _, o := range d.Objects.Indexed(w.Resource, IndexByOwner, string(owner)) {
-		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.UID == owner {
+func (d *Driver) controlled(w *kindWatch, kind *Kind, owner metav1.Object) (found []store.Object) {
+	for _, o := range d.Objects.Indexed(w.Resource, IndexByOwner, string(owner.GetUID())) {
+		if controlledBy(o, kind, owner) {
 			found = append(found, o)
 		}
 	}
@@ -142,7 +141,8 @@ func (d *Driver) relatedTo(g *gathered, w *kindWatch) ([]store.Object, error) {
 	case abi.ByChildren:
 		var found []store.Object
 		for i := range g.Children {
-			found = append(found, d.controlled(w, g.Children[i].Object.GetUID())...)
+			c := &g.Children[i]
+			found = append(found, d.controlled(w, &c.Kind, c.Object)...)
 		}
 		return found, nil
 	case abi.ByOrdinal:

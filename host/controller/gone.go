@@ -70,7 +70,7 @@ func (d *Driver) asGone(o store.Object) store.Object {
 
 // noteOwner notes the owner of a child, if that is gone.
 func (d *Driver) noteOwner(namespace string, owner *metav1.OwnerReference) (gone bool) {
-	if !d.parent.kind.Gone || owner.Kind != d.parent.kind.Kind || owner.APIVersion != d.parent.kind.APIVersion {
+	if !d.parent.kind.Gone || !refersTo(owner, &d.parent.kind) {
 		return false
 	}
 	if have, ok := d.Objects.Get(d.parent.key(namespace, owner.Name)); ok && have.GetUID() == owner.UID {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/abi"
@@ -118,9 +117,4 @@ func (d *Driver) event(ctx context.Context, about store.Object, kind, reason, me
 		return
 	}
 	d.Recorder.Event(about, kind, reason, message)
-}
-
-func controlledBy(o, parent store.Object) bool {
-	owner := metav1.GetControllerOfNoCopy(o)
-	return owner != nil && owner.UID == parent.GetUID()
 }

@@ -27,7 +27,14 @@ type book struct {
 	now     func() time.Time
 	used    corev1.ResourceList
 	entries map[string]*entries // by resource
-	pending map[types.UID]corev1.ResourceList
+	pending map[types.UID]reservation
+}
+
+// reservation is what a write on its way will use.
+type reservation struct {
+	usage corev1.ResourceList
+	// from is the resource version of what it changes, empty for a creation.
+	from string
 }
 
 // entries are the objects of one resource that count, and the place in its
@@ -39,9 +46,10 @@ type entries struct {
 	ending map[types.UID]store.Object
 }
 
-// openBook counts the namespace's objects.
-func openBook(from follower, q *corev1.ResourceQuota, now func() time.Time) (*book, error) {
-	b := &book{quota: q, now: now, used: corev1.ResourceList{}, entries: map[string]*entries{}, pending: map[types.UID]corev1.ResourceList{}}
+// openBook counts the namespace's objects. Of the pending writes of the book
+// before, those end that are counted so.
+func openBook(from follower, q *corev1.ResourceQuota, now func() time.Time, pending map[types.UID]reservation) (*book, error) {
+	b := &book{quota: q, now: now, used: corev1.ResourceList{}, entries: map[string]*entries{}, pending: pending}
 	for name := range q.Spec.Hard {
 		resource := ownerOf(name)
 		if b.entries[resource] != nil {
@@ -69,9 +77,18 @@ func (b *book) begin(from follower, resource string) error {
 	e := &entries{watch: watch, usage: map[types.UID]corev1.ResourceList{}, ending: map[types.UID]store.Object{}}
 	b.entries[resource] = e
 	for _, obj := range objects {
+		b.arrived(obj)
 		b.count(resource, e, obj)
 	}
 	return nil
+}
+
+// arrived ends the reservation of a write that was stored before the book's watch
+// begins, which shows no event of it.
+func (b *book) arrived(obj store.Object) {
+	if r, ok := b.pending[obj.GetUID()]; ok && r.from != obj.GetResourceVersion() {
+		delete(b.pending, obj.GetUID())
+	}
 }
 
 // close stops following. The store would go on to sort events for the book.
@@ -160,8 +177,8 @@ func (b *book) take(resource string, e *entries, event *store.Event) {
 // taken is what is used, with the writes on their way.
 func (b *book) taken() corev1.ResourceList {
 	sum := b.used
-	for _, usage := range b.pending {
-		sum = quota.Add(sum, usage)
+	for _, r := range b.pending {
+		sum = quota.Add(sum, r.usage)
 	}
 	return sum
 }

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 )
 
@@ -68,11 +69,24 @@ func (q *quotas) bookOf(one *corev1.ResourceQuota) (*book, error) {
 		b.quota = one
 		return b, nil
 	}
-	fresh, err := openBook(q.from, one, q.now)
-	if err == nil && b != nil {
-		fresh.pending = b.pending
+	if b == nil {
+		return openBook(q.from, one, q.now, map[types.UID]reservation{})
 	}
-	return fresh, err
+	return q.reopen(b, one)
+}
+
+// reopen counts anew, and then reads what the old book has not: of a write whose
+// object has come and gone already nothing else tells.
+func (q *quotas) reopen(b *book, one *corev1.ResourceQuota) (*book, error) {
+	fresh, err := openBook(q.from, one, q.now, b.pending)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.follow(); err != nil && !errors.Is(err, store.ErrCompacted) {
+		fresh.close()
+		return nil, err
+	}
+	return fresh, nil
 }
 
 // closeBooks closes those that are not kept.
@@ -93,11 +107,10 @@ func (q *quotas) follow(b *book) error {
 	if !errors.Is(err, store.ErrCompacted) {
 		return err
 	}
-	fresh, err := openBook(q.from, b.quota, q.now)
+	fresh, err := q.reopen(b, b.quota)
 	if err != nil {
 		return err
 	}
-	fresh.pending = b.pending
 	b.close()
 	*b = *fresh
 	return nil
@@ -187,9 +200,12 @@ func (q *quotas) reserve(a *registry.Attributes, reserved map[*book]corev1.Resou
 	if len(reserved) == 0 {
 		return
 	}
-	uid := a.Object.GetUID()
+	uid, from := a.Object.GetUID(), ""
+	if a.Old != nil {
+		from = a.Old.GetResourceVersion()
+	}
 	for b, usage := range reserved {
-		b.pending[uid] = usage
+		b.pending[uid] = reservation{usage, from}
 	}
 	a.OnRollback(func() {
 		q.mu.Lock()

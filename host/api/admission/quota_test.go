@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -233,6 +236,80 @@ func TestAQuotaThatGrowsAndGoes(t *testing.T) {
 	}
 }
 
+// What was written just before a book is opened anew is in its list already.
+func TestWhatWasWrittenIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	quotaOf := func(hard ...string) func(*testing.T, *cluster) {
+		return func(t *testing.T, c *cluster) {
+			t.Helper()
+			_, err := c.Modify(t.Context(), registry.On("resourcequotas", "dev", "q"), func(o store.Object) (store.Object, error) {
+				next := o.DeepCopyObject().(*corev1.ResourceQuota)
+				next.Spec.Hard = resources(hard...)
+				return next, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func(t *testing.T, c *cluster) {
+		t.Helper()
+		if _, _, err := c.Delete(t.Context(), registry.On("pods", "dev", "first"), &metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		then    []func(*testing.T, *cluster)
+		history int
+		room    int // for so many pods more, of 3
+	}{
+		"the quota is as it was":               {room: 2},
+		"its spec changed":                     {then: []func(*testing.T, *cluster){quotaOf("pods", "3")}, room: 2},
+		"its spec changed after a deletion":    {then: []func(*testing.T, *cluster){remove, quotaOf("pods", "3")}, room: 3},
+		"its spec changed twice":               {then: []func(*testing.T, *cluster){quotaOf("pods", "2"), quotaOf("pods", "3")}, room: 2},
+		"it fell behind the history":           {then: []func(*testing.T, *cluster){crowd}, history: 4, room: 2},
+		"it fell behind, and its spec changed": {then: []func(*testing.T, *cluster){crowd, quotaOf("pods", "3")}, history: 4, room: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClusterOver(t, store.Options{MaxEvents: test.history})
+			hard := "9"
+			if test.history > 0 || len(test.then) == 0 {
+				hard = "3"
+			}
+			c.quota(t, "q", corev1.ResourceQuotaSpec{Hard: resources("pods", hard)})
+			if _, err := c.pod(t, func(p *corev1.Pod) { p.Name, p.GenerateName = "first", "" }); err != nil {
+				t.Fatal(err)
+			}
+			for _, then := range test.then {
+				then(t, c)
+			}
+			for range test.room {
+				if _, err := c.pod(t, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := c.pod(t, nil)
+			refused(t, err, "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3")
+		})
+	}
+}
+
+// A write that is on its way while a book is opened anew keeps its room.
+func TestRoomOutlivesAChangeOfTheQuota(t *testing.T) {
+	t.Parallel()
+	pod := func(uid types.UID, version string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
+	}
+	b := book{pending: map[types.UID]reservation{"made": {}, "changed": {from: "7"}, "on-its-way": {}, "changing": {from: "8"}}}
+	for _, o := range []*corev1.Pod{pod("made", "1"), pod("changed", "8"), pod("changing", "8"), pod("other", "2")} {
+		b.arrived(o)
+	}
+	if diff := cmp.Diff([]types.UID{"changing", "on-its-way"}, slices.Sorted(maps.Keys(b.pending))); diff != "" {
+		t.Errorf("pending (-want +got):\n%s", diff)
+	}
+}
+
 func TestTheStatusTellsWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -273,6 +350,8 @@ func TestUsageOfServicesAndClaims(t *testing.T) {
 	bare.Spec.AllocateLoadBalancerNodePorts = ptr.To(false)
 	claim := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: ptr.To("gold"),
 		Resources: corev1.VolumeResourceRequirements{Requests: resources("storage", "2Gi")}}}
+	annotated := claim.DeepCopy()
+	annotated.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "silver"}
 	tests := map[string]struct {
 		resource string
 		object   store.Object
@@ -281,6 +360,7 @@ func TestUsageOfServicesAndClaims(t *testing.T) {
 		"a load balancer":                    {"services", balancer, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=2"},
 		"a load balancer without node ports": {"services", bare, "count/services=1 services=1 services.loadbalancers=1 services.nodeports=1"},
 		"a claim":                            {"persistentvolumeclaims", claim, "count/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/requests.storage=2Gi persistentvolumeclaims=1 requests.storage=2Gi"},
+		"a claim with an annotation":         {"persistentvolumeclaims", annotated, "count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=2Gi silver.storageclass.storage.k8s.io/persistentvolumeclaims=1 silver.storageclass.storage.k8s.io/requests.storage=2Gi"},
 		"a deployment":                       {"deployments.apps", &corev1.ConfigMap{}, "count/deployments.apps=1"},
 	}
 	for name, test := range tests {

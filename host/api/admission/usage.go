@@ -136,11 +136,9 @@ func serviceUsage(usage corev1.ResourceList, service *corev1.Service) {
 }
 
 func claimUsage(usage corev1.ResourceList, claim *corev1.PersistentVolumeClaim) {
-	class := ""
-	if claim.Spec.StorageClassName != nil {
+	class, found := claim.Annotations[corev1.BetaStorageClassAnnotation]
+	if !found && claim.Spec.StorageClassName != nil {
 		class = *claim.Spec.StorageClassName
-	} else {
-		class = claim.Annotations[corev1.BetaStorageClassAnnotation]
 	}
 	if class != "" {
 		usage[corev1.ResourceName(class+classSuffix+"persistentvolumeclaims")] = one()

@@ -138,7 +138,9 @@ var policies = typed(rules[*policyv1alpha1.Policy]{
 
 var policyStatus = typed(rules[*policyv1alpha1.Policy]{
 	clusterScoped: true,
-	onUpdate:      func(_ context.Context, p, old *policyv1alpha1.Policy) { p.Spec = old.Spec },
+	onUpdate: func(_ context.Context, p, old *policyv1alpha1.Policy) {
+		p.Spec, p.Status.Current = old.Spec, old.Status.Current // the host loads it where the spec is refused
+	},
 	validateUpdate: func(_ context.Context, p, old *policyv1alpha1.Policy) field.ErrorList {
 		return validateMetaUpdate(&p.ObjectMeta, &old.ObjectMeta)
 	},

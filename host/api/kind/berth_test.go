@@ -65,3 +65,17 @@ func TestAModuleHasOnlySoManySignatures(t *testing.T) {
 		}
 	}
 }
+
+// Who writes a status must not say what a host loads when it starts, and as whom.
+func TestTheCurrentRevisionIsTheHostsToSay(t *testing.T) {
+	t.Parallel()
+	revision := func(account string) policyv1alpha1.PolicyStatus {
+		return policyv1alpha1.PolicyStatus{Current: &policyv1alpha1.PolicyRevision{Module: "a", ServiceAccount: &policyv1alpha1.ServiceAccountReference{Namespace: "default", Name: account}}}
+	}
+	old, p := &policyv1alpha1.Policy{Status: revision("narrow")}, &policyv1alpha1.Policy{Status: revision("wide")}
+	p.Status.Message = "mine"
+	policyStatus.PrepareForUpdate(t.Context(), p, old)
+	if got := p.Status; got.Current.ServiceAccount.Name != "narrow" || got.Message != "mine" {
+		t.Errorf("the status became %+v", got)
+	}
+}

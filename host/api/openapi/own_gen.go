@@ -649,6 +649,12 @@ func schema_berth_host_policy_v1alpha1_PolicyRevision(ref common.ReferenceCallba
 							Ref: ref("k8s.io/apimachinery/pkg/runtime.RawExtension"),
 						},
 					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ServiceAccount is who it acted as last, as a controller.",
+							Ref:         ref("github.com/berth-dev/berth/host/policy/v1alpha1.ServiceAccountReference"),
+						},
+					},
 					"since": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Since is when it came, Until when it left.",
@@ -686,7 +692,7 @@ func schema_berth_host_policy_v1alpha1_PolicyRevision(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			"k8s.io/apimachinery/pkg/apis/meta/v1.Time", "k8s.io/apimachinery/pkg/runtime.RawExtension"},
+			"github.com/berth-dev/berth/host/policy/v1alpha1.ServiceAccountReference", "k8s.io/apimachinery/pkg/apis/meta/v1.Time", "k8s.io/apimachinery/pkg/runtime.RawExtension"},
 	}
 }
 

@@ -205,6 +205,48 @@ func TestBootstrapRunsTwiceAndMends(t *testing.T) {
 	}
 }
 
+// A backup holds all Secrets, so that who writes Profiles may not read it.
+func TestABackupIsReadByARoleOfItsOwn(t *testing.T) {
+	t.Parallel()
+	objects := bootstrapped(t)
+	role, err := view.Get[*rbacv1.ClusterRole](t.Context(), objects, view.ClusterRoles, "", RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role = role.DeepCopy() // as hosts before had it
+	get := []string{"get"}
+	role.Rules = append(role.Rules,
+		rbacv1.PolicyRule{Verbs: get, NonResourceURLs: []string{"/berth/v1/backup", "/metrics"}},
+		rbacv1.PolicyRule{Verbs: get, NonResourceURLs: []string{"/berth/v1/backup"}},
+		rbacv1.PolicyRule{Verbs: get, NonResourceURLs: []string{"/mine"}})
+	objects.Put(view.ClusterRoles, role)
+	for name, role := range map[string]string{"otto": RoleOperator, "bea": RoleBackup} {
+		objects.Put(view.ClusterRoleBindings, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: "User", Name: name}},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: role},
+		})
+	}
+	if err := Bootstrap(t.Context(), objects, slog.New(slog.DiscardHandler), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	before := versionsOf(objects)
+	if err := Bootstrap(t.Context(), objects, slog.New(slog.DiscardHandler), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if after := versionsOf(objects); after != before {
+		t.Errorf("the second start wrote: %v, then %v", before, after)
+	}
+	a := New(objects, placed{objects})
+	check(t, a, who("otto"), "get /berth/v1/backup", false)
+	check(t, a, who("otto"), "get /metrics", true)
+	check(t, a, who("otto"), "get /mine", true)
+	check(t, a, who("otto"), "create profiles.policy.berth.dev /x", true)
+	check(t, a, who("bea"), "get /berth/v1/backup", true)
+	check(t, a, who("bea"), "get /metrics", false)
+	check(t, a, who("anyone"), "get /berth/v1/backup", false)
+}
+
 func TestAggregatedRolesFollowTheirParts(t *testing.T) {
 	t.Parallel()
 	objects := bootstrapped(t)

@@ -99,12 +99,14 @@ func missing(ctx context.Context, objects view.Objects, all []policy, now time.T
 	return ops, nil
 }
 
-// mend is have with what it lacks of want, or nil if it lacks nothing.
+// mend is have with what it lacks of want and without what is withdrawn, or nil if
+// that changes nothing.
 func mend(have, want store.Object) store.Object {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
 		mended := have.DeepCopyObject().(*rbacv1.ClusterRole)
-		changed := mendMeta(&mended.ObjectMeta, &want.ObjectMeta)
+		changed := withdraw(mended)
+		changed = mendMeta(&mended.ObjectMeta, &want.ObjectMeta) || changed
 		if want.AggregationRule != nil {
 			if mended.AggregationRule == nil {
 				mended.AggregationRule, changed = want.AggregationRule, true

@@ -1,6 +1,8 @@
 package authz
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -12,7 +14,7 @@ import (
 //
 //	berth:policy-reviewer   list, inspect, diff, logs, history; explain, plan, replay, rehearsals
 //	berth:policy-author     upload modules, write Policies: push, canary, promote, roll back
-//	berth:policy-operator   write Profiles, that is, say what decides; sign again, remove; backup
+//	berth:policy-operator   write Profiles, that is, say what decides; sign again, remove
 //
 // None of them lets a controller act as a ServiceAccount: its author needs the verb
 // impersonate on that account besides.
@@ -25,6 +27,12 @@ const (
 // RoleConsole lets its subjects, by default everybody who is known, sign in at the
 // console, where they see what they may see anyway.
 const RoleConsole = "berth:console"
+
+// RoleBackup lets its subjects read a backup: all that is stored, Secrets too. It is
+// bound to nobody.
+const RoleBackup = "berth:backup"
+
+const backupPath = "/berth/v1/backup"
 
 const policyGroup = "policy.berth.dev"
 
@@ -44,10 +52,34 @@ func policyRoles() []rbacv1.ClusterRole {
 		{Verbs: []string{"update", "patch", "delete"}, APIGroups: []string{policyGroup}, Resources: []string{"modules"}},
 		{Verbs: []string{"delete"}, APIGroups: []string{policyGroup}, Resources: []string{"policies"}},
 		{Verbs: []string{"create", "update", "patch", "delete"}, APIGroups: []string{policyGroup}, Resources: []string{"profiles"}},
-		{Verbs: []string{"get"}, NonResourceURLs: []string{"/berth/v1/backup", "/metrics"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
 	}, author...)
 	console := []rbacv1.PolicyRule{{Verbs: []string{"get", "post"}, NonResourceURLs: []string{"/console/v1/*"}}}
-	return []rbacv1.ClusterRole{policyRole(RoleConsole, console), policyRole(RoleReviewer, reviewer), policyRole(RoleAuthor, author), policyRole(RoleOperator, operator)}
+	backup := []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{backupPath}}}
+	return []rbacv1.ClusterRole{
+		policyRole(RoleConsole, console), policyRole(RoleReviewer, reviewer), policyRole(RoleAuthor, author),
+		policyRole(RoleOperator, operator), policyRole(RoleBackup, backup),
+	}
+}
+
+// withdraw takes from a stored role what earlier hosts gave it: operators could read
+// backups. Rules that are only added, as Kubernetes does it, would leave that.
+func withdraw(role *rbacv1.ClusterRole) (changed bool) {
+	if role.Name != RoleOperator {
+		return false
+	}
+	rules := role.Rules
+	role.Rules = nil
+	for _, rule := range rules {
+		if slices.Contains(rule.NonResourceURLs, backupPath) {
+			rule.NonResourceURLs, changed = slices.DeleteFunc(slices.Clone(rule.NonResourceURLs), func(path string) bool { return path == backupPath }), true
+			if len(rule.NonResourceURLs) == 0 {
+				continue
+			}
+		}
+		role.Rules = append(role.Rules, rule)
+	}
+	return changed
 }
 
 func policyRole(name string, rules []rbacv1.PolicyRule) rbacv1.ClusterRole {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -38,7 +39,7 @@ func record(was *v1alpha1.PolicyStatus, is v1alpha1.PolicyRevision, canary *v1al
 		history = prepend(history, *tried, now)
 	}
 	if was.Current != nil && SameRevision(was.Current, &is) {
-		return history, was.Current
+		return history, actingAs(was.Current, is.ServiceAccount)
 	}
 	is.Since, is.Reason = now, came(&is, was, promoted)
 	if was.Current != nil {
@@ -50,6 +51,16 @@ func record(was *v1alpha1.PolicyStatus, is v1alpha1.PolicyRevision, canary *v1al
 		history = prepend(history, former, now)
 	}
 	return history, &is
+}
+
+// actingAs is a revision under an account, which may change while it decides.
+func actingAs(r *v1alpha1.PolicyRevision, account *v1alpha1.ServiceAccountReference) *v1alpha1.PolicyRevision {
+	if equality.Semantic.DeepEqual(r.ServiceAccount, account) {
+		return r
+	}
+	r = r.DeepCopy()
+	r.ServiceAccount = account.DeepCopy()
+	return r
 }
 
 // canaryLeft is the entry of a canary that has come to its end between two

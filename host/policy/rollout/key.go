@@ -15,7 +15,7 @@ func Key(p *v1alpha1.Policy, module string) string {
 
 // Trial covers what the trial of a Policy's canary is about.
 func Trial(p *v1alpha1.Policy) string {
-	return hash(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits})[:16]
+	return hash(v1alpha1.PolicySpec{Canary: p.Spec.Canary, Entry: p.Spec.Entry, Config: p.Spec.Config, Limits: p.Spec.Limits, ServiceAccount: p.Spec.ServiceAccount})[:16]
 }
 
 func hash(spec v1alpha1.PolicySpec) string {
@@ -29,5 +29,7 @@ func hash(spec v1alpha1.PolicySpec) string {
 
 // Revision names what a Policy's program is made of.
 func Revision(p *v1alpha1.Policy, digest string) v1alpha1.PolicyRevision {
-	return v1alpha1.PolicyRevision{Module: v1alpha1.ModuleName(digest), Entry: p.Spec.Entry, Config: p.Spec.Config.DeepCopy()}
+	return v1alpha1.PolicyRevision{
+		Module: v1alpha1.ModuleName(digest), Entry: p.Spec.Entry, Config: p.Spec.Config.DeepCopy(), ServiceAccount: p.Spec.ServiceAccount.DeepCopy(),
+	}
 }

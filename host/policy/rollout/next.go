@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -204,13 +205,21 @@ func (t *transition) refused(no *Refusal) {
 }
 
 // loadLastGood asks for the revision that decided when the host ended, for a
-// Policy whose spec was refused then too.
+// Policy whose spec was refused then too. A controller acts as it did then, not as
+// the refused spec has it; where the status of an older host does not say as whom,
+// it does not act.
 func (t *transition) loadLastGood(limits *v1alpha1.PolicyLimits) {
 	p := t.Policy.DeepCopy()
 	last := p.Status.Current
-	p.Spec.Module, p.Spec.Entry, p.Spec.Config, p.Spec.Limits = last.Module, last.Entry, last.Config, limits
+	if last.ServiceAccount == nil && p.Status.Kind == abi.KindController {
+		t.do(Warn{Text: lastGoodFails, Module: last.Module, Message: "its status does not say which ServiceAccount it acted as"})
+		return
+	}
+	p.Spec.Module, p.Spec.Entry, p.Spec.Config, p.Spec.ServiceAccount, p.Spec.Limits = last.Module, last.Entry, last.Config, last.ServiceAccount, limits
 	t.do(Load{For: ForLastGood, Policy: p, Module: last.Module, Kind: p.Status.Kind, Name: p.Name + " last good"})
 }
+
+const lastGoodFails = "the policy's last good revision does not load either"
 
 func (t *transition) lastGoodLoaded() {
 	no := t.in.Answer.Refusal
@@ -221,6 +230,6 @@ func (t *transition) lastGoodLoaded() {
 	case t.in.Answer.Load.Policy.Spec.Limits != nil:
 		t.loadLastGood(nil) // they may be what was refused
 	default:
-		t.do(Warn{Text: "the policy's last good revision does not load either", Module: t.Policy.Status.Current.Module, Message: no.Message})
+		t.do(Warn{Text: lastGoodFails, Module: t.Policy.Status.Current.Module, Message: no.Message})
 	}
 }

@@ -23,8 +23,9 @@ import (
 // Each script is the life of one Policy. What its commands are:
 //
 //	module NAME loads|pending|missing|needs|refuses [text=WHY] [version=V] [kind=KIND]
-//	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [uid=U]
-//	pass, restart, fault REASON TEXT, quarantine TEXT, recover, memory, shown
+//	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [account=NAME] [uid=U]
+//	restart [account=unknown], as whom the current revision acted
+//	pass, fault REASON TEXT, quarantine TEXT, recover, memory, shown
 //
 // All but module make a pass; its actions come first, then how the Policy stands,
 // and what of its status and Events is news.
@@ -86,6 +87,10 @@ func (w *world) run(t *testing.T, command string) string {
 		w.write(args)
 	case "restart":
 		w.state, w.published = rollout.State{}, false
+		if args["account"] == "unknown" {
+			w.policy = w.policy.DeepCopy()
+			w.policy.Status.Current.ServiceAccount = nil
+		}
 	case "fault":
 		w.fault = &rollout.Fault{Reason: words[1], Message: rest(2)}
 	case "quarantine":
@@ -130,6 +135,11 @@ func (w *world) write(args map[string]string) {
 			p.Spec.Limits = nil
 			if n, _ := strconv.ParseInt(value, 10, 64); n > 0 {
 				p.Spec.Limits = &v1alpha1.PolicyLimits{MemoryBytes: n}
+			}
+		case "account":
+			p.Spec.ServiceAccount = nil
+			if value != "" {
+				p.Spec.ServiceAccount = &v1alpha1.ServiceAccountReference{Namespace: "default", Name: value}
 			}
 		case "canary":
 			p.Spec.Canary = nil
@@ -182,7 +192,11 @@ func (w *world) of(long string) module {
 func (w *world) load(a rollout.Load) *rollout.Answer {
 	m := w.of(a.Module)
 	answer := &rollout.Answer{Load: a}
-	fmt.Fprintf(&w.out, "load %s for %s: ", a.Module, a.For)
+	as := ""
+	if account := a.Policy.Spec.ServiceAccount; account != nil {
+		as = " as " + account.Name
+	}
+	fmt.Fprintf(&w.out, "load %s for %s%s: ", a.Module, a.For, as)
 	kind := m.kind
 	if kind == "" {
 		kind = "predicate"
@@ -310,6 +324,9 @@ func revision(r *v1alpha1.PolicyRevision) string {
 	text := r.Module
 	if r.Config != nil {
 		text += string(r.Config.Raw)
+	}
+	if r.ServiceAccount != nil {
+		text += " as " + r.ServiceAccount.Name
 	}
 	return strings.TrimSpace(fmt.Sprint(text, " ", r.Reason, " ", r.Left, " ", r.Message))
 }

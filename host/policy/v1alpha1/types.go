@@ -174,6 +174,8 @@ type PolicyRevision struct {
 	Module string                `json:"module"`
 	Entry  string                `json:"entry,omitempty"`
 	Config *runtime.RawExtension `json:"config,omitempty"`
+	// ServiceAccount is who it acted as last, as a controller.
+	ServiceAccount *ServiceAccountReference `json:"serviceAccount,omitempty"`
 	// Since is when it came, Until when it left.
 	Since metav1.Time  `json:"since"`
 	Until *metav1.Time `json:"until,omitempty"`

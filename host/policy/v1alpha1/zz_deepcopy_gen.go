@@ -302,6 +302,11 @@ func (in *PolicyRevision) DeepCopyInto(out *PolicyRevision) {
 		*out = new(runtime.RawExtension)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.ServiceAccount != nil {
+		in, out := &in.ServiceAccount, &out.ServiceAccount
+		*out = new(ServiceAccountReference)
+		**out = **in
+	}
 	in.Since.DeepCopyInto(&out.Since)
 	if in.Until != nil {
 		in, out := &in.Until, &out.Until
