@@ -84,30 +84,35 @@ func (r *Record) deadlinePassed(now time.Time) bool {
 
 // stop ends what runs, then takes down what is there.
 func (r *Record) stop(now time.Time) Action {
-	if r.RetryAt.After(now) {
+	wait := r.RetryAt.After(now)
+	for c := range r.all() {
+		if r.Containers[c.Name].Phase != Running {
+			continue
+		}
+		if wait {
+			return Action{Wake: r.RetryAt}
+		}
+		if !r.Terminating() {
+			r.kill(now, r.Grace()) // only sidecars are left of a finished pod
+		}
+		return Action{Kind: StopAll}
+	}
+	switch {
+	case !r.SetUp && !r.Touched && r.Sandbox.ID == "" && !r.Sandbox.Dirty:
+		return r.afterEnd(now)
+	case wait:
 		return Action{Wake: r.RetryAt}
 	}
-	for c := range r.all() {
-		if r.Containers[c.Name].Phase == Running {
-			if !r.Terminating() {
-				r.kill(now, r.Grace()) // only sidecars are left of a finished pod
-			}
-			return Action{Kind: StopAll}
-		}
-	}
-	if r.SetUp || r.Touched || r.Sandbox.ID != "" || r.Sandbox.Dirty {
-		return Action{Kind: TearDown}
-	}
-	return r.afterEnd(now)
+	return Action{Kind: TearDown}
 }
 
 // afterEnd is what remains for a pod that has nothing on the machine.
 func (r *Record) afterEnd(now time.Time) Action {
-	switch {
-	case !r.Gone && r.Pod.DeletionTimestamp == nil:
+	if !r.Gone && r.Pod.DeletionTimestamp == nil {
 		return Action{}
-	case r.RetryAt.After(now):
-		return Action{Wake: r.RetryAt}
+	}
+	if at := r.RetryAt.Add(min(0, finishMost-r.RetryFor)); at.After(now) {
+		return Action{Wake: at}
 	}
 	return Action{Kind: Finish}
 }

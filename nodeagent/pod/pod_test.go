@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -606,5 +607,26 @@ func TestWhatIsStoppedToStartAnewDoes(t *testing.T) {
 			w.settle()
 			w.expect(tt.want...)
 		})
+	}
+}
+
+// However long the API was away, the end of a pod is told within moments of its return.
+func TestTheEndIsToldSoonAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	p := podOf(v1.RestartPolicyNever, "app")
+	w := newWorld(t, p)
+	w.settle()
+	w.exit("app", 0)
+	gone := metav1.NewTime(w.now)
+	p.DeletionTimestamp = &gone
+	for range 12 {
+		a := w.settle()
+		for ; a.Kind != Finish; a = w.settle() {
+			if wait := a.Wake.Sub(w.now); wait > 10*time.Second {
+				t.Fatalf("the end is told again after %s", wait)
+			}
+			w.now = a.Wake
+		}
+		w.rec.Failed(errors.New("the API is away"), w.now)
 	}
 }

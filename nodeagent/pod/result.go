@@ -14,6 +14,8 @@ import (
 const (
 	retryFirst = 500 * time.Millisecond
 	retryMost  = 2 * time.Minute
+	// finishMost is what telling the API of the end waits at most: others wait for it.
+	finishMost = 10 * time.Second
 )
 
 // Failed notes that a step for the whole pod did not succeed.
