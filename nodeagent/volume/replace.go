@@ -179,19 +179,22 @@ func sweep(dir, keep string) error {
 }
 
 // ownByGroup gives a volume to fsGroup: group-owned, group-writable, and new
-// files inherit the group.
-func ownByGroup(root string, group *int64, policy v1.PodFSGroupChangePolicy) error {
-	if group == nil {
+// files inherit the group. What it walks over another pod may change meanwhile: by
+// no link does it leave the volume.
+func ownByGroup(dir string, group *int64, policy v1.PodFSGroupChangePolicy) error {
+	if group == nil || policy == v1.FSGroupChangeOnRootMismatch && owned(dir, *group) {
 		return nil
 	}
-	if policy == v1.FSGroupChangeOnRootMismatch && owned(root, *group) {
-		return nil
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("fsGroup: %w", err)
 	}
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if err := os.Lchown(path, -1, int(*group)); err != nil {
+		if err := root.Lchown(path, -1, int(*group)); err != nil {
 			return fmt.Errorf("fsGroup: %w", err)
 		}
 		if d.Type()&fs.ModeSymlink != 0 {
@@ -205,6 +208,6 @@ func ownByGroup(root string, group *int64, policy v1.PodFSGroupChangePolicy) err
 		if d.IsDir() {
 			m |= 0o110 | fs.ModeSetgid
 		}
-		return os.Chmod(path, m)
+		return root.Chmod(path, m)
 	})
 }
