@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,33 +76,11 @@ func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
 	if tree, ok := a.cfg.Cgroups.(interface{ Pods(root string) []string }); ok {
 		cgroups = tree.Pods(a.cfg.CgroupRoot)
 	}
-	keep := map[string]bool{}
+	keep := maps.Clone(known)
 	a.pool.Each(func(r *pod.Record) { keep[string(r.Pod.UID)] = true })
-	for uid := range known {
-		keep[uid] = true
-	}
-	for _, s := range all.Sandboxes {
-		if !keep[s.Pod.UID] {
-			a.log.Info("remove an orphaned sandbox", "pod", s.Pod.Name, "namespace", s.Pod.Namespace)
-			warn("remove sandbox", a.cfg.Runtime.RemoveSandbox(ctx, s.ID))
-		}
-	}
-	for _, c := range all.Containers {
-		if !keep[c.Pod.UID] {
-			warn("remove container", a.cfg.Runtime.RemoveContainer(ctx, c.ID))
-		}
-	}
-	warn("networks", a.cfg.Network.Sweep(ctx, func() (attachments []string) {
-		for _, s := range all.Sandboxes { // running ones keep their networks
-			if keep[s.Pod.UID] && s.State == runtime.Running {
-				attachments = append(attachments, worker.NetworkID(s.Pod.UID, s.Attempt))
-			}
-		}
-		a.pool.Each(func(r *pod.Record) {
-			attachments = append(attachments, worker.NetworkID(string(r.Pod.UID), r.Sandbox.Attempt))
-		})
-		return attachments
-	}))
+
+	a.sweepRuntime(ctx, all, keep, warn)
+	warn("networks", a.cfg.Network.Sweep(ctx, func() []string { return a.attachments(all, keep) }))
 	for _, uid := range volumes {
 		if !keep[uid] {
 			warn("volumes", a.volumes.TearDown(uid))
@@ -114,12 +93,43 @@ func (a *Agent) sweep(ctx context.Context, known map[string]bool) {
 		}
 	}
 	for _, uid := range cgroups {
-		if keep[uid] {
-			continue
+		if !keep[uid] {
+			a.removeCgroups(uid, warn)
 		}
-		for _, class := range []string{"", "/burstable", "/besteffort"} {
-			warn("cgroup", a.cfg.Cgroups.Remove(a.cfg.CgroupRoot+"/kubepods"+class+"/pod"+uid))
+	}
+}
+
+func (a *Agent) sweepRuntime(ctx context.Context, all runtime.Listing, keep map[string]bool, warn func(string, error)) {
+	for _, s := range all.Sandboxes {
+		if !keep[s.Pod.UID] {
+			a.log.Info("remove an orphaned sandbox", "pod", s.Pod.Name, "namespace", s.Pod.Namespace)
+			warn("remove sandbox", a.cfg.Runtime.RemoveSandbox(ctx, s.ID))
 		}
+	}
+	for _, c := range all.Containers {
+		if !keep[c.Pod.UID] {
+			warn("remove container", a.cfg.Runtime.RemoveContainer(ctx, c.ID))
+		}
+	}
+}
+
+// attachments are the networks that stay: those of running sandboxes and of the pods
+// that there are now.
+func (a *Agent) attachments(all runtime.Listing, keep map[string]bool) (ids []string) {
+	for _, s := range all.Sandboxes {
+		if keep[s.Pod.UID] && s.State == runtime.Running {
+			ids = append(ids, worker.NetworkID(s.Pod.UID, s.Attempt))
+		}
+	}
+	a.pool.Each(func(r *pod.Record) {
+		ids = append(ids, worker.NetworkID(string(r.Pod.UID), r.Sandbox.Attempt))
+	})
+	return ids
+}
+
+func (a *Agent) removeCgroups(uid string, warn func(string, error)) {
+	for _, class := range []string{"", "/burstable", "/besteffort"} {
+		warn("cgroup", a.cfg.Cgroups.Remove(a.cfg.CgroupRoot+"/kubepods"+class+"/pod"+uid))
 	}
 }
 
