@@ -83,9 +83,13 @@ func TestFiguresTellWhatDecidedAPod(t *testing.T) {
 	if code, text := ask(t, serving, "GET", berthapi.FiguresPath+"/none/logs", ""); code != http.StatusNotFound {
 		t.Errorf("logs of no policy = %d %s", code, text)
 	}
-	_, text := ask(t, serving, "GET", "/metrics", "")
+	text := ""
+	polltest.Until(t, "the bind is counted", func() bool { // a moment after a watch has told of it
+		_, text = ask(t, serving, "GET", "/metrics", "")
+		return strings.Contains(text, "berth_scheduler_bound_total 1\n")
+	})
 	for _, want := range []string{
-		`berth_policy_calls_total{digest="sha256:`, "berth_scheduler_bound_total 1\n", `berth_store_objects{resource="pods"} 1`,
+		`berth_policy_calls_total{digest="sha256:`, `berth_store_objects{resource="pods"} 1`,
 		`berth_store_batch_duration_seconds_bucket{le="+Inf"}`, "go_goroutines",
 	} {
 		if !strings.Contains(text, want) {
