@@ -41,7 +41,7 @@ func child(name string, say ...func(*v1.Pod)) *v1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "web"},
 			CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
-			OwnerReferences:   []metav1.OwnerReference{{UID: "rs", Kind: "ReplicaSet", Name: "web", Controller: &yes}},
+			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "apps/v1", UID: "rs", Kind: "ReplicaSet", Name: "web", Controller: &yes}},
 		},
 		Spec:   v1.PodSpec{NodeName: "n-" + name},
 		Status: v1.PodStatus{Phase: v1.PodRunning},
