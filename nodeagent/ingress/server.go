@@ -128,6 +128,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func rewrite(r *httputil.ProxyRequest) {
 	r.Out.Host = r.In.Host
 	r.Out.URL.Scheme = "http"
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came: nobody here reads it
 	r.SetXForwarded()
 }
 

@@ -134,8 +134,8 @@ func TestARequestGoesToWhoIsReadyForIt(t *testing.T) {
 	})
 	w := serve(t, map[string][]netip.AddrPort{"web": {at}, "half": {nobody(t), at}, "broken": {nobody(t)}}, nil,
 		with(ingress("i"), "a.com", path{prefix, "/", "web"}, path{prefix, "/half", "half"}, path{prefix, "/broken", "broken"}, path{prefix, "/none", "none"}))
-	code, text := w.ask("POST", "a.com", "/x%2Fy?q=1", "hello")
-	if want := "POST a.com /x%2Fy?q=1 hello for 127.0.0.1 of a.com by http"; code != 200 || text != want {
+	code, text := w.ask("POST", "a.com", "/x%2Fy?z=1&a=2;3&q=50%", "hello")
+	if want := "POST a.com /x%2Fy?z=1&a=2;3&q=50% hello for 127.0.0.1 of a.com by http"; code != 200 || text != want {
 		t.Errorf("%d %q, want %q", code, text, want)
 	}
 	for range 20 { // whoever is tried first
