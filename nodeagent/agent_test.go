@@ -311,18 +311,25 @@ func TestAgentWaitsForARuntimeThatFails(t *testing.T) {
 	}
 }
 
+// orphan leaves what a pod has on the machine, of which neither the API nor the next
+// agent knows.
+func (m *machine) orphan(name string) {
+	m.t.Helper()
+	m.create(newPod(name, "sleep 600"))
+	m.await(name, "ready", ready)
+	m.stop()
+	if err := m.api.CoreV1().Pods("default").Delete(m.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 func TestOrphansAreSweptAtStart(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	m.create(newPod("web", "sleep 600"))
-	m.await("web", "ready", ready)
-	m.stop()
-	if err := m.api.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
-		t.Fatal(err)
-	}
+	m.orphan("web")
 	m.start()
 	m.nothingLeft("uid-web")
 }
@@ -331,15 +338,7 @@ func TestOrphansAreSweptAtStart(t *testing.T) {
 func TestAPodThatComesDuringTheSweepKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	m.create(newPod("web", "sleep 600"))
-	m.await("web", "ready", ready)
-	m.stop()
-	if err := m.api.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(m.root, "checkpoints")); err != nil {
-		t.Fatal(err)
-	}
+	m.orphan("web")
 	var once sync.Once
 	m.runtime.Fail = func(method, _ string) error {
 		if method == "StopSandbox" {

@@ -66,8 +66,11 @@ func (p *pace) survey(nodes []*v1.Node, serves func(*v1.Node) bool, now time.Tim
 		}
 	}
 	stopped := ready == 0 && unready > 0
-	if stopped != p.stopped {
-		p.log.Warn("no pods are evicted while no node is ready", "ready", ready, "unready", unready)
+	switch {
+	case stopped && !p.stopped:
+		p.log.Warn("no node is ready: no pods are evicted", "nodes", unready)
+	case p.stopped && !stopped:
+		p.log.Info("nodes are ready again: pods of others are evicted", "ready", ready, "unready", unready)
 	}
 	p.zones, p.stopped = zones, stopped
 }
