@@ -18,6 +18,9 @@ type Batch struct {
 	Revision int64
 	Puts     []Record
 	Deletes  []string
+	// Frees says that all of it deletes, or writes what is being deleted: it may
+	// take room that is kept for that.
+	Frees bool
 }
 
 // Limits is the largest batch that an engine takes. A record counts as its key

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -49,7 +50,6 @@ func (s *Store) sequence() {
 			}
 		}
 		carried = b.drain(carried)
-		b.overlay = make(map[Key]*entry, b.records)
 		s.commit(b)
 		if s.closed() {
 			s.refuse(carried)
@@ -97,31 +97,79 @@ func (b *batch) drain(first *request) *request {
 // commit decides each request, writes what passed, shows it and answers.
 func (s *Store) commit(b *batch) {
 	start := time.Now()
+	b.take()
+	taken := len(b.requests)
 	err := s.settle()
-	b.revision = s.Revision()
+	if err == nil {
+		err = s.try(b, start)
+	}
+	if errors.Is(err, ErrNoSpace) && b.keepFreeing(err) {
+		err = s.try(b, start)
+	}
+	for _, req := range b.requests {
+		req.answer(err)
+	}
+	s.stats.batch(taken, len(b.changes), time.Since(start))
+}
+
+// take keeps the requests whose callers have not given up.
+func (b *batch) take() {
 	taken := b.requests[:0]
 	for _, req := range b.requests {
-		if !req.taken.CompareAndSwap(false, true) {
-			continue // its caller gave up
-		}
-		taken = append(taken, req)
-		if err == nil {
-			b.decide(req)
+		if req.taken.CompareAndSwap(false, true) {
+			taken = append(taken, req)
 		}
 	}
-	if err == nil && len(b.changes) > 0 {
-		err = s.write(b)
+	b.requests = taken
+}
+
+// try decides the requests, writes what passed and shows it.
+func (s *Store) try(b *batch, start time.Time) error {
+	b.revision, b.changes, b.overlay = s.Revision(), nil, make(map[Key]*entry, b.records)
+	for _, req := range b.requests {
+		b.decide(req)
 	}
-	if err == nil {
-		s.publish(b, start)
-	}
-	for _, req := range taken {
-		if err != nil && req.err == nil {
-			req.rev, req.objs, req.err = 0, nil, err
+	if len(b.changes) > 0 {
+		if err := s.write(b); err != nil {
+			return err
 		}
-		close(req.done)
 	}
-	s.stats.batch(len(taken), len(b.changes), time.Since(start))
+	s.publish(b, start)
+	return nil
+}
+
+// keepFreeing answers what frees no room, and says whether the rest alone may find
+// some.
+func (b *batch) keepFreeing(err error) bool {
+	taken := len(b.requests)
+	kept := b.requests[:0]
+	for _, req := range b.requests {
+		if req.frees() {
+			kept = append(kept, req)
+			continue
+		}
+		req.answer(err)
+	}
+	b.requests = kept
+	return len(kept) > 0 && len(kept) < taken
+}
+
+// frees says that a request deletes, or writes what is being deleted.
+func (req *request) frees() bool {
+	for i := range req.writes {
+		if w := &req.writes[i]; w.Kind != Delete && (w.Kind != Update || w.Object.GetDeletionTimestamp() == nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// answer ends a request; err is of the whole batch.
+func (req *request) answer(err error) {
+	if err != nil && req.err == nil {
+		req.rev, req.objs, req.err = 0, nil, err
+	}
+	close(req.done)
 }
 
 // write makes the batch durable. An engine that failed in the middle is not
@@ -246,6 +294,7 @@ func (b *batch) apply(w write, have *entry) Object {
 // engineBatch holds the last state of each key that the batch touched.
 func (b *batch) engineBatch() Batch {
 	eb := Batch{Revision: b.revision, Puts: make([]Record, 0, len(b.overlay))}
+	eb.Frees = !slices.ContainsFunc(b.requests, func(req *request) bool { return !req.frees() })
 	for i := range b.changes {
 		c := &b.changes[i]
 		if c.next != b.overlay[c.key] {

@@ -47,6 +47,7 @@ type gated struct {
 	mu      sync.Mutex
 	batches []store.Batch
 	fail    error
+	full    bool // there is room for what frees some alone
 }
 
 func (g *gated) Commit(ctx context.Context, b store.Batch) error {
@@ -57,6 +58,9 @@ func (g *gated) Commit(ctx context.Context, b store.Batch) error {
 	defer g.mu.Unlock()
 	if g.fail != nil {
 		return g.fail
+	}
+	if g.full && !b.Frees {
+		return store.ErrNoSpace
 	}
 	g.batches = append(g.batches, b)
 	return g.Engine.Commit(ctx, b)
@@ -249,6 +253,43 @@ func TestRefusingEngineIsAskedAgain(t *testing.T) {
 	if got := commit(t, s, create("x", "1")); got != rev+1 {
 		t.Errorf("the next commit is at %d, want %d", got, rev+1)
 	}
+}
+
+// On a full disk what deletes, or is being deleted, is written alone.
+func TestAFullDiskTakesWhatFreesRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, engine := openGated(t)
+		engine.gate <- struct{}{}
+		commit(t, s, create("ends", "1"))
+		engine.gate <- struct{}{}
+		commit(t, s, create("gone", "1"))
+		start := s.Revision()
+		engine.full = true
+		ending := update("ends", "2", 0)
+		now := metav1.Now()
+		ending.Object.SetDeletionTimestamp(&now)
+		both := queueUp(t, s,
+			create("first", "1"), // goes alone
+			create("x", "1"), ending, update("gone", "2", 0), remove("gone"), create("gone", "3"),
+		)
+		for range 10 {
+			engine.gate <- struct{}{}
+		}
+		synctest.Wait()
+		want := []outcome{
+			{0, store.ErrNoSpace},
+			{0, store.ErrNoSpace}, {start + 1, nil}, {0, store.ErrNoSpace}, {start + 2, nil}, {0, store.ErrNoSpace},
+		}
+		for i, w := range want {
+			if got := both[i]; got.rev != w.rev || !errors.Is(got.err, w.err) {
+				t.Errorf("commit %d: %d, %v, want %d, %v", i, got.rev, got.err, w.rev, w.err)
+			}
+		}
+		if _, held := s.Get(key("gone")); held {
+			t.Error("what was deleted is there")
+		}
+	})
 }
 
 func TestBatchesAreCutToTheEnginesLimit(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 // Badger writes through memory maps, where a full disk is no error but a signal
 // that ends the process. So writes are refused while there is still room for
-// what Badger does by itself: flushing three tables and merging some. Batches
-// that only delete go on for longer, since they are the way out.
+// what Badger does by itself: flushing three tables and merging some. Deletions go
+// on for longer, also those that take several writes, since they are the way out.
 const (
 	startReserve  = 128 << 20
 	reserve       = 256 << 20
@@ -53,7 +53,7 @@ func (s *space) check(b store.Batch) error {
 		s.bytes, s.read = bytes, time.Now()
 	}
 	need := uint64(reserve)
-	if len(b.Puts) == 0 {
+	if b.Frees || len(b.Puts) == 0 {
 		need = deleteReserve
 	}
 	if s.bytes < need {

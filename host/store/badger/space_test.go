@@ -35,6 +35,7 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 	}()
 	put := store.Batch{Revision: 2, Puts: []store.Record{{Key: "a", Value: []byte("1"), Revision: 2}}}
 	drop := store.Batch{Revision: 3, Deletes: []string{"a"}}
+	ending := store.Batch{Revision: 4, Puts: put.Puts, Frees: true}
 	for _, tc := range []struct {
 		name              string
 		free              uint64
@@ -54,6 +55,9 @@ func TestFullDiskRefusesWrites(t *testing.T) {
 		}
 		if err := e.Commit(t.Context(), drop); !errors.Is(err, tc.wantDrop) {
 			t.Errorf("%s: delete: %v, want %v", tc.name, err, tc.wantDrop)
+		}
+		if err := e.Commit(t.Context(), ending); !errors.Is(err, tc.wantDrop) {
+			t.Errorf("%s: a write of what is being deleted: %v, want %v", tc.name, err, tc.wantDrop)
 		}
 	}
 }
