@@ -22,8 +22,6 @@ const (
 	peersFormat = "berth.peers/v1"
 	// beatEvery is how often a quiet stream shows that it lives.
 	beatEvery = 20 * time.Second
-	// peersWrite is how long a reader may take.
-	peersWrite = 30 * time.Second
 	// peersTime is how long a stream lasts at least; and again so long at most.
 	peersTime = 30 * time.Minute
 )
@@ -96,7 +94,7 @@ func (a *API) peers(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json; stream=lines")
-	s := &peerStream{w: w, control: http.NewResponseController(w)}
+	s := &peerStream{w: timely{w}}
 	for i := range list.Items {
 		text, err := list.Shared(i, peersFormat, encodePeer)
 		if err == nil {
@@ -114,9 +112,8 @@ func (a *API) peers(w http.ResponseWriter, r *http.Request) {
 
 // peerStream is one node's.
 type peerStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	out     bytes.Buffer
+	w   timely
+	out bytes.Buffer
 }
 
 func (s *peerStream) follow(ctx context.Context, watch *store.Watch) {
@@ -187,21 +184,12 @@ func (s *peerStream) write(text []byte) error {
 	return s.flush()
 }
 
-// flush sends what is gathered. A reader that does not take it in time is given up.
+// flush sends what is gathered.
 func (s *peerStream) flush() error {
 	if s.out.Len() == 0 {
 		return nil
 	}
-	if err := s.control.SetWriteDeadline(time.Now().Add(peersWrite)); err != nil {
-		return err
-	}
-	if _, err := s.w.Write(s.out.Bytes()); err != nil {
-		return err
-	}
+	_, err := s.w.Write(s.out.Bytes())
 	s.out.Reset()
-	if err := s.control.Flush(); err != nil {
-		return err
-	}
-	// Over HTTP/2 a deadline ends the stream when it passes, written or not.
-	return s.control.SetWriteDeadline(time.Time{})
+	return err
 }

@@ -142,10 +142,11 @@ func (a *API) replay(w http.ResponseWriter, r *http.Request) {
 }
 
 // backup streams the store. The stream's end says that it is whole: without
-// it, whoever reads knows that it was cut.
+// it, whoever reads knows that it was cut. A reader that takes nothing is given
+// up, since the store cannot be opened anew while it is read from.
 func (a *API) backup(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if _, err := a.Store.Backup(r.Context(), w); err != nil {
+	if _, err := a.Store.Backup(r.Context(), timely{w}); err != nil {
 		a.Log.Warn("backup", "err", err)
 	}
 }
