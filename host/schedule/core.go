@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -43,8 +44,8 @@ type core struct {
 	digests map[*framework.Profile]*framework.Digest
 	// assumed are pods that have a place here and are not seen bound yet.
 	assumed map[types.UID]*assumption
-	// settling are plans of bound pods whose claims and volumes are not seen
-	// bound yet; their volumes stay reserved.
+	// settling are plans, of pods that are bound or wait for volumes to be made,
+	// whose claims and volumes are not seen bound yet; those stay reserved.
 	settling map[types.UID]*volumes.Plan
 	// latest holds the newest state of pods that have a place.
 	latest map[types.UID]*v1.Pod
@@ -117,7 +118,7 @@ func (c *core) apply(events []Event, now int64) {
 		case *v1.Pod:
 			c.applyPod(o, e.Deleted, now)
 		case *v1.Node:
-			c.applyNode(o, e.Deleted)
+			c.applyNode(o, e.Deleted, now)
 		case *policyv1.PodDisruptionBudget:
 			c.applyBudget(o, e.Deleted)
 		default:
@@ -127,12 +128,20 @@ func (c *core) apply(events []Event, now int64) {
 	c.queue.Follow(c.cluster, now)
 }
 
-func (c *core) applyNode(node *v1.Node, deleted bool) {
-	if deleted {
-		c.cluster.RemoveNode(node.Name)
+func (c *core) applyNode(node *v1.Node, deleted bool, now int64) {
+	if !deleted {
+		c.cluster.UpsertNode(node)
 		return
 	}
-	c.cluster.UpsertNode(node)
+	// For whom room was being made there look elsewhere.
+	for _, uid := range c.cluster.Lesser(node.Name, math.MaxInt32) {
+		c.cluster.Unnominate(uid)
+		if e := c.queue.Get(uid); e != nil {
+			e.Nominated = ""
+			c.queue.Wake(e, now)
+		}
+	}
+	c.cluster.RemoveNode(node.Name)
 }
 
 func (c *core) applyObject(e Event) {
@@ -193,10 +202,7 @@ func (c *core) forgetPod(uid types.UID, now int64) {
 
 // release forgets an assumption and gives its volumes back.
 func (c *core) release(uid types.UID) {
-	if plan := c.settling[uid]; plan != nil {
-		delete(c.settling, uid)
-		c.ledger.Release(plan)
-	}
+	c.unsettle(uid)
 	a := c.assumed[uid]
 	if a == nil {
 		return
@@ -507,17 +513,42 @@ func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.P
 	if len(plan.Provision) > 0 {
 		trace.Outcome = Provisions
 		c.cluster.Nominate(entry.Pod, node)
-		if claims := plan.Unasked(); len(claims) > 0 {
-			c.out.provisions = append(c.out.provisions, Provision{Pod: object, Claims: claims, Node: node})
-		}
+		c.provision(object, &plan, node)
 		c.queue.Wait(entry, waitVolumes, true, now)
 		return
 	}
 	trace.Outcome = Placed
-	c.ledger.Reserve(&plan)
+	c.reserve(object.UID, &plan)
 	c.cluster.Place(entry.Pod, node)
 	c.assumed[object.UID] = &assumption{entry: entry, node: c.cluster.Row(decision.Slot).Node, plan: plan}
 	c.out.bindings = append(c.out.bindings, Binding{Pod: object, Node: node, Volumes: plan.Matches})
+}
+
+// provision asks for the volumes of a plan that must be made. Those that exist
+// are bound with that, before others take them: what is made on the node is of
+// no use without them.
+func (c *core) provision(object *v1.Pod, plan *volumes.Plan, node string) {
+	c.reserve(object.UID, plan)
+	if len(plan.Matches) > 0 {
+		c.settling[object.UID] = plan
+	}
+	if claims := plan.Unasked(); len(claims)+len(plan.Matches) > 0 {
+		c.out.provisions = append(c.out.provisions, Provision{Pod: object, Claims: claims, Node: node, Volumes: plan.Matches})
+	}
+}
+
+// reserve keeps the volumes of a plan for a pod, in place of those of the one before.
+func (c *core) reserve(uid types.UID, plan *volumes.Plan) {
+	c.ledger.Reserve(plan)
+	c.unsettle(uid)
+}
+
+// unsettle waits no longer for the plan of a pod to be seen.
+func (c *core) unsettle(uid types.UID) {
+	if plan := c.settling[uid]; plan != nil {
+		delete(c.settling, uid)
+		c.ledger.Release(plan)
+	}
 }
 
 // refuse makes room for the pod if it may, and lets it wait.
@@ -551,6 +582,19 @@ func (c *core) tell(entry *queue.Entry, message, reason string) {
 	object := entry.Pod.Object
 	c.out.conditions = append(c.out.conditions, Condition{Pod: object, Reason: reason, Message: message, Nominated: nominated})
 	c.out.notices = append(c.out.notices, notice{object, v1.EventTypeWarning, "FailedScheduling", message})
+}
+
+// provisionFailed hears that a pod's volumes were not asked for: it is tried again.
+func (c *core) provisionFailed(object *v1.Pod, now int64) {
+	c.unsettle(object.UID)
+	c.retry(object.UID, now)
+}
+
+// retry tries a pod again after its backoff that waits for what could not be done.
+func (c *core) retry(uid types.UID, now int64) {
+	if e := c.queue.Get(uid); e != nil && e.State() == queue.Waiting {
+		c.queue.Retry(e, now)
+	}
 }
 
 // conditionFailed hears that a pod's condition was not written: the next try tells it

@@ -277,9 +277,10 @@ func (w *world) join(m volumes.Match) error {
 
 // evict does what preemption asked for.
 func (w *world) evict() {
-	for _, e := range w.core.out.evictions {
+	for i := range w.core.out.evictions {
+		e := &w.core.out.evictions[i]
 		if w.r.IntN(4) == 0 {
-			w.core.evictFailed(e.Victim)
+			w.core.evictFailed(e, w.now.UnixNano())
 			continue
 		}
 		w.drop(e.Victim.UID)

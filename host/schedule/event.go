@@ -60,10 +60,12 @@ type Eviction struct {
 }
 
 // Provision asks for volumes of claims to be made where a node can reach them.
+// The pod's other claims get the volumes that exist.
 type Provision struct {
-	Pod    *v1.Pod
-	Claims []*v1.PersistentVolumeClaim
-	Node   string
+	Pod     *v1.Pod
+	Claims  []*v1.PersistentVolumeClaim
+	Node    string
+	Volumes []volumes.Match
 }
 
 // Binder writes what the scheduler decides. Its calls may take long; each
@@ -76,7 +78,7 @@ type Binder interface {
 	Condition(ctx context.Context, conditions []Condition) []error
 	// Evict deletes pods with their grace period.
 	Evict(ctx context.Context, evictions []Eviction) []error
-	// Provision writes the selected node to claims.
+	// Provision writes the selected node to claims, and binds others.
 	Provision(ctx context.Context, provisions []Provision) []error
 }
 

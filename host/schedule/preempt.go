@@ -152,5 +152,8 @@ func (c *core) evict(victim, by *snapshot.Pod, node string) {
 		fmt.Sprintf("Preempted by pod %s on node %s", by.UID(), node)})
 }
 
-// evictFailed hears that a victim did not go.
-func (c *core) evictFailed(victim *v1.Pod) { delete(c.evicted, victim.UID) }
+// evictFailed hears that a victim did not go: for whom it should have is tried again.
+func (c *core) evictFailed(e *Eviction, now int64) {
+	delete(c.evicted, e.Victim.UID)
+	c.retry(e.By.UID, now)
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
+	"github.com/berth-dev/berth/host/schedule/volumes"
 
 	"golang.org/x/tools/txtar"
 	v1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ var update = flag.Bool("update", false, "write what scenarios gave into testdata
 //	tick 5s      time passes
 //	bind fails   binds fail until "bind works"
 //	evict late   victims stay until "evict works"
+//	writes fail  evictions, and what is asked of volumes, fail until "writes work"
 //	expect       what the core and its world hold now
 //
 // After each section the core decides all that is ready, and what it asks for is
@@ -92,6 +94,8 @@ type stage struct {
 	messages  map[string]string
 	bindFails bool
 	evictLate bool
+	// writesFail is of evictions and provisions.
+	writesFail bool
 }
 
 func newStage(t *testing.T) *stage {
@@ -119,6 +123,8 @@ func (s *stage) do(command string, data []byte) {
 		s.bindFails = command == "bind fails"
 	case command == "evict late", command == "evict works":
 		s.evictLate = command == "evict late"
+	case command == "writes fail", command == "writes work":
+		s.writesFail = command == "writes fail"
 	default:
 		s.t.Fatalf("no such command: %s", command)
 	}
@@ -217,15 +223,19 @@ func (s *stage) bind(b Binding) {
 	next := *s.pods[b.Pod.Name]
 	next.Spec.NodeName = b.Node
 	delete(s.messages, next.Name)
-	for _, m := range b.Volumes {
+	s.bindVolumes(b.Volumes)
+	s.core.bound(b.Pod.UID, nil, s.now.UnixNano())
+	s.tell(Event{Resource: "pods", Object: &next})
+}
+
+func (s *stage) bindVolumes(matches []volumes.Match) {
+	for _, m := range matches {
 		v, c := m.Volume.DeepCopy(), m.Claim.DeepCopy()
 		v.Spec.ClaimRef = &v1.ObjectReference{Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 		c.Spec.VolumeName, c.Status.Phase = v.Name, v1.ClaimBound
 		s.tell(Event{Resource: "persistentvolumes", Object: v})
 		s.tell(Event{Resource: "persistentvolumeclaims", Object: c})
 	}
-	s.core.bound(b.Pod.UID, nil, s.now.UnixNano())
-	s.tell(Event{Resource: "pods", Object: &next})
 }
 
 // obey does the writes besides binds.
@@ -238,7 +248,11 @@ func (s *stage) obey() (any bool) {
 		s.tell(Event{Resource: "pods", Object: &next})
 	}
 	out.conditions, out.notices = nil, nil
+	if s.writesFail {
+		return s.fail()
+	}
 	for _, p := range out.provisions {
+		s.bindVolumes(p.Volumes)
 		for _, c := range p.Claims {
 			next := c.DeepCopy()
 			next.Annotations = map[string]string{"volume.kubernetes.io/selected-node": p.Node}
@@ -256,6 +270,20 @@ func (s *stage) obey() (any bool) {
 		any = true
 	}
 	out.evictions = nil
+	return any
+}
+
+// fail answers that evictions and provisions were not written.
+func (s *stage) fail() (any bool) {
+	out := &s.core.out
+	any = len(out.provisions)+len(out.evictions) > 0
+	for _, p := range out.provisions {
+		s.core.provisionFailed(p.Pod, s.now.UnixNano())
+	}
+	for i := range out.evictions {
+		s.core.evictFailed(&out.evictions[i], s.now.UnixNano())
+	}
+	out.provisions, out.evictions = nil, nil
 	return any
 }
 

@@ -431,7 +431,7 @@ func (s *Scheduler) finish(r results) {
 			s.finishBind(&r.bindings[i], err, now)
 		case evictions:
 			if err != nil {
-				s.core.evictFailed(r.evictions[i].Victim)
+				s.core.evictFailed(&r.evictions[i], now)
 				s.config.Logger.Warn("evict", "pod", r.evictions[i].Victim.Namespace+"/"+r.evictions[i].Victim.Name, "err", err)
 			}
 		default:
@@ -439,6 +439,8 @@ func (s *Scheduler) finish(r results) {
 				s.config.Logger.Debug("write", "kind", r.kind, "err", err)
 				if r.kind == conditions {
 					s.core.conditionFailed(r.conditions[i].Pod)
+				} else {
+					s.core.provisionFailed(r.provisions[i].Pod, now)
 				}
 			}
 		}

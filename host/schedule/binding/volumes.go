@@ -16,9 +16,9 @@ import (
 var errVolumeTaken = errors.New("volume is taken")
 
 // volumeOps binds the claims of a pod to their volumes, both sides at once.
-func (w *Writer) volumeOps(b *schedule.Binding) ([]store.Op, error) {
+func (w *Writer) volumeOps(matches []volumes.Match) ([]store.Op, error) {
 	var ops []store.Op
-	for _, m := range b.Volumes {
+	for _, m := range matches {
 		part, err := w.matchOps(m)
 		if err != nil {
 			return nil, fmt.Errorf("bind %s to volume %s: %w", m.Claim.Name, m.Volume.Name, err)
@@ -104,9 +104,12 @@ func annotated(annotations map[string]string, key string) map[string]string {
 	return next
 }
 
-// provisionOps names the node to whoever makes volumes.
+// provisionOps names the node to whoever makes volumes, and binds those that exist.
 func (w *Writer) provisionOps(p *schedule.Provision) ([]store.Op, error) {
-	var ops []store.Op
+	ops, err := w.volumeOps(p.Volumes)
+	if err != nil {
+		return nil, err
+	}
 	for _, was := range p.Claims {
 		key := store.Key{Resource: volumes.Claims, Namespace: was.Namespace, Name: was.Name}
 		claim, ok := get[*v1.PersistentVolumeClaim](w.store, key)

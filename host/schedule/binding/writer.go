@@ -81,8 +81,12 @@ const maxOps = 1024
 
 // commit writes the units, as many at once as go into a commit. One that
 // conflicts is built anew; one that cannot be written does not hold up others.
+//
+// While the store cannot write, all wait for it: whether the last commit was
+// written shows only then, and a pod given up before could be bound after all.
 func (w *Writer) commit(ctx context.Context, units []unit) []error {
 	limit := maxOps
+	pause := minPause
 	for {
 		ops, owners := w.gather(units, limit)
 		if len(ops) == 0 {
@@ -94,6 +98,9 @@ func (w *Writer) commit(ctx context.Context, units []unit) []error {
 			for _, i := range owners {
 				units[i].done = true
 			}
+			pause = minPause
+		case errors.Is(err, store.ErrUnavailable) && waited(ctx, pause):
+			pause = min(2*pause, maxPause)
 		case errors.Is(err, store.ErrTooLarge) && len(owners) > 1 && owners[0] != owners[len(owners)-1]:
 			limit = max(len(ops)/2, 1)
 		default:
@@ -105,6 +112,22 @@ func (w *Writer) commit(ctx context.Context, units []unit) []error {
 		errs[i] = units[i].err
 	}
 	return errs
+}
+
+// Pauses between two tries while the store cannot write.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = time.Second
+)
+
+// waited lets a time pass, and says whether ctx has not ended in it.
+func waited(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // gather builds the units that are not done, up to limit writes. owners tells
@@ -218,7 +241,7 @@ func (w *Writer) bindOps(b *schedule.Binding) ([]store.Op, error) {
 	if _, ok := w.store.Get(store.Key{Resource: "nodes", Name: b.Node}); !ok {
 		return nil, fmt.Errorf("bind to %s: node is gone", b.Node)
 	}
-	ops, err := w.volumeOps(b)
+	ops, err := w.volumeOps(b.Volumes)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,11 @@
 package binding_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,10 +51,92 @@ func TestAVictimThatNobodyRunsGoesAtOnce(t *testing.T) {
 	}
 }
 
+// outage is an engine that answers nothing before a time; its first commit in the
+// outage is written or not.
+type outage struct {
+	store.Engine
+	until   time.Time
+	written bool
+	tried   bool
+}
+
+func (o *outage) Commit(ctx context.Context, b store.Batch) error {
+	if !time.Now().Before(o.until) {
+		return o.Engine.Commit(ctx, b)
+	}
+	first := !o.tried
+	o.tried = true
+	if first && o.written {
+		if err := o.Engine.Commit(ctx, b); err != nil {
+			return err
+		}
+	}
+	return store.ErrUnavailable
+}
+
+func (o *outage) Scan(ctx context.Context, prefix string, keysOnly bool, fn func(store.Record) error) (int64, error) {
+	if time.Now().Before(o.until) {
+		return 0, store.ErrUnavailable
+	}
+	return o.Engine.Scan(ctx, prefix, keysOnly, fn)
+}
+
+// A bind of which nobody knows whether it was written is neither given up nor done
+// twice.
+func TestABindOutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, written := range map[string]bool{"written": true, "not written": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				engine := &outage{Engine: store.NewMemory(), written: written}
+				s, put := openStoreOn(t, engine)
+				put("nodes", policytest.Node("a", "8", "8Gi", 110, nil))
+				pod := put("pods", policytest.Pod("p", "1", "1Gi", nil)).(*v1.Pod)
+				want := s.Revision() + 1
+				engine.until = time.Now().Add(5 * time.Second)
+				for _, err := range binding.NewWriter(s, nil).Bind(t.Context(), []schedule.Binding{{Pod: pod, Node: "a"}}) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				o, _ := s.Get(store.Key{Resource: "pods", Namespace: pod.Namespace, Name: pod.Name})
+				if node := o.(*v1.Pod).Spec.NodeName; node != "a" || s.Revision() != want {
+					t.Errorf("it is on %q at revision %d, want a at %d", node, s.Revision(), want)
+				}
+			})
+		})
+	}
+}
+
+// A writer that is told to end does not wait for the store.
+func TestAWriterEndsInAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		engine := &outage{Engine: store.NewMemory()}
+		s, put := openStoreOn(t, engine)
+		put("nodes", policytest.Node("a", "8", "8Gi", 110, nil))
+		pod := put("pods", policytest.Pod("p", "1", "1Gi", nil)).(*v1.Pod)
+		engine.until = time.Now().Add(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := binding.NewWriter(s, nil).Bind(ctx, []schedule.Binding{{Pod: pod, Node: "a"}})[0]
+		if !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Bind() = %v, want ErrUnavailable", err)
+		}
+		engine.until = time.Now()
+	})
+}
+
 // openStore opens a store, and returns what creates an object in it.
 func openStore(t *testing.T) (*store.Store, func(resource string, o store.Object) store.Object) {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.NewMemory(), plain{}, store.Options{})
+	return openStoreOn(t, store.NewMemory())
+}
+
+func openStoreOn(t *testing.T, engine store.Engine) (*store.Store, func(resource string, o store.Object) store.Object) {
+	t.Helper()
+	s, err := store.Open(t.Context(), engine, plain{}, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

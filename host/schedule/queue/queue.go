@@ -248,13 +248,13 @@ func (q *Queue) Wait(e *Entry, groups abi.Groups, spread bool, now int64) {
 	set[e] = struct{}{}
 }
 
-// Retry puts back a pod in flight whose try or bind failed; it is tried again
-// after its backoff.
+// Retry puts back a pod in flight whose try or bind failed, or one that waits for
+// what could not be done; it is tried again after its backoff.
 func (q *Queue) Retry(e *Entry, now int64) {
-	if e.state != InFlight {
+	if e.state != InFlight && e.state != Waiting {
 		return
 	}
-	q.inFlight--
+	q.leave(e)
 	e.failed = now
 	q.backOff(e, false)
 }
@@ -283,6 +283,13 @@ func backoffAfter(attempts int) int64 {
 func (q *Queue) activate(e *Entry) {
 	e.state = Active
 	heap.Push(&q.active, e)
+}
+
+// Wake tries a waiting pod again.
+func (q *Queue) Wake(e *Entry, now int64) {
+	if e.state == Waiting {
+		q.wake(e, now)
+	}
 }
 
 // wake moves a waiting entry on.

@@ -32,10 +32,10 @@ type Match struct {
 
 // Plan is what a pod's claims need on a node.
 type Plan struct {
-	// Matches are bound together with the pod.
+	// Matches are bound together with the pod, or when volumes are asked for.
 	Matches []Match
 	// Provision are claims for which a volume must be made on the node first;
-	// the pod waits for them, and nothing is bound yet.
+	// the pod waits for them.
 	Provision []*v1.PersistentVolumeClaim
 }
 
