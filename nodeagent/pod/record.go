@@ -197,6 +197,10 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 		}
 		r.kill(now, grace)
 	}
+	if Terminal(p.Status.Phase) && !Terminal(r.phase()) {
+		// Somebody else says that it has ended, and what has ended runs no more.
+		r.End(Verdict{Reason: p.Status.Reason, Message: p.Status.Message}, r.Grace(), now)
+	}
 }
 
 // change ends the waits for which a container's former image or resources were the

@@ -63,7 +63,9 @@ func (r *Record) Status(h Host, now time.Time) v1.PodStatus {
 	if r.Rejected != nil {
 		st.InitContainerStatuses, st.ContainerStatuses = nil, nil
 	}
-	st.Phase = r.phase()
+	if st.Phase = r.phase(); Terminal(r.Pod.Status.Phase) {
+		st.Phase = r.Pod.Status.Phase // it was the last
+	}
 	st.Conditions = r.conditions(st.Phase, now)
 	return st
 }
