@@ -81,14 +81,25 @@ begin() {
   fail "the cluster did not start: see $log"
 }
 
+# apart FLAGS...: makes namespaces; apart is the process that holds them.
+apart() {
+  unshare --net "$@" sleep infinity &
+  apart=$!
+  machines+=("$apart")
+  until [ "$(readlink "/proc/$apart/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
+}
+
+# plug NAME PID: gives the network of a process eth0, on the bridge.
+plug() {
+  nsenter -t "$bridge" -n ip link add "to-$1" type veth peer name eth0 netns "$2"
+  nsenter -t "$bridge" -n ip link set "to-$1" master machines up
+}
+
 # machine NAME ADDRESS: runs an agent in namespaces of its own, on the bridge.
 machine() {
-  unshare --net --mount --uts sleep infinity &
-  local pid=$! line
-  machines+=("$pid")
-  until [ "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.1; done
-  ip link add "to-$1" type veth peer name eth0 netns "$pid"
-  ip link set "to-$1" master machines up
+  apart --mount --uts
+  local pid=$apart line
+  plug "$1" "$pid"
   for line in "mount -t tmpfs run /run" "hostname $1" "ip link set lo up" "ip addr add $2/24 dev eth0" "ip link set eth0 up" "ip route add default via 10.98.0.1"; do
     nsenter -t "$pid" -m -n -u -- $line
   done
@@ -111,14 +122,20 @@ end() {
 }
 trap 'end >/dev/null 2>&1' EXIT
 
-# The first node is the host's own machine, which thereby reaches pods.
+# The first node is the host's own machine, which thereby reaches pods. The bridge is in
+# a network of its own, as a switch is: in that of a node, the node's rules would be
+# asked about all that passes it.
 listen=127.0.0.1:17443
 if [ "$nodes" -gt 1 ]; then
   listen=10.98.0.1:6443
+  apart
+  bridge=$apart
+  nsenter -t "$bridge" -n ip link add machines type bridge
+  nsenter -t "$bridge" -n ip link set machines up
+  plug host $$
   ip link set lo up
-  ip link add machines type bridge
-  ip addr add 10.98.0.1/24 dev machines
-  ip link set machines up
+  ip addr add 10.98.0.1/24 dev eth0
+  ip link set eth0 up
   sysctl -q -w net.ipv4.ip_forward=1
 fi
 begin "$OUT/berth.log" 'ready in' bin/berth up --agent containerd --data-dir "$data" --listen "$listen" "${agent[@]}"
