@@ -69,6 +69,7 @@ func New(c Config) *Chain {
 		step{validate: nodes.pod},
 		step{admit: priorities.admit},
 		step{admit: defaultTolerations},
+		step{admit: podTopology{c.Objects}.admit},
 		step{classes.admit, classes.validate},
 		step{validate: security.validate},
 	)

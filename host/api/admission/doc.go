@@ -9,6 +9,7 @@
 //	NodeTaint            a new node is not-ready until it says otherwise
 //	Priority             priority and preemption policy from the class
 //	DefaultTolerations   300 s for nodes that are not ready or unreachable
+//	PodTopologyLabels    zone and region of a pod's node, where a client binds it
 //	ClaimResize          a claim grows where its class lets it
 //	RBAC escalation      nobody grants what they don't have
 //	PodSecurity          the standard that the namespace's labels name
