@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // hostPath is the provisioner of the class standard, which makes folders.
@@ -37,6 +38,20 @@ func (c claimResize) validate(ctx context.Context, a *registry.Attributes) error
 		return forbid(a, "StorageClass %s allows volume expansion, but nothing resizes volumes of %s: make a larger claim, and copy what this one holds", class.Name, hostPath)
 	}
 	return nil
+}
+
+// claimAttributes keeps the class of volume attributes that a bound claim has: the API
+// has no VolumeAttributesClass, so that nobody could learn what another one means.
+func claimAttributes(_ context.Context, a *registry.Attributes) error {
+	claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
+	if !ok || !whole(a, registry.Update) {
+		return nil
+	}
+	old, ok := a.Old.(*corev1.PersistentVolumeClaim)
+	if !ok || ptr.Deref(claim.Spec.VolumeAttributesClassName, "") == ptr.Deref(old.Spec.VolumeAttributesClassName, "") {
+		return nil
+	}
+	return forbid(a, "nothing changes the attributes of volumes, since this API serves no VolumeAttributesClass: make a claim with spec.volumeAttributesClassName, and copy what this one holds")
 }
 
 // classOf is the class that a claim has and had, nil if there is none.
