@@ -12,9 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// hostPath is the provisioner of the class standard, which makes folders.
-const hostPath = "berth.dev/hostpath"
-
 // claimResize lets claims grow whose class says that its volumes do. Validation has
 // refused those that shrink, and those that are not bound.
 type claimResize struct{ objects view.Objects }
@@ -34,8 +31,8 @@ func (c claimResize) validate(ctx context.Context, a *registry.Attributes) error
 		return err
 	case class == nil || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion:
 		return forbid(a, "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
-	case class.Provisioner == hostPath:
-		return forbid(a, "StorageClass %s allows volume expansion, but nothing resizes volumes of %s: make a larger claim, and copy what this one holds", class.Name, hostPath)
+	case class.Provisioner == view.HostPath:
+		return forbid(a, "StorageClass %s allows volume expansion, but nothing resizes volumes of %s: make a larger claim, and copy what this one holds", class.Name, view.HostPath)
 	}
 	return nil
 }
