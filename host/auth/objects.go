@@ -130,7 +130,7 @@ func (a *Auth) standardClass() (*storagev1.StorageClass, error) {
 	mode, policy := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimRetain
 	return &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
-		Provisioner: "berth.dev/hostpath", Parameters: map[string]string{"path": path},
+		Provisioner: view.HostPath, Parameters: map[string]string{"path": path},
 		VolumeBindingMode: &mode, ReclaimPolicy: &policy,
 	}, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -44,6 +45,8 @@ func benchCore(b *testing.B, nodes, classes int) {
 		for _, done := range c.takeBindings(512, 0) {
 			next := *done.Pod
 			next.Spec.NodeName = done.Node
+			slot, _ := c.cluster.Slot(done.Node)
+			next.Labels = snapshot.LabelsOn(c.cluster.Row(slot).Node, next.Labels)
 			c.bound(next.UID, nil, 0)
 			c.apply([]Event{{Resource: "pods", Object: &next}}, 0)
 		}

@@ -439,6 +439,9 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *framework.Li
 		c.decided(trace.Outcome, trace.Took)
 	}
 	c.traces.add(trace)
+	if placed, _, ok := c.cluster.Placed(entry.Pod.UID()); ok && placed != entry.Pod {
+		c.traces.gone(entry.Pod) // as it was decided about: its node's zone came to it
+	}
 	c.trim()
 	c.queue.Follow(c.cluster, now)
 }
@@ -519,8 +522,9 @@ func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.P
 	}
 	trace.Outcome = Placed
 	c.reserve(object.UID, &plan)
-	c.cluster.Place(entry.Pod, node)
-	c.assumed[object.UID] = &assumption{entry: entry, node: c.cluster.Row(decision.Slot).Node, plan: plan}
+	on := c.cluster.Row(decision.Slot).Node
+	c.cluster.Place(entry.Pod.On(on), node)
+	c.assumed[object.UID] = &assumption{entry: entry, node: on, plan: plan}
 	c.out.bindings = append(c.out.bindings, Binding{Pod: object, Node: node, Volumes: plan.Matches})
 }
 

@@ -125,10 +125,7 @@ func (n *isolated) Sweep(ctx context.Context, keep func() []string) error {
 		return err
 	}
 	n.change(func(s *state) {
-		var kept []string
-		if keep != nil {
-			kept = keep()
-		}
+		kept := keep()
 		for id := range s.attached {
 			if !slices.Contains(kept, id) {
 				s.detach(id)

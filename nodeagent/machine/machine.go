@@ -20,6 +20,7 @@ import (
 	"github.com/berth-dev/berth/nodeagent"
 	"github.com/berth-dev/berth/nodeagent/cgroup"
 	imagecontainerd "github.com/berth-dev/berth/nodeagent/image/containerd"
+	"github.com/berth-dev/berth/nodeagent/network"
 	"github.com/berth-dev/berth/nodeagent/network/cni"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd"
 	"github.com/berth-dev/berth/nodeagent/runtime/containerd/keeper"
@@ -148,7 +149,7 @@ func (m *Machine) RemovePods(ctx context.Context) error {
 	for _, s := range list.Sandboxes {
 		errs = append(errs, m.Runtime.RemoveSandbox(ctx, s.ID))
 	}
-	return errors.Join(append(errs, m.Network.Sweep(ctx, nil), unmountBelow(filepath.Join(m.root, "pods")), m.Cgroups.Remove(m.CgroupRoot))...)
+	return errors.Join(append(errs, m.Network.Sweep(ctx, network.Nothing), unmountBelow(filepath.Join(m.root, "pods")), m.Cgroups.Remove(m.CgroupRoot))...)
 }
 
 // Close ends containerd. Pods go on.

@@ -24,7 +24,7 @@ const resizeAgain = 5 * time.Second
 // asks for. Those that started before resources were noted don't.
 func (r *Record) Resizes(c Spec) bool {
 	s := r.Containers[c.Name]
-	if c.Kind == Init || c.Kind == Ephemeral || s == nil || s.Phase != Running || s.Applied == nil {
+	if c.Kind == Ephemeral || s == nil || s.Phase != Running || s.Applied == nil {
 		return false
 	}
 	return !apiequality.Semantic.DeepEqual(*s.Applied, c.Resources)

@@ -89,6 +89,48 @@ func TestResize(t *testing.T) {
 	}
 }
 
+// TestInitContainersAreResized while they run, sidecars and others; one that has ended
+// has nothing to resize.
+func TestInitContainersAreResized(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]*v1.ContainerRestartPolicy{"sidecar": new(v1.ContainerRestartPolicyAlways), "init container": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			r := New(&v1.Pod{Spec: v1.PodSpec{
+				InitContainers: []v1.Container{{Name: "i", Image: "i", Resources: cpu("1"), RestartPolicy: policy}},
+				Containers:     []v1.Container{{Name: "c", Image: "i"}},
+			}}, now)
+			r.DidSetUp(nil)
+			r.DidStartSandbox("s", nil)
+			has := cpu("1")
+			r.DidStart("i", Run{ID: "i1", StartedAt: now, Resources: &has}, now)
+			p := r.Pod.DeepCopy()
+			p.Generation++
+			p.Spec.InitContainers[0].Resources = cpu("2")
+			r.Update(p, now)
+			if got := r.Holds().Spec.InitContainers[0].Resources.Requests.Cpu().String(); got != "1" {
+				t.Errorf("it holds %s before it is resized, want the 1 that is in force", got)
+			}
+			if a := r.Next(now); a.Kind != Resize {
+				t.Fatalf("Next() = %v, want %v", a.Kind, Resize)
+			}
+			r.DidResize(nil, map[string]v1.ResourceRequirements{"i": cpu("2")}, nil)
+			if got := r.Status(Host{}, now).InitContainerStatuses[0].AllocatedResources.Cpu().String(); got != "2" {
+				t.Errorf("allocated = %s, want 2", got)
+			}
+			p = p.DeepCopy()
+			p.Generation++
+			p.Spec.InitContainers[0].Resources = cpu("3")
+			r.DidExit("i", Termination{ID: "i1", FinishedAt: now})
+			r.Update(p, now)
+			if a := r.Next(now); a.Kind == Resize {
+				t.Error("a container that has ended is to be resized")
+			}
+		})
+	}
+}
+
 func TestResizeByStartingAnew(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

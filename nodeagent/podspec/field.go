@@ -83,8 +83,12 @@ func Resource(p *v1.Pod, c *v1.Container, ref *v1.ResourceFieldSelector, allocat
 	return strconv.FormatInt(int64(math.Ceil(float64(q.Value())/float64(divisor.Value()))), 10), nil
 }
 
-// defaultLimit is what a container without a limit of its own is held to.
+// defaultLimit is what a container without a limit of its own is held to: of huge pages
+// to none, since nothing gives it any that it does not ask for.
 func defaultLimit(p *v1.Pod, name v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
+	if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+		return resource.Quantity{}
+	}
 	if p.Spec.Resources != nil && (name == v1.ResourceCPU || name == v1.ResourceMemory) {
 		if q := p.Spec.Resources.Limits[name]; !q.IsZero() {
 			return q

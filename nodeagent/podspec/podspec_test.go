@@ -134,7 +134,7 @@ func TestEnv(t *testing.T) {
 
 func TestALimitThatIsNotSetIsThePodsOrTheNodes(t *testing.T) {
 	t.Parallel()
-	allocatable := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourceEphemeralStorage: resource.MustParse("9Gi")}
+	allocatable := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourceEphemeralStorage: resource.MustParse("9Gi"), "hugepages-2Mi": resource.MustParse("64Mi")}
 	for name, test := range map[string]struct{ pod, container, field, want string }{
 		"the container's own":         {"{cpu: 2}", "limits: {cpu: 1}", "limits.cpu", "1"},
 		"the pod's":                   {"{cpu: 2}", "", "limits.cpu", "2"},
@@ -144,6 +144,10 @@ func TestALimitThatIsNotSetIsThePodsOrTheNodes(t *testing.T) {
 		"the node's, of a pod with 0": {"{cpu: 0}", "", "limits.cpu", "4"},
 		"the node's storage":          {"{cpu: 2}", "", "limits.ephemeral-storage", "9663676416"},
 		"no request":                  {"{cpu: 2}", "", "requests.cpu", "0"},
+		"no huge pages":               {"{cpu: 2}", "", "limits.hugepages-2Mi", "0"},
+		"no huge pages of its own":    {"{hugepages-2Mi: 8Mi}", "", "limits.hugepages-2Mi", "0"},
+		"huge pages":                  {"{cpu: 2}", "limits: {hugepages-2Mi: 4Mi}", "limits.hugepages-2Mi", "4194304"},
+		"no request of huge pages":    {"{cpu: 2}", "", "requests.hugepages-2Mi", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -211,12 +210,3 @@ func (Plain) Bind(f *os.File, _ string) error {
 
 // UnmountBelow implements Mounter.
 func (Plain) UnmountBelow(string) error { return nil }
-
-func owned(path string, group int64) bool {
-	info, err := os.Stat(path)
-	if err != nil {
-		return false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int64(st.Gid) == group && info.Mode()&fs.ModeSetgid != 0 && info.Mode()&0o060 == 0o060
-}

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -176,38 +174,4 @@ func sweep(dir, keep string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// ownByGroup gives a volume to fsGroup: group-owned, group-writable, and new
-// files inherit the group. What it walks over another pod may change meanwhile: by
-// no link does it leave the volume.
-func ownByGroup(dir string, group *int64, policy v1.PodFSGroupChangePolicy) error {
-	if group == nil || policy == v1.FSGroupChangeOnRootMismatch && owned(dir, *group) {
-		return nil
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("fsGroup: %w", err)
-	}
-	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := root.Lchown(path, -1, int(*group)); err != nil {
-			return fmt.Errorf("fsGroup: %w", err)
-		}
-		if d.Type()&fs.ModeSymlink != 0 {
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		m := info.Mode() | 0o660
-		if d.IsDir() {
-			m |= 0o110 | fs.ModeSetgid
-		}
-		return root.Chmod(path, m)
-	})
 }

@@ -69,13 +69,14 @@ func New(c Config) *Chain {
 		step{validate: nodes.pod},
 		step{admit: priorities.admit},
 		step{admit: defaultTolerations},
+		step{admit: podTopology{c.Objects}.admit},
 		step{classes.admit, classes.validate},
 		step{validate: security.validate},
 	)
 	for _, resource := range securityTemplates {
 		chain.add(resource, step{validate: security.validate})
 	}
-	chain.add("persistentvolumeclaims", step{admit: storageClasses{c.Objects}.admit}, step{validate: limits.validateClaim}, step{validate: nodes.claim}, step{validate: claimResize{c.Objects}.validate})
+	chain.add("persistentvolumeclaims", step{admit: storageClasses{c.Objects}.admit}, step{validate: limits.validateClaim}, step{validate: nodes.claim}, step{validate: claimResize{c.Objects}.validate}, step{validate: claimAttributes})
 	chain.add("ingresses.networking.k8s.io", step{admit: ingressClasses{c.Objects}.admit})
 	chain.add("nodes", step{admit: taintNew}, step{validate: nodes.node})
 	chain.add("serviceaccounts", step{validate: nodes.token})

@@ -9,7 +9,9 @@
 //	NodeTaint            a new node is not-ready until it says otherwise
 //	Priority             priority and preemption policy from the class
 //	DefaultTolerations   300 s for nodes that are not ready or unreachable
+//	PodTopologyLabels    zone and region of a pod's node, where a client binds it
 //	ClaimResize          a claim grows where its class lets it
+//	ClaimAttributes      a bound claim keeps its class of volume attributes
 //	RBAC escalation      nobody grants what they don't have
 //	PodSecurity          the standard that the namespace's labels name
 //	ResourceQuota        counts, and refuses what would go beyond

@@ -86,6 +86,46 @@ func TestClaimsGrowWhereTheirClassLetsThem(t *testing.T) {
 	}
 }
 
+func TestTheAttributesOfABoundVolumeStay(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	const why = "nothing changes the attributes of volumes"
+	for name, test := range map[string]struct {
+		had, wants *string
+		forbidden  bool
+	}{
+		"others":             {ptr.To("fast"), ptr.To("slow"), true},
+		"the first":          {nil, ptr.To("fast"), true},
+		"none any more":      {ptr.To("fast"), nil, true},
+		"the same":           {ptr.To("fast"), ptr.To("fast"), false},
+		"none, said clearer": {nil, ptr.To(""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			claim := c.create(t, "persistentvolumeclaims", "dev", &corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"},
+				Spec: corev1.PersistentVolumeClaimSpec{
+					AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("made"),
+					Resources: corev1.VolumeResourceRequirements{Requests: storage("1Gi")}, VolumeAttributesClassName: test.had,
+				},
+			}).DeepCopyObject().(*corev1.PersistentVolumeClaim)
+			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, storage("1Gi")
+			at := registry.On("persistentvolumeclaims", "dev", claim.Name)
+			bound, _, err := c.Update(t.Context(), at.Sub("status"), claim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := bound.DeepCopyObject().(*corev1.PersistentVolumeClaim)
+			other.Spec.VolumeAttributesClassName, other.Labels = test.wants, map[string]string{"touched": "yes"}
+			if _, _, err = c.Update(t.Context(), at, other); test.forbidden {
+				refused(t, err, why)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func storage(size string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 }

@@ -56,6 +56,7 @@ func bound(old *corev1.Pod, b *corev1.Binding) (store.Object, error) {
 	pod.Spec.NodeName = b.Target.Name
 	pod.Labels = merged(old.Labels, b.Labels)
 	pod.Annotations = merged(old.Annotations, b.Annotations)
+	pod.Status.NominatedNodeName = ""
 	pod.Status.Conditions = scheduled(old)
 	return &pod, nil
 }

@@ -248,3 +248,16 @@ func TestABindThatFailsGivesItsClaimBack(t *testing.T) {
 		t.Errorf("the claim heard %v, want that the bind failed", told)
 	}
 }
+
+func TestABindEndsANomination(t *testing.T) {
+	t.Parallel()
+	pod := newPod("p", "")
+	pod.Status.NominatedNodeName = "other"
+	made, err := bound(pod, &corev1.Binding{Target: corev1.ObjectReference{Name: "n"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on := made.(*corev1.Pod).Status.NominatedNodeName; on != "" {
+		t.Errorf("a bound pod is nominated to %q", on)
+	}
+}

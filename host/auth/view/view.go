@@ -61,6 +61,10 @@ const (
 	ClusterRoleBindings = "clusterrolebindings.rbac.authorization.k8s.io"
 )
 
+// HostPath is the provisioner of the StorageClass that this room makes: node agents and
+// the policy that makes its volumes, which import nothing of a host, name it themselves.
+const HostPath = "berth.dev/hostpath"
+
 // Get is Objects.Get with the type that the caller expects.
 func Get[T store.Object](ctx context.Context, objects Objects, resource, namespace, name string) (T, error) {
 	var none T

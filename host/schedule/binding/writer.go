@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 	"github.com/berth-dev/berth/host/store"
 
 	v1 "k8s.io/api/core/v1"
@@ -238,7 +239,9 @@ func (w *Writer) bindOps(b *schedule.Binding) ([]store.Op, error) {
 	if now.DeletionTimestamp != nil {
 		return nil, fmt.Errorf("bind to %s: %w: it is being deleted", b.Node, errGone)
 	}
-	if _, ok := w.store.Get(store.Key{Resource: "nodes", Name: b.Node}); !ok {
+	o, _ := w.store.Get(store.Key{Resource: "nodes", Name: b.Node})
+	node, ok := o.(*v1.Node)
+	if !ok {
 		return nil, fmt.Errorf("bind to %s: node is gone", b.Node)
 	}
 	ops, err := w.volumeOps(b.Volumes)
@@ -249,6 +252,7 @@ func (w *Writer) bindOps(b *schedule.Binding) ([]store.Op, error) {
 	pod := *now
 	pod.ResourceVersion = "" // the store sees that it is no state of its own
 	pod.Spec.NodeName = b.Node
+	pod.Labels = snapshot.LabelsOn(node, now.Labels)
 	pod.Status.NominatedNodeName = ""
 	pod.Status.Conditions, _ = withCondition(now.Status.Conditions, v1.PodCondition{
 		Type: v1.PodScheduled, Status: v1.ConditionTrue, ObservedGeneration: now.Generation,

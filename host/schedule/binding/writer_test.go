@@ -203,3 +203,34 @@ func firstAfter(t *testing.T, s *store.Store, from int64) store.Event {
 	}
 	return events[0]
 }
+
+// As Kubernetes' admission of bindings has it, where the scheduler's own say nothing
+// of labels.
+func TestABoundPodHasTheZoneAndRegionOfItsNode(t *testing.T) {
+	t.Parallel()
+	const zone, region = v1.LabelTopologyZone, v1.LabelTopologyRegion
+	for name, c := range map[string]struct{ pod, node, want map[string]string }{
+		"a node without either":  {map[string]string{"app": "a"}, map[string]string{"rack": "r"}, map[string]string{"app": "a"}},
+		"a node with both":       {map[string]string{"app": "a"}, map[string]string{zone: "z", region: "r"}, map[string]string{"app": "a", zone: "z", region: "r"}},
+		"a pod without labels":   {nil, map[string]string{zone: "z"}, map[string]string{zone: "z"}},
+		"a pod that said others": {map[string]string{zone: "old", region: "mine"}, map[string]string{zone: "z"}, map[string]string{zone: "z", region: "mine"}},
+		"an empty zone":          {nil, map[string]string{zone: ""}, map[string]string{zone: ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, put := openStore(t)
+			put("nodes", policytest.Node("a", "8", "8Gi", 110, func(n *v1.Node) { n.Labels = c.node }))
+			pod := put("pods", policytest.Pod("p", "1", "1Gi", func(p *v1.Pod) { p.Labels = c.pod })).(*v1.Pod)
+			if err := binding.NewWriter(s, nil).Bind(t.Context(), []schedule.Binding{{Pod: pod, Node: "a"}})[0]; err != nil {
+				t.Fatal(err)
+			}
+			o, _ := s.Get(store.Key{Resource: "pods", Namespace: pod.Namespace, Name: pod.Name})
+			if d := cmp.Diff(c.want, o.GetLabels()); d != "" {
+				t.Errorf("labels (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(c.pod, pod.Labels); d != "" {
+				t.Errorf("the state from before was written to (-want +got):\n%s", d)
+			}
+		})
+	}
+}

@@ -107,7 +107,7 @@ func hashPod(p *Pod) (hash [8]uint64) {
 	requestFacts(&f, p)
 	hash[0] = f.sum(p)
 	labelFacts(&f, p)
-	hash[1] = f.sum(p)
+	hash[labelIndex] = f.sum(p)
 	annotationFacts(&f, p)
 	hash[2] = f.sum(p)
 	affinityFacts(&f, p)
@@ -121,6 +121,16 @@ func hashPod(p *Pod) (hash [8]uint64) {
 	imageFacts(&f, p)
 	hash[7] = f.sum(p)
 	return hash
+}
+
+// labelIndex is the place of abi.PodLabels in Pod.Hash.
+const labelIndex = 1
+
+func hashLabels(p *Pod) uint64 {
+	var stack [512]byte
+	f := facts{buf: stack[:0]}
+	labelFacts(&f, p)
+	return f.sum(p)
 }
 
 // sum hashes what was gathered and begins anew. What cannot be encoded is each

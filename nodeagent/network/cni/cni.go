@@ -358,10 +358,7 @@ func (n *Network) Sweep(ctx context.Context, keep func() []string) error {
 		ids = append(ids, e.Name())
 	}
 	slices.Sort(ids)
-	var kept []string
-	if keep != nil {
-		kept = keep()
-	}
+	kept := keep()
 	var errs []error
 	for _, id := range slices.Compact(ids) {
 		if !slices.Contains(kept, id) {

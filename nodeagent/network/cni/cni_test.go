@@ -83,7 +83,7 @@ func (h host) mustOpen(t testing.TB, change func(*Config)) *Network {
 	}
 	t.Cleanup(func() {
 		h.Within(func() {
-			if err := n.Sweep(context.Background(), nil); err != nil {
+			if err := n.Sweep(context.Background(), network.Nothing); err != nil {
 				t.Error(err)
 			}
 			if err := n.Close(context.Background()); err != nil {
@@ -428,7 +428,7 @@ func TestTheBridgeKeepsItsAddress(t *testing.T) {
 		}
 	}
 	h.Within(func() {
-		if err := n.Sweep(t.Context(), nil); err != nil {
+		if err := n.Sweep(t.Context(), network.Nothing); err != nil {
 			t.Error(err)
 		}
 	})

@@ -87,7 +87,7 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 		t.Errorf("after a change a pod has %v", c.IPs)
 	}
 	h.Within(func() {
-		if err := n.Sweep(context.Background(), nil); err != nil {
+		if err := n.Sweep(context.Background(), network.Nothing); err != nil {
 			t.Error(err)
 		}
 	})
@@ -128,7 +128,7 @@ func TestHostPortsOfTheUsersOwnCNI(t *testing.T) {
 		t.Errorf("a process that finds all as it should be made %d changes", sent)
 	}
 	h.Within(func() {
-		if err := n.Sweep(context.Background(), nil); err != nil {
+		if err := n.Sweep(context.Background(), network.Nothing); err != nil {
 			t.Error(err)
 		}
 	})
@@ -172,7 +172,7 @@ func TestTheUsersOwnCNIIsToldOfBandwidth(t *testing.T) {
 		t.Errorf("the plugin is told (-want +got):\n%s", diff)
 	}
 	h.Within(func() {
-		if err := n.Sweep(context.Background(), nil); err != nil {
+		if err := n.Sweep(context.Background(), network.Nothing); err != nil {
 			t.Error(err)
 		}
 	})

@@ -83,10 +83,7 @@ func (n *Network) Sweep(ctx context.Context, keep func() []string) error {
 	n.mu.Lock()
 	there := slices.Collect(maps.Keys(n.attached))
 	n.mu.Unlock()
-	var kept []string
-	if keep != nil {
-		kept = keep()
-	}
+	kept := keep()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, id := range there {

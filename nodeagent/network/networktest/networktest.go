@@ -28,7 +28,7 @@ func Run(t *testing.T, open func(t *testing.T) network.Network) {
 		t.Run(name, func(t *testing.T) {
 			n := open(t)
 			t.Cleanup(func() {
-				if err := n.Sweep(context.Background(), nil); err != nil {
+				if err := n.Sweep(context.Background(), network.Nothing); err != nil {
 					t.Errorf("Sweep: %v", err)
 				}
 			})

@@ -56,16 +56,18 @@ func (r *Runtime) exec(ctx context.Context, id string, cfg runtime.ExecConfig) (
 	if err != nil {
 		return 0, err
 	}
+	return runExec(ctx, p, cfg.IO, stdin)
+}
+
+// runExec runs a process that was made, and removes it from its shim.
+func runExec(ctx context.Context, p client.Process, streams runtime.IO, stdin *eofReader) (int32, error) {
 	defer func() {
-		// Not with ctx, whose end kills the command.
+		// Not with ctx, whose end kills the command; and from the end on, however long
+		// it ran.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
 		_, _ = p.Delete(end, client.WithProcessKill)
 	}()
-	return r.runExec(ctx, p, cfg.IO, stdin)
-}
-
-func (r *Runtime) runExec(ctx context.Context, p client.Process, streams runtime.IO, stdin *eofReader) (int32, error) {
 	exit, err := p.Wait(context.WithoutCancel(ctx))
 	if err != nil {
 		return 0, err

@@ -76,9 +76,7 @@ func (claims) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 	c.volume, _ = r.Parent.Field("spec.volumeName").Text()
 	c.phase, _ = r.Parent.Field("status.phase").Text()
 	var named bool
-	if c.class, named = r.Parent.Field("spec.storageClassName").Text(); !named {
-		c.class, named = r.Parent.Annotations.Get(oldClass)
-	}
+	c.class, named = classOf(&r.Parent)
 	c.unclassed = !named
 	if c.volume != "" {
 		c.keep()

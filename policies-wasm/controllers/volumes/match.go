@@ -24,7 +24,7 @@ func (c *claim) best(choose bool) (best *reconcile.Object, err error) {
 		if !v.Field("spec.claimRef").IsNull() {
 			return v, nil // somebody meant it for this claim
 		}
-		if !choose || text(v, "spec.storageClassName") != c.class || selects && !selector.Matches(c.Symbols, v.Labels.Pairs) {
+		if !choose || !c.classed(v) || selects && !selector.Matches(c.Symbols, v.Labels.Pairs) {
 			continue
 		}
 		if best == nil || size(v) < size(best) || size(v) == size(best) && v.Name < best.Name {
@@ -41,7 +41,7 @@ func (c *claim) mismatch(v *reconcile.Object) string {
 		return `the volume is marked for deletion "` + v.Name + `"`
 	case size(v) < size(&c.Parent):
 		return "requested PV is too small"
-	case text(v, "spec.storageClassName") != c.class:
+	case !c.classed(v):
 		return "storageClassName does not match"
 	case attributesOf(v) != attributesOf(&c.Parent):
 		return "volumeAttributesClassName does not match"
@@ -56,6 +56,21 @@ func (c *claim) mismatch(v *reconcile.Object) string {
 // fits tells whether a volume is large enough, and can be used as the claim wants.
 func (c *claim) fits(v *reconcile.Object) bool {
 	return size(v) >= size(&c.Parent) && modeOf(v) == modeOf(&c.Parent) && attributesOf(v) == attributesOf(&c.Parent) && c.accessible(v)
+}
+
+// classed tells whether a volume is of the claim's class.
+func (c *claim) classed(v *reconcile.Object) bool {
+	class, _ := classOf(v)
+	return class == c.class
+}
+
+// classOf is the class that a claim or a volume names, if it names one: the annotation
+// precedes the field.
+func classOf(o *reconcile.Object) (class string, named bool) {
+	if class, named = o.Annotations.Get(oldClass); named {
+		return class, true
+	}
+	return o.Field("spec.storageClassName").Text()
 }
 
 // accessible tells whether a volume has all access modes that the claim wants.

@@ -132,6 +132,25 @@ func TestAClaimGetsTheSmallestVolumeThatFits(t *testing.T) {
 	})
 }
 
+// TestTheOldAnnotationOfAClassComesFirst, before the field, as to the scheduler and to
+// Kubernetes: of claims and of volumes.
+func TestTheOldAnnotationOfAClassComesFirst(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		class(w, "usual", "csi.example.test", storagev1.VolumeBindingImmediate, map[string]string{isDefault: "true"})
+		gold := map[string]string{oldClass: "gold"}
+		w.Create("persistentvolumes", volumeOf("said", "", "2Gi", func(v *v1.PersistentVolume) { v.Annotations = gold }))
+		w.Create("persistentvolumes", volumeOf("field", "gold", "5Gi"))
+		w.Create("persistentvolumes", volumeOf("none", "gold", "1Gi", func(v *v1.PersistentVolume) { v.Annotations = map[string]string{oldClass: ""} }))
+		w.Create("persistentvolumeclaims", claimOf("a", "silver", "1Gi", func(c *v1.PersistentVolumeClaim) { c.Annotations = gold }))
+		w.Create("persistentvolumeclaims", claimOf("b", "", "1Gi", func(c *v1.PersistentVolumeClaim) {
+			c.Annotations, c.Spec.StorageClassName, c.Spec.VolumeName = gold, nil, "field"
+		}))
+		w.Create("persistentvolumeclaims", claimOf("c", "", "1Gi"))
+		want(t, w, "by their annotations", "a Bound said 2Gi", "b Bound field 5Gi", "c Bound none 1Gi", "field Bound b", "none Bound c", "said Bound a")
+	})
+}
+
 func TestAVolumeThatComesLaterIsTaken(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {
