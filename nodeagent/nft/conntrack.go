@@ -3,7 +3,9 @@ package nft
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -38,7 +40,7 @@ func (t *table) forget() error {
 	if len(t.stale) == 0 {
 		return nil
 	}
-	h, err := netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
+	h, err := t.kernel.flowTable()
 	if err != nil {
 		return err
 	}
@@ -53,16 +55,29 @@ func (t *table) forget() error {
 			chosen.own[a.Unmap()] = true
 		}
 	}
-	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), chosen)
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return err // else it went by itself; or there are none in this kernel
+	if err := t.deleteFlows(h, chosen); err != nil {
+		return err
 	}
 	clear(t.stale)
 	return nil
 }
 
-func (t *table) conntrackFamily() uint8 {
-	if t.is4() {
+// flowTable opens what the kernel remembers of flows.
+func (k *Kernel) flowTable() (*netlink.Handle, error) {
+	return netlink.NewHandleAt(netns.NsHandle(k.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
+}
+
+// deleteFlows removes those of a family that are chosen.
+func (f *family) deleteFlows(h *netlink.Handle, chosen netlink.CustomConntrackFilter) error {
+	_, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(f.conntrackFamily()), chosen)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) {
+		return err // else it went by itself; or there are none in this kernel
+	}
+	return nil
+}
+
+func (f *family) conntrackFamily() uint8 {
+	if f.is4() {
 		return unix.AF_INET
 	}
 	return unix.AF_INET6
@@ -106,6 +121,43 @@ func unspecified(a netip.Addr) netip.Addr {
 func (t *table) serves(front forward.Front, backend netip.AddrPort) bool {
 	for _, b := range t.fronts[front].backends {
 		if b == backend {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget removes the kernel's memory of all flows from and to some addresses: who has
+// one next, and whom policies judge anew, must not go on with a former pod's.
+func (k *Kernel) Forget(addresses []netip.Addr) error {
+	chosen := flowsOf{}
+	for _, a := range addresses {
+		chosen[a] = true
+	}
+	h, err := k.flowTable()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	var errs []error
+	for _, t := range k.tables {
+		if slices.ContainsFunc(addresses, t.has) {
+			errs = append(errs, t.deleteFlows(h, chosen))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("forget the flows of former pods: %w", err)
+	}
+	return nil
+}
+
+// flowsOf chooses those from and to some addresses, before or after translation.
+type flowsOf map[netip.Addr]bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f flowsOf) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	for _, ip := range []net.IP{flow.Forward.SrcIP, flow.Forward.DstIP, flow.Reverse.SrcIP, flow.Reverse.DstIP} {
+		if a, ok := netip.AddrFromSlice(ip); ok && f[a.Unmap()] {
 			return true
 		}
 	}
