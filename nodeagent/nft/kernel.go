@@ -23,6 +23,9 @@ type Config struct {
 	// PodRanges are those of this node's pods, ClusterRanges of all pods of the
 	// cluster: between these, addresses are kept.
 	PodRanges, ClusterRanges []netip.Prefix
+	// Names are addresses at which the machine itself answers DNS, whatever ports of
+	// it pods and services have.
+	Names []netip.Addr
 	Log                      *slog.Logger
 
 	// dial connects to the kernel; tests have it refuse.

@@ -13,7 +13,7 @@ import (
 
 // version of the constant rules. One more when they change: the table is then
 // made anew.
-const version = 4
+const version = 5
 
 // Names of sets and maps.
 const (
@@ -41,7 +41,7 @@ const chainReject = "refuse"
 
 // marker names a chain that says which layout a table has.
 func (f *family) marker(cfg Config) string {
-	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges))
+	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges, cfg.Names))
 	return "layout-" + hex.EncodeToString(sum[:6])
 }
 
@@ -105,13 +105,7 @@ func after(r netip.Prefix) netip.Addr {
 // chains gives the constant ones, those that are gone to first.
 func (f *family) chains(cfg Config) []chain {
 	front, port := []part{f.daddr(), protocol, dport}, []part{protocol, dport}
-	toPorts := func() rule {
-		r := rule{}.local(expr.CmpOpEq, false)
-		if !f.is4() { // ::1 is not routed to pods by any setting
-			r = r.key(f.daddr()).cmp(expr.CmpOpNeq, netip.IPv6Loopback().AsSlice()...)
-		}
-		return r.key(port...)
-	}
+	toPorts := func() rule { return rule{}.local(expr.CmpOpEq, false).key(port...) }
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
 		{name: f.marker(cfg)},
@@ -121,7 +115,7 @@ func (f *family) chains(cfg Config) []chain {
 			toPorts().in(setCountedOutsidePorts),
 			toPorts().vmap(mapOutsidePorts),
 		}},
-		{name: "services", rules: []rule{
+		{name: "services", rules: append(f.exempt(cfg),
 			rule{}.key(front...).vmap(mapGuarded),
 			rule{}.key(front...).in(setCounted), // and on
 			rule{}.key(f.saddr()).notIn(setPods).local(expr.CmpOpNeq, true).verdict(expr.VerdictJump, "foreign"),
@@ -129,7 +123,7 @@ func (f *family) chains(cfg Config) []chain {
 			rule{}.key(f.daddr()).in(setVirtual).verdict(expr.VerdictGoto, chainReject),
 			toPorts().in(setCountedPorts),
 			toPorts().vmap(mapPorts),
-		}},
+		)},
 		{"prerouting", nat, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"output", nat, nftables.ChainHookOutput, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"postrouting", nat, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, f.postrouting(cfg)},
@@ -139,6 +133,21 @@ func (f *family) chains(cfg Config) []chain {
 				key(payload(expr.PayloadBaseTransportHeader, 0, 1)).cmp(expr.CmpOpEq, f.redirect[1]).verdict(expr.VerdictDrop, ""),
 		}},
 	}
+}
+
+// exempt leaves connections to some addresses of the machine alone: whatever port of
+// the machine somebody has, it is not one of these.
+func (f *family) exempt(cfg Config) (out []rule) {
+	all := cfg.Names
+	if !f.is4() { // it is not routed to pods by any setting
+		all = append([]netip.Addr{netip.IPv6Loopback()}, all...)
+	}
+	for _, a := range all {
+		if f.has(a) {
+			out = append(out, rule{}.key(f.daddr()).cmp(expr.CmpOpEq, a.AsSlice()...).verdict(expr.VerdictReturn, ""))
+		}
+	}
+	return out
 }
 
 // unreachable is the code of "port unreachable".

@@ -27,6 +27,7 @@ type node struct {
 	*Kernel
 	outside machine
 	pods    []machine
+	names   []netip.Addr // of its DNS
 }
 
 const (
@@ -90,7 +91,7 @@ func (n *node) open(t testing.TB) {
 	t.Helper()
 	var err error
 	n.Within(func() {
-		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Names: n.names, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	})
 	if err != nil {
 		t.Fatal(err)

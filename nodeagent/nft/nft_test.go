@@ -156,6 +156,31 @@ func TestNodePort(t *testing.T) {
 	sees(t, n.machine, "127.0.0.1:30001", bridgeIP, one)
 }
 
+// TestAPortOfTheMachineIsNotThatOfItsDNS: a pod that has port 80 of the machine has it
+// at all of its addresses but those of the cluster's DNS, which the machine has, too.
+func TestAPortOfTheMachineIsNotThatOfItsDNS(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 2)
+	n.names = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::10")}
+	n.Run(t, "ip addr add 10.96.0.10/32 dev lo", "ip -6 addr add fd00:96::10/128 dev lo nodad")
+	n.open(t)
+	answer(t, n.machine)
+	six := forward.Target{Backends: []netip.AddrPort{netip.AddrPortFrom(podIP6(1), 80)}}
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{nodePort(80): {Inside: to(1)}, tcp(netip.IPv6Unspecified(), 80): {Inside: six}}); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, change(nil), true)
+	sees(t, n.pods[0], nodeIP+":80", podIP(0).String(), podIP(1).String())
+	sees(t, n.pods[0], "[2001:db8::1]:80", podIP6(0).String(), podIP6(1).String())
+	for _, from := range []struct {
+		machine
+		four, six string
+	}{{n.pods[0], podIP(0).String(), podIP6(0).String()}, {n.machine, "10.96.0.10", "fd00:96::10"}} {
+		sees(t, from.machine, "10.96.0.10:80", from.four, "10.96.0.10")
+		sees(t, from.machine, "[fd00:96::10]:80", from.six, "fd00:96::10")
+	}
+}
+
 func TestPodsDoNotReachTheMachinesLoopback(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 1)

@@ -85,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 		return nil, err
 	}
 	n.tryTunnel()
-	if n.rules, err = cfg.openRules(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
+	if n.rules, err = cfg.openRules(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Names: cfg.Names, Log: cfg.Log}); err != nil {
 		cfg.Log.Warn("services and host ports do not answer on this machine, network policies do not hold, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
 		return n, nil
 	}
