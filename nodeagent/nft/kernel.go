@@ -26,7 +26,10 @@ type Config struct {
 	// Names are addresses at which the machine itself answers DNS, whatever ports of
 	// it pods and services have.
 	Names []netip.Addr
-	Log                      *slog.Logger
+	// NoLoopback: no port leads from the loopback to pods, whose answers would not
+	// come back.
+	NoLoopback bool
+	Log        *slog.Logger
 
 	// dial connects to the kernel; tests have it refuse.
 	dial func(...nftables.ConnOption) (*nftables.Conn, error)

@@ -41,7 +41,7 @@ const chainReject = "refuse"
 
 // marker names a chain that says which layout a table has.
 func (f *family) marker(cfg Config) string {
-	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges, cfg.Names))
+	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges, cfg.Names, cfg.NoLoopback))
 	return "layout-" + hex.EncodeToString(sum[:6])
 }
 
@@ -105,7 +105,13 @@ func after(r netip.Prefix) netip.Addr {
 // chains gives the constant ones, those that are gone to first.
 func (f *family) chains(cfg Config) []chain {
 	front, port := []part{f.daddr(), protocol, dport}, []part{protocol, dport}
-	toPorts := func() rule { return rule{}.local(expr.CmpOpEq, false).key(port...) }
+	toPorts := func() rule {
+		r := rule{}.local(expr.CmpOpEq, false)
+		if f.is4() { // of the loopback's addresses the first alone
+			r = append(r.key(f.daddr()), &expr.Range{Op: expr.CmpOpNeq, Register: 1, FromData: []byte{127, 0, 0, 2}, ToData: []byte{127, 255, 255, 255}})
+		}
+		return r.key(port...)
+	}
 	nat, filter := nftables.ChainTypeNAT, nftables.ChainTypeFilter
 	return []chain{
 		{name: f.marker(cfg)},
@@ -139,6 +145,9 @@ func (f *family) chains(cfg Config) []chain {
 // the machine somebody has, it is not one of these.
 func (f *family) exempt(cfg Config) (out []rule) {
 	all := cfg.Names
+	if f.is4() && cfg.NoLoopback {
+		out = append(out, rule{}.key(f.daddr()).within(expr.CmpOpEq, loopback4).verdict(expr.VerdictReturn, ""))
+	}
 	if !f.is4() { // it is not routed to pods by any setting
 		all = append([]netip.Addr{netip.IPv6Loopback()}, all...)
 	}
@@ -175,6 +184,8 @@ func (f *family) postrouting(cfg Config) []rule {
 	return out
 }
 
+var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+
 // guard keeps pods from what only the machine itself may reach, as route_localnet
 // lets packets to 127.0.0.0/8 in at the bridge, and from sending by addresses that
 // are no pod's of this node, which policies would take for somebody else's.
@@ -182,9 +193,8 @@ func (f *family) guard(cfg Config) []rule {
 	bridge := func() rule { return rule{}.device(expr.MetaKeyIIFNAME, cfg.Bridge) }
 	var out []rule
 	if f.is4() {
-		loopback := netip.MustParsePrefix("127.0.0.0/8")
 		for _, p := range []part{f.daddr(), f.saddr()} {
-			out = append(out, bridge().key(p).within(expr.CmpOpEq, loopback).verdict(expr.VerdictDrop, ""))
+			out = append(out, bridge().key(p).within(expr.CmpOpEq, loopback4).verdict(expr.VerdictDrop, ""))
 		}
 	}
 	foreign, has := bridge(), false

@@ -28,6 +28,8 @@ type node struct {
 	outside machine
 	pods    []machine
 	names   []netip.Addr // of its DNS
+
+	noLoopback bool
 }
 
 const (
@@ -91,7 +93,7 @@ func (n *node) open(t testing.TB) {
 	t.Helper()
 	var err error
 	n.Within(func() {
-		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Names: n.names, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Names: n.names, NoLoopback: n.noLoopback, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	})
 	if err != nil {
 		t.Fatal(err)

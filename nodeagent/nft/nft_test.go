@@ -156,6 +156,26 @@ func TestNodePort(t *testing.T) {
 	sees(t, n.machine, "127.0.0.1:30001", bridgeIP, one)
 }
 
+// TestPortsOfTheLoopback: what has nobody to answer there is refused at once, and so is
+// all where pods' answers would not come back.
+func TestPortsOfTheLoopback(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1)
+	own := netip.MustParseAddr("127.0.0.1")
+	n.must(t, change(map[forward.Front]*forward.Entry{
+		nodePort(30000): {Inside: always(to(0))}, tcp(own, 30000): {Inside: to(0)},
+		nodePort(30001): {Inside: always(to(0))}, tcp(own, 30001): {Inside: forward.Target{Verdict: forward.Reject}},
+	}), true)
+	sees(t, n.machine, "127.0.0.1:30000", bridgeIP, podIP(0).String())
+	refused(t, n.machine, "127.0.0.1:30001")
+	refused(t, n.machine, "127.0.0.2:30000")
+	n.noLoopback = true
+	n.open(t)
+	n.must(t, change(map[forward.Front]*forward.Entry{nodePort(30000): {Inside: always(to(0))}, tcp(own, 30000): {Inside: to(0)}}), true)
+	refused(t, n.machine, "127.0.0.1:30000")
+	sees(t, n.machine, nodeIP+":30000", bridgeIP, podIP(0).String())
+}
+
 // TestAPortOfTheMachineIsNotThatOfItsDNS: a pod that has port 80 of the machine has it
 // at all of its addresses but those of the cluster's DNS, which the machine has, too.
 func TestAPortOfTheMachineIsNotThatOfItsDNS(t *testing.T) {

@@ -121,7 +121,14 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 	if nodePort != 0 {
 		out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
 	}
+	if nodePort != 0 && ip.Is4() {
+		out.Fronts[forward.Front{Addr: loopback, Port: nodePort, Protocol: protocol}] = &forward.Entry{Inside: target.here(cluster), Serving: serving}
+	}
 }
+
+// loopback is where node ports lead to endpoints of the machine alone: what others
+// answer comes by its links, and the kernel takes nothing for the loopback there.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // keepFlows are the endpoints that keep the flows that they have, of UDP: the other
 // protocols' connections end by themselves.
@@ -191,6 +198,12 @@ func (t target) to(list []endpoint) forward.Target {
 		return forward.Target{Verdict: forward.Drop}
 	}
 	return forward.Target{Verdict: forward.Reject}
+}
+
+// here is to those of this node: nobody else answers.
+func (t target) here(list []endpoint) forward.Target {
+	t.any = false
+	return t.to(only(list, func(e endpoint) bool { return e.local }))
 }
 
 // LoadBalancers are the addresses whose packets come here as they are.

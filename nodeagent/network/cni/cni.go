@@ -85,11 +85,19 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 		return nil, err
 	}
 	n.tryTunnel()
-	if n.rules, err = cfg.openRules(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Names: cfg.Names, Log: cfg.Log}); err != nil {
+	if n.rules, err = cfg.openRules(n.ruleConfig()); err != nil {
 		cfg.Log.Warn("services and host ports do not answer on this machine, network policies do not hold, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
 		return n, nil
 	}
 	return n, errors.Join(n.bindAll(), n.openPorts())
+}
+
+func (n *Network) ruleConfig() nft.Config {
+	return nft.Config{
+		Bridge: n.cfg.Bridge, PodRanges: n.cfg.PodRanges, ClusterRanges: n.cfg.ClusterRanges, Names: n.cfg.Names,
+		NoLoopback: n.own(), // openLoopback is for the bridge
+		Log:        n.cfg.Log,
+	}
 }
 
 // layBridge makes the bridge, unless the user's own CNI connects pods.
