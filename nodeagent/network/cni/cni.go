@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,8 @@ type Network struct {
 	rules   *nft.Kernel // nil where the kernel has none
 	// filtered: bridges' frames were last seen to pass the rules for IP.
 	filtered atomic.Bool
+	// told is what of the user's own CNI the log has told.
+	told sync.Map
 }
 
 // Open checks that this machine can connect pods and lays its rules.
@@ -175,10 +178,12 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	if a, err = attachment(path, res); err != nil {
 		return network.Attachment{}, err
 	}
-	if !n.own() {
-		if err := errors.Join(n.openLoopback(), n.keepApart(), n.bind(pod.ID, res)); err != nil {
-			return network.Attachment{}, err
+	if n.own() {
+		for _, ip := range a.IPs {
+			n.checkWithin(netip.PrefixFrom(ip, ip.BitLen()))
 		}
+	} else if err := errors.Join(n.openLoopback(), n.keepApart(), n.bind(pod.ID, res)); err != nil {
+		return network.Attachment{}, err
 	}
 	return a, n.openPort(pod.ID, pod.Ports, a.IPs)
 }
