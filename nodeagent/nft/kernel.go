@@ -26,6 +26,8 @@ type Config struct {
 	// Names are addresses at which the machine itself answers DNS, whatever ports of
 	// it pods and services have.
 	Names []netip.Addr
+	// Tunnels are devices to other nodes, which take less at once than other links.
+	Tunnels []string
 	// NoLoopback: no port leads from the loopback to pods, whose answers would not
 	// come back.
 	NoLoopback bool

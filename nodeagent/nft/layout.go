@@ -41,7 +41,7 @@ const chainReject = "refuse"
 
 // marker names a chain that says which layout a table has.
 func (f *family) marker(cfg Config) string {
-	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges, cfg.Names, cfg.NoLoopback))
+	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges, cfg.Names, cfg.NoLoopback, cfg.Tunnels))
 	return "layout-" + hex.EncodeToString(sum[:6])
 }
 
@@ -134,6 +134,7 @@ func (f *family) chains(cfg Config) []chain {
 		{"output", nat, nftables.ChainHookOutput, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"postrouting", nat, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, f.postrouting(cfg)},
 		{"guard", filter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, f.guard(cfg)},
+		{"tunnels", filter, nftables.ChainHookForward, nftables.ChainPriorityMangle, clamp(cfg.Tunnels)},
 		{"redirects", filter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, []rule{
 			rule{}.device(expr.MetaKeyOIFNAME, cfg.Bridge).key(protocol).cmp(expr.CmpOpEq, f.redirect[0]).
 				key(payload(expr.PayloadBaseTransportHeader, 0, 1)).cmp(expr.CmpOpEq, f.redirect[1]).verdict(expr.VerdictDrop, ""),
@@ -154,6 +155,24 @@ func (f *family) exempt(cfg Config) (out []rule) {
 	for _, a := range all {
 		if f.has(a) {
 			out = append(out, rule{}.key(f.daddr()).cmp(expr.CmpOpEq, a.AsSlice()...).verdict(expr.VerdictReturn, ""))
+		}
+	}
+	return out
+}
+
+// clamp has connections through a tunnel begin with segments that fit it, both ways:
+// clients elsewhere do not know of it, and many hear no ICMP that says so.
+func clamp(tunnels []string) (out []rule) {
+	const syn, rst, maxseg = 2, 4, 2
+	flags := payload(expr.PayloadBaseTransportHeader, 13, 1)
+	for _, name := range tunnels {
+		for _, way := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+			begins := rule{}.device(way, name).key(protocol).cmp(expr.CmpOpEq, unix.IPPROTO_TCP).
+				key(flags).masked([]byte{syn | rst}, []byte{0}).cmp(expr.CmpOpEq, syn)
+			out = append(out, append(begins,
+				&expr.Rt{Register: 1, Key: expr.RtTCPMSS},
+				&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 2, Size: 2},
+				&expr.Exthdr{SourceRegister: 1, Type: maxseg, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt}))
 		}
 	}
 	return out

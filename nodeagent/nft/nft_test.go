@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-dev/berth/nodeagent/forward"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 )
 
 var vip = netip.MustParseAddr("10.96.0.1")
@@ -154,6 +157,49 @@ func TestNodePort(t *testing.T) {
 	sees(t, n.outside, nodeIP+":30001", outsideIP, two)
 	sees(t, n.pods[0], nodeIP+":30001", podIP(0).String(), one)
 	sees(t, n.machine, "127.0.0.1:30001", bridgeIP, one)
+}
+
+// TestConnectionsFitTheTunnel: a client elsewhere, to whom the node forwards by its
+// tunnel, is told of segments that fit it; one that stays on other links is not.
+func TestConnectionsFitTheTunnel(t *testing.T) {
+	t.Parallel()
+	n, far := newNode(t, 1), newMachine(t)
+	netnstest.Link(t, n.NS, "tunnel0", far.NS, "eth0")
+	n.Run(t, "ip addr add 10.99.2.0/32 dev tunnel0", "ip link set tunnel0 mtu 1400", "ip route add 10.99.2.0/24 dev tunnel0")
+	n.Run(t, "ip -6 addr add fd00:99:2::/128 dev tunnel0 nodad", "ip -6 route add fd00:99:2::/64 dev tunnel0")
+	far.Run(t, "ip addr add 10.99.2.9/24 dev eth0", "ip route add default via 10.99.2.0", "ip -6 addr add fd00:99:2::9/64 dev eth0 nodad", "ip -6 route add default via fd00:99:2::")
+	answer(t, far)
+	n.tunnels = []string{"tunnel0"}
+	n.open(t)
+	n.must(t, change(map[forward.Front]*forward.Entry{nodePort(30000): {Inside: always(forward.Target{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.99.2.9:80")}})}}), true)
+	for to, want := range map[string]int{
+		"10.99.2.9:80": 1400 - 52, nodeIP + ":30000": 1400 - 52, "[fd00:99:2::9]:80": 1400 - 72, // with time stamps
+		podIP(0).String() + ":80": 1500 - 52,
+	} {
+		var got int
+		var err error
+		n.outside.Within(func() {
+			var c net.Conn
+			if c, err = net.DialTimeout("tcp", to, 3*time.Second); err == nil {
+				defer c.Close()
+				got, err = segment(c.(*net.TCPConn))
+			}
+		})
+		if err != nil || got != want {
+			t.Errorf("%s: segments of %d bytes, %v; want %d", to, got, err, want)
+		}
+	}
+}
+
+// segment is how much a connection sends at once.
+func segment(c *net.TCPConn) (size int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { size, failed = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	return size, errors.Join(err, failed)
 }
 
 // TestPortsOfTheLoopback: what has nobody to answer there is refused at once, and so is

@@ -96,11 +96,13 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 }
 
 func (n *Network) ruleConfig() nft.Config {
-	return nft.Config{
-		Bridge: n.cfg.Bridge, PodRanges: n.cfg.PodRanges, ClusterRanges: n.cfg.ClusterRanges, Names: n.cfg.Names,
-		NoLoopback: n.own(), // openLoopback is for the bridge
-		Log:        n.cfg.Log,
+	out := nft.Config{Bridge: n.cfg.Bridge, PodRanges: n.cfg.PodRanges, ClusterRanges: n.cfg.ClusterRanges, Names: n.cfg.Names, Log: n.cfg.Log}
+	if n.own() {
+		out.NoLoopback = true // openLoopback is for the bridge
+		return out
 	}
+	out.Tunnels = []string{tunnel4.name, tunnel6.name}
+	return out
 }
 
 // layBridge makes the bridge, unless the user's own CNI connects pods.
