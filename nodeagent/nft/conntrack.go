@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -40,7 +39,7 @@ func (t *table) forget() error {
 	if len(t.stale) == 0 {
 		return nil
 	}
-	h, err := t.kernel.flowTable()
+	h, err := t.flowTable()
 	if err != nil {
 		return err
 	}
@@ -63,21 +62,21 @@ func (t *table) forget() error {
 }
 
 // flowTable opens what the kernel remembers of flows.
-func (k *Kernel) flowTable() (*netlink.Handle, error) {
-	return netlink.NewHandleAt(netns.NsHandle(k.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
+func (t *table) flowTable() (*netlink.Handle, error) {
+	return netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
 }
 
 // deleteFlows removes those of a family that are chosen.
-func (f *family) deleteFlows(h *netlink.Handle, chosen netlink.CustomConntrackFilter) error {
-	_, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(f.conntrackFamily()), chosen)
+func (t *table) deleteFlows(h *netlink.Handle, chosen netlink.CustomConntrackFilter) error {
+	_, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), chosen)
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) {
 		return err // else it went by itself; or there are none in this kernel
 	}
 	return nil
 }
 
-func (f *family) conntrackFamily() uint8 {
-	if f.is4() {
+func (t *table) conntrackFamily() uint8 {
+	if t.is4() {
 		return unix.AF_INET
 	}
 	return unix.AF_INET6
@@ -127,28 +126,14 @@ func (t *table) serves(front forward.Front, backend netip.AddrPort) bool {
 	return false
 }
 
-// Forget removes the kernel's memory of all flows from and to some addresses: who has
-// one next, and whom policies judge anew, must not go on with a former pod's.
-func (k *Kernel) Forget(addresses []netip.Addr) error {
-	chosen := flowsOf{}
-	for _, a := range addresses {
-		chosen[a] = true
-	}
-	h, err := k.flowTable()
+// forgetAll removes the kernel's memory of all flows from and to some addresses.
+func (t *table) forgetAll(addresses flowsOf) error {
+	h, err := t.flowTable()
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	var errs []error
-	for _, t := range k.tables {
-		if slices.ContainsFunc(addresses, t.has) {
-			errs = append(errs, t.deleteFlows(h, chosen))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("forget the flows of former pods: %w", err)
-	}
-	return nil
+	return t.deleteFlows(h, addresses)
 }
 
 // flowsOf chooses those from and to some addresses, before or after translation.

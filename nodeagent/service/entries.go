@@ -118,17 +118,21 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 		e.Sources = sources
 		out.Fronts[forward.Front{Addr: a, Port: uint16(p.Port), Protocol: protocol}] = e
 	}
-	if nodePort != 0 {
-		out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
+	if nodePort == 0 {
+		return
 	}
-	if nodePort != 0 && ip.Is4() {
-		out.Fronts[forward.Front{Addr: loopback, Port: nodePort, Protocol: protocol}] = &forward.Entry{Inside: target.here(cluster), Serving: serving}
+	out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
+	if own, has := loopback(ip); has {
+		out.Fronts[forward.Front{Addr: own, Port: nodePort, Protocol: protocol}] = &forward.Entry{Inside: target.here(cluster), Serving: serving}
 	}
 }
 
-// loopback is where node ports lead to endpoints of the machine alone: what others
-// answer comes by its links, and the kernel takes nothing for the loopback there.
-var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+// loopback is where node ports of ip's family lead to endpoints of the machine alone:
+// what others answer comes by its links, and the kernel takes nothing for the loopback
+// there. Of IPv6 it takes it nowhere.
+func loopback(ip netip.Addr) (own netip.Addr, has bool) {
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1}), ip.Is4()
+}
 
 // keepFlows are the endpoints that keep the flows that they have, of UDP: the other
 // protocols' connections end by themselves.
