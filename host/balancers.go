@@ -26,13 +26,8 @@ func (h *Host) loadBalancers(api netip.AddrPort) (balancer.Config, error) {
 	c.First, c.Last = serviceip.Defaults.First, serviceip.Defaults.Last
 	c.Reserved = map[balancer.Port]string{
 		{Number: 22, Protocol: v1.ProtocolTCP}:                "SSH",
-		{Number: 10250, Protocol: v1.ProtocolTCP}:             "the node agent",
 		{Number: int32(api.Port()), Protocol: v1.ProtocolTCP}: "the API",
-	}
-	if h.Ingress {
-		for _, port := range []int32{80, 443} {
-			c.Reserved[balancer.Port{Number: port, Protocol: v1.ProtocolTCP}] = "Ingresses are answered there"
-		}
+		{Number: 8472, Protocol: v1.ProtocolUDP}:              "the tunnel between nodes",
 	}
 	return c, nil
 }

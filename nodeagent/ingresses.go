@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -61,5 +62,13 @@ func (a *Agent) serving() (all []v1.NodeCondition) {
 	if a.ingress == nil {
 		return nil
 	}
-	return []v1.NodeCondition{{Type: ingressServing, Status: v1.ConditionTrue, Reason: "Listening", Message: "requests for Ingresses are answered on this node's ports"}}
+	says := fmt.Sprintf(service.IngressPorts, portOf(a.cfg.Ingress.HTTP), portOf(a.cfg.Ingress.HTTPS))
+	return []v1.NodeCondition{{Type: ingressServing, Status: v1.ConditionTrue, Reason: "Listening", Message: says}}
+}
+
+func portOf(l net.Listener) int {
+	if l == nil {
+		return 0
+	}
+	return l.Addr().(*net.TCPAddr).Port
 }

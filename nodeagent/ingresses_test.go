@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/service"
 )
 
 // TestAgentAnswersForIngresses: a Service's endpoint on a loopback is none, so that
@@ -37,7 +38,10 @@ func TestAgentAnswersForIngresses(t *testing.T) {
 	t.Cleanup(answer.Close)
 	m.expose(netip.MustParseAddrPort(answer.Listener.Addr().String()))
 	m.start()
-	m.awaitIngressServing(true)
+	port := netip.MustParseAddrPort(at).Port()
+	if says, want := m.awaitIngressServing(true), fmt.Sprintf(service.IngressPorts, port, 0); says != want {
+		t.Errorf("the node says %q, want %q", says, want)
+	}
 	m.awaitAnswer("http://"+at, http.StatusServiceUnavailable)
 	m.stop()
 
@@ -76,7 +80,7 @@ func (m *machine) expose(at netip.AddrPort) {
 	}
 }
 
-func (m *machine) awaitIngressServing(want bool) {
+func (m *machine) awaitIngressServing(want bool) (says string) {
 	m.t.Helper()
 	var last *v1.Node
 	if !polltest.Within(time.Minute, func() bool {
@@ -85,10 +89,15 @@ func (m *machine) awaitIngressServing(want bool) {
 			return false
 		}
 		last = n
-		return slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == "IngressServing" }) == want
+		i := slices.IndexFunc(n.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == "IngressServing" })
+		if i >= 0 {
+			says = n.Status.Conditions[i].Message
+		}
+		return i >= 0 == want
 	}) {
 		m.t.Fatalf("the node says %+v, want it to tell of Ingresses: %v", last, want)
 	}
+	return says
 }
 
 func (m *machine) awaitAnswer(url string, want int) {

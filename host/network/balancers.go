@@ -2,6 +2,8 @@ package network
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -87,10 +89,11 @@ func (b *balancers) nodeChanged(_ context.Context, change store.Event) {
 	}
 	now := balancer.Node{Name: node.Name}
 	if change.Type != store.Deleted {
-		now.Addresses = balances(node)
+		now.Addresses, now.Keeps = balances(node), keeps(node)
 	}
 	b.mu.Lock()
-	same := slices.Equal(now.Addresses, b.nodes[node.Name].Addresses)
+	was := b.nodes[node.Name]
+	same := slices.Equal(now.Addresses, was.Addresses) && maps.Equal(now.Keeps, was.Keeps)
 	if delete(b.nodes, node.Name); len(now.Addresses) > 0 {
 		b.nodes[node.Name] = now
 	}
@@ -111,6 +114,28 @@ func balances(node *v1.Node) (at []netip.Addr) {
 		}
 	}
 	return at
+}
+
+// keeps are the ports at which a node's agent answers: it may be told others than
+// those by default.
+func keeps(node *v1.Node) map[balancer.Port]string {
+	out := map[balancer.Port]string{}
+	if port := node.Status.DaemonEndpoints.KubeletEndpoint.Port; port != 0 {
+		out[balancer.Port{Number: port, Protocol: v1.ProtocolTCP}] = "the node agent"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != serving || c.Status != v1.ConditionTrue {
+			continue
+		}
+		ports := [2]int32{80, 443} // of an agent that does not say
+		_, _ = fmt.Sscanf(c.Message, service.IngressPorts, &ports[0], &ports[1])
+		for _, port := range ports {
+			if port != 0 {
+				out[balancer.Port{Number: port, Protocol: v1.ProtocolTCP}] = "Ingresses are answered there"
+			}
+		}
+	}
+	return out
 }
 
 // sliceChanged looks again where the endpoints' nodes matter.
@@ -251,6 +276,10 @@ func (b *balancers) tell(s *v1.Service, r balancer.Result) {
 	b.told[name] = r
 	if b.net.Event == nil {
 		return
+	}
+	if r.Ignored != "" && r.Ignored != before.Ignored {
+		b.net.Event(s, v1.EventTypeWarning, "LoadBalancerIPIgnored",
+			"loadBalancerIP "+r.Ignored+" has no effect: Services are answered at nodes' own addresses; give the host a pool by --load-balancers")
 	}
 	switch {
 	case r.Missing != "" && r.Missing != before.Missing:

@@ -1,6 +1,7 @@
 package network_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/network"
 	"github.com/berth-dev/berth/host/network/balancer"
 	"github.com/berth-dev/berth/host/store"
+	nodeservice "github.com/berth-dev/berth/nodeagent/service"
 )
 
 // events are what Services were told, as NAME REASON.
@@ -174,6 +176,52 @@ func TestServicesAreAnsweredAtNodes(t *testing.T) {
 		w.at("near", "192.0.2.1 192.0.2.2")
 	})
 	if want := []string{"a EnsuredLoadBalancer", "b SyncLoadBalancerFailed", "b EnsuredLoadBalancer", "near SyncLoadBalancerFailed", "near EnsuredLoadBalancer"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+// TestNodesKeepTheirAgentsPorts: whatever ports their agents were told to have.
+func TestNodesKeepTheirAgentsPorts(t *testing.T) {
+	t.Parallel()
+	var told events
+	playWith(t, balanced(t, "nodes", &told), nil, func(w *world) {
+		for name, ports := range map[string][3]int{"n1": {9250, 8080, 8443}, "n2": {10250, 80, 443}} {
+			n := node(name, "192.0.2."+name[1:], v1.NodeReady, "IngressServing")
+			n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(ports[0])
+			n.Status.Conditions[1].Message = fmt.Sprintf(nodeservice.IngressPorts, ports[1], ports[2])
+			w.put(n)
+		}
+		w.put(node("n3", "192.0.2.3", v1.NodeReady, "IngressServing")) // which does not say where
+		for port, want := range map[int32]string{
+			9250: "192.0.2.2 192.0.2.3", 10250: "192.0.2.1 192.0.2.3", 8080: "192.0.2.2 192.0.2.3", 8443: "192.0.2.2 192.0.2.3", 80: "192.0.2.1", 443: "192.0.2.1",
+		} {
+			s := balancedService(fmt.Sprint("at-", port))
+			s.Spec.Ports[0].Port = port
+			w.create("services", "ns", s)
+			w.at(s.Name, want)
+		}
+		w.remove("services", "ns", "at-80")
+		n := node("n1", "192.0.2.1", v1.NodeReady) // another agent
+		n.Status.DaemonEndpoints.KubeletEndpoint.Port = 443
+		w.put(n)
+		w.at("at-9250", "192.0.2.1 192.0.2.2 192.0.2.3")
+		w.at("at-443", "")
+	})
+}
+
+func TestALoadBalancerIPWithoutPoolsIsToldToBeIgnored(t *testing.T) {
+	t.Parallel()
+	var told events
+	playWith(t, balanced(t, "nodes", &told), nil, func(w *world) {
+		w.put(node("n1", "192.0.2.1", v1.NodeReady))
+		s := balancedService("a")
+		s.Spec.LoadBalancerIP = "198.51.100.9"
+		w.create("services", "ns", s)
+		w.at("a", "192.0.2.1")
+		w.put(node("n2", "192.0.2.2", v1.NodeReady))
+		w.at("a", "192.0.2.1 192.0.2.2")
+	})
+	if want := []string{"a LoadBalancerIPIgnored", "a EnsuredLoadBalancer"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -75,6 +75,7 @@ func (b *builder) service(s *v1.Service, slices map[string]*discoveryv1.Endpoint
 	if b.own, ok = appendLabels(nil, s.Name, s.Namespace, "svc"); !ok {
 		return
 	}
+	b.names[string(b.own)] = nil
 	switch {
 	case s.Spec.Type == v1.ServiceTypeExternalName:
 		if target, err := wireName(s.Spec.ExternalName); err == nil && len(target) > 1 {

@@ -16,7 +16,10 @@
 // A name that pods look for by their search path is looked for here: the answer
 // to the path's first name is that of the first one which exists, after a CNAME
 // to it, so that an external name takes one query. It is done for pods that have
-// the resolv.conf which the agent writes unless told otherwise.
+// the resolv.conf which the agent writes unless told otherwise. Nobody can tell such
+// a question from one for the whole name, so what a Service of the pod's namespace
+// may be called (one label), and what lies below one that there is, is denied at
+// once: the pod goes on by its path itself.
 //
 // Names below pod.cluster.local are answered for any address in any namespace, as
 // the specification asks (the "insecure" of CoreDNS): they say nothing of whether

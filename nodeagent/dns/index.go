@@ -26,7 +26,7 @@ type Index struct {
 
 	// mu guards what queries read.
 	mu         sync.RWMutex
-	names      map[string]*entry // by what comes before the zone, in wire form
+	names      map[string]*entry // by what comes before the zone, in wire form; nil for a service that has no address
 	reverse    map[netip.Addr][]pointer
 	namespaces map[string]int // how many services each has
 	serial     uint32
@@ -221,6 +221,14 @@ func (x *Index) replacePointers(of key, had []netip.Addr, now []addressed) {
 			x.reverse[p.address] = append(have, pointer{of, p.name})
 		}
 	}
+}
+
+// hasService tells whether a name is a service's, whatever it is answered by.
+func (x *Index) hasService(name []byte) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	_, has := x.names[string(name)]
+	return has
 }
 
 // size counts names and addresses, for metrics.

@@ -54,7 +54,7 @@ func (s *Server) atOnce(out []byte, q *query, packet []byte, tcp bool) (reply []
 		return nil, false
 	case absent:
 		if q.qtype == dns.TypeA || q.qtype == dns.TypeAAAA {
-			if _, _, ok := q.searched(s.zone.zone); ok {
+			if _, _, ok := s.zone.searched(q); ok {
 				return nil, false
 			}
 		}
@@ -72,9 +72,10 @@ func whole(reply []byte, q *query) []byte {
 }
 
 // searched takes the first name of a search path off what is asked for; it is the
-// asking pod's if the pod is of that namespace.
-func (q *query) searched(zone []byte) (base, namespace string, ok bool) {
-	rest, ok := cut(q.name(), zone)
+// asking pod's if the pod is of that namespace. What may be the whole name of a
+// Service, or lies below one that there is, is nobody else's to answer.
+func (z *zone) searched(q *query) (base, namespace string, ok bool) {
+	rest, ok := cut(q.name(), z.zone)
 	if !ok {
 		return "", "", false
 	}
@@ -82,7 +83,10 @@ func (q *query) searched(zone []byte) (base, namespace string, ok bool) {
 	for at := 0; at < len(rest); at += int(rest[at]) + 1 {
 		starts = append(starts, at)
 	}
-	if len(starts) < 3 || string(rest[starts[len(starts)-1]:]) != "\x03svc" {
+	if len(starts) < 4 || string(rest[starts[len(starts)-1]:]) != "\x03svc" {
+		return "", "", false
+	}
+	if len(starts) == 4 && z.hasService(rest[starts[1]:]) {
 		return "", "", false
 	}
 	at := starts[len(starts)-2]
@@ -196,7 +200,7 @@ func (s *Server) compose(ctx context.Context, q *query, client netip.Addr, what 
 		s.counts.cluster.Add(1)
 		return s.follow(ctx, asked, q)
 	}
-	base, of, ok := q.searched(s.zone.zone)
+	base, of, ok := s.zone.searched(q)
 	if namespace, known := s.cfg.Pod(client); !ok || !known || namespace != of {
 		s.counts.cluster.Add(1)
 		return s.deny(asked, q)

@@ -163,7 +163,10 @@ func TestSearchPath(t *testing.T) {
 		}, []string{"192.0.2.1 www.example.com.corp. A", "192.0.2.1 www.example.com. A"}},
 		{"which has no such address", "www.example.com" + below, dns.TypeAAAA, pod, 0, []string{"www.example.com" + below + " 5 IN CNAME www.example.com."},
 			[]string{"192.0.2.1 www.example.com.corp. AAAA", "192.0.2.1 www.example.com. AAAA"}},
-		{"a name of the machine's domain", "host" + below, dns.TypeA, pod, 0, []string{"host" + below + " 5 IN CNAME host.corp.", "host.corp. 300 IN A 192.0.2.7"}, []string{"192.0.2.1 host.corp. A"}},
+		{"a name of the machine's domain", "host.dept" + below, dns.TypeA, pod, 0, []string{"host.dept" + below + " 5 IN CNAME host.dept.corp.", "host.dept.corp. 300 IN A 192.0.2.7"}, []string{"192.0.2.1 host.dept.corp. A"}},
+		{"a service that is not there: others are not asked", "host" + below, dns.TypeA, pod, dns.RcodeNameError, nil, nil},
+		{"an endpoint of a service that has others", "host.headless" + below, dns.TypeA, pod, dns.RcodeNameError, nil, nil},
+		{"an endpoint of a service that has none", "host.empty" + below, dns.TypeA, pod, dns.RcodeNameError, nil, nil},
 		{"a service by its namespace", "kubernetes.default" + below, dns.TypeA, pod, 0, []string{
 			"kubernetes.default" + below + " 5 IN CNAME kubernetes" + below, "kubernetes" + below + " 5 IN A 10.3.0.1",
 		}, nil},

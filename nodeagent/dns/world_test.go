@@ -71,9 +71,9 @@ func world(m *dns.Msg) *dns.Msg {
 	switch {
 	case q.Name == "www.example.com." && q.Qtype == dns.TypeA:
 		a.Answer = []dns.RR{rr("www.example.com. 300 IN CNAME web.example.com."), rr("web.example.com. 100 IN A 192.0.2.53")}
-	case q.Name == "www.example.com.", q.Name == "host.corp.":
-		if q.Name == "host.corp." && q.Qtype == dns.TypeA {
-			a.Answer = []dns.RR{rr("host.corp. 300 IN A 192.0.2.7")}
+	case q.Name == "www.example.com.", q.Name == "host.dept.corp.":
+		if q.Name == "host.dept.corp." && q.Qtype == dns.TypeA {
+			a.Answer = []dns.RR{rr("host.dept.corp. 300 IN A 192.0.2.7")}
 		} else {
 			a.Ns = []dns.RR{soa}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type Kernel interface {
 	Filter(f forward.Filter, complete bool) error
 	// Repair mends what differs from what was applied.
 	Repair() error
+	// Forget ends what is remembered of flows from and to some addresses.
+	Forget(addresses []netip.Addr) error
 	// Denied counts the packets that were refused.
 	Denied() (ingress, egress uint64, err error)
 }
@@ -204,7 +207,7 @@ func (i *Isolation) work(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			if s.repair() != nil {
+			if s.repair() != nil || s.forget() != nil {
 				timer.Reset(retry)
 			}
 			continue
@@ -252,7 +255,10 @@ type state struct {
 	attached            map[string]attachment
 	complete            bool // the next change is all there is
 	behind              bool // the kernel refused something, and does not have it yet
-	pending             []chan<- error
+	// arrived and left are addresses of pods that came and went, whose former flows
+	// the kernel may know: what has begun is not judged.
+	arrived, left []netip.Addr
+	pending       []chan<- error
 }
 
 func newState(i *Isolation) *state {
@@ -286,6 +292,9 @@ func (s *state) update() bool {
 		return true
 	}
 	err := s.apply(since)
+	if err == nil { // not before new ones are judged
+		err = s.forget()
+	}
 	s.answer(err)
 	return err == nil
 }
@@ -336,6 +345,25 @@ func (s *state) repair() error {
 		return fmt.Errorf("isolate by network policies: %w", err)
 	}
 	s.behind = false
+	return nil
+}
+
+// forget has what goes on at addresses that changed hands be judged as if it began.
+// Where no pod is isolated, one that came waits for none of that.
+func (s *state) forget() error {
+	if isolated, _ := s.book.Len(); isolated == 0 {
+		s.arrived = nil
+	}
+	all := slices.Concat(s.arrived, s.left)
+	if len(all) == 0 {
+		return nil
+	}
+	if err := s.cfg.Kernel.Forget(all); err != nil {
+		s.cfg.Log.Error("flows of former pods pass network policies; it is tried again", "err", err)
+		s.counts.failures.Add(1)
+		return fmt.Errorf("isolate by network policies: %w", err)
+	}
+	s.arrived, s.left = nil, nil
 	return nil
 }
 

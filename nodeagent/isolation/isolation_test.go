@@ -34,6 +34,9 @@ type sums struct {
 	refused []forward.Filter
 	told    chan struct{}
 	mended  int
+	// forgot are addresses whose flows are not remembered; sticky refuses that.
+	forgot []netip.Addr
+	sticky bool
 }
 
 func newSums() *sums {
@@ -89,6 +92,24 @@ func (k *sums) tell() {
 	case k.told <- struct{}{}:
 	default:
 	}
+}
+
+func (k *sums) Forget(addresses []netip.Addr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.sticky {
+		return errors.New("it cannot forget")
+	}
+	k.forgot = append(k.forgot, addresses...)
+	return nil
+}
+
+// forgotten takes what was.
+func (k *sums) forgotten() (all []netip.Addr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, k.forgot = k.forgot, nil
+	return all
 }
 
 func (*sums) Denied() (ingress, egress uint64, err error) { return 3, 4, nil }
@@ -317,6 +338,56 @@ func TestNobodyHasANetworkWhileRulesAreRefused(t *testing.T) {
 			t.Errorf("%s has no rules", ip)
 		}
 	}
+}
+
+// TestAPodsFlowsEndWithIt: those of a pod that goes, and those that its address has when
+// a pod comes, where pods are isolated; not those of a pod that runs on.
+func TestAPodsFlowsEndWithIt(t *testing.T) {
+	t.Parallel()
+	api, kernel := apitest.New(nil), newSums()
+	i := run(t, Config{Client: api, Kernel: kernel})
+	n := i.Network(connects{})
+	at := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
+	step := func(what string, do func() error, want []netip.Addr) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if err := i.await(t.Context(), func(*state) {}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := kernel.forgotten(); !slices.Equal(got, want) {
+			t.Errorf("%s: flows of %v are forgotten, want %v", what, got, want)
+		}
+	}
+	add := func(id string) func() error {
+		return func() error {
+			_, err := n.Add(t.Context(), network.Pod{ID: id, UID: "server"})
+			return err
+		}
+	}
+	del := func(id string) func() error { return func() error { return n.Del(t.Context(), id) } }
+	i.Set(server())
+	step("it comes, and nobody is isolated", add("server-0"), nil)
+	step("it goes", del("server-0"), at)
+	i.change(func(s *state) {
+		s.book.PutPolicy(types.NamespacedName{Namespace: "default", Name: "clients"}, clients())
+	})
+	step("it comes, and is isolated", add("server-1"), at)
+	step("it is connected already", add("server-1"), nil)
+	step("it is swept", func() error { return n.Sweep(t.Context(), nil) }, at)
+	i.Adopt(server(), "server-2", at)
+	step("it runs on", func() error { return nil }, nil)
+	kernel.mu.Lock()
+	kernel.sticky = true
+	kernel.mu.Unlock()
+	if err := add("server-3")(); err == nil || !strings.Contains(err.Error(), "it cannot forget") {
+		t.Errorf("where flows cannot be forgotten it has a network: %v", err)
+	}
+	kernel.mu.Lock()
+	kernel.sticky = false
+	kernel.mu.Unlock()
+	step("once they can be", add("server-3"), at)
 }
 
 // TestNobodyWaitsForAnAgentThatEnds: a pod that is being connected then is told.

@@ -57,11 +57,20 @@ func (s *state) attach(id, uid string, ips []netip.Addr) {
 	s.refresh(uid)
 }
 
+// connect attaches a pod that has sent nothing yet.
+func (s *state) connect(id, uid string, ips []netip.Addr) {
+	if _, again := s.attached[id]; !again {
+		s.arrived = append(s.arrived, ips...)
+	}
+	s.attach(id, uid, ips)
+}
+
 func (s *state) detach(id string) {
 	a, was := s.attached[id]
 	delete(s.attached, id)
 	if was {
 		s.refresh(a.uid)
+		s.left = append(s.left, a.ips...)
 	}
 }
 
@@ -109,7 +118,7 @@ func (n *isolated) Add(ctx context.Context, pod network.Pod) (network.Attachment
 	if err != nil {
 		return a, err
 	}
-	return a, n.await(ctx, func(s *state) { s.attach(pod.ID, pod.UID, a.IPs) })
+	return a, n.await(ctx, func(s *state) { s.connect(pod.ID, pod.UID, a.IPs) })
 }
 
 func (n *isolated) Del(ctx context.Context, id string) error {

@@ -41,6 +41,8 @@ type Config struct {
 	Handlers map[string]string
 	// PodRanges are this node's, ClusterRanges all nodes' (empty: PodRanges).
 	PodRanges, ClusterRanges []netip.Prefix
+	// Names are addresses at which the agent answers DNS.
+	Names []netip.Addr
 	// Bridge is the name of the pods' bridge; empty: berth0.
 	Bridge string
 	// CNIConfDir is where the user's own CNI has its configuration; empty: pods are
@@ -95,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Machine, error) {
 	}
 	// Before containerd, which takes longer to find something amiss.
 	m.Network, err = cni.Open(ctx, cni.Config{
-		PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Bridge: cfg.Bridge,
+		PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Names: cfg.Names, Bridge: cfg.Bridge,
 		State: filepath.Join(cfg.State, "net"), ConfDir: cfg.CNIConfDir, Bin: cfg.Bin, Log: cfg.Log,
 	})
 	if err != nil {

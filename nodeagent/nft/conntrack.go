@@ -3,6 +3,7 @@ package nft
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -38,7 +39,7 @@ func (t *table) forget() error {
 	if len(t.stale) == 0 {
 		return nil
 	}
-	h, err := netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
+	h, err := t.flowTable()
 	if err != nil {
 		return err
 	}
@@ -53,11 +54,24 @@ func (t *table) forget() error {
 			chosen.own[a.Unmap()] = true
 		}
 	}
-	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), chosen)
-	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return err // else it went by itself; or there are none in this kernel
+	if err := t.deleteFlows(h, chosen); err != nil {
+		return err
 	}
 	clear(t.stale)
+	return nil
+}
+
+// flowTable opens what the kernel remembers of flows.
+func (t *table) flowTable() (*netlink.Handle, error) {
+	return netlink.NewHandleAt(netns.NsHandle(t.kernel.ns.Fd()), unix.NETLINK_NETFILTER, unix.NETLINK_ROUTE)
+}
+
+// deleteFlows removes those of a family that are chosen.
+func (t *table) deleteFlows(h *netlink.Handle, chosen netlink.CustomConntrackFilter) error {
+	_, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(t.conntrackFamily()), chosen)
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) {
+		return err // else it went by itself; or there are none in this kernel
+	}
 	return nil
 }
 
@@ -106,6 +120,29 @@ func unspecified(a netip.Addr) netip.Addr {
 func (t *table) serves(front forward.Front, backend netip.AddrPort) bool {
 	for _, b := range t.fronts[front].backends {
 		if b == backend {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetAll removes the kernel's memory of all flows from and to some addresses.
+func (t *table) forgetAll(addresses flowsOf) error {
+	h, err := t.flowTable()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return t.deleteFlows(h, addresses)
+}
+
+// flowsOf chooses those from and to some addresses, before or after translation.
+type flowsOf map[netip.Addr]bool
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (f flowsOf) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
+	for _, ip := range []net.IP{flow.Forward.SrcIP, flow.Forward.DstIP, flow.Reverse.SrcIP, flow.Reverse.DstIP} {
+		if a, ok := netip.AddrFromSlice(ip); ok && f[a.Unmap()] {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -176,6 +177,54 @@ func TestStaleFlowsAreForgottenInTheEnd(t *testing.T) {
 				t.Errorf("flows to ports %v are left", got)
 			}
 		})
+	}
+}
+
+// TestAFormerPodsFlowsArePoliciesBusinessAgain: a client goes on by the flow that it had
+// with a pod whose address another has now, who is isolated.
+func TestAFormerPodsFlowsArePoliciesBusinessAgain(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 3)
+	n.must(t, change(map[forward.Front]*forward.Entry{{Addr: vip, Port: 53, Protocol: forward.UDP}: {Inside: to(1)}}), true)
+	talk := func(from machine, to string) (ask func() error) {
+		t.Helper()
+		var c net.Conn
+		var err error
+		from.Within(func() { c, err = net.Dial("udp4", to) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return func() error {
+			_, err := c.Write([]byte("who?"))
+			if err == nil {
+				err = c.SetReadDeadline(time.Now().Add(3 * time.Second))
+			}
+			if err == nil {
+				_, err = c.Read(make([]byte, 200))
+			}
+			return err
+		}
+	}
+	in := talk(n.pods[0], podIP(1).String()+":80")
+	byService, out := talk(n.pods[0], "10.96.0.1:53"), talk(n.pods[1], podIP(2).String()+":80")
+	other := talk(n.pods[0], podIP(2).String()+":80")
+	for name, ask := range map[string]func() error{"in": in, "by service": byService, "out": out, "other": other} {
+		if err := ask(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	n.filter(t, isolated(map[int]*forward.Isolation{1: {Ingress: nobody, Egress: nobody}, 2: {Ingress: nobody}}, nil), true)
+	if err := n.Forget([]netip.Addr{podIP(1), podIP6(1)}); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range map[string]func() error{"in": in, "by service": byService, "out": out} {
+		if err := ask(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s, a former pod's flow goes on: %v", name, err)
+		}
+	}
+	if err := other(); err != nil {
+		t.Errorf("another pod's flow has ended: %v", err)
 	}
 }
 

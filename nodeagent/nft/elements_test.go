@@ -13,6 +13,8 @@ import (
 func TestListed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, 3)
+	n.tunnels = []string{"berth.1"}
+	n.open(t)
 	sticky := to(0, 1)
 	sticky.Affinity, sticky.Group = 3*time.Hour, "default/web"
 	n.must(t, change(map[forward.Front]*forward.Entry{
@@ -31,6 +33,7 @@ func TestListed(t *testing.T) {
 		"numgen random mod 2 vmap { 0 : goto e-",
 		"timeout 3h", "update @s-", "dnat to 10.99.1.10:80",
 		"ip saddr 192.0.2.0/24 return", ": jump f-",
+		`oifname "berth.1" tcp flags syn / syn,rst tcp option maxseg size set rt mtu`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("nft does not list %q", want)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +24,15 @@ type Config struct {
 	// PodRanges are those of this node's pods, ClusterRanges of all pods of the
 	// cluster: between these, addresses are kept.
 	PodRanges, ClusterRanges []netip.Prefix
-	Log                      *slog.Logger
+	// Names are addresses at which the machine itself answers DNS, whatever ports of
+	// it pods and services have.
+	Names []netip.Addr
+	// Tunnels are devices to other nodes, which take less at once than other links.
+	Tunnels []string
+	// NoLoopback: no port leads from the loopback to pods, whose answers would not
+	// come back.
+	NoLoopback bool
+	Log        *slog.Logger
 
 	// dial connects to the kernel; tests have it refuse.
 	dial func(...nftables.ConnOption) (*nftables.Conn, error)
@@ -168,6 +177,25 @@ func (k *Kernel) Pin(owner string, fronts map[forward.Front]*forward.Entry) erro
 
 // Unpin ends what Pin made for an owner.
 func (k *Kernel) Unpin(owner string) error { return k.Pin(owner, nil) }
+
+// Forget removes the kernel's memory of all flows from and to some addresses: who has
+// one next, and whom policies judge anew, must not go on with a former pod's.
+func (k *Kernel) Forget(addresses []netip.Addr) error {
+	chosen := flowsOf{}
+	for _, a := range addresses {
+		chosen[a] = true
+	}
+	var errs []error
+	for _, t := range k.tables {
+		if slices.ContainsFunc(addresses, t.has) {
+			errs = append(errs, t.forgetAll(chosen))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("forget the flows of former pods: %w", err)
+	}
+	return nil
+}
 
 // Bind has what comes by pods' ports of the bridge be dropped, unless it is sent by
 // these addresses. What is bound already stays so, unless complete: then that goes

@@ -13,7 +13,7 @@ import (
 
 // version of the constant rules. One more when they change: the table is then
 // made anew.
-const version = 4
+const version = 5
 
 // Names of sets and maps.
 const (
@@ -41,7 +41,7 @@ const chainReject = "refuse"
 
 // marker names a chain that says which layout a table has.
 func (f *family) marker(cfg Config) string {
-	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges))
+	sum := sha256.Sum256(fmt.Append(nil, version, cfg.Bridge, cfg.PodRanges, cfg.ClusterRanges, cfg.Names, cfg.NoLoopback, cfg.Tunnels))
 	return "layout-" + hex.EncodeToString(sum[:6])
 }
 
@@ -107,8 +107,8 @@ func (f *family) chains(cfg Config) []chain {
 	front, port := []part{f.daddr(), protocol, dport}, []part{protocol, dport}
 	toPorts := func() rule {
 		r := rule{}.local(expr.CmpOpEq, false)
-		if !f.is4() { // ::1 is not routed to pods by any setting
-			r = r.key(f.daddr()).cmp(expr.CmpOpNeq, netip.IPv6Loopback().AsSlice()...)
+		if f.is4() { // of the loopback's addresses the first alone
+			r = append(r.key(f.daddr()), &expr.Range{Op: expr.CmpOpNeq, Register: 1, FromData: []byte{127, 0, 0, 2}, ToData: []byte{127, 255, 255, 255}})
 		}
 		return r.key(port...)
 	}
@@ -121,7 +121,7 @@ func (f *family) chains(cfg Config) []chain {
 			toPorts().in(setCountedOutsidePorts),
 			toPorts().vmap(mapOutsidePorts),
 		}},
-		{name: "services", rules: []rule{
+		{name: "services", rules: append(f.exempt(cfg),
 			rule{}.key(front...).vmap(mapGuarded),
 			rule{}.key(front...).in(setCounted), // and on
 			rule{}.key(f.saddr()).notIn(setPods).local(expr.CmpOpNeq, true).verdict(expr.VerdictJump, "foreign"),
@@ -129,16 +129,53 @@ func (f *family) chains(cfg Config) []chain {
 			rule{}.key(f.daddr()).in(setVirtual).verdict(expr.VerdictGoto, chainReject),
 			toPorts().in(setCountedPorts),
 			toPorts().vmap(mapPorts),
-		}},
+		)},
 		{"prerouting", nat, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"output", nat, nftables.ChainHookOutput, nftables.ChainPriorityNATDest, []rule{rule{}.verdict(expr.VerdictJump, "services")}},
 		{"postrouting", nat, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, f.postrouting(cfg)},
 		{"guard", filter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, f.guard(cfg)},
+		{"tunnels", filter, nftables.ChainHookForward, nftables.ChainPriorityMangle, clamp(cfg.Tunnels)},
 		{"redirects", filter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, []rule{
 			rule{}.device(expr.MetaKeyOIFNAME, cfg.Bridge).key(protocol).cmp(expr.CmpOpEq, f.redirect[0]).
 				key(payload(expr.PayloadBaseTransportHeader, 0, 1)).cmp(expr.CmpOpEq, f.redirect[1]).verdict(expr.VerdictDrop, ""),
 		}},
 	}
+}
+
+// exempt leaves connections to some addresses of the machine alone: whatever port of
+// the machine somebody has, it is not one of these.
+func (f *family) exempt(cfg Config) (out []rule) {
+	all := cfg.Names
+	if f.is4() && cfg.NoLoopback {
+		out = append(out, rule{}.key(f.daddr()).within(expr.CmpOpEq, loopback4).verdict(expr.VerdictReturn, ""))
+	}
+	if !f.is4() { // it is not routed to pods by any setting
+		all = append([]netip.Addr{netip.IPv6Loopback()}, all...)
+	}
+	for _, a := range all {
+		if f.has(a) {
+			out = append(out, rule{}.key(f.daddr()).cmp(expr.CmpOpEq, a.AsSlice()...).verdict(expr.VerdictReturn, ""))
+		}
+	}
+	return out
+}
+
+// clamp has connections through a tunnel begin with segments that fit it, both ways:
+// clients elsewhere do not know of it, and many hear no ICMP that says so.
+func clamp(tunnels []string) (out []rule) {
+	const syn, rst, maxseg = 2, 4, 2
+	flags := payload(expr.PayloadBaseTransportHeader, 13, 1)
+	for _, name := range tunnels {
+		for _, way := range []expr.MetaKey{expr.MetaKeyIIFNAME, expr.MetaKeyOIFNAME} {
+			begins := rule{}.device(way, name).key(protocol).cmp(expr.CmpOpEq, unix.IPPROTO_TCP).
+				key(flags).masked([]byte{syn | rst}, []byte{0}).cmp(expr.CmpOpEq, syn)
+			out = append(out, append(begins,
+				&expr.Rt{Register: 1, Key: expr.RtTCPMSS},
+				&expr.Byteorder{SourceRegister: 1, DestRegister: 1, Op: expr.ByteorderHton, Len: 2, Size: 2},
+				&expr.Exthdr{SourceRegister: 1, Type: maxseg, Offset: 2, Len: 2, Op: expr.ExthdrOpTcpopt}))
+		}
+	}
+	return out
 }
 
 // unreachable is the code of "port unreachable".
@@ -166,6 +203,8 @@ func (f *family) postrouting(cfg Config) []rule {
 	return out
 }
 
+var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+
 // guard keeps pods from what only the machine itself may reach, as route_localnet
 // lets packets to 127.0.0.0/8 in at the bridge, and from sending by addresses that
 // are no pod's of this node, which policies would take for somebody else's.
@@ -173,9 +212,8 @@ func (f *family) guard(cfg Config) []rule {
 	bridge := func() rule { return rule{}.device(expr.MetaKeyIIFNAME, cfg.Bridge) }
 	var out []rule
 	if f.is4() {
-		loopback := netip.MustParsePrefix("127.0.0.0/8")
 		for _, p := range []part{f.daddr(), f.saddr()} {
-			out = append(out, bridge().key(p).within(expr.CmpOpEq, loopback).verdict(expr.VerdictDrop, ""))
+			out = append(out, bridge().key(p).within(expr.CmpOpEq, loopback4).verdict(expr.VerdictDrop, ""))
 		}
 	}
 	foreign, has := bridge(), false

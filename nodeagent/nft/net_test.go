@@ -27,6 +27,10 @@ type node struct {
 	*Kernel
 	outside machine
 	pods    []machine
+	names   []netip.Addr // of its DNS
+
+	noLoopback bool
+	tunnels    []string
 }
 
 const (
@@ -90,7 +94,7 @@ func (n *node) open(t testing.TB) {
 	t.Helper()
 	var err error
 	n.Within(func() {
-		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		n.Kernel, err = Open(Config{Bridge: "berth0", PodRanges: nodeRanges, ClusterRanges: podRanges, Names: n.names, NoLoopback: n.noLoopback, Tunnels: n.tunnels, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	})
 	if err != nil {
 		t.Fatal(err)

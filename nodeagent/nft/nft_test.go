@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-dev/berth/nodeagent/forward"
+	"github.com/berth-dev/berth/nodeagent/network/netnstest"
 )
 
 var vip = netip.MustParseAddr("10.96.0.1")
@@ -154,6 +157,94 @@ func TestNodePort(t *testing.T) {
 	sees(t, n.outside, nodeIP+":30001", outsideIP, two)
 	sees(t, n.pods[0], nodeIP+":30001", podIP(0).String(), one)
 	sees(t, n.machine, "127.0.0.1:30001", bridgeIP, one)
+}
+
+// TestConnectionsFitTheTunnel: a client elsewhere, to whom the node forwards by its
+// tunnel, is told of segments that fit it; one that stays on other links is not.
+func TestConnectionsFitTheTunnel(t *testing.T) {
+	t.Parallel()
+	n, far := newNode(t, 1), newMachine(t)
+	netnstest.Link(t, n.NS, "tunnel0", far.NS, "eth0")
+	n.Run(t, "ip addr add 10.99.2.0/32 dev tunnel0", "ip link set tunnel0 mtu 1400", "ip route add 10.99.2.0/24 dev tunnel0")
+	n.Run(t, "ip -6 addr add fd00:99:2::/128 dev tunnel0 nodad", "ip -6 route add fd00:99:2::/64 dev tunnel0")
+	far.Run(t, "ip addr add 10.99.2.9/24 dev eth0", "ip route add default via 10.99.2.0", "ip -6 addr add fd00:99:2::9/64 dev eth0 nodad", "ip -6 route add default via fd00:99:2::")
+	answer(t, far)
+	n.tunnels = []string{"tunnel0"}
+	n.open(t)
+	n.must(t, change(map[forward.Front]*forward.Entry{nodePort(30000): {Inside: always(forward.Target{Backends: []netip.AddrPort{netip.MustParseAddrPort("10.99.2.9:80")}})}}), true)
+	for to, want := range map[string]int{
+		"10.99.2.9:80": 1400 - 52, nodeIP + ":30000": 1400 - 52, "[fd00:99:2::9]:80": 1400 - 72, // with time stamps
+		podIP(0).String() + ":80": 1500 - 52,
+	} {
+		var got int
+		var err error
+		n.outside.Within(func() {
+			var c net.Conn
+			if c, err = net.DialTimeout("tcp", to, 3*time.Second); err == nil {
+				defer c.Close()
+				got, err = segment(c.(*net.TCPConn))
+			}
+		})
+		if err != nil || got != want {
+			t.Errorf("%s: segments of %d bytes, %v; want %d", to, got, err, want)
+		}
+	}
+}
+
+// segment is how much a connection sends at once.
+func segment(c *net.TCPConn) (size int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { size, failed = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG) })
+	return size, errors.Join(err, failed)
+}
+
+// TestPortsOfTheLoopback: what has nobody to answer there is refused at once, and so is
+// all where pods' answers would not come back.
+func TestPortsOfTheLoopback(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 1)
+	own := netip.MustParseAddr("127.0.0.1")
+	n.must(t, change(map[forward.Front]*forward.Entry{
+		nodePort(30000): {Inside: always(to(0))}, tcp(own, 30000): {Inside: to(0)},
+		nodePort(30001): {Inside: always(to(0))}, tcp(own, 30001): {Inside: forward.Target{Verdict: forward.Reject}},
+	}), true)
+	sees(t, n.machine, "127.0.0.1:30000", bridgeIP, podIP(0).String())
+	refused(t, n.machine, "127.0.0.1:30001")
+	refused(t, n.machine, "127.0.0.2:30000")
+	n.noLoopback = true
+	n.open(t)
+	n.must(t, change(map[forward.Front]*forward.Entry{nodePort(30000): {Inside: always(to(0))}, tcp(own, 30000): {Inside: to(0)}}), true)
+	refused(t, n.machine, "127.0.0.1:30000")
+	sees(t, n.machine, nodeIP+":30000", bridgeIP, podIP(0).String())
+}
+
+// TestAPortOfTheMachineIsNotThatOfItsDNS: a pod that has port 80 of the machine has it
+// at all of its addresses but those of the cluster's DNS, which the machine has, too.
+func TestAPortOfTheMachineIsNotThatOfItsDNS(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, 2)
+	n.names = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::10")}
+	n.Run(t, "ip addr add 10.96.0.10/32 dev lo", "ip -6 addr add fd00:96::10/128 dev lo nodad")
+	n.open(t)
+	answer(t, n.machine)
+	six := forward.Target{Backends: []netip.AddrPort{netip.AddrPortFrom(podIP6(1), 80)}}
+	if err := n.Pin("pod", map[forward.Front]*forward.Entry{nodePort(80): {Inside: to(1)}, tcp(netip.IPv6Unspecified(), 80): {Inside: six}}); err != nil {
+		t.Fatal(err)
+	}
+	n.must(t, change(nil), true)
+	sees(t, n.pods[0], nodeIP+":80", podIP(0).String(), podIP(1).String())
+	sees(t, n.pods[0], "[2001:db8::1]:80", podIP6(0).String(), podIP6(1).String())
+	for _, from := range []struct {
+		machine
+		four, six string
+	}{{n.pods[0], podIP(0).String(), podIP6(0).String()}, {n.machine, "10.96.0.10", "fd00:96::10"}} {
+		sees(t, from.machine, "10.96.0.10:80", from.four, "10.96.0.10")
+		sees(t, from.machine, "[fd00:96::10]:80", from.six, "fd00:96::10")
+	}
 }
 
 func TestPodsDoNotReachTheMachinesLoopback(t *testing.T) {

@@ -191,10 +191,10 @@ func TestServicesAreFollowed(t *testing.T) {
 	if _, err := api.CoreV1().Services("default").Create(ctx, clashing, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	want(t, k.nextChange(t), false, map[string]int{"10.96.0.3": 0, "0.0.0.0": 0})
+	want(t, k.nextChange(t), false, map[string]int{"10.96.0.3": 0, "0.0.0.0": 0, "127.0.0.1": 0})
 	zone.Store("z2")
 	p.Wake()
-	want(t, k.nextChange(t), true, map[string]int{"10.96.0.3": 0, "0.0.0.0": 0})
+	want(t, k.nextChange(t), true, map[string]int{"10.96.0.3": 0, "0.0.0.0": 0, "127.0.0.1": 0})
 	cancel()
 	for range 2 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -11,3 +11,7 @@ package service
 // AnnouncedBy is the annotation of a Service whose load balancer's addresses one node
 // announces on its links: it has the node's name. The host writes it.
 const AnnouncedBy = "network.berth.dev/announced-by"
+
+// IngressPorts is what a Node's condition IngressServing says: the ports for HTTP and
+// TLS, 0 where there is none.
+const IngressPorts = "requests for Ingresses are answered on this node's ports %d and %d"

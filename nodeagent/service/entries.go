@@ -118,9 +118,20 @@ func (out *Elements) port(svc *v1.Service, p *v1.ServicePort, ip netip.Addr, sli
 		e.Sources = sources
 		out.Fronts[forward.Front{Addr: a, Port: uint16(p.Port), Protocol: protocol}] = e
 	}
-	if nodePort != 0 {
-		out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
+	if nodePort == 0 {
+		return
 	}
+	out.Fronts[forward.Front{Addr: anyOwn(ip), Port: nodePort, Protocol: protocol}] = entry()
+	if own, has := loopback(ip); has {
+		out.Fronts[forward.Front{Addr: own, Port: nodePort, Protocol: protocol}] = &forward.Entry{Inside: target.here(cluster), Serving: serving}
+	}
+}
+
+// loopback is where node ports of ip's family lead to endpoints of the machine alone:
+// what others answer comes by its links, and the kernel takes nothing for the loopback
+// there. Of IPv6 it takes it nowhere.
+func loopback(ip netip.Addr) (own netip.Addr, has bool) {
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1}), ip.Is4()
 }
 
 // keepFlows are the endpoints that keep the flows that they have, of UDP: the other
@@ -191,6 +202,12 @@ func (t target) to(list []endpoint) forward.Target {
 		return forward.Target{Verdict: forward.Drop}
 	}
 	return forward.Target{Verdict: forward.Reject}
+}
+
+// here is to those of this node: nobody else answers.
+func (t target) here(list []endpoint) forward.Target {
+	t.any = false
+	return t.to(only(list, func(e endpoint) bool { return e.local }))
 }
 
 // LoadBalancers are the addresses whose packets come here as they are.

@@ -163,19 +163,19 @@ func TestOf(t *testing.T) {
 		{"affinity of the default time", func(s *v1.Service) { s.Spec.SessionAffinity = v1.ServiceAffinityClientIP },
 			[]*discoveryv1.EndpointSlice{slice("10.0.0.1 n1")}, []string{"tcp 10.96.0.1:80: 10.0.0.1:8080 3h0m0s default/web/http/TCP"}},
 		{"a node port", nodePort, []*discoveryv1.EndpointSlice{slice(two...)},
-			[]string{"tcp 0.0.0.0:30000: 10.0.0.1:8080 10.0.0.2:8080 masquerade", "tcp 10.96.0.1:80: 10.0.0.1:8080 10.0.0.2:8080"}},
+			[]string{"tcp 0.0.0.0:30000: 10.0.0.1:8080 10.0.0.2:8080 masquerade", "tcp 10.96.0.1:80: 10.0.0.1:8080 10.0.0.2:8080", "tcp 127.0.0.1:30000: 10.0.0.1:8080"}},
 		{"a node port of policy Local", all(nodePort, local), []*discoveryv1.EndpointSlice{slice(two...)},
-			[]string{"tcp 0.0.0.0:30000: 10.0.0.1:8080 10.0.0.2:8080; outside: 10.0.0.1:8080 keep", "tcp 10.96.0.1:80: 10.0.0.1:8080 10.0.0.2:8080"}},
+			[]string{"tcp 0.0.0.0:30000: 10.0.0.1:8080 10.0.0.2:8080; outside: 10.0.0.1:8080 keep", "tcp 10.96.0.1:80: 10.0.0.1:8080 10.0.0.2:8080", "tcp 127.0.0.1:30000: 10.0.0.1:8080"}},
 		{"policy Local, and nobody here", all(nodePort, local), []*discoveryv1.EndpointSlice{slice("10.0.0.2 n2")},
-			[]string{"tcp 0.0.0.0:30000: 10.0.0.2:8080; outside: drop keep", "tcp 10.96.0.1:80: 10.0.0.2:8080"}},
+			[]string{"tcp 0.0.0.0:30000: 10.0.0.2:8080; outside: drop keep", "tcp 10.96.0.1:80: 10.0.0.2:8080", "tcp 127.0.0.1:30000: reject"}},
 		{"policy Local, and nobody anywhere", all(nodePort, local), nil,
-			[]string{"tcp 0.0.0.0:30000: reject; outside: reject keep", "tcp 10.96.0.1:80: reject"}},
+			[]string{"tcp 0.0.0.0:30000: reject; outside: reject keep", "tcp 10.96.0.1:80: reject", "tcp 127.0.0.1:30000: reject"}},
 		{"policy Local, and who is here ends", all(nodePort, local), []*discoveryv1.EndpointSlice{slice("10.0.0.1 n1 ending", "10.0.0.2 n2")},
-			[]string{"tcp 0.0.0.0:30000: 10.0.0.2:8080; outside: 10.0.0.1:8080 keep", "tcp 10.96.0.1:80: 10.0.0.2:8080"}},
+			[]string{"tcp 0.0.0.0:30000: 10.0.0.2:8080; outside: 10.0.0.1:8080 keep", "tcp 10.96.0.1:80: 10.0.0.2:8080", "tcp 127.0.0.1:30000: reject"}},
 		{"internal policy Local", internalLocal, []*discoveryv1.EndpointSlice{slice(two...)}, []string{"tcp 10.96.0.1:80: 10.0.0.1:8080"}},
 		{"internal policy Local, and nobody here", internalLocal, []*discoveryv1.EndpointSlice{slice("10.0.0.2 n2")}, []string{"tcp 10.96.0.1:80: drop"}},
 		{"internal policy Local with a node port", all(internalLocal, nodePort), []*discoveryv1.EndpointSlice{slice("10.0.0.2 n2")},
-			[]string{"tcp 0.0.0.0:30000: 10.0.0.2:8080 masquerade", "tcp 10.96.0.1:80: drop"}},
+			[]string{"tcp 0.0.0.0:30000: 10.0.0.2:8080 masquerade", "tcp 10.96.0.1:80: drop", "tcp 127.0.0.1:30000: reject"}},
 		{"a load balancer", balanced, []*discoveryv1.EndpointSlice{slice("10.0.0.1 n1")},
 			[]string{"tcp 10.96.0.1:80: 10.0.0.1:8080", "tcp 198.51.100.1:80: 10.0.0.1:8080 masquerade"}},
 		{"a load balancer that sends to the nodes itself", all(balanced, func(s *v1.Service) { s.Status.LoadBalancer.Ingress[0].IPMode = new(v1.LoadBalancerIPModeProxy) }),
@@ -303,8 +303,8 @@ func TestUDPFlowsStayWithWhoServes(t *testing.T) {
 				t.Errorf("%s: of %v serve %s, want %s", step.name, front, got, want)
 			}
 		}
-		if fronts != 3 {
-			t.Errorf("%s: %d fronts of UDP have changed, want 3", step.name, fronts)
+		if fronts != 4 {
+			t.Errorf("%s: %d fronts of UDP have changed, want 4", step.name, fronts)
 		}
 	}
 }

@@ -248,14 +248,15 @@ func (f *agentFlags) run(ctx context.Context, server, token string, log *slog.Lo
 		return err
 	}
 	defer answering.Close()
-	m, err := f.open(ctx, own, log)
+	names := f.node.answerAt(ctx, client, log)
+	m, err := f.open(ctx, own, names, log)
 	if err != nil {
 		return err
 	}
 	defer f.close(m, log)
 	cfg := f.config(m, identity, address, own, log)
 	cfg.Keyring, cfg.Ingress, cfg.Outside = keyring, answering, f.outside
-	cfg.AnswerAt = f.node.answerAt(ctx, client, log)
+	cfg.AnswerAt = names
 	if f.stopPods { // then nobody asks there any more
 		defer func() {
 			if err := dns.Disclaim(cfg.AnswerAt...); err != nil {
@@ -329,14 +330,14 @@ func untilDone(ctx context.Context, err error) error {
 	return err
 }
 
-func (f *agentFlags) open(ctx context.Context, own netip.Prefix, log *slog.Logger) (*machine.Machine, error) {
+func (f *agentFlags) open(ctx context.Context, own netip.Prefix, names []netip.Addr, log *slog.Logger) (*machine.Machine, error) {
 	all, err := netip.ParsePrefix(f.clusterCIDR)
 	if err != nil {
 		return nil, fmt.Errorf("--pod-cidr: %w", err)
 	}
 	m, err := machine.Open(ctx, machine.Config{
 		Root: f.root, ContainerdAddress: f.containerd, Handlers: f.node.handlers, PodRanges: []netip.Prefix{own}, ClusterRanges: []netip.Prefix{all},
-		Bridge: f.bridge, CNIConfDir: f.cniConfDir, HostsDir: f.registry.hostsDir, Stalled: f.registry.stalled, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
+		Names: names, Bridge: f.bridge, CNIConfDir: f.cniConfDir, HostsDir: f.registry.hostsDir, Stalled: f.registry.stalled, Bin: []string{filepath.Join(build.ToolsDir(), "bin")}, Log: log,
 	})
 	if err != nil {
 		return nil, err

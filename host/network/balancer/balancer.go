@@ -22,6 +22,8 @@ const most = 16
 type Node struct {
 	Name      string
 	Addresses []netip.Addr
+	// Keeps are ports that it has itself, and why, beside those that all keep.
+	Keeps map[Port]string
 }
 
 // Port is one of nodes, for which Services compete.
@@ -45,6 +47,8 @@ type Result struct {
 	Node string
 	// Missing says why there is not all that it wants.
 	Missing string
+	// Ignored is a loadBalancerIP where there is nothing to choose from.
+	Ignored string
 }
 
 // Ours tells whether a Service is to get addresses from here.
@@ -63,7 +67,11 @@ func (c Config) Decide(all []Service, nodes []Node) map[types.NamespacedName]Res
 	if c.Nodes {
 		ports := map[Port]types.NamespacedName{}
 		for _, s := range all {
-			out[nameOf(s)] = c.atNodes(s, nodes, ports)
+			r := c.atNodes(s, nodes, ports)
+			if !slices.Contains(r.Addresses, s.Spec.LoadBalancerIP) {
+				r.Ignored = s.Spec.LoadBalancerIP
+			}
+			out[nameOf(s)] = r
 		}
 		return out
 	}
@@ -102,9 +110,11 @@ func (c Config) atNodes(s Service, nodes []Node, taken map[Port]types.Namespaced
 	var wants []Port
 	for i := range s.Spec.Ports {
 		p := Port{s.Spec.Ports[i].Port, cmp.Or(s.Spec.Ports[i].Protocol, v1.ProtocolTCP)}
-		if why := c.keeps(p); why != "" {
+		free, why := c.free(p, nodes)
+		if why != "" {
 			return Result{Missing: fmt.Sprintf("port %d/%s is one that nodes keep: %s; choose another, or give the host a pool by --load-balancers", p.Number, p.Protocol, why)}
 		}
+		nodes = free
 		if by, ok := taken[p]; ok {
 			return Result{Missing: fmt.Sprintf("port %d/%s of the nodes is taken by Service %s; choose another, or give the host a pool by --load-balancers", p.Number, p.Protocol, by)}
 		}
@@ -134,14 +144,25 @@ func (c Config) atNodes(s Service, nodes []Node, taken map[Port]types.Namespaced
 	return r
 }
 
-func (c Config) keeps(p Port) string {
+// free are the nodes that do not keep a port, or why none gives it away.
+func (c Config) free(p Port, nodes []Node) (free []Node, why string) {
 	if why, ok := c.Reserved[p]; ok {
-		return why
+		return nil, why
 	}
 	if p.Number >= c.First && p.Number <= c.Last {
-		return fmt.Sprintf("%d to %d are node ports", c.First, c.Last)
+		return nil, fmt.Sprintf("%d to %d are node ports", c.First, c.Last)
 	}
-	return ""
+	for _, n := range nodes {
+		if kept, ok := n.Keeps[p]; ok {
+			why = kept
+		} else {
+			free = append(free, n)
+		}
+	}
+	if len(free) > 0 {
+		return free, ""
+	}
+	return nil, why
 }
 
 func wantsFamily(s Service, a netip.Addr) bool {
@@ -229,7 +250,7 @@ func (g *allocation) one(s Service, family v1.IPFamily) (netip.Addr, string) {
 			continue
 		}
 		some = true
-		if a := g.free(i); a.IsValid() {
+		if a := g.first(i); a.IsValid() {
 			return a, ""
 		}
 	}
@@ -239,8 +260,8 @@ func (g *allocation) one(s Service, family v1.IPFamily) (netip.Addr, string) {
 	return netip.Addr{}, fmt.Sprintf("no address of %s is free in the pools %s", family, g.pools())
 }
 
-// free is a pool's first address that nobody has: none is given back meanwhile.
-func (g *allocation) free(pool int) netip.Addr {
+// first is a pool's first address that nobody has: none is given back meanwhile.
+func (g *allocation) first(pool int) netip.Addr {
 	p := g.Pools[pool]
 	if g.from[pool].IsValid() {
 		p.First = g.from[pool]

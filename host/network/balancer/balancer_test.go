@@ -240,6 +240,21 @@ func TestNodesAnswerAtTheirOwnAddresses(t *testing.T) {
 		"u: 192.0.2.1 192.0.2.2", "z: ! port 8080/TCP of the nodes is taken by Service ns/b; ...")
 	expect(t, decide(c, nil, service("a", 1, 80)), "a: ! no node can answer: ...")
 
+	nodes[0].Keeps = map[balancer.Port]string{{Number: 9250, Protocol: v1.ProtocolTCP}: "the node agent", {Number: 8080, Protocol: v1.ProtocolTCP}: "Ingresses are answered there"}
+	nodes[1].Keeps = map[balancer.Port]string{{Number: 9250, Protocol: v1.ProtocolTCP}: "the node agent"}
+	udp.Spec.Ports[0].Port = 9250
+	expect(t, decide(c, nodes, service("a", 1, 9250), udp, service("b", 2, 80, 8080)),
+		"a: ! port 9250/TCP is one that nodes keep: the node agent...", "b: 192.0.2.1", "u: 192.0.2.1 192.0.2.2")
+	wants := service("a", 1, 80)
+	wants.Spec.LoadBalancerIP = "198.51.100.9"
+	if r := c.Decide([]balancer.Service{{Service: wants}}, nodes)[nameOf("a")]; r.Ignored != "198.51.100.9" {
+		t.Errorf("its loadBalancerIP is not said to be ignored: %+v", r)
+	}
+	wants.Spec.LoadBalancerIP = "192.0.2.1"
+	if r := c.Decide([]balancer.Service{{Service: wants}}, nodes)[nameOf("a")]; r.Ignored != "" {
+		t.Errorf("its loadBalancerIP, which it has, is said to be ignored: %+v", r)
+	}
+
 	var many []balancer.Node
 	for i := range 100 {
 		many = append(many, node(fmt.Sprint("n", i), fmt.Sprint("192.0.2.", i)))

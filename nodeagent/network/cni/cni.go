@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,8 @@ type Network struct {
 	rules   *nft.Kernel // nil where the kernel has none
 	// filtered: bridges' frames were last seen to pass the rules for IP.
 	filtered atomic.Bool
+	// told is what of the user's own CNI the log has told.
+	told sync.Map
 }
 
 // Open checks that this machine can connect pods and lays its rules.
@@ -85,11 +88,21 @@ func Open(ctx context.Context, cfg Config) (*Network, error) {
 		return nil, err
 	}
 	n.tryTunnel()
-	if n.rules, err = cfg.openRules(nft.Config{Bridge: cfg.Bridge, PodRanges: cfg.PodRanges, ClusterRanges: cfg.ClusterRanges, Log: cfg.Log}); err != nil {
+	if n.rules, err = cfg.openRules(n.ruleConfig()); err != nil {
 		cfg.Log.Warn("services and host ports do not answer on this machine, network policies do not hold, and pods reach nobody outside the cluster; they run, and reach each other by their addresses", "err", err)
 		return n, nil
 	}
 	return n, errors.Join(n.bindAll(), n.openPorts())
+}
+
+func (n *Network) ruleConfig() nft.Config {
+	out := nft.Config{Bridge: n.cfg.Bridge, PodRanges: n.cfg.PodRanges, ClusterRanges: n.cfg.ClusterRanges, Names: n.cfg.Names, Log: n.cfg.Log}
+	if n.own() {
+		out.NoLoopback = true // openLoopback is for the bridge
+		return out
+	}
+	out.Tunnels = []string{tunnel4.name, tunnel6.name}
+	return out
 }
 
 // layBridge makes the bridge, unless the user's own CNI connects pods.
@@ -167,10 +180,12 @@ func (n *Network) add(ctx context.Context, pod network.Pod) (a network.Attachmen
 	if a, err = attachment(path, res); err != nil {
 		return network.Attachment{}, err
 	}
-	if !n.own() {
-		if err := errors.Join(n.openLoopback(), n.keepApart(), n.bind(pod.ID, res)); err != nil {
-			return network.Attachment{}, err
+	if n.own() {
+		for _, ip := range a.IPs {
+			n.checkWithin(netip.PrefixFrom(ip, ip.BitLen()))
 		}
+	} else if err := errors.Join(n.openLoopback(), n.keepApart(), n.bind(pod.ID, res)); err != nil {
+		return network.Attachment{}, err
 	}
 	return a, n.openPort(pod.ID, pod.Ports, a.IPs)
 }

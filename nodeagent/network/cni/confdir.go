@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,8 @@ func (n *Network) networkOf(id string) (*libcni.NetworkConfigList, error) {
 	return n.network()
 }
 
-// checkOwn says what is missing for the user's own CNI.
+// checkOwn says what is missing for the user's own CNI, and has the log tell what will
+// not work by it.
 func (n *Network) checkOwn() error {
 	list, err := n.network()
 	if err != nil {
@@ -107,6 +109,65 @@ func (n *Network) checkOwn() error {
 	for _, p := range list.Plugins {
 		names = append(names, p.Network.Type)
 	}
-	_, err = tool.FindPlugins(names, n.cfg.Bin...)
-	return err
+	if _, err = tool.FindPlugins(names, n.cfg.Bin...); err != nil {
+		return err
+	}
+	if slices.Contains(names, "bridge") {
+		n.checkFiltered()
+	}
+	for _, r := range ranges(list) {
+		n.checkWithin(r)
+	}
+	return nil
+}
+
+// checkFiltered tells where pods on one bridge answer each other past the rules that
+// must turn an endpoint's address back into its Service's.
+func (n *Network) checkFiltered() {
+	if filtered, err := bridgesFiltered(); err == nil && !filtered {
+		n.warn("Services will not answer between pods on the bridge of your CNI, and network policies will not hold there: the kernel does not show bridges' packets to the rules for IP",
+			"do", "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1")
+	}
+}
+
+// checkWithin tells of addresses of pods that rules do not take for pods'.
+func (n *Network) checkWithin(r netip.Prefix) {
+	for _, cluster := range n.cfg.ClusterRanges {
+		if cluster.Bits() <= r.Bits() && cluster.Contains(r.Addr()) {
+			return
+		}
+	}
+	n.warn("your CNI gives pods addresses outside of the cluster's range: what they send leaves it without being masqueraded, and Services and network policies take them for clients from elsewhere",
+		"cluster", n.cfg.ClusterRanges, "do", "have the CNI give addresses of that range, or name the CNI's own by --pod-cidr")
+}
+
+// warn tells a thing once.
+func (n *Network) warn(what string, args ...any) {
+	if _, told := n.told.LoadOrStore(what, true); !told {
+		n.cfg.Log.Warn(what, args...)
+	}
+}
+
+// ranges are those that the plugin host-local gives addresses of; what others do, only
+// pods' addresses tell.
+func ranges(list *libcni.NetworkConfigList) (out []netip.Prefix) {
+	type subnet struct{ Subnet string }
+	for _, p := range list.Plugins {
+		var conf struct {
+			IPAM struct {
+				subnet
+				Type   string
+				Ranges [][]subnet
+			}
+		}
+		if err := json.Unmarshal(p.Bytes, &conf); err != nil || conf.IPAM.Type != "host-local" {
+			continue
+		}
+		for _, s := range append(slices.Concat(conf.IPAM.Ranges...), conf.IPAM.subnet) {
+			if r, err := netip.ParsePrefix(s.Subnet); err == nil {
+				out = append(out, r.Masked())
+			}
+		}
+	}
+	return out
 }

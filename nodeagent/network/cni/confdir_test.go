@@ -1,10 +1,12 @@
 package cni
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/netip"
 	"os"
@@ -38,7 +40,8 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := h.mustOpen(t, func(c *Config) { c.ConfDir = dir })
+	var told bytes.Buffer
+	n := h.mustOpen(t, func(c *Config) { c.ConfDir, c.Log = dir, slog.New(slog.NewTextHandler(&told, nil)) })
 	h.Within(func() {
 		if err := n.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no network configuration in "+dir) {
 			t.Errorf("with an empty folder it is ready: %v", err)
@@ -58,6 +61,9 @@ func TestTheUsersOwnCNIConnectsPods(t *testing.T) {
 		}
 	}
 	serve(t, a.NetNS, ":80")
+	if !strings.Contains(told.String(), "outside of the cluster's range") {
+		t.Errorf("that its addresses are no pods' is not told: %s", &told)
+	}
 	mustAsk(t, b.NetNS, a.IPs[0].String()+":80", b.IPs[0].String())
 	mustAsk(t, string(h.NS), a.IPs[0].String()+":80", "172.31.7.1")
 	mustAsk(t, b.NetNS, "172.31.7.1:8080", b.IPs[0].String())
@@ -176,6 +182,61 @@ func TestTheUsersOwnCNIIsToldOfBandwidth(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestWhatWillNotWorkByTheUsersOwnCNIIsTold: in a line of the log each, once, at the
+// start, or when the CNI has put its configuration there, or has given an address.
+func TestWhatWillNotWorkByTheUsersOwnCNIIsTold(t *testing.T) {
+	t.Parallel()
+	const past, outside = "Services will not answer between pods on the bridge of your CNI", "your CNI gives pods addresses outside of the cluster's range"
+	dhcp := `{"cniVersion":"1.0.0","name":"mine","type":"loopback","ipam":{"type":"dhcp"}}`
+	for name, tt := range map[string]struct {
+		text, shown string
+		given       string
+		want        []string
+	}{
+		"all is well":                   {ofMine("mine", "mine0", "10.99.1.0/24", "/leases"), "1", "", nil},
+		"a bridge past the rules":       {ofMine("mine", "mine0", "10.99.1.0/24", "/leases"), "0", "", []string{past}},
+		"another range":                 {ofMine("mine", "mine0", "172.31.7.0/24", "/leases"), "1", "172.31.7.2", []string{outside}},
+		"a range that is too large":     {ofMine("mine", "mine0", "10.0.0.0/8", "/leases"), "1", "10.99.1.2", []string{outside}},
+		"one subnet, in the older form": {`{"cniVersion":"1.0.0","name":"mine","type":"bridge","ipam":{"type":"host-local","subnet":"172.31.7.0/24"}}`, "0", "", []string{past, outside}},
+		"no bridge, an address of ours": {dhcp, "0", "10.99.1.2", nil},
+		"no bridge, another address":    {dhcp, "0", "172.31.7.2", []string{outside}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, dir := newHost(t), t.TempDir()
+			var told bytes.Buffer
+			n := h.mustOpen(t, func(c *Config) {
+				c.ConfDir, c.ClusterRanges, c.Log = dir, []netip.Prefix{netip.MustParsePrefix("10.99.0.0/16")}, slog.New(slog.NewTextHandler(&told, nil))
+			})
+			told.Reset() // nothing is configured yet
+			if err := os.WriteFile(filepath.Join(dir, "10.conf"+map[bool]string{true: "list"}[strings.Contains(tt.text, "plugins")]), []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h.Within(func() {
+				if err := os.WriteFile(bridgeFilter, []byte(tt.shown), 0o644); err != nil {
+					t.Error(err)
+				}
+				for range 2 {
+					if err := n.Ready(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if a, err := netip.ParseAddr(tt.given); err == nil {
+				n.checkWithin(netip.PrefixFrom(a, a.BitLen()))
+			}
+			for _, want := range tt.want {
+				if strings.Count(told.String(), want) != 1 {
+					t.Errorf("told %q, want %q once", &told, want)
+				}
+			}
+			if got := strings.Count(told.String(), "\n"); got != len(tt.want) {
+				t.Errorf("told %d lines, want %d: %s", got, len(tt.want), &told)
+			}
+		})
+	}
 }
 
 func TestAWrongConfigurationOfACNIIsTold(t *testing.T) {

@@ -20,6 +20,9 @@ type Config struct {
 	// ClusterRanges are where traffic keeps its address: the ranges of all
 	// nodes. Empty: PodRanges.
 	ClusterRanges []netip.Prefix
+	// Names are addresses at which the machine answers DNS: no pod's port of the
+	// machine is one of theirs.
+	Names []netip.Addr
 	// Bridge is the name of the node's bridge; empty: berth0.
 	Bridge string
 	// MTU of pods; 0: the kernel's default.
