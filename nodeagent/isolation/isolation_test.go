@@ -375,7 +375,7 @@ func TestAPodsFlowsEndWithIt(t *testing.T) {
 	})
 	step("it comes, and is isolated", add("server-1"), at)
 	step("it is connected already", add("server-1"), nil)
-	step("it is swept", func() error { return n.Sweep(t.Context(), nil) }, at)
+	step("it is swept", func() error { return n.Sweep(t.Context(), network.Nothing) }, at)
 	i.Adopt(server(), "server-2", at)
 	step("it runs on", func() error { return nil }, nil)
 	kernel.mu.Lock()
