@@ -141,6 +141,39 @@ func TestOperationsNamesEachMetric(t *testing.T) {
 	}
 }
 
+// TestTheUnitOfOperationsLetsPodsLive holds the unit file of the page against what
+// Berth can do, and what systemd must not.
+func TestTheUnitOfOperationsLetsPodsLive(t *testing.T) {
+	t.Parallel()
+	_, unit, _ := strings.Cut(read(t, "docs/operations.md"), "```ini\n")
+	unit, _, found := strings.Cut(unit, "```")
+	if !found {
+		t.Fatal("docs/operations.md has no unit file")
+	}
+	set := map[string]string{}
+	for _, line := range strings.Split(unit, "\n") {
+		if key, value, ok := strings.Cut(line, "="); ok {
+			set[key] = value
+		}
+	}
+	for key, want := range map[string]string{
+		"KillMode": "process", // any other ends the pods with the unit
+		"Type":     "exec",    // nothing in this tree speaks systemd's protocol of readiness
+		"Delegate": "yes", "Restart": "always", "After": "network-online.target", "Wants": "network-online.target",
+	} {
+		if set[key] != want {
+			t.Errorf("the unit has %s=%s, want %s", key, set[key], want)
+		}
+	}
+	program, rest, _ := strings.Cut(set["ExecStart"], " ")
+	if filepath.Base(program) != "berth" || !filepath.IsAbs(program) {
+		t.Errorf("the unit starts %q", program)
+	}
+	if said := badCommand(newRoot(), strings.Fields(rest)); said != "" {
+		t.Errorf("%s: %s", set["ExecStart"], said)
+	}
+}
+
 // TestThePictureShowsTheSession holds the README's picture against the text that
 // it is drawn from: .ci/tools/picture.sh writes both.
 func TestThePictureShowsTheSession(t *testing.T) {
