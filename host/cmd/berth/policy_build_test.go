@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 const gpuOnly = "../../../examples/gpu-only"
@@ -29,6 +32,36 @@ func TestABuiltPolicyIsInspected(t *testing.T) {
 	}
 	if seen.Manifest.Find("GPUOnly") == nil || seen.Report.Functions == 0 || len(seen.Report.Imports) == 0 {
 		t.Errorf("inspect -o json = %+v", seen)
+	}
+}
+
+// The built-in predicates have long descriptions, and read much.
+func TestWhatIsInspectedFitsTheScreen(t *testing.T) {
+	t.Parallel()
+	file := bundled(t, "predicates")
+	shown := mustBerth(t, "policy", "inspect", file)
+	for _, line := range strings.Split(shown, "\n") {
+		if n := utf8.RuneCountInString(line); n > 80 {
+			t.Errorf("a line has %d columns: %s", n, line)
+		}
+	}
+	for _, want := range []string{"HostName: The pod names no node, or this one. Reads pod.affinity, node.name.", "Imports: ", "LIMIT"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("inspect does not show %q:\n%s", want, shown)
+		}
+	}
+	if bare := mustBerth(t, "policy", "inspect", file, "--no-headers"); strings.Contains(bare, "POLICY") || strings.Contains(bare, "LIMIT") || !strings.Contains(bare, "HostName") {
+		t.Errorf("inspect --no-headers:\n%s", bare)
+	}
+	if wide := mustBerth(t, "policy", "inspect", file, "-o", "wide"); !strings.Contains(wide, "pod.affinity,node.name ") || !strings.Contains(wide, "DESCRIPTION") {
+		t.Errorf("inspect -o wide:\n%s", wide)
+	}
+	var seen inspected
+	if err := json.Unmarshal([]byte(mustBerth(t, "policy", "inspect", file, "-o", "json")), &seen); err != nil {
+		t.Fatal(err)
+	}
+	if name := mustBerth(t, "policy", "inspect", file, "-o", "name"); name != "module.policy.berth.dev/"+v1alpha1.ModuleName(seen.Digest)+"\n" {
+		t.Errorf("inspect -o name = %q", name)
 	}
 }
 
