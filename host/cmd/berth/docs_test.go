@@ -174,6 +174,38 @@ func TestTheUnitOfOperationsLetsPodsLive(t *testing.T) {
 	}
 }
 
+// TestReadmesLivesOfAPolicyAreLed types the README's commands one after another.
+func TestReadmesLivesOfAPolicyAreLed(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	schedulable(t, kubeconfig, 2, 1)
+	_, block, _ := strings.Cut(read(t, "README.md"), "\n## A policy\n")
+	_, block, _ = strings.Cut(block, "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	typed := 0
+	for _, line := range commands("```sh\n" + block) {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[0] != "berth" {
+			continue
+		}
+		for i, word := range words {
+			if strings.HasPrefix(word, "examples/") {
+				words[i] = filepath.Join(repo, word)
+			}
+		}
+		if words[2] == "push" {
+			words = append(words, "--go")
+		}
+		typed++
+		if out, err := berth(t, append(words[1:], "--kubeconfig", kubeconfig)...); err != nil || strings.Contains(out, "nothing changed") {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if typed < 4 {
+		t.Errorf("the README has %d commands of a policy's life", typed)
+	}
+}
+
 // TestThePictureShowsTheSession holds the README's picture against the text that
 // it is drawn from: .ci/tools/picture.sh writes both.
 func TestThePictureShowsTheSession(t *testing.T) {
