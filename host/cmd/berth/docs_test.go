@@ -13,6 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/auth/bootstrap"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
+	"github.com/berth-dev/berth/host/console"
 )
 
 // repo is the folder of the module, from here.
@@ -203,6 +209,46 @@ func TestReadmesLivesOfAPolicyAreLed(t *testing.T) {
 	}
 	if typed < 4 {
 		t.Errorf("the README has %d commands of a policy's life", typed)
+	}
+}
+
+// TestOperationsNamesEachPath holds the page's paths and their verbs against those that
+// a host serves beside Kubernetes' own, both ways.
+func TestOperationsNamesEachPath(t *testing.T) {
+	t.Parallel()
+	served := map[string]bool{}
+	add := func(pattern string) {
+		method, path, _ := strings.Cut(pattern, " ")
+		if strings.HasPrefix(path, "/berth/") || strings.HasPrefix(path, console.Root) {
+			served[method+" "+strings.TrimSuffix(path, "*")] = true
+		}
+	}
+	for _, routes := range []map[string]api.Route{new(berthapi.API).Routes(), new(console.Console).Routes()} {
+		for pattern := range routes {
+			add(pattern)
+		}
+	}
+	// What is laid where all is put together.
+	known := map[string]string{
+		"bootstrap.Path": bootstrap.Path, "serviceaccount.ConfigurationPath": serviceaccount.ConfigurationPath, "serviceaccount.KeysPath": serviceaccount.KeysPath,
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t\t"([A-Z]+) ([^"]*)"(?: \+ ([\w.]+))?:`).FindAllStringSubmatch(read(t, "host/guard.go"), -1) {
+		if m[3] != "" && known[m[3]] == "" {
+			t.Errorf("host/guard.go serves a path that this test does not know: %s", m[3])
+		}
+		add(m[1] + " " + m[2] + known[m[3]])
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| ([A-Z, ]+) \\| `(/[^`]+)` \\|").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+		for _, method := range strings.Split(m[1], ", ") {
+			pattern := method + " " + regexp.MustCompile("[A-Z]+").ReplaceAllStringFunc(m[2], func(word string) string { return ":" + strings.ToLower(word) })
+			if !served[pattern] {
+				t.Errorf("docs/operations.md names %s, which no host serves", pattern)
+			}
+			delete(served, pattern)
+		}
+	}
+	for pattern := range served {
+		t.Errorf("docs/operations.md does not name %s", pattern)
 	}
 }
 

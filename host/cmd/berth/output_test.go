@@ -41,6 +41,7 @@ func TestKubectlsHabits(t *testing.T) {
 		"policy list --context none":              `context "none" does not exist`,
 		"policy list -o xml":                      "use wide, name, json, yaml or jsonpath",
 		"policy list -o jsonpath={":               "-o jsonpath: ",
+		"completion tcsh":                         `unknown command "tcsh" for "berth completion": use bash, fish, powershell or zsh`,
 		"explain deployment/web":                  `deployments.apps "web" not found`,
 		"explain deployment":                      "name one object: berth explain KIND NAME, or KIND/NAME",
 		"policy history pod/x":                    "pod/x is no policy",
