@@ -2,15 +2,20 @@ package main
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/berth-dev/berth/host"
+	"github.com/berth-dev/berth/host/policy/module"
+	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
@@ -83,6 +88,42 @@ func TestALivePolicyIsInspectedByItsName(t *testing.T) {
 	}
 	if out, err := berth(t, "policy", "inspect", "none", "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), `neither a file nor a folder here, and no policy of that name is live`) {
 		t.Errorf("inspect of none = %v\n%s", err, out)
+	}
+}
+
+// Who may upload sends a module again with signatures that nobody trusts, beside the
+// one that lets it in: that one stays all the same.
+func TestInventedSignaturesPushNoTrustedOneOff(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	private, public := writeKeys(t, dir)
+	keys, err := module.ReadKeyring(filepath.Dir(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := module.ReadPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, _ := startHost(t, t.TempDir(), func(c *host.Config) { c.TrustedKeys = filepath.Dir(public) })
+	c, err := newClient(kubeconfig, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wasm := policytest.Guest{Name: "made", Version: "1", Refuse: -1}.Bytes()
+	trusted := module.Sign(key, wasm)
+	var m *v1alpha1.Module
+	for round := range byte(2) {
+		all := []v1alpha1.Signature{trusted}
+		for i := range byte(module.MaxSignatures - 1) {
+			all = append(all, v1alpha1.Signature{KeyID: fmt.Sprintf("ed25519:%02x%02x", round, i), Value: make([]byte, ed25519.SignatureSize)})
+		}
+		if m, err = c.upload(t.Context(), wasm, all, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keys.Verify(sha256.Sum256(wasm), m.Spec.Signatures); err != nil || len(m.Spec.Signatures) != module.MaxSignatures {
+		t.Errorf("of the %d signatures that it has now: %v", len(m.Spec.Signatures), err)
 	}
 }
 
