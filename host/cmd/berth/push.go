@@ -107,6 +107,12 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
 	case f.weight < 0:
 		return errors.New("--weight is 0 or more; 0 scores and does not count")
+	}
+	return f.checkRehearsal()
+}
+
+func (f *pushFlags) checkRehearsal() error {
+	switch {
 	case f.rehearse < 0 || f.rehearse > berthapi.MaxRehearsed:
 		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", berthapi.MaxRehearsed)
 	case f.dryRun && f.rehearse == 0:
