@@ -98,7 +98,7 @@ func (d *Driver) childrenOf(w *kindWatch, parent store.Object) ([]store.Object, 
 // controlled are the objects of a kind that the owner controls.
 func (d *Driver) controlled(w *kindWatch, kind *Kind, owner metav1.Object) (found []store.Object) {
 	for _, o := range d.Objects.Indexed(w.Resource, IndexByOwner, string(owner.GetUID())) {
-		if controlledBy(o, kind, owner) {
+		if ControlledBy(o, kind, owner) {
 			found = append(found, o)
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// controlledBy tells whether the owner, of that kind, controls the object. A UID
+// ControlledBy tells whether the owner, of that kind, controls the object. A UID
 // does not say it alone: whoever writes an object writes any into its references.
-func controlledBy(o metav1.Object, kind *Kind, owner metav1.Object) bool {
+func ControlledBy(o metav1.Object, kind *Kind, owner metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
 	return ref != nil && ref.UID == owner.GetUID() && ref.Name == owner.GetName() && refersTo(ref, kind) &&
 		(owner.GetNamespace() == "" || owner.GetNamespace() == o.GetNamespace())
 }
 
-func (p *plan) owns(o store.Object) bool { return controlledBy(o, &p.d.parent.kind, p.parent) }
+func (p *plan) owns(o store.Object) bool { return ControlledBy(o, &p.d.parent.kind, p.parent) }
 
 // refersTo tells whether a reference is to an object of the kind, in any version.
 func refersTo(ref *metav1.OwnerReference, kind *Kind) bool {

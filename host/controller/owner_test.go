@@ -34,8 +34,8 @@ func TestWhoControlsAnObject(t *testing.T) {
 		owner, o := set("web", 1), pod("a", "web")
 		o.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 		tt.change(o, &o.OwnerReferences[0])
-		if got := controlledBy(o, &kind, owner); got != tt.want {
-			t.Errorf("controlledBy(%s) = %v, want %v", name, got, tt.want)
+		if got := ControlledBy(o, &kind, owner); got != tt.want {
+			t.Errorf("ControlledBy(%s) = %v, want %v", name, got, tt.want)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestWhatIsInNoNamespaceControlsObjectsOfAny(t *testing.T) {
 	t.Parallel()
 	owner, o := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid-n1"}}, pod("a", "web")
 	o.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1.SchemeGroupVersion.WithKind("Node"))}
-	if !controlledBy(o, &Kind{APIVersion: "v1", Kind: "Node"}, owner) {
+	if !ControlledBy(o, &Kind{APIVersion: "v1", Kind: "Node"}, owner) {
 		t.Error("it does not control a pod")
 	}
 }

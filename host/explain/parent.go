@@ -108,9 +108,13 @@ func (f Family) parent(k *kind.Kind, o store.Object, depth int) *Parent {
 	if depth == 0 {
 		return p
 	}
+	own := controller.Kind{APIVersion: k.Stored().String(), Kind: k.Name}
 	waiting := map[WaitingPods]WaitingPods{}
 	for _, resource := range slices.Sorted(maps.Keys(children)) {
 		for _, child := range f.Objects.Indexed(resource, controller.IndexByOwner, string(o.GetUID())) {
+			if !controller.ControlledBy(child, &own, o) {
+				continue
+			}
 			if pod, ok := child.(*v1.Pod); ok {
 				count(waiting, pod)
 				continue

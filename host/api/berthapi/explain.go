@@ -78,7 +78,7 @@ func notFound(resource schema.GroupResource, name, format string, args ...any) e
 func (a *API) makeToken(w http.ResponseWriter, r *http.Request) {
 	life, err := time.ParseDuration(r.URL.Query().Get("life"))
 	if err != nil || life < 0 {
-		http.Error(w, "life: want a duration such as 24h", http.StatusBadRequest)
+		http.Error(w, "life: want a duration such as 24h, or 0 for a token that holds for ever", http.StatusBadRequest)
 		return
 	}
 	token, err := a.NewToken(r.Context(), life, "made through the API")

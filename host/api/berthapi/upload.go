@@ -3,6 +3,7 @@ package berthapi
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -55,13 +56,14 @@ func (a *API) upload(ctx context.Context, into *registry.Registry, r *http.Reque
 	}
 	made, err := into.Create(ctx, about, m)
 	if apierrors.IsAlreadyExists(err) {
-		return a.addSignatures(ctx, m, about.DryRun)
+		return a.addSignatures(ctx, m, sha256.Sum256(wasm), about.DryRun)
 	}
 	return made, err
 }
 
-// addSignatures adds the signatures of m to the module that is there already.
-func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool) (store.Object, error) {
+// addSignatures adds the signatures of m, whose bytes have that sum, to the module
+// that is there already.
+func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, sum [sha256.Size]byte, dryRun bool) (store.Object, error) {
 	if dryRun {
 		return m, nil
 	}
@@ -80,8 +82,7 @@ func (a *API) addSignatures(ctx context.Context, m *v1alpha1.Module, dryRun bool
 		if len(next.Spec.Signatures) == len(have.Spec.Signatures) {
 			return o, nil
 		}
-		// Whose they are nobody need know here, so those that came first give way.
-		next.Spec.Signatures = next.Spec.Signatures[max(0, len(next.Spec.Signatures)-module.MaxSignatures):]
+		next.Spec.Signatures = a.Policies.Modules.Trusted.Bounded(sum, next.Spec.Signatures)
 		return next, nil
 	})
 }

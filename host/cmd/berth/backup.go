@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -45,17 +46,17 @@ func newBackup() *cobra.Command {
 func (c *client) backup(ctx context.Context, file string) (n int64, err error) {
 	stream, err := c.rest.Get().RequestURI(berthapi.BackupPath).Stream(ctx)
 	if err != nil {
-		return 0, err
+		return 0, explainStatus(nil, err)
 	}
 	defer stream.Close()
 	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-*")
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: name a file in a folder that is there and can be written", err)
 	}
 	defer os.Remove(part.Name())
 	n, err = copyWhole(part, stream)
 	if err == nil {
-		err = part.Sync()
+		err = onDisk(part.Sync())
 	}
 	if err = errors.Join(err, part.Close()); err != nil {
 		return 0, err
@@ -63,7 +64,15 @@ func (c *client) backup(ctx context.Context, file string) (n int64, err error) {
 	return n, os.Rename(part.Name(), file)
 }
 
-var errCut = errors.New("what came is not whole: the host or the connection ended")
+var errCut = errors.New("what came is not whole, since the host or the connection ended; try again, and see the host's log if that does not help")
+
+// onDisk says what to do about a file that could not be written.
+func onDisk(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: make room there, or name a file on another disk", err)
+	}
+	return err
+}
 
 // copyWhole copies a backup, whose last bytes are the sum of all before.
 func copyWhole(to io.Writer, from io.Reader) (int64, error) {
@@ -80,13 +89,13 @@ func copyWhole(to io.Writer, from io.Reader) (int64, error) {
 			held = append(held[:0], held[over:]...)
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
-			return total, err
+			return total, onDisk(err)
 		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return total, err
+			return total, fmt.Errorf("%w (%w)", errCut, err)
 		}
 	}
 	if !bytes.Equal(held, sum.Sum(nil)) {

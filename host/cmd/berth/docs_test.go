@@ -13,6 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/auth/bootstrap"
+	"github.com/berth-dev/berth/host/auth/serviceaccount"
+	"github.com/berth-dev/berth/host/console"
 )
 
 // repo is the folder of the module, from here.
@@ -138,6 +144,111 @@ func TestOperationsNamesEachMetric(t *testing.T) {
 		if m[1] != "life" && up.Flags().Lookup(m[1]) == nil && agent.Flags().Lookup(m[1]) == nil {
 			t.Errorf("docs/operations.md names --%s, which neither up nor agent has", m[1])
 		}
+	}
+}
+
+// TestTheUnitOfOperationsLetsPodsLive holds the unit file of the page against what
+// Berth can do, and what systemd must not.
+func TestTheUnitOfOperationsLetsPodsLive(t *testing.T) {
+	t.Parallel()
+	_, unit, _ := strings.Cut(read(t, "docs/operations.md"), "```ini\n")
+	unit, _, found := strings.Cut(unit, "```")
+	if !found {
+		t.Fatal("docs/operations.md has no unit file")
+	}
+	set := map[string]string{}
+	for _, line := range strings.Split(unit, "\n") {
+		if key, value, ok := strings.Cut(line, "="); ok {
+			set[key] = value
+		}
+	}
+	for key, want := range map[string]string{
+		"KillMode": "process", // any other ends the pods with the unit
+		"Type":     "exec",    // nothing in this tree speaks systemd's protocol of readiness
+		"Delegate": "yes", "Restart": "always", "After": "network-online.target", "Wants": "network-online.target",
+	} {
+		if set[key] != want {
+			t.Errorf("the unit has %s=%s, want %s", key, set[key], want)
+		}
+	}
+	program, rest, _ := strings.Cut(set["ExecStart"], " ")
+	if filepath.Base(program) != "berth" || !filepath.IsAbs(program) {
+		t.Errorf("the unit starts %q", program)
+	}
+	if said := badCommand(newRoot(), strings.Fields(rest)); said != "" {
+		t.Errorf("%s: %s", set["ExecStart"], said)
+	}
+}
+
+// TestReadmesLivesOfAPolicyAreLed types the README's commands one after another.
+func TestReadmesLivesOfAPolicyAreLed(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	schedulable(t, kubeconfig, 2, 1)
+	_, block, _ := strings.Cut(read(t, "README.md"), "\n## A policy\n")
+	_, block, _ = strings.Cut(block, "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	typed := 0
+	for _, line := range commands("```sh\n" + block) {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[0] != "berth" {
+			continue
+		}
+		for i, word := range words {
+			if strings.HasPrefix(word, "examples/") {
+				words[i] = filepath.Join(repo, word)
+			}
+		}
+		if words[2] == "push" {
+			words = append(words, "--go")
+		}
+		typed++
+		if out, err := berth(t, append(words[1:], "--kubeconfig", kubeconfig)...); err != nil || strings.Contains(out, "nothing changed") {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if typed < 4 {
+		t.Errorf("the README has %d commands of a policy's life", typed)
+	}
+}
+
+// TestOperationsNamesEachPath holds the page's paths and their verbs against those that
+// a host serves beside Kubernetes' own, both ways.
+func TestOperationsNamesEachPath(t *testing.T) {
+	t.Parallel()
+	served := map[string]bool{}
+	add := func(pattern string) {
+		method, path, _ := strings.Cut(pattern, " ")
+		if strings.HasPrefix(path, "/berth/") || strings.HasPrefix(path, console.Root) {
+			served[method+" "+strings.TrimSuffix(path, "*")] = true
+		}
+	}
+	for _, routes := range []map[string]api.Route{new(berthapi.API).Routes(), new(console.Console).Routes()} {
+		for pattern := range routes {
+			add(pattern)
+		}
+	}
+	// What is laid where all is put together.
+	known := map[string]string{
+		"bootstrap.Path": bootstrap.Path, "serviceaccount.ConfigurationPath": serviceaccount.ConfigurationPath, "serviceaccount.KeysPath": serviceaccount.KeysPath,
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t\t"([A-Z]+) ([^"]*)"(?: \+ ([\w.]+))?:`).FindAllStringSubmatch(read(t, "host/guard.go"), -1) {
+		if m[3] != "" && known[m[3]] == "" {
+			t.Errorf("host/guard.go serves a path that this test does not know: %s", m[3])
+		}
+		add(m[1] + " " + m[2] + known[m[3]])
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| ([A-Z, ]+) \\| `(/[^`]+)` \\|").FindAllStringSubmatch(read(t, "docs/operations.md"), -1) {
+		for _, method := range strings.Split(m[1], ", ") {
+			pattern := method + " " + regexp.MustCompile("[A-Z]+").ReplaceAllStringFunc(m[2], func(word string) string { return ":" + strings.ToLower(word) })
+			if !served[pattern] {
+				t.Errorf("docs/operations.md names %s, which no host serves", pattern)
+			}
+			delete(served, pattern)
+		}
+	}
+	for pattern := range served {
+		t.Errorf("docs/operations.md does not name %s", pattern)
 	}
 }
 

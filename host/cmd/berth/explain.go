@@ -44,6 +44,9 @@ func newExplain() *cobra.Command {
 		} else if len(args) == 2 {
 			resource, name = args[0], args[1]
 		}
+		if err := of.goTogether(resource); resource != "" && name != "" && err != nil {
+			return err
+		}
 		switch {
 		case resource == "" || name == "":
 			if len(args) > 0 {
@@ -69,7 +72,12 @@ func newExplainPod() *cobra.Command {
 		Short:   "Show each node by each policy: verdicts with reasons, scores, weights, totals",
 		Example: explainExample,
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return of.run(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := of.goTogether("pod"); err != nil {
+				return err
+			}
+			return of.run(cmd, args[0])
+		},
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -105,14 +113,27 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 // podWords are the names of pods' kind.
 var podWords = []string{"pod", "pods", "po"}
 
+// goTogether refuses flags of other kinds than the one that is explained, and
+// questions that are two.
+func (f *explainFlags) goTogether(resource string) error {
+	pod, service := slices.Contains(podWords, resource), slices.Contains(serviceWords, resource)
+	switch {
+	case f.whyNot != "" && !pod:
+		return fmt.Errorf("--why-not is of pods: a %s goes to no node", resource)
+	case f.to != "" && !pod:
+		return fmt.Errorf("--to is of pods: a %s begins no connections", resource)
+	case f.node != "" && pod:
+		return fmt.Errorf("--node is of services: --why-not %s shows that node of a pod", f.node)
+	case f.node != "" && !service:
+		return fmt.Errorf("--node is of services: of a %s all is told", resource)
+	case f.to != "" && f.whyNot != "":
+		return errors.New("--to asks about a connection, --why-not about a node: give one of them")
+	}
+	return nil
+}
+
 // parent explains what controllers make of an object.
 func (f *explainFlags) parent(cmd *cobra.Command, resource, name string) error {
-	if f.whyNot != "" {
-		return fmt.Errorf("--why-not is of pods: a %s goes to no node", resource)
-	}
-	if f.to != "" {
-		return fmt.Errorf("--to is of pods: a %s begins no connections", resource)
-	}
 	c, err := clientFor(cmd)
 	if err != nil {
 		return err

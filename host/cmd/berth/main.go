@@ -109,6 +109,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
+	root.InitDefaultCompletionCmd()
 	guide(root)
 	return root
 }
@@ -138,7 +139,13 @@ func unknownSubcommand(cmd *cobra.Command, args []string) error {
 	}
 	hint := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
 	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	if all := cmd.Commands(); len(all) > 1 && len(all) < 5 {
+		names := make([]string, len(all))
+		for i, sub := range all {
+			names[i] = sub.Name()
+		}
+		hint = "use " + strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return fmt.Errorf("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)

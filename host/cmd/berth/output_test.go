@@ -38,13 +38,20 @@ func TestKubectlsHabits(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"policy list --context none":      `context "none" does not exist`,
-		"policy list -o xml":              "use wide, name, json, yaml or jsonpath",
-		"policy list -o jsonpath={":       "-o jsonpath: ",
-		"explain deployment/web":          `deployments.apps "web" not found`,
-		"explain deployment":              "name one object: berth explain KIND NAME, or KIND/NAME",
-		"policy history pod/x":            "pod/x is no policy",
-		"explain pod p0 --why-not pod/n1": "pod/n1 is no node",
+		"policy list --context none":              `context "none" does not exist`,
+		"policy list -o xml":                      "use wide, name, json, yaml or jsonpath",
+		"policy list -o jsonpath={":               "-o jsonpath: ",
+		"completion tcsh":                         `unknown command "tcsh" for "berth completion": use bash, fish, powershell or zsh`,
+		"explain deployment/web":                  `deployments.apps "web" not found`,
+		"explain deployment":                      "name one object: berth explain KIND NAME, or KIND/NAME",
+		"policy history pod/x":                    "pod/x is no policy",
+		"explain pod p0 --why-not pod/n1":         "pod/n1 is no node",
+		"explain pod p0 --node n1":                "--node is of services: --why-not n1 shows that node of a pod",
+		"explain pod/p0 --to x:80 --node n1":      "--node is of services",
+		"explain deployment/web --node n1":        "--node is of services",
+		"explain pod p0 --to x:80 --why-not n1":   "--to asks about a connection, --why-not about a node: give one of them",
+		"explain service/kubernetes --to x:80":    "--to is of pods",
+		"explain service/kubernetes --why-not n1": "--why-not is of pods",
 	} {
 		if out, err := berth(t, append(strings.Fields(args), "--kubeconfig", kubeconfig)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("berth %s = %v, want %q\n%s", args, err, want, out)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/api/berthapi"
+	"github.com/berth-dev/berth/host/explain"
 	"github.com/berth-dev/berth/host/policy/engine"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
 )
 
@@ -47,10 +50,12 @@ func newPolicyInspect() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("a host would refuse %s: %w", what, err)
 		}
-		if format.asTable() {
-			return seen.write(cmd.OutOrStdout())
+		if format.asTable() && format.format != "name" {
+			return seen.write(cmd.OutOrStdout(), format)
 		}
-		return format.printAs(cmd.OutOrStdout(), seen, nil)
+		return format.printAs(cmd.OutOrStdout(), seen, func() *table {
+			return &table{kind: "module.policy.berth.dev", rows: [][]string{{v1alpha1.ModuleName(seen.Digest)}}}
+		})
 	}
 	return cmd
 }
@@ -90,20 +95,41 @@ func inspect(ctx context.Context, wasm []byte) (*inspected, error) {
 	return &inspected{Digest: m.Digest(), Manifest: manifest, Report: m.Report()}, nil
 }
 
-func (i *inspected) write(w io.Writer) error {
+func (i *inspected) write(w io.Writer, o *output) error {
 	m := i.Manifest
-	fmt.Fprintf(w, "Module:  %s %s\nDigest:  %s\nABI:     %d\nSize:    %d KB, %d KB with fuel counted\nImports: %s\n\n",
-		m.Module, m.Version, i.Digest, m.ABI, kilobytes(i.Report.BytesIn), kilobytes(i.Report.BytesOut), orNone(i.Report.Imports))
-	policies := &table{head: []string{"POLICY", "KIND", "SCOPE", "READS", "DESCRIPTION"}}
+	page := explain.Page{Columns: cmp.Or(lookOf(w).columns, 80)}
+	fmt.Fprintf(w, "Module:  %s %s\nDigest:  %s\nABI:     %d\nSize:    %d KB, %d KB with fuel counted\n%s\n\n",
+		m.Module, m.Version, i.Digest, m.ABI, kilobytes(i.Report.BytesIn), kilobytes(i.Report.BytesOut),
+		page.Wrapped("Imports: "+orNone(i.Report.Imports)))
+	policies := &table{head: []string{"POLICY", "KIND", "SCOPE", "READS", "DESCRIPTION"}, wide: 2}
+	about := ""
 	for k := range m.Policies {
 		p := &m.Policies[k]
 		policies.add(p.Name, p.Kind, scopeName(p), readsName(p), p.Description)
+		about += page.Wrapped(aboutPolicy(p)) + "\n"
 	}
-	if err := policies.write(w); err != nil {
-		return err
+	if o.format == "wide" {
+		about = ""
 	}
-	fmt.Fprintln(w)
-	return limitTable(&i.Report).write(w)
+	for _, t := range []*table{policies, limitTable(&i.Report)} {
+		t.all, t.bare = o.format == "wide", o.noHeaders
+		if err := t.write(w); err != nil {
+			return err
+		}
+		if t == policies {
+			fmt.Fprintln(w, "\n"+about)
+		}
+	}
+	return nil
+}
+
+// aboutPolicy says what is too long for a column.
+func aboutPolicy(p *abi.Policy) string {
+	text := p.Name + ":"
+	if p.Description != "" {
+		text += " " + strings.TrimSuffix(p.Description, ".") + "."
+	}
+	return text + " Reads " + strings.ReplaceAll(readsName(p), ",", ", ") + "."
 }
 
 func scopeName(p *abi.Policy) string {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -16,8 +17,8 @@ func newPolicyRollback() *cobra.Command {
 		Use:   "rollback NAME",
 		Short: "Withdraw a policy's canary, or make its previous revision live again",
 		Long: "While a canary is on trial, withdraws it; while the newest spec is refused, withdraws that.\n" +
-			"Else makes the newest revision of the history live again, module and config, that was not\n" +
-			"itself rolled back since; --to names another one.",
+			"Else makes the newest revision of the history live again that was not itself rolled back\n" +
+			"since, with its module, config and ServiceAccount; --to names another one.",
 		Example: "  berth policy rollback gpu-only\n  berth policy rollback gpu-only --to 2c26f7026932    # as berth policy history shows it",
 		Args:    cobra.ExactArgs(1),
 		RunE:    changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
@@ -32,11 +33,11 @@ func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
 		return map[string]any{"canary": nil}, nil
 	}
 	if live := p.Status.Current; to == "" && live != nil && p.Status.Phase == v1alpha1.PhaseRefused {
-		return backTo(live), nil // what was pushed last is not live: withdraw it
+		return backTo(p, live), nil // what was pushed last is not live: withdraw it
 	}
 	if to == "" {
 		if r := rollout.Previous(&p.Status); r != nil {
-			return backTo(r), nil
+			return backTo(p, r), nil
 		}
 		return nil, fmt.Errorf("policy %s has no previous module to go back to: `berth policy history %s` shows what there was, --to picks one", p.Name, p.Name)
 	}
@@ -44,14 +45,20 @@ func goingBack(p *v1alpha1.Policy, to string) (map[string]any, error) {
 		r := &p.Status.History[i]
 		current := p.Status.Current != nil && rollout.SameRevision(p.Status.Current, r)
 		if !current && strings.HasPrefix(shortHex(r.Module), shortHex(to)) {
-			return backTo(r), nil
+			return backTo(p, r), nil
 		}
 	}
 	return nil, fmt.Errorf("policy %s has no module %s in its history: see `berth policy history %s`", p.Name, to, p.Name)
 }
 
-func backTo(r *v1alpha1.PolicyRevision) map[string]any {
-	return map[string]any{"module": r.Module, "entry": r.Entry, "config": r.Config, "canary": nil}
+// backTo is the spec of a revision. Of a controller whose account nobody wrote
+// down, the present one stays.
+func backTo(p *v1alpha1.Policy, r *v1alpha1.PolicyRevision) map[string]any {
+	spec := map[string]any{"module": r.Module, "entry": r.Entry, "config": r.Config, "canary": nil}
+	if r.ServiceAccount != nil || p.Status.Kind != abi.KindController {
+		spec["serviceAccount"] = r.ServiceAccount
+	}
+	return spec
 }
 
 func shortHex(digest string) string {

@@ -107,8 +107,16 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
 	case f.weight < 0:
 		return errors.New("--weight is 0 or more; 0 scores and does not count")
+	}
+	return f.checkRehearsal()
+}
+
+func (f *pushFlags) checkRehearsal() error {
+	switch {
 	case f.rehearse < 0 || f.rehearse > berthapi.MaxRehearsed:
 		return fmt.Errorf("--rehearse is a number of decisions, %d at most, 0 for none", berthapi.MaxRehearsed)
+	case f.dryRun && f.rehearse == 0:
+		return errors.New("--dry-run makes decisions again, and --rehearse 0 none: leave one of them out")
 	}
 	return nil
 }
@@ -259,6 +267,9 @@ func (f *pushFlags) fits(out io.Writer, was *v1alpha1.Policy, name string, entry
 	}
 	if kind := was.Status.Kind; kind != "" && kind != entry.Kind {
 		return fmt.Errorf("policy %s is a %s, and %s in this module is a %s: push it under another name, or delete that policy first", name, kind, entry.Name, entry.Kind)
+	}
+	if runs := entryOf(was); f.canary > 0 && runs != entry.Name {
+		return fmt.Errorf("a canary runs the entry of its policy, which is %s, and this is %s: push it without --canary, or under another name", runs, entry.Name)
 	}
 	if was.Labels[builtin.Label] != "" && !f.dryRun {
 		fmt.Fprintf(out, "policy %s is a built-in one: this takes its place, until `berth policy rollback %s`\n", name, name)

@@ -27,7 +27,7 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	case e.Kind != "predicate" && e.Kind != "priority":
 		fmt.Fprintf(out, "nothing to rehearse: a %s decides about no placement\n", e.Kind)
 		return nil
-	case f.rehearse == 0 && !f.dryRun:
+	case f.rehearse == 0:
 		return nil
 	}
 	v, err := f.variation(name, wasm, m, e, was == nil)
@@ -99,7 +99,7 @@ func (f *pushFlags) obey(out io.Writer, r *explain.Rehearsal) error {
 	switch {
 	case len(against) == 0:
 		return nil
-	case f.force:
+	case f.force && !f.dryRun:
 		fmt.Fprintf(out, "%s: goes live nevertheless, by --force\n", strings.Join(against, "; "))
 		return nil
 	}

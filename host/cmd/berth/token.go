@@ -33,6 +33,6 @@ func newTokenCreate() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&life, "life", 24*time.Hour, "how long the token holds")
+	cmd.Flags().DurationVar(&life, "life", 24*time.Hour, "how long the token holds; 0 for ever, as with kubeadm")
 	return cmd
 }

@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/explain"
 )
 
@@ -120,5 +123,50 @@ func TestACutBackupIsNoticed(t *testing.T) {
 		if whole := n == len(data); whole != (err == nil) {
 			t.Errorf("%d of %d bytes: %v", n, len(data), err)
 		}
+	}
+}
+
+// Whatever keeps a backup from being made, it says what to do, and leaves the file
+// of before as it was.
+func TestABackupThatFailsSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "backup")
+	write(t, file, "the one before")
+	answers := http.NewServeMux()
+	answers.HandleFunc("/unknown"+berthapi.BackupPath, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	answers.HandleFunc("/cut"+berthapi.BackupPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write(make([]byte, 100))
+	})
+	answers.HandleFunc("/short"+berthapi.BackupPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 100)) })
+	server := httptest.NewServer(answers)
+	t.Cleanup(server.Close)
+	closed := httptest.NewServer(answers)
+	closed.Close()
+	for name, tt := range map[string]struct{ server, file, want string }{
+		"no host":               {closed.URL, file, "start one by `berth up`, or name another cluster by --kubeconfig"},
+		"nobody that it knows":  {server.URL + "/unknown", file, "the host does not know who you are"},
+		"an answer that is cut": {server.URL + "/cut", file, "the host or the connection ended; try again"},
+		"one without its end":   {server.URL + "/short", file, "the host or the connection ended; try again"},
+		"no folder":             {server.URL + "/short", filepath.Join(dir, "none", "backup"), "name a file in a folder that is there and can be written"},
+	} {
+		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+		write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: '"+tt.server+"'}}]\ncontexts: [{name: c, context: {cluster: c}}]\n")
+		if out, err := berth(t, "backup", tt.file, "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: backup = %v, want %q\n%s", name, err, tt.want, out)
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if _, err := copyWhole(full, strings.NewReader(strings.Repeat("x", 100))); err == nil || !strings.Contains(err.Error(), "make room there, or name a file on another disk") {
+		t.Errorf("a full disk: copyWhole = %v", err)
+	}
+	left, err := os.ReadDir(dir)
+	if before, _ := os.ReadFile(file); err != nil || len(left) != 1 || string(before) != "the one before" {
+		t.Errorf("the folder holds %v, %v; the file holds %q", left, err, before)
 	}
 }

@@ -174,7 +174,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.loadBalancers, "load-balancers", "nodes", "where Services of type LoadBalancer get addresses from: nodes, which answer at their own; pools parted by commas (192.0.2.10-192.0.2.20, 2001:db8::100/120), whose addresses nodes announce; or none")
 	flags.DurationVar(&f.nodeGrace, "node-monitor-grace-period", 40*time.Second, "how long a node may leave its Lease unrenewed before it is Unknown and its pods go after their tolerationSeconds")
 	flags.IntVar(&f.endedPods, "terminated-pod-gc-threshold", 12_500, "how many pods that have ended are kept; beyond it the oldest are deleted; 0 keeps all")
-	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log; empty for none")
+	flags.StringVar(&f.auditLog, "audit-log", "", "file for the audit log, put aside at 100 MiB; of those files the newest ten stay. Empty for none")
 	flags.StringVar(&f.record, "record", "", "directory that keeps all states, decisions and questions to controllers, for berth replay; empty for those of the log in memory")
 	flags.IntVar(&f.maxStreams, "max-streams", flowcontrol.MaxStreams, "watches and streams that one client may have open")
 	flags.IntVar(&f.logMemory, "log-memory", 256, "MiB that the log of states and decisions may take in memory, as far back as berth replay and explain reach without --record")

@@ -95,7 +95,7 @@ function Policy({ policy, figures, session }) {
     <ol class="history">
       ${status.current && html`<${Revision} of=${status.current} now=${status.phase === "Off" ? "turned off" : "decides now"} />`}
       ${(status.history || []).map((r, i) => html`<${Revision} key=${i} of=${r}
-        back=${session.write && !same(r, status.current) && (() => change({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null }, `Make ${short(r.module)} live again`))} />`)}
+        back=${session.write && !same(r, status.current) && (() => change(backTo(status.kind, r), `Make ${short(r.module)} live again`))} />`)}
     </ol>
     ${said && html`<p role="status">${said}</p>`}
     ${session.write && !builtin(policy) && html`<p><${Turn} name=${name} off=${spec.mode === "Off"} change=${change} /></p>`}
@@ -121,6 +121,11 @@ const Differences = ({ of: d }) => html`<p>Of ${count(d.pods, "pod")} that were 
 
 const same = (a, b) => b && a.module === b.module && a.entry === b.entry && JSON.stringify(a.config) === JSON.stringify(b.config);
 const short = (module) => module.replace(/^sha256[:-]/, "").slice(0, 12);
+
+// backTo is the spec of a revision, as berth policy rollback makes it: of a controller
+// whose account nobody wrote down, the present one stays.
+const backTo = (kind, r) => ({ module: r.module, entry: r.entry ?? null, config: r.config ?? null, canary: null,
+  ...((r.serviceAccount || kind !== "controller") && { serviceAccount: r.serviceAccount ?? null }) });
 
 const Revision = ({ of: r, now, back }) => html`<li class=${now ? "now" : ""}><time datetime=${r.since}>${new Date(r.since).toLocaleString()}</time>
   <span><code>${short(r.module)}</code> ${r.reason}${now ? `, ${now}` : r.left && `, left: ${r.left}`}${r.message && `: ${r.message}`}</span>

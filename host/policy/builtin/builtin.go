@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-dev/berth/host/policy"
+	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/store"
 	"github.com/berth-dev/berth/policies-wasm/bundle"
@@ -23,15 +24,16 @@ import (
 //go:embed profiles.yaml
 var profiles []byte
 
-// Label marks the objects of this package. Taking it off a Policy keeps a
-// newer Berth from replacing its module.
+// Label marks the objects of this package. A Policy with it whose module has it
+// too gets the module of a newer Berth; taking it off the Policy ends that.
 const Label = "policy.berth.dev/builtin"
 
 // ErrEmpty says that the binary was built without its policies.
 var ErrEmpty = errors.New("this binary carries no policies: build it by `./task build`")
 
 // Install writes what is missing, and brings the built-in policies to the
-// modules that this binary carries.
+// modules that this binary carries: those that somebody pushed another module to,
+// or took back from this binary's, stay as they are.
 func Install(ctx context.Context, l *policy.Loader) error {
 	bundles, err := bundle.Modules()
 	if err != nil {
@@ -69,13 +71,27 @@ func meta(name string, l *policy.Loader) metav1.ObjectMeta {
 func keep(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, wasm []byte) error {
 	key := store.Key{Resource: v1alpha1.Modules, Name: m.Name}
 	if _, ok := l.Objects.Get(key); ok {
-		return nil
+		return mark(ctx, l, key)
 	}
 	if err := l.Modules.Keep(ctx, m, wasm); err != nil {
 		return err
 	}
 	m.ObjectMeta = meta(m.Name, l)
 	_, _, err := l.Objects.Commit(ctx, store.Op{Kind: store.Create, Key: key, Object: m})
+	return err
+}
+
+// mark labels a module that somebody had uploaded before a binary carried it.
+func mark(ctx context.Context, l *policy.Loader, key store.Key) error {
+	_, err := l.Objects.Update(ctx, key, func(o store.Object) (store.Object, error) {
+		m := o.(*v1alpha1.Module)
+		if m.Labels[Label] != "" {
+			return m, nil
+		}
+		m = m.DeepCopy()
+		metav1.SetMetaDataLabel(&m.ObjectMeta, Label, "true")
+		return m, nil
+	})
 	return err
 }
 
@@ -94,7 +110,7 @@ func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alph
 		if account == nil { // written by a host that had none
 			account = accounts[e.Name]
 		}
-		if p.Labels[Label] == "" || p.Spec.Module == m.Name && account == p.Spec.ServiceAccount {
+		if !follows(l, p, m.Name) || p.Spec.Module == m.Name && account == p.Spec.ServiceAccount {
 			return p, nil
 		}
 		p = p.DeepCopy()
@@ -106,6 +122,20 @@ func install(ctx context.Context, l *policy.Loader, m *v1alpha1.Module, e v1alph
 		return p, nil
 	})
 	return err
+}
+
+// follows says whether a Policy goes to this binary's module: it does as long as
+// it runs a built-in one, and nobody went back from this one.
+func follows(l *policy.Loader, p *v1alpha1.Policy, module string) bool {
+	if p.Labels[Label] == "" || rollout.TakenBack(&p.Status, module) {
+		return false
+	}
+	digest, err := v1alpha1.Digest(p.Spec.Module)
+	if err != nil {
+		return false
+	}
+	runs, ok := l.Objects.Get(store.Key{Resource: v1alpha1.Modules, Name: v1alpha1.ModuleName(digest)})
+	return ok && runs.(*v1alpha1.Module).Labels[Label] != ""
 }
 
 // controllerMemory is what a built-in controller may have: some 20 MiB for a parent

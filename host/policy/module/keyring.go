@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -81,11 +82,33 @@ func (k Keyring) Verify(sum [sha256.Size]byte, signatures []v1alpha1.Signature) 
 		return nil
 	}
 	for _, s := range signatures {
-		if key, ok := k[s.KeyID]; ok && ed25519.Verify(key, sum[:], s.Value) {
+		if k.made(s, sum) {
 			return nil
 		}
 	}
 	return ErrUnsigned
+}
+
+// made says whether a signature over sum is by a trusted key.
+func (k Keyring) made(s v1alpha1.Signature, sum [sha256.Size]byte) bool {
+	key, ok := k[s.KeyID]
+	return ok && ed25519.Verify(key, sum[:], s.Value)
+}
+
+// Bounded leaves MaxSignatures of those over sum. Of more those give way first that
+// no trusted key made, and of their like those that came first.
+func (k Keyring) Bounded(sum [sha256.Size]byte, signatures []v1alpha1.Signature) []v1alpha1.Signature {
+	over := len(signatures) - MaxSignatures
+	for _, trusted := range []bool{false, true} {
+		signatures = slices.DeleteFunc(signatures, func(s v1alpha1.Signature) bool {
+			if over <= 0 || k.made(s, sum) != trusted {
+				return false
+			}
+			over--
+			return true
+		})
+	}
+	return signatures
 }
 
 // Sign gives a key's word for a module.

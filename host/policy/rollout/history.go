@@ -91,7 +91,7 @@ func autoRolledBack(is, began *v1alpha1.CanaryStatus, live *v1alpha1.PolicyRevis
 
 func canaryRevision(c *v1alpha1.CanaryStatus, live *v1alpha1.PolicyRevision, left, message string) *v1alpha1.PolicyRevision {
 	return &v1alpha1.PolicyRevision{
-		Module: c.Module, Entry: live.Entry, Config: live.Config, Since: c.Since,
+		Module: c.Module, Entry: live.Entry, Config: live.Config, ServiceAccount: live.ServiceAccount, Since: c.Since,
 		Reason: v1alpha1.CameCanary, Left: left, Message: message,
 	}
 }
@@ -144,6 +144,19 @@ func lastLeft(history []v1alpha1.PolicyRevision, r *v1alpha1.PolicyRevision) str
 		}
 	}
 	return ""
+}
+
+// TakenBack says whether somebody went back from a module when it decided last.
+func TakenBack(s *v1alpha1.PolicyStatus, module string) bool {
+	if s.Current != nil && sameModule(s.Current.Module, module) {
+		return false
+	}
+	for i := range s.History {
+		if former := &s.History[i]; former.Reason != v1alpha1.CameCanary && sameModule(former.Module, module) {
+			return former.Left == v1alpha1.LeftRolledBack
+		}
+	}
+	return false
 }
 
 // sameModule compares names, each of which may be a digest.
