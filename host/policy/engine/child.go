@@ -131,6 +131,8 @@ func runChild(ctx context.Context, command []string, path string, mode byte, was
 		return fmt.Errorf("compile: it takes too long: %w", ctx.Err())
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case cmd.ProcessState == nil:
+		return fmt.Errorf("start a compile child: %w", err)
 	case spent(cmd, said.String()):
 		return fmt.Errorf("%w: it takes more than %d s of CPU time or %d GiB of memory to compile: make its functions smaller", ErrCompile, confine.Child.CPU, confine.Child.Memory>>30)
 	}
