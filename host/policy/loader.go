@@ -199,6 +199,9 @@ func (l *Loader) follow(ctx context.Context, resource string) error {
 func (l *Loader) Load(ctx context.Context) {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	policies, profiles, revision, err := l.read()
 	if err != nil {
 		l.Log.Error("read policies", "err", err)

@@ -163,6 +163,29 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 
 // TestRefusalsLeaveNoGarbage asks again and again about a pod that all nodes
 // refuse: a guest that leaves garbage for each runs out of its budget.
+func TestAHostThatEndsRefusesNothing(t *testing.T) {
+	t.Parallel()
+	r, _, disk := examining(t)
+	name := r.upload(t, guest{Name: "made", Version: "1"}.Bytes())
+	r.ForgetReady()
+	r.write(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = name })
+	ctx, end := context.WithCancel(t.Context())
+	disk.fails = func() error {
+		end()
+		return ctx.Err()
+	}
+	r.Load(ctx)
+	disk.fails = nil
+	r.Load(ctx) // as Run may, which is told of news and of its end at once
+	if is := r.policy(t, "made").Status; is.Phase != "" {
+		t.Errorf("when the host ends the policy is %s: %s", is.Phase, is.Message)
+	}
+	r.Load(t.Context())
+	if is := r.policy(t, "made").Status; is.Phase != v1alpha1.PhaseLive {
+		t.Errorf("then the policy is %s: %s", is.Phase, is.Message)
+	}
+}
+
 func TestRefusalsLeaveNoGarbage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

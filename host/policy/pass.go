@@ -86,6 +86,9 @@ func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Answer {
 		fetch = await
 	}
 	v, err, done := fetch(ctx, a.Name, load)
+	if err != nil && ctx.Err() != nil {
+		done = false // the host ends, which is no fault of the module
+	}
 	answer := &rollout.Answer{Load: a, Pending: !done}
 	switch {
 	case !done:
