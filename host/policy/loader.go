@@ -145,7 +145,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-warm.C:
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
-			l.retryForMemory()
+			l.retry()
 			l.reportIdle()
 		case err := <-ended:
 			if ctx.Err() != nil {

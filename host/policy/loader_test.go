@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
@@ -183,6 +186,34 @@ func TestAHostThatEndsRefusesNothing(t *testing.T) {
 	r.Load(t.Context())
 	if is := r.policy(t, "made").Status; is.Phase != v1alpha1.PhaseLive {
 		t.Errorf("then the policy is %s: %s", is.Phase, is.Message)
+	}
+}
+
+// TestWhatTheHostCouldNotLoadIsTriedAgain has a disk that cannot be read for a while.
+func TestWhatTheHostCouldNotLoadIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r, _, disk := examining(t)
+	var passed atomic.Int64
+	r.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	name := r.upload(t, guest{Name: "made", Version: "1"}.Bytes())
+	r.ForgetReady()
+	disk.fails = func() error { return syscall.EIO }
+	if is := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = name }).Status; is.Phase != v1alpha1.PhaseRefused {
+		t.Fatalf("without its bytes the policy is %s", is.Phase)
+	}
+	disk.fails = nil
+	r.Load(t.Context())
+	if is := r.policy(t, "made").Status; is.Phase != v1alpha1.PhaseRefused {
+		t.Errorf("at once the policy is %s, want a pause", is.Phase)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	passed.Store(int64(time.Minute))
+	polltest.Until(t, "the policy is live", func() bool { return r.policy(t, "made").Status.Phase == v1alpha1.PhaseLive })
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

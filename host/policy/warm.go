@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -81,13 +83,14 @@ func (l *Loader) reportIdle() {
 	}
 }
 
-// retryForMemory has policies loaded again that were refused for want of memory, as
-// soon as there is some.
-func (l *Loader) retryForMemory() {
+// retry has policies loaded again that were refused for want of memory, as soon
+// as there is some, or that the host could not load.
+func (l *Loader) retry() {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
-		if m := &one.state.Main; m.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(m.Memory) {
+		m := &one.state.Main
+		if m.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(m.Memory) || one.state.Due(metav1.NewTime(l.Now())) {
 			signal(l.wake)
 			return
 		}

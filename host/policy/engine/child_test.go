@@ -22,6 +22,27 @@ func TestAChildThatDoesNotStartIsNoFaultOfTheModule(t *testing.T) {
 	}
 }
 
+// TestAChildThatTheMachineFailsIsNoFaultOfTheModule has a child killed that took
+// hardly any time, as the kernel does when memory runs out, and the disk be full.
+func TestAChildThatTheMachineFailsIsNoFaultOfTheModule(t *testing.T) {
+	t.Parallel()
+	program := program(t)
+	for name, does := range map[string]string{
+		"killed":  "kill -KILL $$",
+		"no room": "exec " + program + " " + childName + " >/dev/full",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEngine(t)
+			e.child = script(t, does)
+			_, err := e.Load(t.Context(), wasmtest.Policy().Bytes(), vet.Limits{})
+			if err == nil || errors.Is(err, ErrCompile) {
+				t.Errorf("Load = %v, want an error that is not the module's", err)
+			}
+		})
+	}
+}
+
 // panicking is a context that panics where a load first waits for something.
 type panicking struct{ context.Context }
 
