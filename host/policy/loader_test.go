@@ -217,6 +217,57 @@ func TestWhatTheHostCouldNotLoadIsTriedAgain(t *testing.T) {
 	}
 }
 
+// outage is a store that cannot be written for a while.
+type outage struct {
+	*store.Store
+	down    atomic.Bool
+	refused chan store.Key
+}
+
+func (o *outage) Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error) {
+	if !o.down.Load() {
+		return o.Store.Update(ctx, k, change)
+	}
+	select {
+	case o.refused <- k:
+	default:
+	}
+	return nil, syscall.ENOSPC
+}
+
+func TestAStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.upload(t, guest{Name: "made", Version: "1"}.Bytes())
+	r.join(t, "made", "predicate")
+	if says := r.profileSays(t); says == "" {
+		t.Fatal("the profile says nothing of a policy that is not there")
+	}
+	disk := &outage{Store: r.store, refused: make(chan store.Key, 100)}
+	config := r.Config
+	config.Objects = disk
+	r.Loader = policy.NewLoader(config)
+	r.Load(t.Context())
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	disk.down.Store(true)
+	r.write(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = name })
+	for key := range disk.refused {
+		if key.Resource == v1alpha1.Profiles { // which comes last
+			break
+		}
+	}
+	disk.down.Store(false)
+	polltest.Until(t, "the statuses are written", func() bool {
+		return r.policy(t, "made").Status.Phase == v1alpha1.PhaseLive && r.profileSays(t) == ""
+	})
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefusalsLeaveNoGarbage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -44,7 +44,7 @@ func (l *Loader) reportTrials(ctx context.Context) {
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
 		if d := one.counting(); d != nil && d.News() {
-			reporter{&l.Config}.report(ctx, l.Current(), one)
+			l.untold = !reporter{&l.Config}.report(ctx, l.Current(), one) || l.untold
 		}
 	}
 }
@@ -84,10 +84,15 @@ func (l *Loader) reportIdle() {
 }
 
 // retry has policies loaded again that were refused for want of memory, as soon
-// as there is some, or that the host could not load.
+// as there is some, or that the host could not load, and statuses written again
+// that could not be.
 func (l *Loader) retry() {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
+	if l.untold {
+		signal(l.wake)
+		return
+	}
 	for _, one := range l.policies {
 		m := &one.state.Main
 		if m.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(m.Memory) || one.state.Due(metav1.NewTime(l.Now())) {
