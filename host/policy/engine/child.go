@@ -60,7 +60,7 @@ func init() {
 }
 
 // machineFails is how a child ends that could not do its work, whatever the module is.
-const machineFails = 3
+const machineFails = 75 // EX_TEMPFAIL
 
 var errConfine = errors.New("the compile child cannot be confined")
 
