@@ -1,8 +1,11 @@
 package policy_test
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 
+	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	clustertest "github.com/berth-dev/berth/host/schedule/policytest"
 	"github.com/berth-dev/berth/host/schedule/snapshot"
@@ -36,4 +39,35 @@ func TestWhatIsPlayedThroughCountsForNobody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPlanLeavesNothingBehind (not beside others, since it measures the heap) tries
+// policies whose names are large.
+func TestAPlanLeavesNothingBehind(t *testing.T) {
+	const size, n = 8 << 20, 4
+	r := newRig(t)
+	wasm := guest{Name: "made", Version: "1"}.Bytes()
+	try := func(letter byte) {
+		v, err := r.Vary(t.Context(), []trial.Variation{{Name: strings.Repeat(string(letter), size), Wasm: wasm}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Release()
+	}
+	try('a')
+	before := heapBytes()
+	for i := range byte(n) {
+		try('b' + i)
+	}
+	if left := heapBytes() - before; left > size {
+		t.Errorf("%d plans leave %d bytes", n, left)
+	}
+	runtime.KeepAlive(r)
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
 }

@@ -13,6 +13,9 @@ type pendingLoad struct {
 	one    *version
 	err    error
 	wanted bool // by the pass that is under way
+	// forgotten says that it was cancelled, so that what comes of it tells nothing
+	// of the module.
+	forgotten bool
 }
 
 // backgroundLoads are what loads run under that Load does not wait for.
@@ -46,25 +49,41 @@ func (b *backgroundLoads) fetch(ctx context.Context, name string, load func(cont
 		return await(ctx, name, load)
 	}
 	c := b.all[name]
+	if c != nil && c.forgotten && c.isDone() {
+		c.drop()
+		c = nil
+	}
 	if c == nil {
-		c = &pendingLoad{done: make(chan struct{})}
-		var own context.Context
-		own, c.cancel = context.WithCancel(b.ctx)
-		b.all[name] = c
-		b.group.Go(func() {
-			c.one, c.err = load(own)
-			close(c.done)
-			b.done()
-		})
+		c = b.start(name, load)
 	}
 	c.wanted = true
+	if c.forgotten || !c.isDone() {
+		return nil, nil, false
+	}
+	c.cancel()
+	delete(b.all, name)
+	return c.one, c.err, true
+}
+
+func (b *backgroundLoads) start(name string, load func(context.Context) (*version, error)) *pendingLoad {
+	c := &pendingLoad{done: make(chan struct{})}
+	var own context.Context
+	own, c.cancel = context.WithCancel(b.ctx)
+	b.all[name] = c
+	b.group.Go(func() {
+		c.one, c.err = load(own)
+		close(c.done)
+		b.done()
+	})
+	return c
+}
+
+func (c *pendingLoad) isDone() bool {
 	select {
 	case <-c.done:
-		c.cancel()
-		delete(b.all, name)
-		return c.one, c.err, true
+		return true
 	default:
-		return nil, nil, false
+		return false
 	}
 }
 
@@ -85,11 +104,10 @@ func (b *backgroundLoads) forgetUnwanted() {
 			continue
 		}
 		c.cancel()
-		select {
-		case <-c.done:
+		c.forgotten = true
+		if c.isDone() { // or else the next pass will
 			c.drop()
 			delete(b.all, name)
-		default: // the next pass will
 		}
 	}
 }

@@ -69,6 +69,8 @@ type Loader struct {
 	// What follows belongs to the goroutine that reloads.
 	reloading sync.Mutex
 	policies  map[string]*live
+	// untold says that a status could not be written.
+	untold bool
 	// background holds the programs that are being loaded; nil where Load waits for them.
 	background *backgroundLoads
 }
@@ -145,7 +147,7 @@ func (l *Loader) Run(ctx context.Context) error {
 		case <-warm.C:
 			l.keepWarm(ctx)
 			l.reportTrials(ctx)
-			l.retryForMemory()
+			l.retry()
 			l.reportIdle()
 		case err := <-ended:
 			if ctx.Err() != nil {
@@ -199,13 +201,15 @@ func (l *Loader) follow(ctx context.Context, resource string) error {
 func (l *Loader) Load(ctx context.Context) {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	policies, profiles, revision, err := l.read()
 	if err != nil {
 		l.Log.Error("read policies", "err", err)
 		return
 	}
 	l.since.CompareAndSwap(0, revision)
-	reporter := reporter{&l.Config}
 	next, coming := make(map[string]*live, len(policies)), map[string]bool{}
 	var news, same []*live
 	for _, object := range policies {
@@ -225,9 +229,8 @@ func (l *Loader) Load(ctx context.Context) {
 	l.background.forgetUnwanted()
 	dropped := l.policies
 	l.policies = next
-	if len(news) > 0 || len(dropped) != len(next) || l.changed(coming, profiles) {
-		// Statuses are written of a new set alone, since that is what they tell.
-		defer func() { reporter.reportProfiles(ctx, l.Current()) }()
+	fresh := len(news) > 0 || len(dropped) != len(next) || l.changed(coming, profiles)
+	if fresh {
 		l.publish(&Set{Number: revision, policies: next, coming: coming, profiles: profiles, holders: holders(profiles, l.Current().holders)})
 		l.Log.Info("policies are live", "set", revision, "policies", len(next))
 	}
@@ -238,12 +241,28 @@ func (l *Loader) Load(ctx context.Context) {
 		}
 	}
 	l.drain.published(l.Present != nil)
-	for _, one := range append(news, same...) { // somebody waits for the news
-		one.idle = l.idle(l.Current(), one.state.Policy.Name)
-		if is := one.statusInputs(); one.state.Canary.Phase != rollout.Loading && (is != one.reported || one.counting() != nil) && reporter.report(ctx, l.Current(), one) {
+	l.report(ctx, append(news, same...), fresh) // somebody waits for the news
+}
+
+// report writes statuses. Those of profiles tell of a new set alone.
+func (l *Loader) report(ctx context.Context, all []*live, fresh bool) {
+	reporter, set, told := reporter{&l.Config}, l.Current(), true
+	for _, one := range all {
+		one.idle = l.idle(set, one.state.Policy.Name)
+		is := one.statusInputs()
+		if one.state.Canary.Phase == rollout.Loading || is == one.reported && one.counting() == nil {
+			continue
+		}
+		if reporter.report(ctx, set, one) {
 			one.reported = is
+		} else {
+			told = false
 		}
 	}
+	if fresh || l.untold {
+		told = reporter.reportProfiles(ctx, set) && told
+	}
+	l.untold = !told
 }
 
 func (l *Loader) publish(set *Set) {

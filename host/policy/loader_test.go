@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/engine/enginetest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
+	"github.com/berth-dev/berth/host/polltest"
 	"github.com/berth-dev/berth/host/schedule/cycle"
 	"github.com/berth-dev/berth/host/schedule/framework"
 	"github.com/berth-dev/berth/host/schedule/policytest"
@@ -163,6 +166,108 @@ func TestAModuleThatIsNotThereLeavesTheLiveOne(t *testing.T) {
 
 // TestRefusalsLeaveNoGarbage asks again and again about a pod that all nodes
 // refuse: a guest that leaves garbage for each runs out of its budget.
+func TestAHostThatEndsRefusesNothing(t *testing.T) {
+	t.Parallel()
+	r, _, disk := examining(t)
+	name := r.upload(t, guest{Name: "made", Version: "1"}.Bytes())
+	r.ForgetReady()
+	r.write(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = name })
+	ctx, end := context.WithCancel(t.Context())
+	disk.fails = func() error {
+		end()
+		return ctx.Err()
+	}
+	r.Load(ctx)
+	disk.fails = nil
+	r.Load(ctx) // as Run may, which is told of news and of its end at once
+	if is := r.policy(t, "made").Status; is.Phase != "" {
+		t.Errorf("when the host ends the policy is %s: %s", is.Phase, is.Message)
+	}
+	r.Load(t.Context())
+	if is := r.policy(t, "made").Status; is.Phase != v1alpha1.PhaseLive {
+		t.Errorf("then the policy is %s: %s", is.Phase, is.Message)
+	}
+}
+
+// TestWhatTheHostCouldNotLoadIsTriedAgain has a disk that cannot be read for a while.
+func TestWhatTheHostCouldNotLoadIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r, _, disk := examining(t)
+	var passed atomic.Int64
+	r.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	name := r.upload(t, guest{Name: "made", Version: "1"}.Bytes())
+	r.ForgetReady()
+	disk.fails = func() error { return syscall.EIO }
+	if is := r.put(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = name }).Status; is.Phase != v1alpha1.PhaseRefused {
+		t.Fatalf("without its bytes the policy is %s", is.Phase)
+	}
+	disk.fails = nil
+	r.Load(t.Context())
+	if is := r.policy(t, "made").Status; is.Phase != v1alpha1.PhaseRefused {
+		t.Errorf("at once the policy is %s, want a pause", is.Phase)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	passed.Store(int64(time.Minute))
+	polltest.Until(t, "the policy is live", func() bool { return r.policy(t, "made").Status.Phase == v1alpha1.PhaseLive })
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// outage is a store that cannot be written for a while.
+type outage struct {
+	*store.Store
+	down    atomic.Bool
+	refused chan store.Key
+}
+
+func (o *outage) Update(ctx context.Context, k store.Key, change func(store.Object) (store.Object, error)) (store.Object, error) {
+	if !o.down.Load() {
+		return o.Store.Update(ctx, k, change)
+	}
+	select {
+	case o.refused <- k:
+	default:
+	}
+	return nil, syscall.ENOSPC
+}
+
+func TestAStatusThatCouldNotBeWrittenIsWrittenLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	name := r.upload(t, guest{Name: "made", Version: "1"}.Bytes())
+	r.join(t, "made", "predicate")
+	if says := r.profileSays(t); says == "" {
+		t.Fatal("the profile says nothing of a policy that is not there")
+	}
+	disk := &outage{Store: r.store, refused: make(chan store.Key, 100)}
+	config := r.Config
+	config.Objects = disk
+	r.Loader = policy.NewLoader(config)
+	r.Load(t.Context())
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	disk.down.Store(true)
+	r.write(t, "made", func(s *v1alpha1.PolicySpec) { s.Module = name })
+	for key := range disk.refused {
+		if key.Resource == v1alpha1.Profiles { // which comes last
+			break
+		}
+	}
+	disk.down.Store(false)
+	polltest.Until(t, "the statuses are written", func() bool {
+		return r.policy(t, "made").Status.Phase == v1alpha1.PhaseLive && r.profileSays(t) == ""
+	})
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRefusalsLeaveNoGarbage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

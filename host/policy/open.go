@@ -59,7 +59,7 @@ func (f *factory) load(ctx context.Context, object *v1alpha1.Policy, name, kind 
 
 // open makes a program of a module and tries it.
 func (f *factory) open(ctx context.Context, object *v1alpha1.Policy, m *engine.Module, kind string) (*version, error) {
-	p, err := f.program(object, m)
+	p, err := f.program(object, m, f.guestLogs.Of(object.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func limitsOf(p *v1alpha1.Policy) vet.Limits {
 	return limits
 }
 
-func (f *factory) program(object *v1alpha1.Policy, m *engine.Module) (*sandbox.Program, error) {
+func (f *factory) program(object *v1alpha1.Policy, m *engine.Module, words *sandbox.GuestLog) (*sandbox.Program, error) {
 	manifest, err := abi.ReadManifest(m.Manifest())
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (f *factory) program(object *v1alpha1.Policy, m *engine.Module) (*sandbox.P
 	if object.Spec.Limits != nil {
 		spec.Limits = *object.Spec.Limits
 	}
-	return sandbox.NewProgram(spec, f.Reasons, f.healthOf(object), f.guestLogs.Of(object.Name), f.Log)
+	return sandbox.NewProgram(spec, f.Reasons, f.healthOf(object), words, f.Log)
 }
 
 func entryNames(m *abi.Manifest) string {

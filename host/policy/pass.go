@@ -86,6 +86,9 @@ func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Answer {
 		fetch = await
 	}
 	v, err, done := fetch(ctx, a.Name, load)
+	if err != nil && ctx.Err() != nil {
+		done = false // the host ends, which is no fault of the module
+	}
 	answer := &rollout.Answer{Load: a, Pending: !done}
 	switch {
 	case !done:
@@ -103,6 +106,8 @@ func (p *pass) load(ctx context.Context, a rollout.Load) *rollout.Answer {
 
 func refusalOf(err error) *rollout.Refusal {
 	no := &rollout.Refusal{Message: err.Error(), Memory: sandbox.MemoryNeeded(err)}
+	var trouble module.HostError
+	no.Passes = errors.As(err, &trouble)
 	var w module.UnavailableError
 	if errors.As(err, &w) {
 		no.Waits, no.ModuleVersion = true, w.Version

@@ -19,14 +19,21 @@ import (
 	"github.com/berth-dev/berth/host/store"
 )
 
-// reads counts the modules whose bytes are read.
+// reads counts the modules whose bytes are read. fails, if there is one, says why
+// that is not possible.
 type reads struct {
 	*store.Store
-	n atomic.Int32
+	n     atomic.Int32
+	fails func() error
 }
 
 func (r *reads) Blob(ctx context.Context, digest string) ([]byte, error) {
 	r.n.Add(1)
+	if r.fails != nil {
+		if err := r.fails(); err != nil {
+			return nil, err
+		}
+	}
 	return r.Store.Blob(ctx, digest)
 }
 

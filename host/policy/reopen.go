@@ -136,12 +136,11 @@ func (f *factory) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byt
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.program(object, m)
+	p, err := f.program(object, m, new(sandbox.GuestLog)) // what it says is nobody's business
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
-	p.Silence() // what it says is nobody's business
 	return p, nil
 }
 

@@ -19,8 +19,10 @@ import (
 // maxMissing is how many policies a profile's status names that are not live.
 const maxMissing = 10
 
-// reportProfiles writes into the profiles' statuses that they decide.
-func (r reporter) reportProfiles(ctx context.Context, set *Set) {
+// reportProfiles writes into the profiles' statuses that they decide, and tells
+// whether these hold now.
+func (r reporter) reportProfiles(ctx context.Context, set *Set) (told bool) {
+	told = true
 	for _, profile := range set.profiles {
 		_, err := r.Objects.Update(ctx, store.Key{Resource: v1alpha1.Profiles, Name: profile.Name}, func(o store.Object) (store.Object, error) {
 			object := o.(*v1alpha1.Profile)
@@ -37,8 +39,10 @@ func (r reporter) reportProfiles(ctx context.Context, set *Set) {
 		})
 		if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
 			r.Log.Warn("report profile", "profile", profile.Name, "err", err)
+			told = false
 		}
 	}
+	return told
 }
 
 // profileStatus is that of a profile as the set holds it, given its previous one.

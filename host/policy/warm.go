@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/berth-dev/berth/host/policy/rollout"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -42,7 +44,7 @@ func (l *Loader) reportTrials(ctx context.Context) {
 	defer l.reloading.Unlock()
 	for _, one := range l.policies {
 		if d := one.counting(); d != nil && d.News() {
-			reporter{&l.Config}.report(ctx, l.Current(), one)
+			l.untold = !reporter{&l.Config}.report(ctx, l.Current(), one) || l.untold
 		}
 	}
 }
@@ -81,13 +83,19 @@ func (l *Loader) reportIdle() {
 	}
 }
 
-// retryForMemory has policies loaded again that were refused for want of memory, as
-// soon as there is some.
-func (l *Loader) retryForMemory() {
+// retry has policies loaded again that were refused for want of memory, as soon
+// as there is some, or that the host could not load, and statuses written again
+// that could not be.
+func (l *Loader) retry() {
 	l.reloading.Lock()
 	defer l.reloading.Unlock()
+	if l.untold {
+		signal(l.wake)
+		return
+	}
 	for _, one := range l.policies {
-		if m := &one.state.Main; m.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(m.Memory) {
+		m := &one.state.Main
+		if m.Stands() == rollout.WaitingForMemory && l.Engine.MemoryAvailable(m.Memory) || one.state.Due(metav1.NewTime(l.Now())) {
 			signal(l.wake)
 			return
 		}

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-dev/berth/host/explain"
+	"github.com/berth-dev/berth/host/policy"
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/trial"
 )
@@ -74,6 +77,26 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusConflict)
 }
 
+// checkNames refuses names that no policy can have. Those of built-in policies have
+// capitals.
+func checkNames(variations []trial.Variation) error {
+	for i := range variations {
+		name := variations[i].Name
+		if wrong := validation.IsDNS1123Subdomain(strings.ToLower(name)); len(wrong) > 0 {
+			return fmt.Errorf("%w: %.64q is no policy's name: %s", module.ErrRefused, name, wrong[0])
+		}
+	}
+	return nil
+}
+
+// vary opens the live set with what a request varies.
+func (a *API) vary(ctx context.Context, variations []trial.Variation) (*policy.Variant, error) {
+	if err := checkNames(variations); err != nil {
+		return nil, err
+	}
+	return a.Policies.Vary(ctx, variations)
+}
+
 // plan answers where pods would go.
 func (a *API) plan(w http.ResponseWriter, r *http.Request) {
 	var request PlanRequest
@@ -95,7 +118,7 @@ func (a *API) plan(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) planned(ctx context.Context, request *PlanRequest) ([]explain.Placement, error) {
-	varied, err := a.Policies.Vary(ctx, request.Policies)
+	varied, err := a.vary(ctx, request.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +163,7 @@ func (a *API) rehearse(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) rehearsed(ctx context.Context, request *RehearsalRequest) (*explain.Rehearsal, error) {
-	varied, err := a.Policies.Vary(ctx, request.Policies)
+	varied, err := a.vary(ctx, request.Policies)
 	if err != nil {
 		return nil, err
 	}

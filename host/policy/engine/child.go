@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,9 +51,22 @@ func init() {
 	}
 	if err := childRun(len(os.Args) > 2); err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		if isMachines(err) {
+			os.Exit(machineFails)
+		}
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// machineFails is how a child ends that could not do its work, whatever the module is.
+const machineFails = 75 // EX_TEMPFAIL
+
+var errConfine = errors.New("the compile child cannot be confined")
+
+// isMachines tells the machine's own trouble from what is wrong with a module.
+func isMachines(err error) bool {
+	return slices.ContainsFunc([]error{errConfine, syscall.ENOSPC, syscall.EDQUOT, syscall.EIO}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // childRun works on what comes on standard input. What comes of it goes to
@@ -63,7 +77,7 @@ func childRun(again bool) error {
 		confined = func() error { return confine.Child.Self(childName, "confined") }
 	}
 	if err := confined(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errConfine, err)
 	}
 	wasm, err := io.ReadAll(io.LimitReader(os.Stdin, maxChildInput))
 	if err != nil {
@@ -97,6 +111,11 @@ var ErrCompile = errors.New("the compiler refuses the module")
 // runChild has a child work on a module. What comes of it is in a new file, the
 // only one in its folder, which is all that the child can write to.
 func runChild(ctx context.Context, command []string, path string, mode byte, wasm []byte) error {
+	return runWithin(ctx, time.Duration(confine.Child.CPU)*time.Second, command, path, mode, wasm)
+}
+
+// runWithin is runChild of a child that gets so much CPU time.
+func runWithin(ctx context.Context, cpu time.Duration, command []string, path string, mode byte, wasm []byte) error {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
 	if err != nil {
 		return err
@@ -131,10 +150,16 @@ func runChild(ctx context.Context, command []string, path string, mode byte, was
 		return fmt.Errorf("compile: it takes too long: %w", ctx.Err())
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case spent(cmd, said.String()):
+	case cmd.ProcessState == nil:
+		return fmt.Errorf("start a compile child: %w", err)
+	case spent(cmd.ProcessState, cpu, said.String()):
 		return fmt.Errorf("%w: it takes more than %d s of CPU time or %d GiB of memory to compile: make its functions smaller", ErrCompile, confine.Child.CPU, confine.Child.Memory>>30)
 	}
-	return fmt.Errorf("%w: %s (%w)", ErrCompile, said.String(), err)
+	err = fmt.Errorf("%s (%w)", said.String(), err)
+	if killed(cmd.ProcessState) || cmd.ProcessState.ExitCode() == machineFails {
+		return fmt.Errorf("the machine fails a compile child: %w", err)
+	}
+	return fmt.Errorf("%w: %w", ErrCompile, err)
 }
 
 // runGroup runs a child to its end, and then ends whatever it started.
@@ -160,10 +185,16 @@ func awaitEnd(pid int) {
 }
 
 // spent tells a child that came to the end of its CPU time or memory from one
-// that found fault with the module.
-func spent(cmd *exec.Cmd, said string) bool {
-	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL || strings.Contains(said, "out of memory")
+// that found fault with the module, and from one that was killed before, as the
+// kernel does where the machine's memory runs out.
+func spent(is *os.ProcessState, cpu time.Duration, said string) bool {
+	took := is.UserTime() + is.SystemTime()
+	return killed(is) && took > cpu*9/10 || strings.Contains(said, "out of memory") // the kernel counts by its ticks
+}
+
+func killed(is *os.ProcessState) bool {
+	status, ok := is.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // limited keeps the beginning of what is written to it.

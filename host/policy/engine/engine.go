@@ -178,12 +178,21 @@ func (e *Engine) Load(ctx context.Context, wasm []byte, limits vet.Limits) (*Mod
 			return nil, wait.err
 		}
 	}
-	s, err := e.load(ctx, wasm, key)
-	e.publish(key, s, err)
+	s, err := e.loadForAll(ctx, wasm, key)
 	if err != nil {
 		return nil, err
 	}
 	return newModule(s), nil
+}
+
+var errBrokeOff = errors.New("a load of the same module broke off")
+
+// loadForAll tells those who wait what comes of a load, and that it came to
+// nothing where it panics.
+func (e *Engine) loadForAll(ctx context.Context, wasm []byte, key loadKey) (s *shared, err error) {
+	err = errBrokeOff
+	defer func() { e.publish(key, s, err) }()
+	return e.load(ctx, wasm, key)
 }
 
 // Loaded returns the module of that sum and those limits if its code is in

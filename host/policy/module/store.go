@@ -90,6 +90,13 @@ type UnavailableError struct {
 // Unwrap returns why.
 func (e UnavailableError) Unwrap() error { return e.error }
 
+// HostError is the host's own trouble, such as a full disk, of which the module
+// may be loaded once it has passed.
+type HostError struct{ error }
+
+// Unwrap returns what it is.
+func (e HostError) Unwrap() error { return e.error }
+
 // IsOwn says whether a module came with the host.
 func (s *Store) IsOwn(digest string) bool {
 	_, own := s.own.Load(digest)
@@ -122,7 +129,7 @@ func (s *Store) Bytes(ctx context.Context, name string) (digest string, wasm []b
 		return "", nil, UnavailableError{fmt.Errorf("module %s: %w", name, errNoModule), version}
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("module %s: %w", name, err)
+		return "", nil, HostError{fmt.Errorf("module %s: %w", name, err)}
 	}
 	if err := s.Trusts(sha256.Sum256(wasm), signatures); err != nil {
 		return "", nil, UnavailableError{fmt.Errorf("module %s: %w", name, err), version}
@@ -138,6 +145,10 @@ func (s *Store) moduleOf(digest string) *v1alpha1.Module {
 }
 
 // Load makes a module ready, if it may run here.
+//
+// # Errors
+//
+// UnavailableError, HostError, or else what is wrong with the module or its name.
 func (s *Store) Load(ctx context.Context, name string, limits vet.Limits) (*engine.Module, error) {
 	if m := s.loaded(name, limits); m != nil {
 		return m, nil
@@ -146,7 +157,11 @@ func (s *Store) Load(ctx context.Context, name string, limits vet.Limits) (*engi
 	if err != nil {
 		return nil, err
 	}
-	return s.Engine.Load(ctx, wasm, limits)
+	m, err := s.Engine.Load(ctx, wasm, limits)
+	if err != nil && !isModules(err) {
+		return nil, HostError{err}
+	}
+	return m, err
 }
 
 // loaded is a module that is in memory already, so that its bytes need not be

@@ -148,14 +148,18 @@ func (s *Store) inspect(ctx context.Context, wasm []byte) (*v1alpha1.Module, err
 	return m, nil
 }
 
-// refusal tells a module's fault from the host's own trouble.
 func refusal(ctx context.Context, err error) error {
-	var bad *vet.Refusal
-	var failed *engine.Failure
-	if ctx.Err() != nil || !errors.As(err, &bad) && !errors.As(err, &failed) && !errors.Is(err, engine.ErrCompile) {
+	if ctx.Err() != nil || !isModules(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, err)
+}
+
+// isModules tells a module's fault from the host's own trouble.
+func isModules(err error) bool {
+	var bad *vet.Refusal
+	var failed *engine.Failure
+	return errors.As(err, &bad) || errors.As(err, &failed) || errors.Is(err, engine.ErrCompile)
 }
 
 // Limits of what uploads hold in memory at a time, of all users and of one.

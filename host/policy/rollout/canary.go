@@ -26,12 +26,24 @@ func (t *transition) canary() {
 		if t.in.Fault != nil {
 			t.rollBack(t.in.Fault.Reason, t.in.Fault.Message)
 		}
-	case t.ended(trial) && !(c.Phase == Waiting && t.in.CanaryVersion != c.ModuleVersion):
+	case t.ended(trial) && !t.canaryAgain():
 	case t.untriable(spec) != "":
 		t.rollBack(v1alpha1.ReasonRefused, t.untriable(spec))
 		t.do(ForgetTrial{})
 	default:
 		t.do(Load{For: ForCanary, Policy: t.Policy, Module: spec.Module, Kind: t.Main.Live.Kind, Name: t.Policy.Name + " canary " + trial})
+	}
+}
+
+// canaryAgain says whether what could not be tried may do now.
+func (t *transition) canaryAgain() bool {
+	switch c := &t.Canary; {
+	case c.Phase != Waiting:
+		return false
+	case !c.Retry.IsZero():
+		return due(c.Retry, t.in.Now)
+	default:
+		return t.in.CanaryVersion != c.ModuleVersion
 	}
 }
 
@@ -89,8 +101,11 @@ func (t *transition) canaryLoaded(a *Answer) {
 	if no := a.Refusal; no != nil {
 		t.rollBack(v1alpha1.ReasonRefused, no.Message)
 		t.do(ForgetTrial{})
-		if no.Waits {
+		if no.Waits || no.Passes {
 			t.Canary.Phase, t.Canary.ModuleVersion, t.Canary.Ended.Phase = Waiting, no.ModuleVersion, v1alpha1.PhaseWaiting
+		}
+		if no.Passes {
+			t.Canary.Retry = t.later()
 		}
 		return
 	}

@@ -14,6 +14,7 @@
 //	               └─ fails ──►│ Refused                         │
 //	                           │ WaitingForModule ─ the Module changes ─► Loading
 //	                           │ WaitingForMemory ─ there is some ──────► Loading
+//	                           │ WaitingForHost ─ a minute passes ──────► Loading
 //
 // A Policy that is Live is told as Off by its mode, and as Quarantined while its
 // breaker is not closed. One that waits is told as Refused. What was live when
@@ -26,6 +27,7 @@
 //	  ▲            │                │ faults
 //	  │            ├─ fails ────► RolledBack     until the trial is another one
 //	  │            └─ no Module ► Waiting ─ the Module changes ─► Loading
+//	  │               or the host's trouble   or a minute passes
 //	  └── the spec names none, or the mode is not Enforce
 //
 // What it keeps true: a spec that does not load takes nothing away that decides;

@@ -2,6 +2,9 @@ package rollout
 
 import (
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -9,6 +12,9 @@ import (
 
 // maxPrevious is how many previous programs are kept warm.
 const maxPrevious = 2
+
+// retryAfter is how long what the host could not load is left alone.
+const retryAfter = time.Minute
 
 // Next is where a Policy stands next, and what is to be done for it. A pass calls
 // it until it asks for no more Load.
@@ -64,6 +70,9 @@ func (t *transition) main() {
 	switch {
 	case same && t.Main.Asked == key && !t.again():
 		t.adopt()
+		if t.Main.Live.None() && t.Policy.Status.Current != nil && due(t.Main.LastGoodRetry, t.in.Now) {
+			t.loadLastGood(t.Policy.Spec.Limits)
+		}
 	case same && !t.Main.Live.None() && t.Main.Live.Key == key: // what was refused is withdrawn
 		t.adopt()
 		t.settle()
@@ -86,9 +95,22 @@ func (t *transition) again() bool {
 		return t.in.ModuleVersion != t.Main.ModuleVersion
 	case WaitingForMemory:
 		return t.in.Memory
+	case WaitingForHost:
+		return due(t.Main.Retry, t.in.Now)
 	}
 	return false
 }
+
+// Due says whether what the host could not load is to be tried again.
+func (s *State) Due(now metav1.Time) bool {
+	return s.Main.Stands() == WaitingForHost && due(s.Main.Retry, now) ||
+		s.Main.Live.None() && due(s.Main.LastGoodRetry, now) ||
+		s.Canary.Stands() == Waiting && due(s.Canary.Retry, now)
+}
+
+func due(at, now metav1.Time) bool { return !at.IsZero() && !now.Before(&at) }
+
+func (t *transition) later() metav1.Time { return metav1.NewTime(t.in.Now.Add(retryAfter)) }
 
 // adopt goes on with the same program under an object that differs in other
 // things.
@@ -186,12 +208,14 @@ func (t *transition) refused(no *Refusal) {
 	if t.Main.Why != no.Message {
 		t.do(Warn{Text: "policy refused", Message: no.Message})
 	}
-	t.Main = Main{Phase: Refused, Live: t.Main.Live, Asked: key, Why: no.Message}
+	t.Main = Main{Phase: Refused, Live: t.Main.Live, Asked: key, Why: no.Message, LastGoodRetry: t.Main.LastGoodRetry}
 	switch {
 	case no.Waits:
 		t.Main.Phase, t.Main.ModuleVersion = WaitingForModule, no.ModuleVersion
 	case no.Memory > 0:
 		t.Main.Phase, t.Main.Memory = WaitingForMemory, no.Memory
+	case no.Passes:
+		t.Main.Phase, t.Main.Retry = WaitingForHost, t.later()
 	}
 	if !first {
 		t.adopt()
@@ -223,10 +247,18 @@ const lastGoodFails = "the policy's last good revision does not load either"
 
 func (t *transition) lastGoodLoaded() {
 	no := t.in.Answer.Refusal
+	again := !t.Main.LastGoodRetry.IsZero()
+	t.Main.LastGoodRetry = metav1.Time{}
 	switch {
 	case no == nil:
 		t.Main.Live = t.in.Answer.Program
 		t.do(Use{t.Main.Live})
+		if again {
+			t.do(Publish{})
+		}
+	case no.Passes:
+		t.Main.LastGoodRetry = t.later()
+		t.do(Warn{Text: lastGoodFails, Module: t.Policy.Status.Current.Module, Message: no.Message})
 	case t.in.Answer.Load.Policy.Spec.Limits != nil:
 		t.loadLastGood(nil) // they may be what was refused
 	default:

@@ -22,10 +22,10 @@ import (
 
 // Each script is the life of one Policy. What its commands are:
 //
-//	module NAME loads|pending|missing|needs|refuses [text=WHY] [version=V] [kind=KIND]
+//	module NAME loads|pending|missing|needs|fails|refuses [text=WHY] [version=V] [kind=KIND]
 //	policy module=NAME [config=JSON] [mode=M] [failure=M] [canary=NAME share=N [refusals=N%]] [limits=N] [account=NAME] [uid=U]
 //	restart [account=unknown], as whom the current revision acted
-//	pass, fault REASON TEXT, quarantine TEXT, recover, memory, shown
+//	pass, minute (after which comes a pass), fault REASON TEXT, quarantine TEXT, recover, memory, shown
 //
 // All but module make a pass; its actions come first, then how the Policy stands,
 // and what of its status and Events is news.
@@ -99,6 +99,8 @@ func (w *world) run(t *testing.T, command string) string {
 		w.quarantined, w.failure = false, ""
 	case "memory":
 		w.memory = true
+	case "minute":
+		w.now += 60
 	case "pass":
 	default:
 		t.Fatalf("there is no command %q", command)
@@ -212,6 +214,8 @@ func (w *world) load(a rollout.Load) *rollout.Answer {
 		answer.Refusal = &rollout.Refusal{Message: "it is not there", Waits: true, ModuleVersion: m.version}
 	case outcome == "needs":
 		answer.Refusal = &rollout.Refusal{Message: "there is no room", Memory: 1}
+	case outcome == "fails":
+		answer.Refusal = &rollout.Refusal{Message: "the disk is full", Passes: true}
 	case outcome == "refuses":
 		answer.Refusal = &rollout.Refusal{Message: m.text}
 	case a.Kind != "" && a.Kind != kind:

@@ -26,13 +26,16 @@ const (
 	WaitingForModule Phase = "WaitingForModule"
 	// WaitingForMemory: it was refused for want of memory.
 	WaitingForMemory Phase = "WaitingForMemory"
+	// WaitingForHost: the host could not load it, through no fault of its own.
+	WaitingForHost Phase = "WaitingForHost"
 )
 
 // Phases of a canary.
 const (
 	// Running: it decides its share.
 	Running Phase = "Running"
-	// Waiting: its Module is not there, or not signed, yet.
+	// Waiting: its Module is not there, or not signed, yet, or the host could not
+	// load it.
 	Waiting Phase = "Waiting"
 	// RolledBack: it has failed, and is not tried again.
 	RolledBack Phase = "RolledBack"
@@ -78,6 +81,9 @@ type Main struct {
 	ModuleVersion string
 	// Memory is how much there was no room for, in WaitingForMemory.
 	Memory int64
+	// Retry is when it is tried again, in WaitingForHost, and LastGoodRetry when
+	// the last good revision is, which the host could not load either.
+	Retry, LastGoodRetry metav1.Time
 }
 
 // Stands is the phase that holds.
@@ -99,8 +105,10 @@ type Canary struct {
 	Program Program
 	// Ended tells how it ended, RolledBack or Waiting.
 	Ended *v1alpha1.CanaryStatus
-	// ModuleVersion is that of the Module which is not good enough, Waiting.
+	// ModuleVersion is that of the Module which is not good enough, Waiting, if
+	// it is not tried again at Retry anyway.
 	ModuleVersion string
+	Retry         metav1.Time
 }
 
 // Stands is the phase that holds.
@@ -161,6 +169,8 @@ type Refusal struct {
 	ModuleVersion string
 	// Memory is how much there was no room for, 0 if it is something else.
 	Memory int64
+	// Passes says that it is the host's own trouble.
+	Passes bool
 }
 
 // Action is something to be done. A Load comes last, and Next is to be called

@@ -100,9 +100,6 @@ func (p *Program) size(log snapshot.Log) int {
 	return slots
 }
 
-// Silence has what its guests say from now on kept from everybody.
-func (p *Program) Silence() { p.guestLog = new(GuestLog) }
-
 // Why is the text of a reason that it gave.
 func (p *Program) Why(reason framework.ReasonID) string { return p.reasons.Get(reason).Text }
 
