@@ -464,10 +464,13 @@ func fromTemplate(o, parent store.Object, path string) error {
 	if !field.IsValid() || field.Kind() != reflect.Struct {
 		return fmt.Errorf("the parent has no template at %q", path)
 	}
-	meta, ok := field.FieldByName("ObjectMeta").Interface().(metav1.ObjectMeta)
-	spec, to := field.FieldByName("Spec"), reflect.ValueOf(o).Elem().FieldByName("Spec")
-	if !ok || !spec.IsValid() || !to.IsValid() || spec.Type() != to.Type() {
+	head, spec, to := field.FieldByName("ObjectMeta"), field.FieldByName("Spec"), reflect.ValueOf(o).Elem().FieldByName("Spec")
+	if !head.IsValid() || !spec.IsValid() || !to.IsValid() || spec.Type() != to.Type() {
 		return fmt.Errorf("what the parent has at %q is no template of it", path)
+	}
+	meta, ok := head.Interface().(metav1.ObjectMeta)
+	if !ok {
+		return fmt.Errorf("what the parent has at %q has no metadata", path)
 	}
 	to.Set(spec)
 	o.SetLabels(meta.Labels)
