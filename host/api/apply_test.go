@@ -2,11 +2,13 @@ package api_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/berth-dev/berth/host/api/apitest"
 
+	"golang.org/x/sync/errgroup"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -260,5 +262,96 @@ func TestAKindThatWantsVersionsIsAppliedAgain(t *testing.T) {
 	}
 	if _, err := apply(`,"uid":"`+string(made.UID)+`","resourceVersion":"`+told.ResourceVersion+`"`, one); err != nil {
 		t.Errorf("apply of the newest version: %v", err)
+	}
+}
+
+// TestEachKindIsApplied: its schema is there, or deduced.
+func TestEachKindIsApplied(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	apply := func(path, doc string) (int, string) {
+		t.Helper()
+		return send(t, httpClient(t, s), http.MethodPatch, s.URL+path+"?fieldManager=m", "application/apply-patch+yaml", "", doc)
+	}
+	for path, docs := range map[string][2]string{
+		"/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com": {
+			`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.example.com"},"spec":{"group":"example.com","version":"v1","groupPriorityMinimum":100,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`,
+			`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.example.com"},"spec":{"group":"example.com","version":"v1","groupPriorityMinimum":100,"versionPriority":20,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"s"}}}`,
+		},
+		"/api/v1/namespaces/default/configmaps/c": {
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"1"}}`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"b":"2"}}`,
+		},
+	} {
+		for i, doc := range docs {
+			if code, text := apply(path, doc); code != http.StatusCreated-i {
+				t.Errorf("apply %d of %s: %d %s", i+1, path, code, text)
+			}
+		}
+	}
+}
+
+// TestApplysOfOneNewObjectAllSucceed: who comes second is merged.
+func TestApplysOfOneNewObjectAllSucceed(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	maps := client(t, s, "application/json").CoreV1().ConfigMaps("default")
+	for i := range 50 {
+		name := fmt.Sprint("c", i)
+		var g errgroup.Group
+		for _, manager := range []string{"one", "two", "three", "four"} {
+			g.Go(func() error {
+				doc := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{%q:"1"}}`, name, manager)
+				_, err := maps.Patch(t.Context(), name, types.ApplyPatchType, []byte(doc), metav1.PatchOptions{FieldManager: manager})
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+		if got, err := maps.Get(t.Context(), name, metav1.GetOptions{}); err != nil || len(got.Data) != 4 {
+			t.Errorf("%s = %v, %v, want what all four set", name, got.Data, err)
+		}
+	}
+}
+
+// TestAnApplyMakesWhatItsPathNames: who may make one name makes no other.
+func TestAnApplyMakesWhatItsPathNames(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	code, text := send(t, httpClient(t, s), http.MethodPatch, s.URL+"/api/v1/namespaces/default/configmaps/a?fieldManager=m", "application/apply-patch+yaml", "",
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}`)
+	if code != http.StatusBadRequest {
+		t.Errorf("an apply of b at a: %d %s, want 400", code, text)
+	}
+}
+
+// TestAPatchMayTestForTheKind: the document that it changes says what it is.
+func TestAPatchMayTestForTheKind(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	const path = "/api/v1/namespaces/default/configmaps"
+	if code, text := send(t, httpClient(t, s), http.MethodPost, s.URL+path, "application/json", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, text)
+	}
+	code, text := send(t, httpClient(t, s), http.MethodPatch, s.URL+path+"/c", "application/json-patch+json", "",
+		`[{"op":"test","path":"/kind","value":"ConfigMap"},{"op":"replace","path":"/apiVersion","value":"v1"},{"op":"add","path":"/data","value":{"a":"1"}}]`)
+	if code != http.StatusOK {
+		t.Errorf("%d %s, want 200", code, text)
+	}
+}
+
+// TestADryRunMakesNothingTwice: what is there cannot be made, tried or not.
+func TestADryRunMakesNothingTwice(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	const path, doc = "/api/v1/namespaces/default/configmaps?dryRun=All", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`
+	for i, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusConflict} {
+		if code, text := send(t, httpClient(t, s), http.MethodPost, s.URL+path, "application/json", "", doc); code != want {
+			t.Errorf("try %d: %d %s, want %d", i+1, code, text, want)
+		}
+		if i == 1 {
+			send(t, httpClient(t, s), http.MethodPost, s.URL+strings.TrimSuffix(path, "?dryRun=All"), "application/json", "", doc)
+		}
 	}
 }

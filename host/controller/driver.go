@@ -316,7 +316,9 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 		if !errors.Is(err, store.ErrCompacted) {
 			return stopped(ctx, err)
 		}
-		since = 0 // after a gap all parents are looked at again
+		// After a gap all parents are looked at again: a child that is gone names none.
+		since = 0
+		d.wakeAll("")
 	}
 }
 

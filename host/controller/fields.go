@@ -129,14 +129,10 @@ func pathOf(t reflect.Type, name string) (path, bool) {
 	f, ok := known.Load(key)
 	if !ok {
 		compiled, err := compile(t, []string{name})
-		if err != nil {
-			compiled = &fields{}
+		if err != nil || len(compiled.paths) == 0 {
+			return path{}, false // not kept: guests may ask for any text
 		}
 		f, _ = known.LoadOrStore(key, compiled)
 	}
-	paths := f.(*fields).paths
-	if len(paths) == 0 {
-		return path{}, false
-	}
-	return paths[0], true
+	return f.(*fields).paths[0], true
 }

@@ -59,7 +59,7 @@ func (m *managers) get(r *Request) (*managedfields.FieldManager, error) {
 		return fm, nil
 	}
 	make, types := managedfields.NewDefaultFieldManager, m.schemas
-	if r.Kind.Own() {
+	if r.Kind.Own() || !described(m.schemas(), r.Kind) {
 		make, types = managedfields.NewDefaultCRDFieldManager, managedfields.NewDeducedTypeConverter
 	}
 	fm, err := make(types(), converter{r.Kind}, kind.Scheme, kind.Scheme,
@@ -69,6 +69,15 @@ func (m *managers) get(r *Request) (*managedfields.FieldManager, error) {
 	}
 	m.all[of] = fm
 	return fm, nil
+}
+
+// described tells whether the schemas, which are client-go's, have the kind: those of
+// the aggregation layer are not among them.
+func described(schemas managedfields.TypeConverter, k *kind.Kind) bool {
+	empty := k.New()
+	empty.GetObjectKind().SetGroupVersionKind(k.GVK())
+	_, err := schemas.ObjectToTyped(empty)
+	return err == nil
 }
 
 // resetFields are those that writes through this path cannot set, so nobody

@@ -284,6 +284,9 @@ func patched(r *Request, old store.Object, c *change) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A patch may test for the kind, or write it.
+	before = r.Kind.Shallow(before)
+	before.GetObjectKind().SetGroupVersionKind(r.version().WithKind(r.Kind.Name))
 	doc, err := json.Marshal(before)
 	if err != nil {
 		return nil, err
@@ -361,6 +364,19 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 		}
 		return settle(r, out)
 	}
+	for try := 1; ; try++ {
+		obj, made, err := reg.applyOnce(ctx, r, want, merge)
+		// Somebody else made it meanwhile: it is merged into theirs.
+		if try == attempts || !apierrors.IsAlreadyExists(err) && (!apierrors.IsNotFound(err) || r.Subresource != "" || missing(reg, r)) {
+			return obj, made, err
+		}
+	}
+}
+
+// applyOnce merges into the object that is there, or makes one.
+func (reg *Registry) applyOnce(
+	ctx context.Context, r *Request, want *unstructured.Unstructured, merge func(live store.Object) (store.Object, error),
+) (store.Object, bool, error) {
 	merged := *r
 	merged.applied = true
 	updated, err := reg.Modify(ctx, &merged, func(old store.Object) (store.Object, error) {
@@ -379,6 +395,9 @@ func (reg *Registry) apply(ctx context.Context, r *Request, p Patch) (store.Obje
 	}
 	fresh, err := merge(r.Kind.New())
 	if err != nil {
+		return nil, false, err
+	}
+	if err := samePlace(r, fresh); err != nil {
 		return nil, false, err
 	}
 	made, err := reg.createInstead(ctx, &merged, fresh)

@@ -58,21 +58,39 @@ type measure func(reflect.Value, *limits) *tooLong
 // measures holds them by type; nil is for types without lists.
 var measures sync.Map // reflect.Type → measure
 
+// making guards the measures that are being made.
+var making struct {
+	sync.Mutex
+	of map[reflect.Type]measure
+}
+
 func measureOf(t reflect.Type) measure {
 	if had, ok := measures.Load(t); ok {
 		return had.(measure)
 	}
-	// A type may hold itself: until its own measure is there, it is not looked into.
-	measures.Store(t, measure(nil))
-	m := makeMeasure(t)
+	making.Lock()
+	defer making.Unlock()
+	making.of = map[reflect.Type]measure{}
+	m := measurePart(t)
 	measures.Store(t, m)
 	return m
+}
+
+// measurePart makes a measure; making is held.
+func measurePart(t reflect.Type) measure {
+	if had, ok := making.of[t]; ok {
+		return had
+	}
+	// A type may hold itself: until its own measure is there, it is not looked into.
+	making.of[t] = nil
+	making.of[t] = makeMeasure(t)
+	return making.of[t]
 }
 
 func makeMeasure(t reflect.Type) measure {
 	switch t.Kind() {
 	case reflect.Pointer:
-		one := measureOf(t.Elem())
+		one := measurePart(t.Elem())
 		if one == nil {
 			return nil
 		}
@@ -101,7 +119,7 @@ func measureSlice(t reflect.Type) measure {
 	if t.Elem().Kind() == reflect.Uint8 {
 		return nil
 	}
-	one, parts := measureOf(t.Elem()), t.Elem().Kind() == reflect.Struct
+	one, parts := measurePart(t.Elem()), t.Elem().Kind() == reflect.Struct
 	return func(v reflect.Value, most *limits) *tooLong {
 		n, bound := v.Len(), most.entries
 		if parts {
@@ -135,7 +153,7 @@ func measureStruct(t reflect.Type) measure {
 		if !f.IsExported() {
 			continue
 		}
-		if m := measureOf(f.Type); m != nil {
+		if m := measurePart(f.Type); m != nil {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			parts = append(parts, part{i, name, m})
 		}

@@ -23,6 +23,9 @@ type prepared struct {
 func (reg *Registry) commit(ctx context.Context, r *Request, made *prepared) (_ store.Object, err error) {
 	if r.DryRun {
 		made.a.rollback()
+		if _, there := reg.store.Get(made.op.Key); there && made.op.Kind == store.Create {
+			return nil, &store.Error{Key: made.op.Key, Kind: store.ErrExists}
+		}
 		return made.object, nil
 	}
 	defer made.a.rollbackOn(&err)
