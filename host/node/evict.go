@@ -48,29 +48,20 @@ func bound(pod *v1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// tolerated returns for how long the pod tolerates the taint: the shortest of
-// the tolerations that match it, zero if none does.
+// tolerated returns for how long the pod tolerates the taint, as the first of the
+// tolerations that match it says: zero if none does.
 func tolerated(pod *v1.Pod, taint *v1.Taint) (left time.Duration, forever bool) {
-	matched := false
 	for i := range pod.Spec.Tolerations {
 		t := &pod.Spec.Tolerations[i]
-		if !tolerates(t, taint) {
+		switch {
+		case !tolerates(t, taint):
 			continue
+		case t.TolerationSeconds == nil:
+			return 0, true
 		}
-		if t.TolerationSeconds == nil {
-			if !matched {
-				forever = true
-			}
-			matched = true
-			continue
-		}
-		seconds := time.Duration(max(*t.TolerationSeconds, 0)) * time.Second
-		if !matched || forever || seconds < left {
-			left, forever = seconds, false
-		}
-		matched = true
+		return time.Duration(max(*t.TolerationSeconds, 0)) * time.Second, false
 	}
-	return left, forever
+	return 0, false
 }
 
 func tolerates(t *v1.Toleration, taint *v1.Taint) bool {
