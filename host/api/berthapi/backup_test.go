@@ -19,7 +19,7 @@ type endless struct {
 
 func (e *endless) Backup(_ context.Context, w io.Writer) (int64, error) {
 	for {
-		if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 			e.ended <- err
 			return 0, err
 		}
