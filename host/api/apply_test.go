@@ -265,8 +265,8 @@ func TestAKindThatWantsVersionsIsAppliedAgain(t *testing.T) {
 	}
 }
 
-// TestEachKindIsApplied: its schema is there, or deduced.
-func TestEachKindIsApplied(t *testing.T) {
+// TestAKindWithoutSchemaIsApplied: of those of the aggregation layer it is deduced.
+func TestAKindWithoutSchemaIsApplied(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	apply := func(path, doc string) (int, string) {
