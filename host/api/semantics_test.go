@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -182,6 +183,13 @@ func TestWritesKeepToWhatKubernetesPromises(t *testing.T) {
 
 	resp, doc = c.ask("PUT", maps+"/a", `{"metadata":{"name":"a","resourceVersion":"1"}}`, "Content-Type", inJSON)
 	is("an update of an old version", []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
+	const anyVersion = `{"metadata":{"resourceVersion":"0","annotations":{"to":"%s"}}}`
+	resp, doc = c.ask("PUT", maps+"/a", fmt.Sprintf(anyVersion, "put"), "Content-Type", inJSON)
+	is("an update of version 0, which is any", []any{resp.StatusCode, at(doc, "metadata.annotations.to")}, []any{200, "put"})
+	resp, doc = c.ask("PATCH", maps+"/a", fmt.Sprintf(anyVersion, "patch"), "Content-Type", "application/merge-patch+json")
+	is("a patch of version 0", []any{resp.StatusCode, at(doc, "metadata.annotations.to")}, []any{200, "patch"})
+	resp, _ = c.ask("POST", maps+"?dryRun=All", `{"metadata":{"name":"zero","resourceVersion":"0"}}`, "Content-Type", inJSON)
+	is("a creation with version 0", resp.StatusCode, 201)
 	resp, doc = c.ask("DELETE", maps+"/a", `{"preconditions":{"uid":"x"}}`, "Content-Type", inJSON)
 	is("a deletion of another object", []any{resp.StatusCode, at(doc, "reason")}, []any{409, "Conflict"})
 	resp, doc = c.ask("DELETE", maps+"/a", `{"preconditions":{"resourceVersion":"1"}}`, "Content-Type", inJSON)

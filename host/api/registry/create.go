@@ -60,6 +60,7 @@ func (reg *Registry) readyToCreate(ctx context.Context, r *Request, obj store.Ob
 	if err := matchNamespace(r, obj); err != nil {
 		return err
 	}
+	dropZeroVersion(obj)
 	if obj.GetResourceVersion() != "" {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}

@@ -59,12 +59,21 @@ func readyToUpdate(r *Request, obj store.Object) error {
 	if obj.GetName() != r.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), r.Name))
 	}
+	dropZeroVersion(obj)
 	return matchNamespace(r, obj)
+}
+
+// dropZeroVersion has the resourceVersion 0 mean what none means, as Kubernetes does.
+func dropZeroVersion(obj store.Object) {
+	if obj.GetResourceVersion() == "0" {
+		obj.SetResourceVersion("")
+	}
 }
 
 // current refuses an update that was made from another state.
 func current(r *Request, obj, old store.Object) error {
 	gr := r.Kind.GroupResource()
+	dropZeroVersion(obj)
 	switch rv := obj.GetResourceVersion(); {
 	case rv == "" && !r.Kind.Strategy.AllowUnconditionalUpdate():
 		errs := field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), rv, "must be specified for an update")}
