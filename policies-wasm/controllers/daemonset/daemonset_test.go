@@ -386,6 +386,10 @@ func TestANameThatARevisionHasIsNotTakenTwice(t *testing.T) {
 		other := second.DeepCopy()
 		other.UID, other.ResourceVersion, other.Data, other.Revision = "", "", first.Data, 7
 		w.Create("controllerrevisions.apps", other)
+		w.Wait(time.Second)
+		if n := len(revisions()); n != 2 {
+			t.Errorf("of two revisions with the same data %d are there after a second, want both", n)
+		}
 		w.Wait(time.Minute)
 		if left := revisions(); len(left) != 1 || left[0].Name != second.Name {
 			t.Fatalf("of two revisions with the same data %d are left, want the newer", len(left))

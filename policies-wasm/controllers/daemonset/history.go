@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/policies-wasm/controllers/revision"
 	"github.com/berth-dev/berth/sdk/json"
 	"github.com/berth-dev/berth/sdk/reconcile"
@@ -37,7 +38,7 @@ func (s *set) keepHistory() bool {
 	if len(current) == 0 {
 		return s.snapshot(data, next)
 	}
-	s.hash = s.deduplicate(current, next)
+	s.hash = s.deduplicate(s.grown(current), next)
 	s.history.deletes = len(s.out.Delete)
 	s.history.writes = s.history.deletes
 	return true
@@ -55,6 +56,27 @@ func label(uid, hash string) reconcile.Patch {
 	j := &json.Writer{}
 	j.Open('{').Key("metadata").Open('{').Key("labels").Open('{').Key(revisionLabel).Text(hash)
 	return reconcile.Patch{UID: uid, Patch: string(j.Close('}').Close('}').Close('}').Bytes())}
+}
+
+// young is how long a second revision of the template is left alone. Only others
+// make one, and whoever did may be about to take the first away: Kubernetes'
+// controller does not look at a revision just because it came.
+const young = 2 * pods.Second
+
+// grown leaves young revisions of the template out, where there is another.
+func (s *set) grown(current []revision.Revision) []revision.Revision {
+	var grown []revision.Revision
+	for _, r := range current {
+		if age := s.Now - r.Created; age >= young {
+			grown = append(grown, r)
+		} else if len(current) > 1 {
+			s.later(young - age)
+		}
+	}
+	if len(grown) == 0 {
+		return current
+	}
+	return grown
 }
 
 // deduplicate keeps the newest of the revisions of the template, as the newest
