@@ -150,6 +150,55 @@ func TestAnUpdateKeepsTheAddress(t *testing.T) {
 	}
 }
 
+// TestAnAddressDoesNotChange: neither by a client that knows clusterIP alone.
+func TestAnAddressDoesNotChange(t *testing.T) {
+	t.Parallel()
+	const other, outside = "10.96.7.7", "10.0.0.12"
+	for was, spec := range map[string]corev1.ServiceSpec{"with an address": {}, "headless": {ClusterIP: corev1.ClusterIPNone}} {
+		for asked, change := range map[string]func(*corev1.ServiceSpec){
+			"another":                func(s *corev1.ServiceSpec) { s.ClusterIP = other },
+			"one of no range":        func(s *corev1.ServiceSpec) { s.ClusterIP = outside },
+			"another, in a manifest": func(s *corev1.ServiceSpec) { s.ClusterIP, s.ClusterIPs = other, nil },
+			"another, in both":       func(s *corev1.ServiceSpec) { s.ClusterIP, s.ClusterIPs = other, []string{other} },
+		} {
+			t.Run(was+" asked for "+asked, func(t *testing.T) {
+				t.Parallel()
+				reg := open(t, serviceip.Ranges{})
+				s, err := create(t, reg, service("s", func(s *corev1.ServiceSpec) {
+					s.ClusterIP, s.Selector = spec.ClusterIP, map[string]string{"a": "b"}
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := s.DeepCopy()
+				change(&next.Spec)
+				if got, _, err := reg.Update(t.Context(), registry.On("services", "ns", "s"), next); err == nil || !strings.Contains(err.Error(), "may not change once set") {
+					t.Errorf("the update = %v, %v, want a refusal", got, err)
+				}
+			})
+		}
+	}
+}
+
+// TestAServiceGivesItsAddressUp where its new type has none.
+func TestAServiceGivesItsAddressUp(t *testing.T) {
+	t.Parallel()
+	reg := open(t, serviceip.Ranges{})
+	s, err := create(t, reg, service("s", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.DeepCopy()
+	s.Spec.Type, s.Spec.ExternalName, s.Spec.ClusterIP = corev1.ServiceTypeExternalName, "example.com", ""
+	obj, _, err := reg.Update(t.Context(), registry.On("services", "ns", "s"), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := obj.(*corev1.Service).Spec; got.ClusterIP != "" || len(got.ClusterIPs) > 0 {
+		t.Errorf("addresses %q, %q, want none", got.ClusterIP, got.ClusterIPs)
+	}
+}
+
 // dnsPorts are 53 of TCP and of UDP, with their node ports.
 func dnsPorts(tcp, udp int32) []corev1.ServicePort {
 	return []corev1.ServicePort{

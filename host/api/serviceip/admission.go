@@ -83,11 +83,15 @@ func (a *Admission) shown(s *corev1.Service) {
 // keep fills in what an update leaves out: clients that read a service from a
 // manifest don't know its addresses.
 func keep(s, old *corev1.Service) {
+	defer settleClusterIPs(&s.Spec, &old.Spec)
 	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName {
 		return
 	}
-	if s.Spec.ClusterIP == "" && len(s.Spec.ClusterIPs) == 0 {
-		s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, slices.Clone(old.Spec.ClusterIPs)
+	if s.Spec.ClusterIP == "" {
+		s.Spec.ClusterIP = old.Spec.ClusterIP
+	}
+	if len(s.Spec.ClusterIPs) == 0 {
+		s.Spec.ClusterIPs = slices.Clone(old.Spec.ClusterIPs)
 	}
 	if wantsNodePorts(s) && wantsNodePorts(old) {
 		keepNodePorts(s.Spec.Ports, old.Spec.Ports)
@@ -95,6 +99,32 @@ func keep(s, old *corev1.Service) {
 	if wantsHealthPort(s) && wantsHealthPort(old) && s.Spec.HealthCheckNodePort == 0 {
 		s.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
 	}
+}
+
+// settleClusterIPs has clusterIPs follow clusterIP where an update changes that
+// alone, as clients do that know no other.
+func settleClusterIPs(spec, old *corev1.ServiceSpec) {
+	switch {
+	case spec.ClusterIP == old.ClusterIP:
+		if len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = slices.Clone(old.ClusterIPs)
+		}
+	case !slices.Equal(spec.ClusterIPs, old.ClusterIPs):
+	case spec.ClusterIP == "":
+		spec.ClusterIPs = nil
+	default:
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+}
+
+// moves tells whether an update takes the service to another address, which
+// validation refuses.
+func (g *grant) moves() bool {
+	if g.old == nil || g.old.Spec.Type == corev1.ServiceTypeExternalName {
+		return false
+	}
+	had, asks := g.old.Spec.ClusterIPs, g.service.Spec.ClusterIPs
+	return len(had) > 0 && len(asks) > 0 && had[0] != asks[0]
 }
 
 // grant is what one service gets.
@@ -117,7 +147,7 @@ func (g *grant) giveBack() {
 // addresses gives the service one of each of its families.
 func (g *grant) addresses() {
 	spec := &g.service.Spec
-	if spec.Type == corev1.ServiceTypeExternalName {
+	if spec.Type == corev1.ServiceTypeExternalName || g.moves() {
 		return
 	}
 	if spec.ClusterIP == "" && len(spec.ClusterIPs) > 0 {
