@@ -29,16 +29,21 @@ const MaxCreations = 500
 type plan struct {
 	d *Driver
 	*gathered
+	// out is what it does of the answer.
+	out    *abi.ReconcileResult
 	tx     Transaction
 	events []note
 	// refused is what admission or RBAC refused of the creations.
 	refused string
-	// unfinished: there was more to create than one commit takes.
+	// unfinished: there was more to do than one commit takes.
 	unfinished bool
 	empty      bool
+	// most is how many records a part of an answer writes; 0 is the whole answer.
+	most int
 	// objects: it writes more than the parent's status.
 	objects bool
 	stored  []store.Object
+	records int
 	// gone is what it takes away, by UID: what it deletes may stay for a while.
 	gone map[string]bool
 }
@@ -46,40 +51,6 @@ type plan struct {
 type note struct {
 	about                 store.Object
 	kind, reason, message string
-}
-
-// apply does what the guest wants in one commit: adopt, release, patch, delete,
-// create, status. Creations that are refused are left out, and told of; any
-// other refusal drops the answer.
-func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResult) (*plan, error) {
-	p := &plan{d: d, gathered: g, tx: d.Writer.Begin(), empty: true}
-	if err := p.add(ctx, out); err != nil {
-		p.tx.Rollback()
-		return nil, err
-	}
-	if !p.empty {
-		d.pace.wrote(nameOf(g.parent), p.tx.Len(), p.objects)
-		p.takesAway(out)
-		stored, err := p.tx.Commit(ctx)
-		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
-			return nil, errStale
-		}
-		if err != nil {
-			return nil, err
-		}
-		p.stored = stored
-	}
-	for _, e := range p.events {
-		d.event(ctx, e.about, e.kind, e.reason, e.message)
-	}
-	for _, e := range out.Events {
-		about := g.parent
-		if named, ok := g.byUID[e.About]; ok {
-			about = named.o
-		}
-		d.event(ctx, about, e.Type, e.Reason, e.Message)
-	}
-	return p, nil
 }
 
 // takesAway finds what will be gone: a deletion and the last finalizer may do it.
@@ -99,25 +70,17 @@ func (p *plan) takesAway(out *abi.ReconcileResult) {
 }
 
 func (p *plan) add(ctx context.Context, out *abi.ReconcileResult) error {
-	for _, uid := range out.Adopt {
-		if err := p.own(ctx, uid, true); err != nil {
-			return err
-		}
+	if err := each(p, out.Adopt, func(uid *string) error { return p.own(ctx, *uid, true) }); err != nil {
+		return err
 	}
-	for _, uid := range out.Release {
-		if err := p.own(ctx, uid, false); err != nil {
-			return err
-		}
+	if err := each(p, out.Release, func(uid *string) error { return p.own(ctx, *uid, false) }); err != nil {
+		return err
 	}
-	for i := range out.Patch {
-		if err := p.patch(ctx, &out.Patch[i]); err != nil {
-			return err
-		}
+	if err := each(p, out.Patch, func(want *abi.Patch) error { return p.patch(ctx, want) }); err != nil {
+		return err
 	}
-	for i := range out.Delete {
-		if err := p.remove(ctx, &out.Delete[i]); err != nil {
-			return err
-		}
+	if err := each(p, out.Delete, func(want *abi.Deletion) error { return p.remove(ctx, want) }); err != nil {
+		return err
 	}
 	if p.parent.GetDeletionTimestamp() == nil {
 		if err := p.create(ctx, out.Create); err != nil {
@@ -347,6 +310,9 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 		p.unfinished = p.unfinished || n < c.Count
 		left -= n
 		for k := range n {
+			if p.full() {
+				return nil
+			}
 			one := object.DeepCopyObject().(store.Object)
 			if len(c.Each) > 0 {
 				if err := merge(one, c.Each[k]); err != nil {

@@ -59,9 +59,9 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 	if err != nil {
 		return last, 0, err
 	}
-	last.Refused = done.refused
+	last.Refused, last.status = done.refused, done.out.Status
 	d.refusals.keep(o.GetUID(), done.refused)
-	d.memories.keep(o.GetUID(), out.Memory)
+	d.memories.keep(o.GetUID(), done.out.Memory)
 	d.checkRest(ctx, g, out, done)
 	if done.refused != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %s", d.parent.kind.Kind, name, done.refused))

@@ -72,6 +72,8 @@ type cluster struct {
 	sample uint64
 	// after is what somebody else does after each commit.
 	after func()
+	// takes is how many writes a commit may have; 0 is any number.
+	takes int
 }
 
 func (c *cluster) May(_ context.Context, verb, resource, subresource, namespace, _ string) error {
@@ -158,6 +160,9 @@ func (x *tx) Delete(_ context.Context, resource string, o store.Object, _ *metav
 }
 
 func (x *tx) Commit(ctx context.Context) ([]store.Object, error) {
+	if x.takes > 0 && len(x.ops) > x.takes {
+		return nil, &store.Error{Key: x.ops[0].Key, Kind: store.ErrTooLarge}
+	}
 	_, stored, err := x.store.Commit(ctx, x.ops...)
 	if x.after != nil {
 		x.after()

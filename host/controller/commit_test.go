@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/abi"
+	"github.com/berth-dev/berth/host/store"
+)
+
+// owned is a pod that its set controls.
+func owned(name, app string) store.Object {
+	p := pod(name, app)
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set(app, 0), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	return p
+}
+
+func TestAnAnswerThatIsTooLargeIsDoneByParts(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		have  int
+		owned bool
+		wants int32
+	}{
+		{"creations", 0, true, 20},
+		{"deletions", 20, true, 0},
+		{"adoptions", 20, false, 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := &guest{decide: func(parent *Object, children []Object) (*abi.ReconcileResult, error) {
+				out, err := keep(parent, children)
+				out.Status = json.RawMessage(fmt.Sprintf(`{"replicas":%d,"observedGeneration":1}`, tt.wants))
+				return out, err
+			}}
+			drive(t, g, func(c *cluster) {
+				c.takes = 7
+				c.put("replicasets.apps", set("web", tt.wants))
+				for i := range tt.have {
+					o := store.Object(pod(fmt.Sprint("pod-", i), "web"))
+					if tt.owned {
+						o = owned(fmt.Sprint("pod-", i), "web")
+					}
+					c.put("pods", o)
+				}
+				c.after = func() {
+					told := statusOf(c, "web")
+					done := strings.Count(strings.Join(c.pods(), " "), "of web")
+					if told.ObservedGeneration == 1 && done != int(tt.wants) {
+						t.Errorf("the status is there with %d pods of %d", done, tt.wants)
+					}
+				}
+			}, func(c *cluster) {
+				got := c.pods()
+				if n := strings.Count(strings.Join(got, " "), "of web"); n != int(tt.wants) || len(got) != n {
+					t.Errorf("pods are %v, want %d of web", got, tt.wants)
+				}
+				if statusOf(c, "web").ObservedGeneration != 1 {
+					t.Error("the status never came")
+				}
+			})
+		})
+	}
+}
+
+func statusOf(c *cluster, name string) appsv1.ReplicaSetStatus {
+	o, ok := c.store.Get(store.Key{Resource: "replicasets.apps", Namespace: "default", Name: name})
+	if !ok {
+		return appsv1.ReplicaSetStatus{}
+	}
+	return o.(*appsv1.ReplicaSet).Status
+}
+
+func TestPatchesThatAreTooLargeFailTheirParentAlone(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	g := &guest{decide: func(parent *Object, children []Object) (*abi.ReconcileResult, error) {
+		out := &abi.ReconcileResult{Status: json.RawMessage(`{"replicas":20}`)}
+		for i := range children {
+			out.Patch = append(out.Patch, abi.Patch{UID: string(children[i].Object.GetUID()), Patch: json.RawMessage(`{"metadata":{"labels":{"seen":"yes"}}}`)})
+		}
+		if len(children) > 0 {
+			asked++
+		}
+		return out, nil
+	}}
+	drive(t, g, func(c *cluster) {
+		c.takes = 7
+		c.put("replicasets.apps", set("web", 20))
+		c.put("replicasets.apps", set("other", 20))
+		for i := range 20 {
+			c.put("pods", owned(fmt.Sprint("pod-", i), "web"))
+		}
+	}, func(c *cluster) {
+		if got := statusOf(c, "web"); got.Replicas != 0 {
+			t.Errorf("the status tells of patches that were not done: %+v", got)
+		}
+		if got := statusOf(c, "other"); got.Replicas != 20 {
+			t.Errorf("another parent has the status %+v, want its own", got)
+		}
+		if got := strings.Join(c.notes, "\n"); !strings.Contains(got, "no smaller part of it can be done alone: its 20 patches") {
+			t.Errorf("notes %q, want what to do", got)
+		}
+		if asked > 12 {
+			t.Errorf("asked %d times in 2 s, want it to back off", asked)
+		}
+	})
+}
