@@ -52,9 +52,7 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 		again, err = d.shadowed(ctx, g, out)
 		return last, again, err
 	}
-	if err := d.compare(ctx, g, out); err != nil {
-		return last, 0, err
-	}
+	d.compare(ctx, g, out)
 	done, err := d.apply(ctx, g, out)
 	if err != nil {
 		return last, 0, err
