@@ -123,3 +123,34 @@ func TestARefusedWriteLeavesNoTraceInATransaction(t *testing.T) {
 		t.Errorf("%d left after the rollback, want 2", limit.left)
 	}
 }
+
+// strange panics over each object that is named so.
+type strange struct{ counting }
+
+func (s *strange) Validate(ctx context.Context, a *Attributes) error {
+	err := s.counting.Validate(ctx, a)
+	if a.Object.GetName() == "strange" {
+		panic("never thought of")
+	}
+	return err
+}
+
+func TestAPanicLeavesNothingReserved(t *testing.T) {
+	t.Parallel()
+	reg := openRegistry(t)
+	limit := &strange{counting{left: 2}}
+	reg.admission = limit
+	tx := reg.Begin()
+	func() {
+		defer func() {
+			if p := recover(); p != "never thought of" {
+				t.Errorf("recovered %v, want the panic itself", p)
+			}
+		}()
+		_, _ = tx.Create(t.Context(), On("configmaps", "ns", "strange"), configMap("strange"))
+	}()
+	tx.Rollback()
+	if limit.left != 2 {
+		t.Errorf("%d left after the panic, want 2", limit.left)
+	}
+}
