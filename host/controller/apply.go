@@ -319,12 +319,27 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 					return fmt.Errorf("the guest wants a %s that does not decode: %w", w.kind.Kind, err)
 				}
 			}
+			if p.stillThere(w, one) {
+				p.unfinished = true
+				return nil
+			}
 			if err := p.createOne(ctx, w, one, c); err != nil {
 				return nil // what follows may need it
 			}
 		}
 	}
 	return nil
+}
+
+// stillThere tells of a creation whose name goes by the same answer: it is for the
+// next one, since whoever watches is to see the old object's end.
+func (p *plan) stillThere(w *kindWatch, o store.Object) bool {
+	key := w.key(o.GetNamespace(), o.GetName())
+	if _, left := p.tx.Get(key); left || o.GetName() == "" {
+		return false
+	}
+	_, there := p.d.Objects.Get(key)
+	return there
 }
 
 // createOne adds one creation; an error is what was refused, and is told

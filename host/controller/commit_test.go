@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -109,6 +110,40 @@ func TestPatchesThatAreTooLargeFailTheirParentAlone(t *testing.T) {
 		}
 		if asked > 12 {
 			t.Errorf("asked %d times in 2 s, want it to back off", asked)
+		}
+	})
+}
+
+func TestWhatTakesTheNameOfWhatGoesComesAfterIt(t *testing.T) {
+	t.Parallel()
+	g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+		out := &abi.ReconcileResult{}
+		for i := range children {
+			if children[i].Object.GetLabels()["of"] == "" {
+				out.Delete = append(out.Delete, abi.Deletion{UID: string(children[i].Object.GetUID())})
+			}
+		}
+		if len(out.Delete) > 0 || len(children) == 0 {
+			out.Create = []abi.Creation{
+				{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"one","labels":{"of":"now"}}}`)},
+				{Count: 1, Object: json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"two","labels":{"of":"now"}}}`)},
+			}
+		}
+		return out, nil
+	}}
+	drive(t, g, func(c *cluster) {
+		c.put("replicasets.apps", set("web", 1))
+		c.put("pods", owned("one", "web"))
+	}, func(c *cluster) {
+		if diff := cmp.Diff([]string{"one of web", "two of web"}, c.pods()); diff != "" {
+			t.Errorf("pods differ (-want +got):\n%s", diff)
+		}
+		o, _ := c.store.Get(store.Key{Resource: "pods", Namespace: "default", Name: "one"})
+		if o == nil || o.GetLabels()["of"] != "now" {
+			t.Errorf("%+v is there, want what takes its place", o)
+		}
+		if len(c.notes) > 0 {
+			t.Errorf("notes %q, want none", c.notes)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berth-dev/berth/host/store"
@@ -152,5 +153,21 @@ func TestAPanicLeavesNothingReserved(t *testing.T) {
 	tx.Rollback()
 	if limit.left != 2 {
 		t.Errorf("%d left after the panic, want 2", limit.left)
+	}
+}
+
+func TestATransactionSaysThatAnObjectCannotTakeAnOthersPlaceInIt(t *testing.T) {
+	t.Parallel()
+	reg := openRegistry(t)
+	mustCreate(t, reg, "configmaps", configMap("a"))
+	tx := reg.Begin()
+	if err := tx.Delete(t.Context(), On("configmaps", "ns", "a"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Create(t.Context(), On("configmaps", "ns", "a"), configMap("a")); err == nil || !strings.Contains(err.Error(), errOnce.Error()) {
+		t.Errorf("creating what it deletes: %v, want %v", err, errOnce)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Errorf("the deletion alone: %v", err)
 	}
 }
