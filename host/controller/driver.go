@@ -317,9 +317,13 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 		if !errors.Is(err, store.ErrCompacted) {
 			return stopped(ctx, err)
 		}
-		// After a gap all parents are looked at again: a child that is gone names none.
+		// After a gap all parents are looked at again: a child that is gone names none,
+		// and a parent that is gone is in no list.
 		since = 0
 		d.wakeAll("")
+		if err := d.findGone(); err != nil {
+			return stopped(ctx, err)
+		}
 	}
 }
 
