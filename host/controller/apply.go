@@ -269,8 +269,8 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 		p.tell(p.parent, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
 		return err
 	}
-	if !p.fresh(one) {
-		return errStale
+	if gone, err := p.goes(one, want); gone || err != nil {
+		return err
 	}
 	uid := one.o.GetUID()
 	policy := metav1.DeletePropagationBackground
@@ -292,6 +292,26 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 		p.tell(p.parent, "Normal", "SuccessfulDelete", fmt.Sprintf("Deleted %s: %s", singular(one.w), one.o.GetName()))
 	}
 	return nil
+}
+
+// goes tells whether an object is gone or going already, or must not go, since the
+// guest knows it otherwise. A child goes whatever became of it meanwhile, as for
+// Kubernetes' controllers: of hundreds one would always have changed.
+func (p *plan) goes(one named, want *abi.Deletion) (gone bool, err error) {
+	if !one.w.child || one.w.kind.By == abi.ByName {
+		if !p.fresh(one) {
+			return false, errStale
+		}
+		return false, nil
+	}
+	have, there := p.d.Objects.Get(one.key())
+	switch {
+	case !there || have.GetUID() != one.o.GetUID():
+		return true, nil
+	case !p.owns(have):
+		return false, errStale
+	}
+	return have.GetDeletionTimestamp() != nil && want.GracePeriodSeconds == nil, nil
 }
 
 func (p *plan) tell(about store.Object, kind, reason, message string) {

@@ -147,3 +147,60 @@ func TestWhatTakesTheNameOfWhatGoesComesAfterIt(t *testing.T) {
 		}
 	})
 }
+
+func TestADeletionOfAChildIsOfItsUID(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		// meanwhile is what somebody does between the question and the answer.
+		meanwhile func(c *cluster, asked int)
+		want      []string
+	}{
+		{"one of many changes each time", func(c *cluster, asked int) {
+			c.update("pods", "pod-3", func(o store.Object) { o.SetLabels(map[string]string{"app": "web", "asked": fmt.Sprint(asked)}) })
+		}, nil},
+		{"one is gone", func(c *cluster, _ int) {
+			_, _, err := c.store.Commit(c.t.Context(), store.Op{Kind: store.Delete, Key: keyOf("pods", pod("pod-3", "web"))})
+			if err != nil {
+				t.Error(err)
+			}
+		}, nil},
+		{"one is no longer the parent's", func(c *cluster, _ int) {
+			c.update("pods", "pod-3", func(o store.Object) {
+				o.SetOwnerReferences(nil)
+				o.SetLabels(nil)
+			})
+		}, []string{"pod-3 of nobody"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var c *cluster
+			asked := 0
+			g := &guest{decide: func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+				out := &abi.ReconcileResult{}
+				for i := range children {
+					out.Delete = append(out.Delete, abi.Deletion{UID: string(children[i].Object.GetUID())})
+					if children[i].Object.GetName() == "pod-3" {
+						asked++
+						tt.meanwhile(c, asked)
+					}
+				}
+				return out, nil
+			}}
+			drive(t, g, func(in *cluster) {
+				c = in
+				c.put("replicasets.apps", set("web", 0))
+				for i := range 20 {
+					c.put("pods", owned(fmt.Sprint("pod-", i), "web"))
+				}
+			}, func(*cluster) {
+				if diff := cmp.Diff(tt.want, c.pods()); diff != "" {
+					t.Errorf("pods differ (-want +got):\n%s", diff)
+				}
+				if asked != 1 {
+					t.Errorf("asked %d times about it, want once", asked)
+				}
+			})
+		})
+	}
+}
