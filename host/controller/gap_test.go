@@ -3,6 +3,7 @@ package controller
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-dev/berth/abi"
@@ -23,7 +24,8 @@ func (g gap) Watch(resource, namespace string, from int64) (*store.Watch, error)
 	if resource != g.resource || !g.watched.CompareAndSwap(false, true) {
 		return g.Objects.Watch(resource, namespace, from)
 	}
-	time.Sleep(time.Second) // until all was asked about
+	time.Sleep(time.Second)
+	synctest.Wait() // until all was asked about
 	if _, _, err := g.store.Commit(g.t.Context(), store.Op{Kind: store.Delete, Key: keyOf(resource, g.lost)}); err != nil {
 		g.t.Error(err)
 	}
