@@ -180,14 +180,19 @@ func (h *Host) driverOf(d drive) (*controller.Driver, error) {
 	case d.role == decides && d.trial != nil:
 		cfg.Trial.Takes = func(parent types.UID) bool { return !d.trial.Takes(parent) }
 	case d.role == canary:
-		live, err := h.driver(d.live)
+		beside := h.driverConfig(d.live)
+		beside.Trial.Beside = true
+		live, err := controller.New(beside)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Trial = controller.Trial{Takes: d.trial.Takes, Live: func() []*controller.Driver { return []*controller.Driver{live} }, Compared: compared(d.trial)}
+		cfg.Trial = controller.Trial{
+			Takes: d.trial.Takes, Live: func() []*controller.Driver { return []*controller.Driver{live} },
+			Compared: compared(d.trial), NotCompared: d.trial.Counts.NotCompared,
+		}
 	case d.role == shadow:
 		cfg.Record = nil // it decided nothing
-		cfg.Trial = controller.Trial{Shadow: true, Compared: compared(d.trial), Live: func() (live []*controller.Driver) {
+		cfg.Trial = controller.Trial{Shadow: true, Compared: compared(d.trial), NotCompared: d.trial.Counts.NotCompared, Live: func() (live []*controller.Driver) {
 			for _, other := range h.drivers() {
 				live = append(live, other.Driver)
 			}

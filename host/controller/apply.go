@@ -29,16 +29,21 @@ const MaxCreations = 500
 type plan struct {
 	d *Driver
 	*gathered
+	// out is what it does of the answer.
+	out    *abi.ReconcileResult
 	tx     Transaction
 	events []note
 	// refused is what admission or RBAC refused of the creations.
 	refused string
-	// unfinished: there was more to create than one commit takes.
+	// unfinished: there was more to do than one commit takes.
 	unfinished bool
 	empty      bool
+	// most is how many records a part of an answer writes; 0 is the whole answer.
+	most int
 	// objects: it writes more than the parent's status.
 	objects bool
 	stored  []store.Object
+	records int
 	// gone is what it takes away, by UID: what it deletes may stay for a while.
 	gone map[string]bool
 }
@@ -46,40 +51,6 @@ type plan struct {
 type note struct {
 	about                 store.Object
 	kind, reason, message string
-}
-
-// apply does what the guest wants in one commit: adopt, release, patch, delete,
-// create, status. Creations that are refused are left out, and told of; any
-// other refusal drops the answer.
-func (d *Driver) apply(ctx context.Context, g *gathered, out *abi.ReconcileResult) (*plan, error) {
-	p := &plan{d: d, gathered: g, tx: d.Writer.Begin(), empty: true}
-	if err := p.add(ctx, out); err != nil {
-		p.tx.Rollback()
-		return nil, err
-	}
-	if !p.empty {
-		d.pace.wrote(nameOf(g.parent), p.tx.Len(), p.objects)
-		p.takesAway(out)
-		stored, err := p.tx.Commit(ctx)
-		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
-			return nil, errStale
-		}
-		if err != nil {
-			return nil, err
-		}
-		p.stored = stored
-	}
-	for _, e := range p.events {
-		d.event(ctx, e.about, e.kind, e.reason, e.message)
-	}
-	for _, e := range out.Events {
-		about := g.parent
-		if named, ok := g.byUID[e.About]; ok {
-			about = named.o
-		}
-		d.event(ctx, about, e.Type, e.Reason, e.Message)
-	}
-	return p, nil
 }
 
 // takesAway finds what will be gone: a deletion and the last finalizer may do it.
@@ -99,25 +70,17 @@ func (p *plan) takesAway(out *abi.ReconcileResult) {
 }
 
 func (p *plan) add(ctx context.Context, out *abi.ReconcileResult) error {
-	for _, uid := range out.Adopt {
-		if err := p.own(ctx, uid, true); err != nil {
-			return err
-		}
+	if err := each(p, out.Adopt, func(uid *string) error { return p.own(ctx, *uid, true) }); err != nil {
+		return err
 	}
-	for _, uid := range out.Release {
-		if err := p.own(ctx, uid, false); err != nil {
-			return err
-		}
+	if err := each(p, out.Release, func(uid *string) error { return p.own(ctx, *uid, false) }); err != nil {
+		return err
 	}
-	for i := range out.Patch {
-		if err := p.patch(ctx, &out.Patch[i]); err != nil {
-			return err
-		}
+	if err := each(p, out.Patch, func(want *abi.Patch) error { return p.patch(ctx, want) }); err != nil {
+		return err
 	}
-	for i := range out.Delete {
-		if err := p.remove(ctx, &out.Delete[i]); err != nil {
-			return err
-		}
+	if err := each(p, out.Delete, func(want *abi.Deletion) error { return p.remove(ctx, want) }); err != nil {
+		return err
 	}
 	if p.parent.GetDeletionTimestamp() == nil {
 		if err := p.create(ctx, out.Create); err != nil {
@@ -306,8 +269,8 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 		p.tell(p.parent, "Warning", "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
 		return err
 	}
-	if !p.fresh(one) {
-		return errStale
+	if gone, err := p.goes(one, want); gone || err != nil {
+		return err
 	}
 	uid := one.o.GetUID()
 	policy := metav1.DeletePropagationBackground
@@ -331,6 +294,26 @@ func (p *plan) remove(ctx context.Context, want *abi.Deletion) error {
 	return nil
 }
 
+// goes tells whether an object is gone or going already, or must not go, since the
+// guest knows it otherwise. A child goes whatever became of it meanwhile, as for
+// Kubernetes' controllers: of hundreds one would always have changed.
+func (p *plan) goes(one named, want *abi.Deletion) (gone bool, err error) {
+	if !one.w.child || one.w.kind.By == abi.ByName {
+		if !p.fresh(one) {
+			return false, errStale
+		}
+		return false, nil
+	}
+	have, there := p.d.Objects.Get(one.key())
+	switch {
+	case !there || have.GetUID() != one.o.GetUID():
+		return true, nil
+	case !p.owns(have):
+		return false, errStale
+	}
+	return have.GetDeletionTimestamp() != nil && want.GracePeriodSeconds == nil, nil
+}
+
 func (p *plan) tell(about store.Object, kind, reason, message string) {
 	p.events = append(p.events, note{about, kind, reason, message})
 }
@@ -347,11 +330,18 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 		p.unfinished = p.unfinished || n < c.Count
 		left -= n
 		for k := range n {
+			if p.full() {
+				return nil
+			}
 			one := object.DeepCopyObject().(store.Object)
 			if len(c.Each) > 0 {
 				if err := merge(one, c.Each[k]); err != nil {
 					return fmt.Errorf("the guest wants a %s that does not decode: %w", w.kind.Kind, err)
 				}
+			}
+			if p.stillThere(w, one) {
+				p.unfinished = true
+				return nil
 			}
 			if err := p.createOne(ctx, w, one, c); err != nil {
 				return nil // what follows may need it
@@ -359,6 +349,17 @@ func (p *plan) create(ctx context.Context, wanted []abi.Creation) error {
 		}
 	}
 	return nil
+}
+
+// stillThere tells of a creation whose name goes by the same answer: it is for the
+// next one, since whoever watches is to see the old object's end.
+func (p *plan) stillThere(w *kindWatch, o store.Object) bool {
+	key := w.key(o.GetNamespace(), o.GetName())
+	if _, left := p.tx.Get(key); left || o.GetName() == "" {
+		return false
+	}
+	_, there := p.d.Objects.Get(key)
+	return there
 }
 
 // createOne adds one creation; an error is what was refused, and is told

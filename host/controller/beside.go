@@ -31,6 +31,12 @@ type Trial struct {
 	// Compared is told what the two want, in the same order where they want the
 	// same.
 	Compared func(parent store.Object, live, tried []Effect)
+	// NotCompared is told of each parent about which who decides has no answer; that
+	// of the one on trial is as good as ever.
+	NotCompared func()
+	// Beside: the driver never runs. Another asks it what its guest would do, of each
+	// state that the other's guest is asked about.
+	Beside bool
 }
 
 func (t *Trial) takes(parent types.UID) bool { return t.Takes == nil || t.Takes(parent) }
@@ -41,13 +47,13 @@ type Effect struct{ Text, Key string }
 
 // compare asks the live drivers about the state that the guest was asked about.
 // Where that has changed meanwhile nothing is compared: the guest is asked again.
-func (d *Driver) compare(ctx context.Context, g *gathered, out *abi.ReconcileResult) error {
+func (d *Driver) compare(ctx context.Context, g *gathered, out *abi.ReconcileResult) {
 	if d.Trial.Compared == nil {
-		return nil
+		return
 	}
 	tried, err := d.effects(g, out)
 	if err != nil {
-		return nil // it is refused when it is applied
+		return // it is refused when it is applied
 	}
 	var live []Effect
 	for _, other := range d.Trial.Live() {
@@ -55,13 +61,16 @@ func (d *Driver) compare(ctx context.Context, g *gathered, out *abi.ReconcileRes
 			continue
 		}
 		theirs, same, err := other.would(ctx, g)
+		if err != nil && ctx.Err() == nil {
+			d.Log.Warn("compare with the live controller", "policy", other.Guest.Name(), "parent", nameOf(g.parent).String(), "err", err)
+			d.Trial.NotCompared()
+		}
 		if err != nil || !same {
-			return err
+			return
 		}
 		live = append(live, theirs...)
 	}
 	d.Trial.Compared(g.parent, live, tried)
-	return nil
 }
 
 // would is what the guest wants of a parent that another was asked about; same
@@ -86,8 +95,13 @@ func (d *Driver) would(ctx context.Context, about *gathered) (want []Effect, sam
 	if err != nil {
 		return nil, false, err
 	}
-	want, err = d.effects(g, out)
-	return want, err == nil, err
+	if want, err = d.effects(g, out); err != nil {
+		return nil, false, err
+	}
+	if d.Trial.Beside {
+		d.memories.keep(parent.GetUID(), out.Memory)
+	}
+	return want, true, nil
 }
 
 // sameAs tells whether two gatherings saw the same of what both looked at.
@@ -137,8 +151,9 @@ func (d *Driver) effects(g *gathered, out *abi.ReconcileResult) ([]Effect, error
 			return nil, err
 		}
 	}
+	var so compared
 	for i := range out.Create {
-		made, err := p.creates(&out.Create[i])
+		made, err := p.creates(&out.Create[i], &so)
 		if err != nil {
 			return nil, err
 		}
@@ -153,14 +168,26 @@ func (d *Driver) effects(g *gathered, out *abi.ReconcileResult) ([]Effect, error
 	return all, nil
 }
 
-// creates are the effects of one creation.
-func (p *plan) creates(c *abi.Creation) ([]Effect, error) {
+// maxCompared is how much of its creations an answer is compared by, in bytes.
+const maxCompared = 4 << 20
+
+// compared bounds what is written out of creations to be compared.
+type compared struct{ count, size int }
+
+// creates are the effects of one creation. What is beyond a commit's creations, or
+// too much to hold beside another answer, is told of by its number.
+func (p *plan) creates(c *abi.Creation, so *compared) ([]Effect, error) {
 	w, object, err := p.stamp(c)
 	if err != nil {
 		return nil, err
 	}
 	var all []Effect
 	for k := range c.Count {
+		if so.count >= MaxCreations || so.size >= maxCompared {
+			text := fmt.Sprintf("creates %d more of %s, which are not compared", c.Count-k, w.kind.Kind)
+			return append(all, Effect{text, text}), nil
+		}
+		so.count++
 		one := object.DeepCopyObject().(store.Object)
 		if len(c.Each) > 0 {
 			if err := merge(one, c.Each[k]); err != nil {
@@ -175,6 +202,7 @@ func (p *plan) creates(c *abi.Creation) ([]Effect, error) {
 		if err != nil {
 			return nil, err
 		}
+		so.size += len(data)
 		if name == "" {
 			name = one.GetGenerateName() + "…"
 		}
@@ -214,5 +242,6 @@ func (d *Driver) shadowed(ctx context.Context, g *gathered, out *abi.ReconcileRe
 		return 0, err // what a live one would be refused
 	}
 	d.memories.keep(g.parent.GetUID(), out.Memory)
-	return time.Duration(out.RequeueAfterNanos), d.compare(ctx, g, out)
+	d.compare(ctx, g, out)
+	return time.Duration(out.RequeueAfterNanos), nil
 }

@@ -167,8 +167,8 @@ func (g *gathered) told() map[string]*Object {
 // wants is what an answer would write, which is not written; "" is nothing.
 func (d *Driver) wants(ctx context.Context, g *gathered, out *abi.ReconcileResult, statusFollows bool) string {
 	p := &plan{d: d, gathered: g, tx: d.Writer.Begin(), empty: true}
+	defer p.tx.Rollback()
 	err := p.add(ctx, out)
-	p.tx.Rollback()
 	if err != nil || p.refused != "" || p.empty || statusFollows && !p.objects {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -316,9 +317,13 @@ func (d *Driver) follow(ctx context.Context, w *kindWatch, changed func(store.Ob
 		if !errors.Is(err, store.ErrCompacted) {
 			return stopped(ctx, err)
 		}
-		// After a gap all parents are looked at again: a child that is gone names none.
+		// After a gap all parents are looked at again: a child that is gone names none,
+		// and a parent that is gone is in no list.
 		since = 0
 		d.wakeAll("")
+		if err := d.findGone(); err != nil {
+			return stopped(ctx, err)
+		}
 	}
 }
 
@@ -568,9 +573,22 @@ func (d *Driver) work(ctx context.Context) error {
 	}
 }
 
+// attempt reconciles a parent. A panic over what a guest made up fails this parent
+// alone: the host does more than this.
+func (d *Driver) attempt(ctx context.Context, name types.NamespacedName) (last Outcome, again time.Duration, err error) {
+	last.Asked = d.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			d.Log.Error("reconcile panicked", "policy", d.Guest.Name(), "parent", name.String(), "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the host panicked over it, and its log says where: %v", p)
+		}
+	}()
+	return d.reconcile(ctx, name)
+}
+
 // ask reconciles a parent, and sees to it that it is asked about again.
 func (d *Driver) ask(ctx context.Context, name types.NamespacedName) {
-	last, again, err := d.reconcile(ctx, name)
+	last, again, err := d.attempt(ctx, name)
 	now := d.Now()
 	d.pace.took(name, now.Sub(last.Asked), now)
 	switch {

@@ -121,8 +121,12 @@ func (d *Driver) askOfGone(ctx context.Context, name types.NamespacedName) error
 		if err != nil {
 			return err
 		}
-		if _, err := d.apply(ctx, g, &abi.ReconcileResult{Release: out.Release, Patch: out.Patch, Delete: out.Delete}); err != nil {
+		done, err := d.apply(ctx, g, &abi.ReconcileResult{Release: out.Release, Patch: out.Patch, Delete: out.Delete})
+		if err != nil {
 			return err
+		}
+		if done.unfinished {
+			return errStale // the rest is asked about anew
 		}
 		d.ghosts.forget(o)
 	}

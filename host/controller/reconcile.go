@@ -52,16 +52,14 @@ func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last
 		again, err = d.shadowed(ctx, g, out)
 		return last, again, err
 	}
-	if err := d.compare(ctx, g, out); err != nil {
-		return last, 0, err
-	}
+	d.compare(ctx, g, out)
 	done, err := d.apply(ctx, g, out)
 	if err != nil {
 		return last, 0, err
 	}
-	last.Refused = done.refused
+	last.Refused, last.status = done.refused, done.out.Status
 	d.refusals.keep(o.GetUID(), done.refused)
-	d.memories.keep(o.GetUID(), out.Memory)
+	d.memories.keep(o.GetUID(), done.out.Memory)
 	d.checkRest(ctx, g, out, done)
 	if done.refused != "" {
 		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %s", d.parent.kind.Kind, name, done.refused))

@@ -72,6 +72,8 @@ type cluster struct {
 	sample uint64
 	// after is what somebody else does after each commit.
 	after func()
+	// takes is how many writes a commit may have; 0 is any number.
+	takes int
 }
 
 func (c *cluster) May(_ context.Context, verb, resource, subresource, namespace, _ string) error {
@@ -158,6 +160,9 @@ func (x *tx) Delete(_ context.Context, resource string, o store.Object, _ *metav
 }
 
 func (x *tx) Commit(ctx context.Context) ([]store.Object, error) {
+	if x.takes > 0 && len(x.ops) > x.takes {
+		return nil, &store.Error{Key: x.ops[0].Key, Kind: store.ErrTooLarge}
+	}
 	_, stored, err := x.store.Commit(ctx, x.ops...)
 	if x.after != nil {
 		x.after()
@@ -233,6 +238,12 @@ func drive(t *testing.T, g *guest, fill, check func(*cluster)) {
 // driveOver is drive of a driver that sees the store as over shows it.
 func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check func(*cluster)) {
 	t.Helper()
+	driveAs(t, g, func(c *cluster, cfg *Config) { cfg.Objects = over(c) }, fill, check)
+}
+
+// driveAs is drive of a driver that is configured otherwise.
+func driveAs(t *testing.T, g *guest, configure func(*cluster, *Config), fill, check func(*cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		byController := func(o store.Object) []string {
 			if ref := metav1.GetControllerOf(o); ref != nil {
@@ -250,10 +261,12 @@ func driveOver(t *testing.T, g *guest, over func(*cluster) Objects, fill, check 
 			"pods": {IndexByOwner: byController, IndexOrphans: orphans, IndexLabel: podLabels, IndexClaims: podClaimIndex},
 		}})}
 		fill(c)
-		d, err := New(Config{
-			Guest: g, Objects: over(c), Writer: c, Access: c, Note: c.note, Broke: c.broke, Sample: c.sample, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		cfg := Config{
+			Guest: g, Objects: c.store, Writer: c, Access: c, Note: c.note, Broke: c.broke, Sample: c.sample, Recorder: c, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Types: func(apiVersion, kind string) (Type, bool) { found, ok := kinds[apiVersion+" "+kind]; return found, ok },
-		})
+		}
+		configure(c, &cfg)
+		d, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,35 @@ func TestWhatIsPlayedThroughCountsForNobody(t *testing.T) {
 	}
 }
 
+// What a plan's policies say must not fill the table of those that decide.
+func TestAPlansReasonsAreNotTheLiveOnes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.cluster.UpsertNode(clustertest.Node("n", "1", "1Gi", 10, nil))
+	v, err := r.Vary(t.Context(), []trial.Variation{{Name: "made", Wasm: guest{Name: "made", Version: "1"}.Bytes(), Profile: "default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Release()
+	pod, before := snapshot.NewPod(clustertest.Pod("p", "10m", "1Mi", nil)), r.reasons.Len()
+	table, err := cycle.Judge(t.Context(), v.Set.For(pod), r.reasons, r.cluster, pod, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for k := range table.Predicates {
+		if reason := r.reasons.Get(table.Predicates[k].Reasons[0]); reason.Policy == "made" {
+			said = reason.Text
+		}
+	}
+	if said == "" {
+		t.Error("the live table does not know what the plan's policy says")
+	}
+	if after := r.reasons.Len(); after != before {
+		t.Errorf("the live table has %d reasons more", after-before)
+	}
+}
+
 // TestAPlanLeavesNothingBehind (not beside others, since it measures the heap) tries
 // policies whose names are large.
 func TestAPlanLeavesNothingBehind(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-dev/berth/host/policy/trial"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	"github.com/berth-dev/berth/host/policy/vet"
+	"github.com/berth-dev/berth/host/schedule/framework"
 )
 
 // Limits that a Policy may not exceed, and what holds where it says nothing.
@@ -59,7 +60,7 @@ func (f *factory) load(ctx context.Context, object *v1alpha1.Policy, name, kind 
 
 // open makes a program of a module and tries it.
 func (f *factory) open(ctx context.Context, object *v1alpha1.Policy, m *engine.Module, kind string) (*version, error) {
-	p, err := f.program(object, m, f.guestLogs.Of(object.Name))
+	p, err := f.program(object, m, f.guestLogs.Of(object.Name), f.Reasons)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func limitsOf(p *v1alpha1.Policy) vet.Limits {
 	return limits
 }
 
-func (f *factory) program(object *v1alpha1.Policy, m *engine.Module, words *sandbox.GuestLog) (*sandbox.Program, error) {
+func (f *factory) program(object *v1alpha1.Policy, m *engine.Module, words *sandbox.GuestLog, reasons *framework.Reasons) (*sandbox.Program, error) {
 	manifest, err := abi.ReadManifest(m.Manifest())
 	if err != nil {
 		return nil, err
@@ -132,7 +133,7 @@ func (f *factory) program(object *v1alpha1.Policy, m *engine.Module, words *sand
 	if object.Spec.Limits != nil {
 		spec.Limits = *object.Spec.Limits
 	}
-	return sandbox.NewProgram(spec, f.Reasons, f.healthOf(object), words, f.Log)
+	return sandbox.NewProgram(spec, reasons, f.healthOf(object), words, f.Log)
 }
 
 func entryNames(m *abi.Manifest) string {

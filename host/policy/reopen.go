@@ -136,7 +136,7 @@ func (f *factory) aside(ctx context.Context, object *v1alpha1.Policy, wasm []byt
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.program(object, m, new(sandbox.GuestLog)) // what it says is nobody's business
+	p, err := f.program(object, m, new(sandbox.GuestLog), f.Reasons.Aside()) // what it says is nobody's business
 	if err != nil {
 		m.Close()
 		return nil, err

@@ -87,6 +87,9 @@ func (s *Store) await(ctx context.Context, req *request) (int64, []Object, error
 
 // prepare does what needs no order: checks and encodes.
 func (s *Store) prepare(ops []Op) (*request, error) {
+	if len(ops) > s.limits.Records {
+		return nil, &Error{Key: ops[0].Key, Kind: ErrTooLarge}
+	}
 	req := &request{writes: make([]write, len(ops)), done: make(chan struct{})}
 	for i, op := range ops {
 		w, err := s.prepareOp(op)
@@ -95,9 +98,9 @@ func (s *Store) prepare(ops []Op) (*request, error) {
 		}
 		req.writes[i] = w
 		req.weight += len(w.engineKey) + len(w.data) + RecordOverhead
-	}
-	if req.weight > s.limits.Bytes || len(ops) > s.limits.Records {
-		return nil, &Error{Key: ops[0].Key, Kind: ErrTooLarge}
+		if req.weight > s.limits.Bytes {
+			return nil, &Error{Key: ops[0].Key, Kind: ErrTooLarge}
+		}
 	}
 	if len(ops) == 1 {
 		return req, nil

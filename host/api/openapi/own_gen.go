@@ -209,6 +209,13 @@ func schema_berth_host_policy_v1alpha1_Differences(ref common.ReferenceCallback)
 							Format: "int64",
 						},
 					},
+					"notCompared": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NotCompared are answers of a controller that there was nothing to compare with: the live one failed.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"refused": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Refused nodes, of those that the other admits; RefusedPods are the pods that they were refused to.",

@@ -90,8 +90,12 @@ func (a *Attributes) rollback() {
 	a.undo = nil
 }
 
-// rollbackOn gives back what was reserved if there is an error.
+// rollbackOn gives back what was reserved if there is an error, or a panic.
 func (a *Attributes) rollbackOn(err *error) {
+	if p := recover(); p != nil {
+		a.rollback()
+		panic(p)
+	}
 	if *err != nil {
 		a.rollback()
 	}

@@ -154,9 +154,9 @@ func (t *Transaction) add(made *prepared) error {
 		return nil
 	}
 	before := t.writes[i]
-	if before.op.Kind == store.Create {
+	if before.op.Kind != store.Update {
 		made.a.rollback()
-		return fmt.Errorf("%s: %w", made.op.Key, errCreatedHere)
+		return fmt.Errorf("%s: %w", made.op.Key, errOnce)
 	}
 	made.op.Expect = before.op.Expect
 	made.a.ops = append(before.a.ops, made.a.ops...)
@@ -165,7 +165,7 @@ func (t *Transaction) add(made *prepared) error {
 	return nil
 }
 
-var errCreatedHere = errors.New("one transaction cannot create an object and change it: send it as it is to be")
+var errOnce = errors.New("one transaction cannot create an object and change it, nor create one in the place of one that it deletes: send it as it is to be, or in a transaction of its own")
 
 // Commit stores all writes. ErrConflict or ErrExists of host/store says that
 // another writer came between, and that nothing was written. The objects are as

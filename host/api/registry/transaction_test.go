@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berth-dev/berth/host/store"
@@ -121,5 +122,52 @@ func TestARefusedWriteLeavesNoTraceInATransaction(t *testing.T) {
 	tx.Rollback()
 	if limit.left != 2 {
 		t.Errorf("%d left after the rollback, want 2", limit.left)
+	}
+}
+
+// strange panics over each object that is named so.
+type strange struct{ counting }
+
+func (s *strange) Validate(ctx context.Context, a *Attributes) error {
+	err := s.counting.Validate(ctx, a)
+	if a.Object.GetName() == "strange" {
+		panic("never thought of")
+	}
+	return err
+}
+
+func TestAPanicLeavesNothingReserved(t *testing.T) {
+	t.Parallel()
+	reg := openRegistry(t)
+	limit := &strange{counting{left: 2}}
+	reg.admission = limit
+	tx := reg.Begin()
+	func() {
+		defer func() {
+			if p := recover(); p != "never thought of" {
+				t.Errorf("recovered %v, want the panic itself", p)
+			}
+		}()
+		_, _ = tx.Create(t.Context(), On("configmaps", "ns", "strange"), configMap("strange"))
+	}()
+	tx.Rollback()
+	if limit.left != 2 {
+		t.Errorf("%d left after the panic, want 2", limit.left)
+	}
+}
+
+func TestATransactionSaysThatAnObjectCannotTakeAnOthersPlaceInIt(t *testing.T) {
+	t.Parallel()
+	reg := openRegistry(t)
+	mustCreate(t, reg, "configmaps", configMap("a"))
+	tx := reg.Begin()
+	if err := tx.Delete(t.Context(), On("configmaps", "ns", "a"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Create(t.Context(), On("configmaps", "ns", "a"), configMap("a")); err == nil || !strings.Contains(err.Error(), errOnce.Error()) {
+		t.Errorf("creating what it deletes: %v, want %v", err, errOnce)
+	}
+	if _, err := tx.Commit(t.Context()); err != nil {
+		t.Errorf("the deletion alone: %v", err)
 	}
 }

@@ -91,8 +91,8 @@ func trialSoFar(p *v1alpha1.Policy) string {
 		}
 		return fmt.Sprintf("decides %d %% of the %s, none yet", p.Spec.Canary.Share, of)
 	}
-	if d.Answers > 0 {
-		return fmt.Sprintf("decides about %d %% of the parents: of %s %d want something else done", p.Spec.Canary.Share, plural(int(d.Answers), "answer"), d.Otherwise)
+	if d.Answers > 0 || d.NotCompared > 0 {
+		return fmt.Sprintf("decides about %d %% of the parents: of %s %d want something else done%s", p.Spec.Canary.Share, plural(int(d.Answers), "answer"), d.Otherwise, notCompared(d))
 	}
 	said := fmt.Sprintf("decides %d %% of the pods, %d so far: refuses nodes to %d, admits %d nodes more, prefers another node for %d",
 		p.Spec.Canary.Share, d.Pods, d.RefusedPods, d.Admitted, d.Scored)
@@ -100,6 +100,14 @@ func trialSoFar(p *v1alpha1.Policy) string {
 		said += fmt.Sprintf(", scores %+.1f on average (%+d to %+d)", float64(s.Sum)/float64(s.Nodes), s.Least, s.Most)
 	}
 	return said
+}
+
+// notCompared tells of what a live controller that fails left out.
+func notCompared(d *v1alpha1.Differences) string {
+	if d.NotCompared == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d more were not compared, since the live one failed", d.NotCompared)
 }
 
 func newPolicyDiff() *cobra.Command {
@@ -118,12 +126,12 @@ func newPolicyDiff() *cobra.Command {
 }
 
 func diffTable(d *v1alpha1.Differences) *table {
-	if d.Answers > 0 {
+	if d.Answers > 0 || d.NotCompared > 0 {
 		t := &table{head: []string{"PARENT", "LIVE", "TRIAL"}}
 		for _, e := range d.Examples {
 			t.add(e.Parent, e.Live, e.Trial)
 		}
-		t.foot = fmt.Sprintf("\n%s compared: %d want something else done", plural(int(d.Answers), "answer"), d.Otherwise)
+		t.foot = fmt.Sprintf("\n%s compared: %d want something else done%s", plural(int(d.Answers), "answer"), d.Otherwise, notCompared(d))
 		return t
 	}
 	t := &table{head: []string{"POD", "NODE", "LIVE", "TRIAL"}}

@@ -53,6 +53,14 @@ func (d *Differences) Answered(parent string, live, tried Answer) {
 	d.example(answeredSort, v1alpha1.Difference{Parent: parent, Live: live.without(&tried), Trial: tried.without(&live)})
 }
 
+// NotCompared counts one parent about which the live controller has no answer.
+func (d *Differences) NotCompared() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sum.NotCompared++
+	d.changed = true
+}
+
 // without tells an answer without what the other wants, too. Where the effects
 // read the same, all of them are told in full.
 func (a *Answer) without(other *Answer) string {

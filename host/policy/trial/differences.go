@@ -48,7 +48,7 @@ func (d *Differences) Get() *v1alpha1.Differences {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.changed = false
-	if d.sum.Pods == 0 && d.sum.Answers == 0 {
+	if d.sum.Pods == 0 && d.sum.Answers == 0 && d.sum.NotCompared == 0 {
 		return nil
 	}
 	return d.sum.DeepCopy()

@@ -32,3 +32,15 @@ func TestReplicasAreComparedOnAllNodesTogether(t *testing.T) {
 		t.Errorf("64 replicas are compared on %d of %d nodes", len(seen), nodes)
 	}
 }
+
+func TestWhatWasNotComparedIsNews(t *testing.T) {
+	t.Parallel()
+	var d Differences
+	d.NotCompared()
+	if !d.News() {
+		t.Error("nobody is told that the live one failed")
+	}
+	if got := d.Get(); got == nil || got.NotCompared != 1 || got.Answers != 0 {
+		t.Errorf("counted %+v, want one that was not compared", got)
+	}
+}

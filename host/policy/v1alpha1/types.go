@@ -217,6 +217,9 @@ type Differences struct {
 	// want something else done.
 	Answers   int64 `json:"answers,omitempty"`
 	Otherwise int64 `json:"otherwise,omitempty"`
+	// NotCompared are answers of a controller that there was nothing to compare
+	// with: the live one failed.
+	NotCompared int64 `json:"notCompared,omitempty"`
 	// Refused nodes, of those that the other admits; RefusedPods are the pods
 	// that they were refused to.
 	Refused     int64 `json:"refused"`

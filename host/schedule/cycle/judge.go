@@ -126,7 +126,7 @@ func (t *Table) asked(ctx context.Context, p *framework.ProfilePredicate, reason
 		v.Err = fmt.Errorf("ask %s: %w", v.Policy, err)
 		failed := framework.ReasonID(0)
 		if !p.FailOpen {
-			failed = reasons.Intern(framework.Reason{Policy: v.Policy, Text: "policy " + v.Policy + " failed"})
+			failed = reasons.Aside().Intern(framework.Reason{Policy: v.Policy, Text: "policy " + v.Policy + " failed"})
 		}
 		fill(v.Reasons, failed)
 	}

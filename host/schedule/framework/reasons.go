@@ -22,9 +22,13 @@ const MaxReasonText = 256
 // verdict is one integer. It is safe for concurrent use; reading takes no lock.
 type Reasons struct {
 	limit int
-	mu    sync.Mutex
-	ids   map[Reason]ReasonID
-	byID  atomic.Pointer[[]Reason]
+	// aside is the table beside a live one, which live is for the former; its
+	// numbers begin at base.
+	aside, live *Reasons
+	base        ReasonID
+	mu          sync.Mutex
+	ids         map[Reason]ReasonID
+	byID        atomic.Pointer[[]Reason]
 }
 
 // NewReasons returns a table of at most limit reasons, 65,536 where limit is 0.
@@ -33,9 +37,25 @@ func NewReasons(limit int) *Reasons {
 	if limit <= 0 {
 		limit = 1 << 16
 	}
+	live, aside := newReasons(limit), newReasons(limit)
+	live.aside, aside.live, aside.base = aside, live, 1<<30
+	return live
+}
+
+func newReasons(limit int) *Reasons {
 	r := &Reasons{limit: limit, ids: map[Reason]ReasonID{}}
 	r.byID.Store(&[]Reason{{}})
 	return r
+}
+
+// Aside is the table for policies that are only tried, such as a plan's: what they
+// say may be anything, and is to leave the live ones their room. A reason that the
+// live ones gave has its number there; the live table knows the others' too.
+func (r *Reasons) Aside() *Reasons {
+	if r.live != nil {
+		return r
+	}
+	return r.aside
 }
 
 // Intern returns the number of a reason, a new one where it is not known yet.
@@ -46,6 +66,11 @@ func (r *Reasons) Intern(reason Reason) ReasonID {
 	reason.Text = strings.ToValidUTF8(reason.Text, "")
 	if reason.Text == "" {
 		reason.Text = "refused by " + reason.Policy
+	}
+	if r.live != nil {
+		if id, ok := r.live.known(reason); ok {
+			return id
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,6 +84,13 @@ func (r *Reasons) Intern(reason Reason) ReasonID {
 	return r.append(reason)
 }
 
+func (r *Reasons) known(reason Reason) (ReasonID, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id, ok := r.ids[reason]
+	return id, ok
+}
+
 // overflow gives the entry that stands for all further reasons of a policy,
 // whose number is bounded by the number of policies.
 func (r *Reasons) overflow(reason Reason) ReasonID {
@@ -67,14 +99,14 @@ func (r *Reasons) overflow(reason Reason) ReasonID {
 		return id
 	}
 	if len(*r.byID.Load()) >= 2*r.limit {
-		return 1
+		return r.base + 1
 	}
 	return r.append(rest)
 }
 
 func (r *Reasons) append(reason Reason) ReasonID {
 	all := *r.byID.Load()
-	id := ReasonID(len(all))
+	id := r.base + ReasonID(len(all))
 	// Readers hold a shorter slice of the same array, or the array before it.
 	all = append(all, reason)
 	r.byID.Store(&all)
@@ -84,11 +116,17 @@ func (r *Reasons) append(reason Reason) ReasonID {
 
 // Get returns the reason with a number, the zero Reason for one that is not there.
 func (r *Reasons) Get(id ReasonID) Reason {
-	all := *r.byID.Load()
-	if int(id) >= len(all) {
-		return Reason{}
+	switch {
+	case r.live == nil && id >= r.aside.base:
+		return r.aside.Get(id)
+	case id < r.base:
+		return r.live.Get(id)
 	}
-	return all[id]
+	all := *r.byID.Load()
+	if at := int(id - r.base); at < len(all) {
+		return all[at]
+	}
+	return Reason{}
 }
 
 // Len is how many reasons there are, the empty one included.

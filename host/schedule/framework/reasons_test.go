@@ -32,6 +32,31 @@ func TestReasonsAreSharedAndBounded(t *testing.T) {
 	}
 }
 
+func TestReasonsAsideLeaveTheLiveOnesTheirRoom(t *testing.T) {
+	t.Parallel()
+	live := NewReasons(10)
+	known := live.Intern(Reason{Policy: "a", Text: "no"})
+	aside := live.Aside()
+	if aside.Intern(Reason{Policy: "a", Text: "no"}) != known || aside.Get(known).Text != "no" {
+		t.Error("what a live policy says has another number aside")
+	}
+	for i := range 1000 {
+		id := aside.Intern(Reason{Policy: "plan", Text: fmt.Sprint("reason ", i)})
+		if got := live.Get(id); got.Policy != "plan" || got != aside.Get(id) {
+			t.Fatalf("reason %d is %+v in the live table, and %+v aside", id, got, aside.Get(id))
+		}
+	}
+	if live.Len() != 2 || aside.Len() > 21 {
+		t.Errorf("%d reasons in the live table and %d aside, want 2, and twice the limit at most", live.Len(), aside.Len())
+	}
+	if got := live.Get(live.Intern(Reason{Policy: "a", Text: "neither"})).Text; got != "neither" {
+		t.Errorf("the live table has no room left: %q", got)
+	}
+	if aside.Aside() != aside || aside.Get(aside.base+5000) != (Reason{}) {
+		t.Error("a table aside has one aside, or a number that is not there a text")
+	}
+}
+
 func TestReasonsMayBeReadWhileTheyGrow(t *testing.T) {
 	t.Parallel()
 	r := NewReasons(0)
