@@ -78,8 +78,7 @@ func (k *call) stream(code int) (out io.Writer, finish func() error) {
 	if !k.wantsGzip() {
 		return head, func() error { return nil }
 	}
-	k.w.Header().Add("Vary", "Accept-Encoding")
-	k.w.Header().Set("Content-Encoding", "gzip")
+	head.gzip = true
 	z := zippers.Get().(*gzip.Writer)
 	z.Reset(head)
 	return z, func() error {
@@ -89,14 +88,20 @@ func (k *call) stream(code int) (out io.Writer, finish func() error) {
 	}
 }
 
-// headed writes the status line before the first piece.
+// headed writes the status line before the first piece, and says how what
+// follows is compressed: an error that comes before is answered as it is.
 type headed struct {
 	call *call
 	code int
+	gzip bool
 }
 
 func (h *headed) Write(p []byte) (int, error) {
 	if !h.call.w.Committed {
+		if h.gzip {
+			h.call.w.Header().Add("Vary", "Accept-Encoding")
+			h.call.w.Header().Set("Content-Encoding", "gzip")
+		}
 		h.call.w.WriteHeader(h.code)
 	}
 	return h.call.w.Write(p)

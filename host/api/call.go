@@ -16,6 +16,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -98,13 +99,10 @@ func (s *server) run(c echo.Context, at *target, answer func(*call) error) (k *c
 // end recovers from a panic, which must not take the host down, and reports.
 func (k *call) end() {
 	if p := recover(); p != nil {
-		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			k.leave()
-			panic(p)
-		}
-		k.server.Log.Error("panic while answering", "verb", k.info.Verb, "path", k.r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		k.fail(apierrors.NewInternalError(errors.New("internal error: the host's log tells more")))
 		k.watching = nil
+		if k.panicked(p) {
+			defer panic(http.ErrAbortHandler)
+		}
 	}
 	if k.watching != nil {
 		return // it has only begun
@@ -113,6 +111,20 @@ func (k *call) end() {
 	if k.server.Audit != nil {
 		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations})
 	}
+}
+
+// panicked answers, or says that the answer must be broken off since a part of it
+// is sent: an end in good order would say that this was all.
+func (k *call) panicked(p any) (breakOff bool) {
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		return true
+	}
+	k.server.Log.Error("panic while answering", "verb", k.info.Verb, "path", k.r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if k.w.Committed {
+		return true
+	}
+	k.fail(apierrors.NewInternalError(errors.New("internal error: the host's log tells more")))
+	return false
 }
 
 // describe is what the authorizer, fairness and the audit log see.
@@ -145,14 +157,21 @@ func (k *call) describe() *apirequest.RequestInfo {
 }
 
 // nameIn finds the one name that a field selector asks for, since rules may
-// allow to list or watch just that.
-func nameIn(selector string) string {
-	for _, part := range strings.Split(selector, ",") {
-		if name, ok := strings.CutPrefix(part, "metadata.name="); ok {
-			return strings.TrimPrefix(name, "=")
-		}
+// allow to list or watch just that. It is read as the list reads it: what looks
+// like a name may be a part of another field's value.
+func nameIn(text string) string {
+	if text == "" {
+		return ""
 	}
-	return ""
+	selector, err := fields.ParseSelector(text)
+	if err != nil {
+		return ""
+	}
+	name, _ := selector.RequiresExactMatch("metadata.name")
+	if len(content.IsPathSegmentName(name)) > 0 {
+		return ""
+	}
+	return name
 }
 
 func (k *call) param(name string) string {
@@ -303,6 +322,7 @@ func (k *call) header(contentType string) {
 	h := k.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-cache, private")
+	h.Del("Warning") // of an answer that an error takes the place of
 	for _, text := range k.warnings {
 		if value, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
 			h.Add("Warning", value)
@@ -310,10 +330,10 @@ func (k *call) header(contentType string) {
 	}
 }
 
-// fail answers with a Status, if nothing has been answered yet.
+// fail answers with a Status. What has begun to be sent is broken off.
 func (k *call) fail(err error) {
 	if k.w.Committed {
-		return
+		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(err)
 	if status.Code >= 500 {

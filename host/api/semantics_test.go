@@ -224,7 +224,7 @@ func TestDeletionsTellHowTheyGo(t *testing.T) {
 	t.Parallel()
 	c := newCurl(t)
 	for policy, want := range map[string][]any{
-		"Foreground": {202, "foregroundDeletion"},
+		"Foreground": {200, "foregroundDeletion"},
 		"Orphan":     {200, "orphan"},
 	} {
 		name := strings.ToLower(policy)

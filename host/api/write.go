@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // writing is what every write begins with.
@@ -130,6 +132,10 @@ func (k *call) readPatch() (registry.Patch, error) {
 	if !ok {
 		return p, registry.UnsupportedPatch(kind.AllPatchTypes)
 	}
+	if _, given := k.query["force"]; given && p.Type != types.ApplyPatchType {
+		errs := field.ErrorList{field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch")}
+		return p, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "PatchOptions"}, "", errs)
+	}
 	p.Force = k.query.flag("force")
 	p.Data, err = k.body()
 	return p, err
@@ -201,7 +207,7 @@ func (k *call) delete() error {
 		return err
 	}
 	code := http.StatusOK
-	if !gone && o.PropagationPolicy != nil && *o.PropagationPolicy == metav1.DeletePropagationForeground {
+	if orphan := o.OrphanDependents; !gone && orphan != nil && !*orphan { //nolint:staticcheck // old clients still send it
 		code = http.StatusAccepted
 	}
 	if !gone || k.place.kind.ShowsDeleted {

@@ -133,13 +133,18 @@ func (w *Writer) write(ctx context.Context, all []occurrence) {
 			repeat(ops[at].Object.(*v1.Event), t.at)
 			continue
 		}
+		namespace := namespaceOf(t.about)
+		if !w.open(namespace) {
+			continue
+		}
 		written[s] = len(ops)
-		ops = append(ops, w.op(s, t))
+		ops = append(ops, w.op(s, t, namespace))
 	}
 	if _, _, err := w.objects.Commit(ctx, ops...); err == nil || ctx.Err() != nil {
 		return
 	}
-	// One that was deleted meanwhile must not cost the others.
+	// One that was deleted meanwhile, or whose namespace goes, must not cost the
+	// others.
 	for _, op := range ops {
 		if _, _, err := w.objects.Commit(ctx, op); err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			w.log.Warn("write event", "err", err)
@@ -148,12 +153,25 @@ func (w *Writer) write(ctx context.Context, all []occurrence) {
 	}
 }
 
-// op counts a repetition, or makes a new Event.
-func (w *Writer) op(s same, t *occurrence) store.Op {
-	namespace := t.about.GetNamespace()
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+// namespaceOf is where an Event about an object lies.
+func namespaceOf(about store.Object) string {
+	if namespace := about.GetNamespace(); namespace != "" {
+		return namespace
 	}
+	return metav1.NamespaceDefault
+}
+
+// open says whether Events may be written in a namespace: in one that goes they
+// would have to be deleted at once, and in none they would stay unseen.
+func (w *Writer) open(namespace string) bool {
+	n, ok := w.objects.Get(namespaceKey(namespace))
+	return ok && n.GetDeletionTimestamp() == nil
+}
+
+func namespaceKey(name string) store.Key { return store.Key{Resource: "namespaces", Name: name} }
+
+// op counts a repetition, or makes a new Event.
+func (w *Writer) op(s same, t *occurrence, namespace string) store.Op {
 	hash := maphash.Comparable(w.seed, s)
 	if number, ok := w.known[hash]; ok {
 		key := store.Key{Resource: resource, Namespace: namespace, Name: nameOf(t.about, number)}
@@ -170,7 +188,8 @@ func (w *Writer) op(s same, t *occurrence) store.Op {
 		clear(w.known)
 	}
 	w.known[hash] = w.last
-	return store.Op{Kind: store.Create, Key: store.Key{Resource: resource, Namespace: namespace, Name: event.Name}, Object: event}
+	key := store.Key{Resource: resource, Namespace: namespace, Name: event.Name}
+	return store.Op{Kind: store.Create, Key: key, Object: event, Requires: namespaceKey(namespace)}
 }
 
 // nameOf is the name of an Event about an object. Numbers grow, so that two of

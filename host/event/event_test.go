@@ -24,6 +24,7 @@ func written(t *testing.T, tell func(*Recorder), for_ time.Duration) []*v1.Event
 	var events []*v1.Event
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.Open(t)
+		addNamespace(t, s, "default")
 		w := NewWriter(s, func(store.Object) (string, string) { return "v1", "Pod" }, time.Now, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

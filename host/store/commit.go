@@ -43,9 +43,10 @@ type write struct {
 // # Errors
 //
 // *Error with ErrExists, ErrNotFound, ErrConflict or ErrTooLarge, naming the
-// key; ErrClosed; ErrNoSpace; the codec's; ErrUnavailable, after which the commit
-// may still turn out to be written; any other of the engine's, after which the
-// store takes no more writes (see Failed).
+// key, which for an ErrConflict may be what an op Requires; ErrClosed;
+// ErrNoSpace; the codec's; ErrUnavailable, after which the commit may still turn
+// out to be written; any other of the engine's, after which the store takes no
+// more writes (see Failed).
 func (s *Store) Commit(ctx context.Context, ops ...Op) (rev int64, objs []Object, err error) {
 	if len(ops) == 0 {
 		return s.Revision(), nil, nil

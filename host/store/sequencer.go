@@ -226,7 +226,10 @@ func (b *batch) decide(req *request) {
 	states := make([]*entry, len(req.writes))
 	for i, w := range req.writes {
 		states[i] = b.state(w.Key)
-		if req.err = w.check(states[i]); req.err != nil {
+		if req.err = w.check(states[i]); req.err == nil {
+			req.err = b.require(w.Requires)
+		}
+		if req.err != nil {
 			return
 		}
 	}
@@ -256,6 +259,21 @@ func (w *write) check(have *entry) error {
 		return &Error{Key: w.Key, Kind: ErrNotFound}
 	case w.Expect != 0 && w.Expect != have.rev:
 		return &Error{Key: w.Key, Kind: ErrConflict, Have: have.rev}
+	}
+	return nil
+}
+
+// require refuses what was to go with an object that has gone, or is going.
+func (b *batch) require(k Key) error {
+	if k.Name == "" {
+		return nil
+	}
+	have := b.state(k)
+	switch {
+	case have == nil:
+		return &Error{Key: k, Kind: ErrConflict}
+	case have.object().GetDeletionTimestamp() != nil:
+		return &Error{Key: k, Kind: ErrConflict, Have: have.rev}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -142,6 +143,47 @@ func TestOneBatchTakesManyCallersInOrder(t *testing.T) {
 		stats := s.Stats()
 		if stats.Batches != 2 || stats.Commits != 11 || stats.Changes != 8 || stats.BatchSizes[0] != 1 || stats.BatchSizes[3] != 1 {
 			t.Errorf("stats = %+v", stats)
+		}
+	})
+}
+
+// What a creation requires is looked at in its turn, also within one batch.
+func TestACreationRequiresAnObjectThatStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, engine := openGated(t)
+		within := func(name string) store.Op {
+			op := create(name, "1")
+			op.Requires = key("parent")
+			return op
+		}
+		marked := update("parent", "2", 0)
+		marked.Object.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+		outcomes := queueUp(t, s,
+			create("first", "1"), // goes alone
+			within("early"), create("parent", "1"), within("a"), update("parent", "2", 0), within("b"),
+			marked, within("c"), remove("parent"), within("d"), create("parent", "1"), within("e"),
+		)
+		engine.gate <- struct{}{}
+		engine.gate <- struct{}{}
+		synctest.Wait()
+		conflict := store.ErrConflict
+		for i, want := range []error{nil, conflict, nil, nil, nil, nil, nil, conflict, nil, conflict, nil, nil} {
+			if err := outcomes[i].err; !errors.Is(err, want) {
+				t.Errorf("op %d: %v, want %v", i, err, want)
+			}
+		}
+		var of *store.Error
+		if !errors.As(outcomes[7].err, &of) || of.Key != key("parent") {
+			t.Errorf("the conflict is %v, want it of the parent", outcomes[7].err)
+		}
+		for name, want := range map[string]bool{"early": false, "a": true, "b": true, "c": false, "d": false, "e": true} {
+			if _, ok := s.Get(key(name)); ok != want {
+				t.Errorf("%s is there: %v, want %v", name, ok, want)
+			}
+		}
+		if batches := engine.committed(); len(batches) != 2 {
+			t.Errorf("%d engine commits, want 2", len(batches))
 		}
 	})
 }

@@ -67,6 +67,10 @@ type Op struct {
 	// Expect is the revision that the object must have now, for Update and
 	// Delete; 0 means any.
 	Expect int64
+	// Requires is an object that must be there and not be deleted or marked as
+	// deleted when this is written, for Create: the namespace that it is made in.
+	// Other changes of that object are no conflict. No name means none.
+	Requires Key
 }
 
 // EventType is what happened to an object.

@@ -80,7 +80,7 @@ func (reg *Registry) readyToCreate(ctx context.Context, r *Request, obj store.Ob
 	obj.SetSelfLink("")
 	rest.FillObjectMetaSystemFields(obj)
 	kind.Scheme.Default(obj)
-	return reg.namespaceOpen(r)
+	return nil
 }
 
 func matchNamespace(r *Request, obj store.Object) error {
@@ -101,6 +101,9 @@ func matchNamespace(r *Request, obj store.Object) error {
 
 // create is one attempt.
 func (reg *Registry) create(ctx context.Context, r *Request, obj store.Object) (store.Object, error) {
+	if err := reg.namespaceOpen(r); err != nil {
+		return nil, err
+	}
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(r.Kind.Strategy.GenerateName(obj.GetGenerateName()))
 	}
@@ -130,7 +133,12 @@ func (reg *Registry) prepareCreate(ctx context.Context, r *Request, obj store.Ob
 		return nil, one.refused(err)
 	}
 	a.sendWarnings(r)
-	return &prepared{store.Op{Kind: store.Create, Key: one.key(), Object: obj}, obj, a}, nil
+	op := store.Op{Kind: store.Create, Key: one.key(), Object: obj}
+	if r.Kind.Namespaced {
+		// It may have ended since namespaceOpen looked.
+		op.Requires = namespaceKind.Key("", r.Namespace)
+	}
+	return &prepared{op, obj, a}, nil
 }
 
 // prepare runs the kind's own preparation and validation, or recalls what they

@@ -77,6 +77,9 @@ func (t *Transaction) Create(ctx context.Context, r *Request, obj store.Object) 
 	if err := t.reg.readyToCreate(ctx, r, obj); err != nil {
 		return nil, err
 	}
+	if err := t.reg.namespaceOpen(r); err != nil {
+		return nil, err
+	}
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for generate && t.taken(r, obj) {
 		obj.SetName(r.Kind.Strategy.GenerateName(obj.GetGenerateName()))

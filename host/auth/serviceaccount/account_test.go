@@ -386,3 +386,26 @@ func BenchmarkAuthenticateToken(b *testing.B) {
 		}
 	}
 }
+
+func TestATokenIsOfTheAccountThatItsRequestNames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for name, c := range map[string]struct {
+		meta metav1.ObjectMeta
+		want func(error) bool
+	}{
+		"nothing":           {metav1.ObjectMeta{}, nil},
+		"the account":       {meta("dev", "web", "sa-1"), nil},
+		"another name":      {meta("dev", "db", ""), apierrors.IsInvalid},
+		"another namespace": {meta("prod", "web", ""), apierrors.IsInvalid},
+		"a former account":  {meta("dev", "web", "sa-0"), apierrors.IsConflict},
+	} {
+		got, err := b.issuer.IssueToken(t.Context(), b.account, &authenticationv1.TokenRequest{ObjectMeta: c.meta})
+		switch {
+		case c.want != nil && !c.want(err):
+			t.Errorf("a request that names %s: %v", name, err)
+		case c.want == nil && (err != nil || got.Name != "web" || got.Namespace != "dev" || got.UID != "sa-1" || !got.CreationTimestamp.Time.Equal(noon)):
+			t.Errorf("a request that names %s: %+v, %v, want the account's name and the time", name, got, err)
+		}
+	}
+}

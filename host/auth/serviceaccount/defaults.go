@@ -71,6 +71,7 @@ func (d *Defaults) restore(ctx context.Context, namespace string) error {
 	for _, op := range d.Ops(namespace) {
 		have, err := d.objects.Get(ctx, op.Key)
 		if view.Missing(err) {
+			op.Requires = store.Key{Resource: view.Namespaces, Name: namespace}
 			ops = append(ops, op)
 			continue
 		}

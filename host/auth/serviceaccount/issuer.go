@@ -60,8 +60,12 @@ func (i *Issuer) Audiences() []string { return slices.Clone(i.audiences) }
 //
 // # Errors
 // Errors of the API: 422 for a request that asks for too little or too much,
-// 404 and 409 for an object to bind to that is missing or is another one.
+// 404 and 409 for an object to bind to that is missing or is another one; 422 and
+// 409 for one that names another account.
 func (i *Issuer) IssueToken(ctx context.Context, account *corev1.ServiceAccount, req *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	if err := named(req, account); err != nil {
+		return nil, err
+	}
 	life, err := lifeOf(req.Spec.ExpirationSeconds)
 	if err != nil {
 		return nil, err
@@ -92,11 +96,32 @@ func (i *Issuer) IssueToken(ctx context.Context, account *corev1.ServiceAccount,
 		return nil, err
 	}
 	out := req.DeepCopy()
+	out.Name, out.Namespace, out.UID, out.CreationTimestamp = account.Name, account.Namespace, account.UID, metav1.NewTime(now)
 	out.Spec.Audiences = audiences
 	seconds := int64(life / time.Second)
 	out.Spec.ExpirationSeconds = &seconds
 	out.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(time.Unix(c.Expiry, 0))}
 	return out, nil
+}
+
+// named refuses a request that names another account than it was sent to, as far
+// as it names any. The UID is of one that was deleted and made anew.
+func named(req *authenticationv1.TokenRequest, account *corev1.ServiceAccount) error {
+	gvk := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
+	wrong := func(what, value, why string) error {
+		errs := field.ErrorList{field.Invalid(field.NewPath("metadata", what), value, why)}
+		return apierrors.NewInvalid(gvk.GroupKind(), account.Name, errs)
+	}
+	switch {
+	case req.Name != "" && req.Name != account.Name:
+		return wrong("name", req.Name, "must match the service account name if specified")
+	case req.Namespace != "" && req.Namespace != account.Namespace:
+		return wrong("namespace", req.Namespace, "must match the service account namespace if specified")
+	case req.UID != "" && req.UID != account.UID:
+		return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, account.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID, account.UID))
+	}
+	return nil
 }
 
 func lifeOf(seconds *int64) (time.Duration, error) {

@@ -90,6 +90,10 @@ func (m *Memory) check(op store.Op) error {
 		if exists {
 			return &store.Error{Key: op.Key, Kind: store.ErrExists}
 		}
+		within, exists := m.objects[op.Requires]
+		if op.Requires.Name != "" && (!exists || within.GetDeletionTimestamp() != nil) {
+			return &store.Error{Key: op.Requires, Kind: store.ErrConflict}
+		}
 		return nil
 	}
 	if !exists {
