@@ -264,6 +264,25 @@ func refuseASet(t *testing.T, w *controllertest.World, kind appsv1.DeploymentStr
 	}
 }
 
+// A status from before the ReplicaSet was last scaled may not count pods that were
+// just made.
+func TestRecreateWaitsForAStatusOfTheReplicaSetAsItIs(t *testing.T) {
+	t.Parallel()
+	r := inventor{rand.New(rand.NewPCG(1, 1))}
+	d := web(3)
+	d.UID = "deployment"
+	d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+	old := r.set(d, 0, 1)
+	old.Spec.Replicas, old.Status.Replicas, old.Status.AvailableReplicas, old.Generation = new(int32), 0, 0, 3
+	for observed := range int64(4) {
+		old.Status.ObservedGeneration = observed
+		out := controllertest.Ask(t, "Deployment", controllertest.BubbleTime, d, old)
+		if made := len(out.Create) > 0; made != (observed == 3) {
+			t.Errorf("generation 3 seen at %d: a new ReplicaSet is made: %t", observed, made)
+		}
+	}
+}
+
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {

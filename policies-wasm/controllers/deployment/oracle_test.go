@@ -153,7 +153,9 @@ func (r inventor) set(d *appsv1.Deployment, image, revision int) *appsv1.Replica
 	case 0:
 		rs.OwnerReferences = nil
 	case 1:
-		rs.Status.ObservedGeneration = 1
+		if d.Spec.Strategy.RollingUpdate != nil { // or upstream would look for pods
+			rs.Status.ObservedGeneration = 1
+		}
 	case 2:
 		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "ReplicaFailure", Status: v1.ConditionTrue, Reason: "FailedCreate", Message: "quota", LastTransitionTime: r.ago(900)}}
 	case 3:

@@ -70,7 +70,8 @@ func sum(sets []*set) (n int64) {
 func (d *deployment) recreateAll() {
 	running := false
 	for _, s := range d.old() {
-		running = running || s.replicas > 0 || s.has > 0 || s.leaving > 0
+		// A status from before it was scaled may not count pods that were just made.
+		running = running || s.replicas > 0 || s.has > 0 || s.leaving > 0 || !s.observed
 		if s.replicas > 0 {
 			d.resize(s, 0)
 		}
