@@ -18,6 +18,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -49,6 +50,8 @@ type World struct {
 	usage  func(p *v1.Pod) *controller.Usage
 	client metrics.MetricsClient
 	events []string
+	// refused is why, by resource, controllers may create no more.
+	refused map[string]string
 }
 
 // Play runs the test within a bubble with the named controllers of the modules
@@ -64,7 +67,7 @@ func PlayFrom(t *testing.T, from time.Time, policies []string, test func(w *Worl
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(from))
-		w := &World{T: t, start: Ready}
+		w := &World{T: t, start: Ready, refused: map[string]string{}}
 		w.Store = storetest.OpenEngine(t, store.NewMemory(), store.Options{Indexes: controller.Indexes(registry.Indexes())})
 		w.Registry = registry.New(registry.Config{Store: w.Store})
 		w.Create("namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
@@ -162,11 +165,17 @@ type anybody struct{}
 func (anybody) May(context.Context, string, string, string, string, string) error { return nil }
 
 // Begin implements controller.Writer.
-func (w *World) Begin() controller.Transaction { return transaction{w.Registry.Begin()} }
+func (w *World) Begin() controller.Transaction { return transaction{w.Registry.Begin(), w} }
 
-type transaction struct{ *registry.Transaction }
+type transaction struct {
+	*registry.Transaction
+	w *World
+}
 
 func (t transaction) Create(ctx context.Context, resource string, o store.Object) (store.Object, error) {
+	if err := t.w.refuses(resource, o.GetName()); err != nil {
+		return nil, err
+	}
 	return t.Transaction.Create(ctx, registry.On(resource, o.GetNamespace(), o.GetName()), o)
 }
 
@@ -206,6 +215,23 @@ func (w *World) Start(start func(p *v1.Pod)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.start = start
+}
+
+// Refuse has controllers create nothing more of a resource, as admission would that
+// says this; "" lets them again.
+func (w *World) Refuse(resource, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused[resource] = message
+}
+
+func (w *World) refuses(resource, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if message := w.refused[resource]; message != "" {
+		return apierrors.NewForbidden(schema.ParseGroupResource(resource), name, errors.New(message))
+	}
+	return nil
 }
 
 // Use says what pods use from now on; before that nobody measures it.

@@ -116,7 +116,7 @@ func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	for _, n := range s.nodes {
 		s.tend(n)
 	}
-	switch tended := len(s.out.Create)+len(s.out.Delete) > s.history.writes; {
+	switch tended := len(s.out.Create)+len(s.out.Delete) > s.history.deletes; {
 	case !s.strategy.rolling:
 	case tended:
 		s.out.Step = true // nodes come before the roll-out

@@ -282,6 +282,27 @@ func TestRollBackKeepsOneRevisionATemplate(t *testing.T) {
 	})
 }
 
+// What stands beside the creation of a revision is stored where that is refused.
+func TestNothingGoesForARevisionThatIsRefused(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		limit := int32(1)
+		nodes(w, 2)
+		begin(w, agent(rolling("1", "0"), func(s *appsv1.DaemonSet) { s.Spec.RevisionHistoryLimit = &limit }))
+		change(w, image("i:2"))
+		w.Refuse("controllerrevisions.apps", "exceeded quota")
+		none := int32(0)
+		change(w, image("i:3"), func(s *appsv1.DaemonSet) { s.Spec.RevisionHistoryLimit = &none })
+		want(t, "pods", placed(w), "n0 i:2, n1 i:2")
+		if n := len(controllertest.List[*appsv1.ControllerRevision](w, "controllerrevisions.apps")); n != 2 {
+			t.Errorf("%d revisions are left, want 2", n)
+		}
+		w.Refuse("controllerrevisions.apps", "")
+		w.Wait(time.Hour)
+		want(t, "pods at last", placed(w), "n0 i:3, n1 i:3")
+	})
+}
+
 func TestFailedPodsAreReplacedMoreAndMoreSlowly(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *world) {

@@ -10,8 +10,8 @@ import (
 // history is what the set's revisions say.
 type history struct {
 	old []revision.Revision
-	// creates and deletes are what the history alone takes of an answer.
-	creates, deletes, writes int
+	// deletes are what the history alone deletes by an answer.
+	deletes int
 }
 
 // keepHistory finds the revision of the template, or makes one. It is false
@@ -36,11 +36,11 @@ func (s *set) keepHistory() bool {
 	}
 	next := revision.Next(s.history.old)
 	if len(current) == 0 {
-		return s.snapshot(data, next)
+		s.snapshot(data, next)
+		return false
 	}
 	s.hash = s.deduplicate(s.grown(current), next)
 	s.history.deletes = len(s.out.Delete)
-	s.history.writes = s.history.deletes
 	return true
 }
 
@@ -100,27 +100,26 @@ func (s *set) deduplicate(current []revision.Revision, next int64) string {
 	return hash
 }
 
-// snapshot makes a revision of the template. A name that somebody else has makes
-// another hash, in the next round.
-func (s *set) snapshot(data string, number int64) bool {
-	s.hash, _ = s.Parent.Field("template.hash").Text()
-	name := s.Parent.Name + "-" + s.hash
+// snapshot makes a revision of the template, which admission may refuse: what depends
+// on it comes with the next question, when it is in. A name that somebody else has
+// makes another hash then.
+func (s *set) snapshot(data string, number int64) {
+	s.out.Step = true
+	hash, _ := s.Parent.Field("template.hash").Text()
+	name := s.Parent.Name + "-" + hash
 	own := revision.Taken(s.Request, name)
 	taken, leaving := revision.Refused(s.Request, name)
 	if own || taken && !leaving {
 		status := s.was
 		status.collisions++
 		s.out.Status = status.json(s)
-		s.out.Step = true // the revision by its next name
-		return false
+		return
 	}
 	if leaving {
 		s.wait("another's ControllerRevision " + name + " has to go first")
 	}
 	labels := s.Parent.Field("spec.template.metadata.labels")
-	s.out.Create = append(s.out.Create, revision.New(&s.Parent, name, revisionLabel, s.hash, labels, data, number))
-	s.history.creates, s.history.writes = 1, 1
-	return len(s.out.Why) == 0
+	s.out.Create = append(s.out.Create, revision.New(&s.Parent, name, revisionLabel, hash, labels, data, number))
 }
 
 // truncate keeps spec.revisionHistoryLimit revisions besides the newest, and

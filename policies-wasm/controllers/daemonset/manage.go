@@ -120,7 +120,7 @@ func (s *set) prune(n *node, running []*pod) {
 
 // make creates a pod for a node, unless it has been done.
 func (s *set) make(n *node, failed int64) {
-	if n.made || len(s.out.Create) >= s.history.creates+burst {
+	if n.made || len(s.out.Create) >= burst {
 		return
 	}
 	n.made = true

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/daemon/util"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/controller/controllertest"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -280,14 +281,47 @@ func (s *state) deed(a clienttesting.Action) string {
 	return ""
 }
 
-// guests is what the guest does about a state.
+// guests is what the guest does about a state. Upstream makes a revision and goes on;
+// the guest goes on when it is asked about what it made.
 func guests(t *testing.T, s *state) (did []string, status appsv1.DaemonSetStatus) {
+	t.Helper()
+	did, out := asked(t, s)
+	for _, c := range out.Create {
+		rev := new(appsv1.ControllerRevision)
+		if err := json.Unmarshal(c.Object, rev); err != nil {
+			t.Fatal(err)
+		}
+		if rev.Kind != "ControllerRevision" {
+			continue
+		}
+		if len(out.Create) > 1 || len(out.Delete) > 0 || out.Status != nil || !out.Step {
+			t.Errorf("beside a revision that may be refused it does %q, status %s", did, out.Status)
+		}
+		rev.Namespace, rev.UID = s.set.Namespace, types.UID(rev.Name)
+		rev.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+		next := *s
+		next.revisions = append(slices.Clone(s.revisions), rev)
+		var more []string
+		more, out = asked(t, &next)
+		known := func(one string) bool { return slices.Contains(did, one) } // it adopts what it has not seen adopted
+		did = append(did, slices.DeleteFunc(more, known)...)
+		break
+	}
+	if status = s.set.Status; len(out.Status) > 0 {
+		status = controllertest.Status[appsv1.DaemonSetStatus](t, out)
+	}
+	slices.Sort(did)
+	return did, status
+}
+
+// asked is one answer, and what it does.
+func asked(t *testing.T, s *state) (did []string, out *abi.ReconcileResult) {
 	t.Helper()
 	names := map[string]string{}
 	for _, o := range s.others() {
 		names[string(o.GetUID())] = o.GetName()
 	}
-	out := controllertest.Ask(t, "DaemonSet", controllertest.BubbleTime, s.set, s.others()...)
+	out = controllertest.Ask(t, "DaemonSet", controllertest.BubbleTime, s.set, s.others()...)
 	for _, c := range out.Create {
 		var o struct {
 			v1.Pod
@@ -317,11 +351,7 @@ func guests(t *testing.T, s *state) (did []string, status appsv1.DaemonSetStatus
 	for _, e := range out.Events {
 		did = append(did, fmt.Sprintf("event %s %s %s", e.Type, e.Reason, e.Message))
 	}
-	slices.Sort(did)
-	if status = s.set.Status; len(out.Status) > 0 {
-		status = controllertest.Status[appsv1.DaemonSetStatus](t, out)
-	}
-	return did, status
+	return did, out
 }
 
 // withoutReplacements leaves out the pods made where another ended: upstream makes

@@ -75,7 +75,6 @@ type set struct {
 	scaled                                   bool
 	minReady                                 int64
 	setMinReady                              bool
-	made                                     bool // by this answer
 }
 
 func (controller) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
@@ -327,22 +326,26 @@ func (d *deployment) resize(s *set, replicas int64) bool {
 		return false
 	}
 	d.noteSizes(s)
+	d.tellScaled(s.name, s.replicas, replicas)
+	s.replicas, s.scaled = replicas, true
+	return true
+}
+
+func (d *deployment) tellScaled(name string, from, to int64) {
 	way := "down"
-	if replicas > s.replicas {
+	if to > from {
 		way = "up"
 	}
 	d.out.Events = append(d.out.Events, reconcile.Event{
 		Type: "Normal", Reason: "ScalingReplicaSet",
-		Message: "Scaled " + way + " replica set " + s.name + " from " + strconv.FormatInt(s.replicas, 10) + " to " + strconv.FormatInt(replicas, 10),
+		Message: "Scaled " + way + " replica set " + name + " from " + strconv.FormatInt(from, 10) + " to " + strconv.FormatInt(to, 10),
 	})
-	s.replicas, s.scaled = replicas, true
-	return true
 }
 
 // write changes the ReplicaSets that are to be other than they are.
 func (d *deployment) write() {
 	for _, s := range d.sets {
-		if s.made || !s.scaled && !s.setMinReady && len(s.annotate) == 0 {
+		if !s.scaled && !s.setMinReady && len(s.annotate) == 0 {
 			continue
 		}
 		j := (&json.Writer{}).Open('{')

@@ -214,6 +214,75 @@ func TestRecreateEndsAllBeforeItBegins(t *testing.T) {
 	})
 }
 
+// What stands beside the creation of a ReplicaSet is stored where that is refused.
+func TestNothingGoesForAReplicaSetThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []appsv1.DeploymentStrategyType{appsv1.RollingUpdateDeploymentStrategyType, appsv1.RecreateDeploymentStrategyType} {
+		for _, replicas := range []int32{4, 0} {
+			if replicas > 0 && kind == appsv1.RecreateDeploymentStrategyType {
+				continue // it ends the old ones first
+			}
+			t.Run(fmt.Sprintf("%s of %d", kind, replicas), func(t *testing.T) {
+				t.Parallel()
+				play(t, func(w *controllertest.World) { refuseASet(t, w, kind, replicas) })
+			})
+		}
+	}
+}
+
+func refuseASet(t *testing.T, w *controllertest.World, kind appsv1.DeploymentStrategyType, replicas int32) {
+	w.Create("deployments.apps", web(replicas, func(d *appsv1.Deployment) {
+		d.Spec.Strategy.Type, d.Spec.RevisionHistoryLimit = kind, ptr.To[int32](1)
+	}))
+	w.Wait(time.Minute)
+	image(w, "web:2")
+	w.Wait(time.Minute)
+	before := []string{"1 web:1 0", fmt.Sprintf("2 web:2 %d", replicas)}
+	same(t, "sets", before, sets(w))
+
+	w.Refuse("replicasets.apps", "exceeded quota")
+	w.Events()
+	image(w, "web:3")
+	w.Wait(time.Minute)
+	same(t, "sets beside one that is refused", before, sets(w))
+	d := get(w)
+	same(t, "revision", "2", d.Annotations[revisionKey])
+	if list := conditions(d); !slices.Contains(list, "Progressing False ReplicaSetCreateError") {
+		t.Errorf("conditions %q", list)
+	}
+	if events := strings.Join(w.Events(), "\n"); strings.Contains(events, "ScalingReplicaSet") || !strings.Contains(events, "exceeded quota") {
+		t.Errorf("events %s", events)
+	}
+
+	w.Refuse("replicasets.apps", "")
+	w.Wait(time.Hour)
+	same(t, "sets after all", []string{"2 web:2 0", fmt.Sprintf("3 web:3 %d", replicas)}, sets(w))
+	same(t, "conditions after all", []string{"Available True MinimumReplicasAvailable", "Progressing True NewReplicaSetAvailable"}, conditions(get(w)))
+	told := strings.Count(strings.Join(w.Events(), "\n"), "from 0 to ")
+	if want := int(min(replicas, 1)); told != want {
+		t.Errorf("told %d times that it is made, want %d", told, want)
+	}
+}
+
+// A status from before the ReplicaSet was last scaled may not count pods that were
+// just made.
+func TestRecreateWaitsForAStatusOfTheReplicaSetAsItIs(t *testing.T) {
+	t.Parallel()
+	r := inventor{rand.New(rand.NewPCG(1, 1))}
+	d := web(3)
+	d.UID = "deployment"
+	d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+	old := r.set(d, 0, 1)
+	old.Spec.Replicas, old.Status.Replicas, old.Status.AvailableReplicas, old.Generation = new(int32), 0, 0, 3
+	for observed := range int64(4) {
+		old.Status.ObservedGeneration = observed
+		out := controllertest.Ask(t, "Deployment", controllertest.BubbleTime, d, old)
+		if made := len(out.Create) > 0; made != (observed == 3) {
+			t.Errorf("generation 3 seen at %d: a new ReplicaSet is made: %t", observed, made)
+		}
+	}
+}
+
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {

@@ -11,45 +11,39 @@ import (
 	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
-// ensure makes the ReplicaSet of the template if there is none, and keeps its
-// annotations and revision.
-func (d *deployment) ensure() {
+// ensure keeps the annotations and the revision of the template's ReplicaSet, and is
+// false where there is none. It makes one then, which admission may refuse: what
+// depends on it comes with the next question, when it is in.
+func (d *deployment) ensure() bool {
 	if d.newest != nil {
 		d.keepNewest()
-		return
+		return true
 	}
+	d.out.Step = true
 	hash, _ := d.Parent.Field(abi.FactTemplateHash).Text()
-	s := &set{name: setName(d.Parent.Name, hash), made: true, minReady: d.minReady, created: d.Now}
-	taken, leaving := revision.Refused(d.Request, s.name)
-	if d.owns(s.name) || taken && !leaving {
+	name := setName(d.Parent.Name, hash)
+	taken, leaving := revision.Refused(d.Request, name)
+	if d.owns(name) || taken && !leaving {
 		// The next question has another hash.
 		d.collisions, d.hasCollisions = d.collisions+1, true
-		d.out.Step = true
-		return
+		d.writeStatus(false)
+		return false
 	}
 	switch {
 	case leaving:
-		d.out.Why = append(d.out.Why, "another's ReplicaSet "+s.name+" has to go first")
+		d.out.Why = append(d.out.Why, "another's ReplicaSet "+name+" has to go first")
 	case d.Refused != "":
-		d.set("Progressing", "False", "ReplicaSetCreateError", "Failed to create new replica set \""+s.name+"\": "+d.Refused)
+		if d.deadline >= 0 {
+			d.set("Progressing", "False", "ReplicaSetCreateError", "Failed to create new replica set \""+name+"\": "+d.Refused)
+		}
+		d.writeStatus(false)
 	}
-	d.newest, d.sets = s, append(d.sets, s)
-	s.replicas = d.newReplicas()
-	d.keepRevision()
-	d.noteSizes(s)
+	s := &set{name: name}
+	s.replicas = d.newReplicas(s)
+	d.annotate(s)
+	s.note(maxKey, strconv.FormatInt(d.replicas+d.surge, 10)) // it gets desiredKey once it is in
 	d.out.Create = append(d.out.Create, reconcile.Creation{Object: d.object(s, hash), Count: 1})
-	if d.Refused != "" {
-		return // what it is to be was told at the first try
-	}
-	if s.replicas > 0 {
-		d.out.Events = append(d.out.Events, reconcile.Event{
-			Type: "Normal", Reason: "ScalingReplicaSet",
-			Message: "Scaled up replica set " + s.name + " from 0 to " + strconv.FormatInt(s.replicas, 10),
-		})
-	}
-	if d.deadline >= 0 {
-		d.set("Progressing", "True", "NewReplicaSetCreated", "Created new replica set \""+s.name+"\"")
-	}
+	return false
 }
 
 // owns tells whether a ReplicaSet of another template has that name.
@@ -82,28 +76,46 @@ func longer(history, revision string) string {
 	return history + "," + revision
 }
 
-// newReplicas is how many replicas the newest ReplicaSet is to have now.
-func (d *deployment) newReplicas() int64 {
+// newReplicas is how many replicas the ReplicaSet of the template is to have now.
+func (d *deployment) newReplicas(s *set) int64 {
 	if d.recreate {
 		return d.replicas
 	}
 	room := d.replicas + d.surge - d.present()
 	if room <= 0 {
-		return d.newest.replicas
+		return s.replicas
 	}
-	return d.newest.replicas + min(room, d.replicas-d.newest.replicas)
+	return s.replicas + min(room, d.replicas-s.replicas)
 }
 
 // keepNewest keeps what the newest ReplicaSet has of the Deployment.
 func (d *deployment) keepNewest() {
-	if d.newest == nil {
+	s := d.newest
+	if s == nil {
 		return
 	}
 	d.keepRevision()
-	if d.newest.minReady != d.minReady {
-		d.newest.minReady, d.newest.setMinReady = d.minReady, true
+	if s.minReady != d.minReady {
+		s.minReady, s.setMinReady = d.minReady, true
+	}
+	if s.annotation(desiredKey) == "" { // it is seen for the first time
+		s.note(desiredKey, strconv.FormatInt(d.replicas, 10))
+		if s.Controller() == d.Parent.UID {
+			d.tellMade()
+		}
 	}
 	d.tellFound()
+}
+
+// tellMade says that the newest ReplicaSet was made, once it is in.
+func (d *deployment) tellMade() {
+	s := d.newest
+	if s.replicas > 0 {
+		d.tellScaled(s.name, 0, s.replicas)
+	}
+	if d.deadline >= 0 {
+		d.set("Progressing", "True", "NewReplicaSetCreated", "Created new replica set \""+s.name+"\"")
+	}
 }
 
 // tellFound begins the deadline of a roll-out that nobody has begun yet.
@@ -113,10 +125,20 @@ func (d *deployment) tellFound() {
 	}
 }
 
-// keepRevision gives the newest ReplicaSet the annotations of the Deployment and
-// the next revision, and the Deployment the same.
+// keepRevision gives the newest ReplicaSet the next revision, and the Deployment the
+// same.
 func (d *deployment) keepRevision() {
-	s := d.newest
+	d.annotate(d.newest)
+	revision := strconv.FormatInt(d.newest.revision, 10)
+	if have, _ := d.Parent.Annotations.Get(revisionKey); have != revision {
+		j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(revisionKey).Text(revision)
+		d.out.Patch = append(d.out.Patch, reconcile.Patch{UID: d.Parent.UID, Patch: string(j.Close('}').Close('}').Close('}').Bytes())})
+	}
+}
+
+// annotate gives a ReplicaSet of the newest template the annotations of the Deployment
+// and the next revision.
+func (d *deployment) annotate(s *set) {
 	for i := range d.Parent.Annotations.Len() {
 		switch key, value := d.Parent.Annotations.At(i); key {
 		case revisionKey, historyKey, desiredKey, maxKey, appliedKey, rollbackKey:
@@ -128,18 +150,14 @@ func (d *deployment) keepRevision() {
 	for _, o := range d.old() {
 		next = max(next, o.revision+1)
 	}
-	if s.revision < next {
-		if s.revision > 0 {
-			s.note(historyKey, longer(s.annotation(historyKey), strconv.FormatInt(s.revision, 10)))
-		}
-		s.revision = next
-		s.note(revisionKey, strconv.FormatInt(next, 10))
+	if s.revision >= next {
+		return
 	}
-	revision := strconv.FormatInt(s.revision, 10)
-	if have, _ := d.Parent.Annotations.Get(revisionKey); have != revision {
-		j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(revisionKey).Text(revision)
-		d.out.Patch = append(d.out.Patch, reconcile.Patch{UID: d.Parent.UID, Patch: string(j.Close('}').Close('}').Close('}').Bytes())})
+	if s.revision > 0 {
+		s.note(historyKey, longer(s.annotation(historyKey), strconv.FormatInt(s.revision, 10)))
 	}
+	s.revision = next
+	s.note(revisionKey, strconv.FormatInt(next, 10))
 }
 
 // object is a new ReplicaSet of the template.

@@ -23,6 +23,7 @@ import (
 	upstream "k8s.io/kubernetes/pkg/controller/deployment"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/controller/controllertest"
 	"github.com/berth-dev/berth/host/store"
 )
@@ -152,7 +153,9 @@ func (r inventor) set(d *appsv1.Deployment, image, revision int) *appsv1.Replica
 	case 0:
 		rs.OwnerReferences = nil
 	case 1:
-		rs.Status.ObservedGeneration = 1
+		if d.Spec.Strategy.RollingUpdate != nil { // or upstream would look for pods
+			rs.Status.ObservedGeneration = 1
+		}
 	case 2:
 		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "ReplicaFailure", Status: v1.ConditionTrue, Reason: "FailedCreate", Message: "quota", LastTransitionTime: r.ago(900)}}
 	case 3:
@@ -271,21 +274,37 @@ func upstreams(t *testing.T, s *state) (did []string, after appsv1.DeploymentSta
 	return d.sorted(), after
 }
 
-// guests is what the guest does about a state.
+// guests is what the guest does about a state. Upstream makes a ReplicaSet and goes
+// on; the guest goes on when it is asked about what it made.
 func guests(t *testing.T, s *state) (did []string, after appsv1.DeploymentStatus) {
+	t.Helper()
+	d := newDeeds(s)
+	out := d.ask(t, s.deployment)
+	if len(out.Create) > 0 {
+		if out.Status != nil || len(out.Patch)+len(out.Delete)+len(out.Events) > 0 || !out.Step {
+			t.Errorf("beside a ReplicaSet that may be refused it wants %+v", out)
+		}
+		out = d.ask(t, s.deployment)
+	}
+	return d.sorted(), controllertest.Status[appsv1.DeploymentStatus](t, out)
+}
+
+// ask asks the guest, and does what it answers.
+func (d *deeds) ask(t *testing.T, about *appsv1.Deployment) *abi.ReconcileResult {
 	t.Helper()
 	var others []store.Object
 	names := map[string]string{}
-	for _, rs := range s.sets {
+	for _, rs := range d.sets {
 		others, names[string(rs.UID)] = append(others, rs), rs.Name
 	}
-	out := controllertest.Ask(t, "Deployment", controllertest.BubbleTime, s.deployment, others...)
-	d := newDeeds(s)
+	out := controllertest.Ask(t, "Deployment", controllertest.BubbleTime, about, others...)
 	for _, c := range out.Create {
 		rs := new(appsv1.ReplicaSet)
 		if err := json.Unmarshal(c.Object, rs); err != nil {
 			t.Fatal(err)
 		}
+		rs.Namespace, rs.UID, rs.Generation, rs.CreationTimestamp = about.Namespace, types.UID(rs.Name), 1, metav1.NewTime(controllertest.BubbleTime)
+		rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(about, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 		d.sets[rs.Name] = rs
 	}
 	for _, p := range out.Patch {
@@ -309,7 +328,7 @@ func guests(t *testing.T, s *state) (did []string, after appsv1.DeploymentStatus
 	for _, e := range out.Events {
 		d.note("event %s %s %s", e.Type, e.Reason, e.Message)
 	}
-	return d.sorted(), controllertest.Status[appsv1.DeploymentStatus](t, out)
+	return out
 }
 
 // deletes tells whether a deed is a deletion.

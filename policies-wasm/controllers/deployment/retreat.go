@@ -18,7 +18,7 @@ const (
 
 // retreat goes back to the template before, once the deadline has passed.
 func (d *deployment) retreat() {
-	if wanted, _ := d.Parent.Annotations.Get(retreatKey); wanted != "true" || d.newest == nil || d.newest.made || d.paused {
+	if wanted, _ := d.Parent.Annotations.Get(retreatKey); wanted != "true" || d.newest == nil || d.paused {
 		return
 	}
 	left, _ := d.Parent.Annotations.Get(leftKey)

@@ -8,9 +8,7 @@ import (
 
 // roll moves replicas to the newest ReplicaSet step by step.
 func (d *deployment) roll() {
-	d.ensure()
-	if d.newest == nil {
-		d.writeStatus(true)
+	if !d.ensure() {
 		return
 	}
 	switch {
@@ -24,13 +22,10 @@ func (d *deployment) roll() {
 
 func (d *deployment) scaleNewest() bool {
 	s := d.newest
-	switch {
-	case s.made:
-		return false // it has what it may have
-	case s.replicas > d.replicas:
+	if s.replicas > d.replicas {
 		return d.resize(s, d.replicas)
 	}
-	return d.resize(s, d.newReplicas())
+	return d.resize(s, d.newReplicas(s))
 }
 
 // shrinkOld takes replicas from the old ReplicaSets: first those that are not
@@ -75,7 +70,8 @@ func sum(sets []*set) (n int64) {
 func (d *deployment) recreateAll() {
 	running := false
 	for _, s := range d.old() {
-		running = running || s.replicas > 0 || s.has > 0 || s.leaving > 0
+		// A status from before it was scaled may not count pods that were just made.
+		running = running || s.replicas > 0 || s.has > 0 || s.leaving > 0 || !s.observed
 		if s.replicas > 0 {
 			d.resize(s, 0)
 		}
@@ -85,12 +81,12 @@ func (d *deployment) recreateAll() {
 		d.writeStatus(true)
 		return
 	}
-	d.ensure()
-	if d.newest != nil {
-		d.resize(d.newest, d.replicas)
-		if d.complete(d.counts()) {
-			d.cleanUp()
-		}
+	if !d.ensure() {
+		return
+	}
+	d.resize(d.newest, d.replicas)
+	if d.complete(d.counts()) {
+		d.cleanUp()
 	}
 	d.writeStatus(true)
 }

@@ -31,7 +31,7 @@ const (
 )
 
 func (mirror) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
-	p := &slicePlan{Request: r, out: &out}
+	p := &slicePlan{Request: r, out: &out, manager: "endpointslicemirroring-controller.k8s.io"}
 	p.labelsOf, p.annotationsOf = p.mirrored, p.annotated
 	if !p.wanted() {
 		p.removeOthers(nil)
@@ -180,7 +180,7 @@ func (a *address) endpoint(j *json.Writer) {
 
 // mirrored are the labels of a mirrored slice.
 func (p *slicePlan) mirrored(o *reconcile.Object) string {
-	want := map[string]string{serviceName: p.Parent.Name, managedBy: "endpointslicemirroring-controller.k8s.io"}
+	want := map[string]string{serviceName: p.Parent.Name, managedBy: p.manager}
 	keys := []string{serviceName, managedBy}
 	for i := range p.Parent.Labels.Len() {
 		key, value := p.Parent.Labels.At(i)

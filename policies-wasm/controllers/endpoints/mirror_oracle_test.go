@@ -31,6 +31,9 @@ func (r inventor) written() *written {
 	w.service.UID, w.service.Spec.Selector = "service", nil
 	w.endpoints = &v1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "endpoints"}} //nolint:staticcheck // as above
 	r.rewrite(w)
+	if r.one(3) {
+		w.keep([]*discoveryv1.EndpointSlice{r.others()})
+	}
 	return w
 }
 

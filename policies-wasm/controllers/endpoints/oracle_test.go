@@ -127,7 +127,20 @@ func (r inventor) state() *state {
 	for i := range r.IntN(8) {
 		s.pods = append(s.pods, r.pod(i))
 	}
+	if r.one(3) {
+		s.keep([]*discoveryv1.EndpointSlice{r.others()})
+	}
 	return s
+}
+
+// others is a slice of the same Service that somebody else looks after.
+func (r inventor) others() *discoveryv1.EndpointSlice {
+	one := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.0.1"}}}}
+	if r.one(2) {
+		one.AddressType, one.Endpoints[0].Addresses = discoveryv1.AddressTypeIPv6, []string{"fd00::9:1"}
+	}
+	one.Labels = map[string]string{serviceName: "web", managedBy: "example.com"}
+	return one
 }
 
 // change makes of a state, with the slices that were right for it, one in which

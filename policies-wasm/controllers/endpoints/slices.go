@@ -29,9 +29,8 @@ func (sliced) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) 
 	if s == nil {
 		return out, nil
 	}
-	p := &slicePlan{Request: r, out: &out, labelsOf: func(o *reconcile.Object) string {
-		return s.labels(o, serviceName, s.name, managedBy, "endpointslice-controller.k8s.io")
-	}}
+	p := &slicePlan{Request: r, out: &out, manager: "endpointslice-controller.k8s.io"}
+	p.labelsOf = func(o *reconcile.Object) string { return s.labels(o, serviceName, s.name, managedBy, p.manager) }
 	all := s.endpoints()
 	for _, family := range s.families {
 		groups := newGroups()
@@ -54,10 +53,16 @@ const (
 	managedBy   = "endpointslice.kubernetes.io/managed-by"
 )
 
+// owns tells whether a slice is the parent's, and no other manager looks after it.
+func (p *slicePlan) owns(o *reconcile.Object) bool {
+	manager, named := o.Labels.Get(managedBy)
+	return o.Controller() == p.Parent.UID && (!named || manager == p.manager)
+}
+
 // removeOthers takes away the slices of families that the Service has not.
 func (p *slicePlan) removeOthers(families []string) {
 	for _, one := range p.ChildrenOf("EndpointSlice") {
-		if family, _ := one.Field("addressType").Text(); one.Controller() == p.Parent.UID && !has(families, family) {
+		if family, _ := one.Field("addressType").Text(); p.owns(one) && !has(families, family) {
 			p.remove(one)
 		}
 	}
@@ -83,6 +88,8 @@ func has(list []string, text string) bool {
 type slicePlan struct {
 	*reconcile.Request
 	out *reconcile.Result
+	// manager is who looks after the slices, by their label managedBy.
+	manager string
 	// labelsOf is JSON that makes a slice's labels what they are to be, "" if they
 	// are; all of them for nil.
 	labelsOf func(o *reconcile.Object) string
@@ -140,7 +147,7 @@ func (g *groups) add(ports string, e wantedEndpoint) {
 func (p *slicePlan) settleFamily(family string, g *groups) (kept int) {
 	for _, one := range p.ChildrenOf("EndpointSlice") {
 		of, _ := one.Field("addressType").Text()
-		if of != family || one.Controller() != p.Parent.UID || one.Deleted != 0 {
+		if of != family || !p.owns(one) || one.Deleted != 0 {
 			continue
 		}
 		in := g.in(portsIn(one.Field("ports")))

@@ -10,14 +10,9 @@ import (
 	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
-const (
-	// burst is how many pods one answer creates, or deletes as too many.
-	burst = 500
-	// counted is how many finalizers one answer takes off, and removed how many
-	// pods it deletes of a job that ends or is suspended: of more the commit would
-	// keep all others waiting.
-	counted, removed = 1000, 5000
-)
+// burst is how many pods one answer creates or deletes, and how many finalizers it
+// takes off: a commit of more would keep all others waiting, or be too large.
+const burst = 500
 
 // ours is the value of spec.managedBy that says nothing new.
 const ours = "kubernetes.io/job-controller"
@@ -73,7 +68,7 @@ type job struct {
 func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	j := &job{Request: r}
 	if r.Parent.ResourceVersion == "" { // it is gone
-		j.letGo()
+		j.letGo(len(j.Children)) // nobody may ask again
 		return j.out, nil
 	}
 	if err := j.read(); err != nil {
@@ -82,7 +77,7 @@ func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	switch {
 	case j.finished():
 		if !j.elsewhere {
-			j.letGo()
+			j.letGo(burst)
 		}
 		j.expire()
 	case j.elsewhere:

@@ -526,25 +526,41 @@ func TestWhyAJobWaits(t *testing.T) {
 	}
 }
 
-// What one commit would take too long for is done by several.
+// What one commit would take too long for, or does not hold, is done by several.
 func TestAJobOfManyPodsEndsByAndBy(t *testing.T) {
 	t.Parallel()
-	j := wanted(times(removed+7, removed+7), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](1) })
-	j.UID, j.Spec.Selector = "job", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
-	j.Status.StartTime = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
-	var pods []store.Object
-	for i := range removed + 7 {
-		pods = append(pods, &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprint("p", i), Namespace: "default", UID: types.UID(fmt.Sprint("p", i)), Labels: map[string]string{"app": "pi"},
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "pi", UID: "job", Controller: ptr.To(true)}},
-			},
-			Status: v1.PodStatus{Phase: v1.PodRunning},
-		})
+	const most = 500
+	job := func() *batchv1.Job {
+		j := wanted(times(most+7, most+7), func(s *batchv1.JobSpec) { s.ActiveDeadlineSeconds = ptr.To[int64](1) })
+		j.UID, j.Spec.Selector = "job", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+		j.Status.StartTime = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+		return j
 	}
-	out := controllertest.Ask(t, "Job", now, j, pods...)
+	pods := func(phase v1.PodPhase, finalizers ...string) (all []store.Object) {
+		for i := range most + 7 {
+			all = append(all, &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprint("p", i), Namespace: "default", UID: types.UID(fmt.Sprint("p", i)), Labels: map[string]string{"app": "pi"}, Finalizers: finalizers,
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "pi", UID: "job", Controller: ptr.To(true)}},
+				},
+				Status: v1.PodStatus{Phase: phase},
+			})
+		}
+		return all
+	}
+	out := controllertest.Ask(t, "Job", now, job(), pods(v1.PodRunning)...)
 	status := controllertest.Status[batchv1.JobStatus](t, out)
-	if len(out.Delete) != removed || status.Active != 7 || *status.Terminating != removed || len(status.Conditions) != 1 || status.Conditions[0].Type != batchv1.JobFailureTarget {
+	if len(out.Delete) != most || !out.Step || status.Active != 7 || *status.Terminating != most || len(status.Conditions) != 1 || status.Conditions[0].Type != batchv1.JobFailureTarget {
 		t.Errorf("%d deletions, status %+v", len(out.Delete), status)
+	}
+	out = controllertest.Ask(t, "Job", now, job(), pods(v1.PodFailed, tracking)...)
+	if len(out.Patch) != most || !out.Step {
+		t.Errorf("of pods that are counted it frees %d, want %d, and the rest next", len(out.Patch), most)
+	}
+	finished := job()
+	finished.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}
+	out = controllertest.Ask(t, "Job", now, finished, pods(v1.PodFailed, tracking)...)
+	if len(out.Patch) != most || !out.Step {
+		t.Errorf("of pods of a finished job it frees %d, want %d, and the rest next", len(out.Patch), most)
 	}
 }

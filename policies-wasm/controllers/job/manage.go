@@ -12,8 +12,8 @@ import (
 
 // stop deletes what is active once the job has come to its end.
 func (j *job) stop() {
-	j.out.Step = len(j.running) > removed
-	for _, at := range j.running[:min(len(j.running), removed)] {
+	j.out.Step = len(j.running) > burst
+	for _, at := range j.running[:min(len(j.running), burst)] {
 		j.remove(&j.pods[at])
 	}
 }
@@ -67,12 +67,8 @@ func (j *job) scale() {
 		want = max(min(int64(j.completions)-j.done, j.parallelism), 0)
 	}
 	surplus := j.surplus(int(max(j.active-want, 0)))
-	most := burst
-	if j.suspended {
-		most = removed
-	}
-	j.out.Step = len(surplus) > most
-	surplus = surplus[:min(len(surplus), most)]
+	j.out.Step = len(surplus) > burst
+	surplus = surplus[:min(len(surplus), burst)]
 	for _, at := range surplus {
 		p := &j.pods[at]
 		p.free = true

@@ -112,9 +112,13 @@ func (j *job) claim() {
 	}
 }
 
-// letGo takes the finalizer off all pods that a finished job still has.
-func (j *job) letGo() {
+// letGo takes the finalizer off pods that a finished job still has: at most so many,
+// and the rest when these are seen.
+func (j *job) letGo(most int) {
 	for i := range j.Children {
+		if j.out.Step = len(j.out.Patch) == most; j.out.Step {
+			return
+		}
 		if owner := j.Children[i].Controller(); owner == "" || owner == j.Parent.UID {
 			j.out.RemoveFinalizer(j.Children[i], tracking)
 		}

@@ -32,7 +32,7 @@ func (j *job) track() {
 // release frees the pods that it counts, as many as fit into one answer. More says
 // that there are others, passing that one failed which is gone.
 func (j *job) release() (more, passing bool) {
-	left := counted
+	left := burst
 	for i := range j.pods {
 		p := &j.pods[i]
 		switch {

@@ -60,8 +60,9 @@ func (s *set) find(data string) *revision.Revision {
 	return nil
 }
 
-// newRevision makes a revision of the parent's template. A name that somebody
-// else has makes another hash.
+// newRevision makes a revision of the parent's template, which admission may refuse:
+// what depends on it comes with the next question, when it is in. A name that
+// somebody else has makes another hash.
 func (s *set) newRevision(data string) bool {
 	var label, name string
 	hash := func() {
@@ -78,10 +79,18 @@ func (s *set) newRevision(data string) bool {
 		s.collisions++
 		hash()
 	}
+	if s.Parent.Deleted != 0 {
+		s.update = version{name: name, data: data, stamped: true}
+		return true // it is only counted
+	}
 	labels := s.Parent.Field("spec.template.metadata.labels")
 	s.out.Create = append(s.out.Create, revision.New(&s.Parent, name, revision.HashLabel, label, labels, data, revision.Next(s.revisions)))
-	s.update = version{name: name, data: data, stamped: true}
-	return len(s.out.Why) == 0
+	s.out.Step = true
+	if now := s.was; now.collisions != s.collisions {
+		now.collisions = s.collisions
+		s.out.Status = now.json()
+	}
+	return false
 }
 
 // truncate keeps spec.revisionHistoryLimit revisions besides those in use.

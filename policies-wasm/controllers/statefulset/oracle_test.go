@@ -373,8 +373,27 @@ func shortened(event string) string {
 	return event
 }
 
-// guests is what the guest does about a state.
+// guests is what the guest does about a state. Upstream makes a revision and goes on;
+// the guest goes on when it is asked about what it made.
 func guests(t *testing.T, s *state) (did []string, status *appsv1.StatefulSetStatus) {
+	t.Helper()
+	did, status, made := asked(t, s)
+	if made != nil {
+		if len(did) > 1 || status != nil {
+			t.Errorf("beside a revision that may be refused it does %q, status %+v", did, status)
+		}
+		next := *s
+		next.revisions = append(slices.Clone(s.revisions), made)
+		var more []string
+		more, status, _ = asked(t, &next)
+		did = append(did, more...)
+	}
+	slices.Sort(did)
+	return did, status
+}
+
+// asked is one answer, and the revision that it makes.
+func asked(t *testing.T, s *state) (did []string, status *appsv1.StatefulSetStatus, made *appsv1.ControllerRevision) {
 	t.Helper()
 	others := []store.Object{}
 	names := map[string]string{}
@@ -390,8 +409,9 @@ func guests(t *testing.T, s *state) (did []string, status *appsv1.StatefulSetSta
 	out := controllertest.Ask(t, "StatefulSet", now, s.set, others...)
 	note := func(format string, args ...any) { did = append(did, fmt.Sprintf(format, args...)) }
 	for _, c := range out.Create {
-		if s.set.DeletionTimestamp == nil {
-			note("%s", created(t, s, c))
+		text, r := created(t, s, c)
+		if made = r; s.set.DeletionTimestamp == nil {
+			note("%s", text)
 		}
 		if c.Success != "" {
 			note("event Normal SuccessfulCreate %s", c.Success)
@@ -411,12 +431,11 @@ func guests(t *testing.T, s *state) (did []string, status *appsv1.StatefulSetSta
 	for _, e := range out.Events {
 		note("event %s", shortened(e.Type+" "+e.Reason+" "+e.Message))
 	}
-	slices.Sort(did)
 	if len(out.Status) > 0 {
 		got := controllertest.Status[appsv1.StatefulSetStatus](t, out)
 		status = &got
 	}
-	return did, status
+	return did, status, made
 }
 
 func patched(t *testing.T, name string, p abi.Patch) string {
@@ -440,7 +459,8 @@ func patched(t *testing.T, name string, p abi.Patch) string {
 	return fmt.Sprintf("label %s %s %s", name, change.Metadata.Labels[nameLabel], change.Metadata.Labels[indexLabel])
 }
 
-func created(t *testing.T, s *state, c abi.Creation) string {
+// created is what an answer makes; a revision too as it is then.
+func created(t *testing.T, s *state, c abi.Creation) (string, *appsv1.ControllerRevision) {
 	t.Helper()
 	var meta metav1.TypeMeta
 	decode := func(into any) {
@@ -453,11 +473,14 @@ func created(t *testing.T, s *state, c abi.Creation) string {
 	case "ControllerRevision":
 		r := new(appsv1.ControllerRevision)
 		decode(r)
-		return fmt.Sprintf("revision %s %d %v %v %s", r.Name, r.Revision, r.Labels, r.Annotations, r.Data.Raw)
+		text := fmt.Sprintf("revision %s %d %v %v %s", r.Name, r.Revision, r.Labels, r.Annotations, r.Data.Raw)
+		r.Namespace, r.UID = s.set.Namespace, types.UID(r.Name)
+		r.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+		return text, r
 	case "PersistentVolumeClaim":
 		claim := new(v1.PersistentVolumeClaim)
 		decode(claim)
-		return fmt.Sprintf("create claim %v %s", claim.Labels, owners(claim.Name, claim.OwnerReferences))
+		return fmt.Sprintf("create claim %v %s", claim.Labels, owners(claim.Name, claim.OwnerReferences)), nil
 	}
 	p := new(v1.Pod)
 	if c.From != "" {
@@ -468,7 +491,7 @@ func created(t *testing.T, s *state, c abi.Creation) string {
 		}
 	}
 	decode(p)
-	return "create " + describe(p)
+	return "create " + describe(p), nil
 }
 
 // compare asks both about the same invented states.

@@ -328,6 +328,29 @@ func TestRevisionsAreLimited(t *testing.T) {
 	})
 }
 
+// What stands beside the creation of a revision is stored where that is refused.
+func TestNothingGoesForARevisionThatIsRefused(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *world) {
+		limit := int32(1)
+		begin(w, web(2, func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = &limit }))
+		change(w, image("i:2"))
+		w.Refuse("controllerrevisions.apps", "exceeded quota")
+		limit = 0
+		change(w, image("i:3"), replicas(1), func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = &limit })
+		want(t, "pods", podsOf(w), "web-0 i:2, web-1 i:2")
+		if n := len(controllertest.List[*appsv1.ControllerRevision](w, "controllerrevisions.apps")); n != 2 {
+			t.Errorf("%d revisions are left, want 2", n)
+		}
+		if s := get(w).Status; s.UpdateRevision != s.CurrentRevision {
+			t.Errorf("status %+v, want no revision that is not there", s)
+		}
+		w.Refuse("controllerrevisions.apps", "")
+		w.Wait(time.Hour)
+		want(t, "pods at last", podsOf(w), "web-0 i:3")
+	})
+}
+
 func TestABrokenPodIsReplacedWhereAsked(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{false, true} {

@@ -71,12 +71,16 @@ func (s *set) writeStatus(n counts) {
 	if same == s.was && now.generation <= s.was.generation && now.collisions == s.was.collisions {
 		return
 	}
+	s.out.Status = now.json()
+}
+
+func (now *status) json() string {
 	j := &json.Writer{}
 	j.Open('{').Key("observedGeneration").Int(now.generation).Key("replicas").Int(now.replicas)
 	j.Key("readyReplicas").Int(now.ready).Key("availableReplicas").Int(now.available)
 	j.Key("currentReplicas").Int(now.current).Key("updatedReplicas").Int(now.updated)
 	j.Key("currentRevision").Text(now.currentRevision).Key("updateRevision").Text(now.updateRevision)
-	s.out.Status = string(j.Key("collisionCount").Int(now.collisions).Close('}').Bytes())
+	return string(j.Key("collisionCount").Int(now.collisions).Close('}').Bytes())
 }
 
 // again asks for another look when the next pod becomes available.

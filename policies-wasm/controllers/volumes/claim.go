@@ -1,6 +1,8 @@
 package volumes
 
 import (
+	"strings"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/sdk"
 	"github.com/berth-dev/berth/sdk/json"
@@ -138,6 +140,9 @@ func (c *claim) find() error {
 	switch {
 	case best != nil:
 		c.bind(best)
+		if by, _ := best.Annotations.Get(provisionedBy); by == Provisioner && best.Name == c.own() {
+			c.event("Normal", "ProvisioningSucceeded", "Successfully provisioned volume "+best.Name+" using "+Provisioner)
+		}
 	case delayed && node == "":
 		c.event("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
 		c.waits("it waits for a pod that uses it")
@@ -191,6 +196,9 @@ func (c *claim) provision(class *reconcile.Object, node string) {
 			c.fails(why)
 			return
 		}
+		if c.Refused != "" {
+			c.fails(c.Refused)
+		}
 		c.create(class, node)
 	}
 }
@@ -212,36 +220,41 @@ func (c *claim) refusal(class *reconcile.Object, node string) string {
 		return Provisioner + " makes folders, which are not mounted: StorageClass " + c.class + " may have no mountOptions"
 	case text(class, "reclaimPolicy") == "Delete":
 		return Provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain"
+	case strings.Contains("/"+folder(class)+"/", "/../"):
+		return Provisioner + " makes no folder by a path with ..: StorageClass " + c.class + " has the path " + folder(class)
 	case node == "":
 		return Provisioner + " makes a volume on the node of the pod: give StorageClass " + c.class + " volumeBindingMode WaitForFirstConsumer"
 	}
 	return ""
 }
 
-// create makes the volume in a folder of the node, and binds it.
+// folder is where the volumes of a class are made.
+func folder(class *reconcile.Object) string {
+	return class.Field("parameters").String("path", defaultPath)
+}
+
+// own is the name of the volume that is made for the claim.
+func (c *claim) own() string { return "pvc-" + c.Parent.UID }
+
+// create makes the volume in a folder of the node. Admission may refuse that: the claim
+// is bound when the volume is seen.
 func (c *claim) create(class *reconcile.Object, node string) {
-	name := "pvc-" + c.Parent.UID
+	name := c.own()
 	mode, _ := c.Parent.Field("spec.volumeMode").Text()
 	j := (&json.Writer{}).Open('{').Key("apiVersion").Text("v1").Key("kind").Text("PersistentVolume")
 	j.Key("metadata").Open('{').Key("name").Text(name)
 	j.Key("finalizers").Texts([]string{volumeProtection}).Key("annotations").Open('{').Key(provisionedBy).Text(Provisioner).Close('}').Close('}')
-	j.Key("spec").Open('{').Key("capacity").Open('{').Key("storage").Value(c.request()).Close('}')
+	j.Key("spec").Open('{').Key("capacity").Open('{').Key("storage").Value(c.Parent.Field("spec.resources").Object("requests").Object("storage").JSON()).Close('}')
 	j.Key("accessModes").Value(c.Parent.JSON("spec.accessModes"))
 	j.Key("storageClassName").Text(class.Name).Member("volumeMode", mode)
 	j.Member("persistentVolumeReclaimPolicy", text(class, "reclaimPolicy"))
-	j.Key("hostPath").Open('{').Key("path").Text(class.Field("parameters").String("path", defaultPath) + "/" + name).Key("type").Text("DirectoryOrCreate").Close('}')
+	j.Key("hostPath").Open('{').Key("path").Text(folder(class) + "/" + name).Key("type").Text("DirectoryOrCreate").Close('}')
 	j.Key("nodeAffinity").Open('{').Key("required").Open('{').Key("nodeSelectorTerms").Open('[').Open('{').Key("matchExpressions").Open('[')
 	j.Open('{').Key("key").Text("kubernetes.io/hostname").Key("operator").Text("In").Key("values").Open('[').Text(node).Close(']').Close('}')
 	j.Close(']').Close('}').Close(']').Close('}').Close('}')
 	c.reference(j).Close('}').Close('}')
 	c.out.Create = append(c.out.Create, reconcile.Creation{Object: string(j.Bytes()), Count: 1, Unowned: true})
-	c.claims(name, c.Parent.JSON("spec.accessModes"), string((&json.Writer{}).Open('{').Key("storage").Value(c.request()).Close('}').Bytes()))
-	c.event("Normal", "ProvisioningSucceeded", "Successfully provisioned volume "+name+" using "+Provisioner)
-}
-
-// request is the storage that the claim asks for, as JSON.
-func (c *claim) request() string {
-	return c.Parent.Field("spec.resources").Object("requests").Object("storage").JSON()
+	c.out.Step = true
 }
 
 // reference is the member claimRef with this claim.
@@ -261,11 +274,11 @@ func (c *claim) bind(v *reconcile.Object) {
 		c.out.Patch = append(c.out.Patch, reconcile.Patch{UID: v.UID, Patch: string(j.Bytes())})
 		c.out.AddFinalizer(v, volumeProtection)
 	}
-	c.claims(v.Name, v.JSON("spec.accessModes"), v.JSON("spec.capacity"))
+	c.claims(v)
 }
 
 // claims has the claim name its volume, and say that it is bound.
-func (c *claim) claims(volume, accessModes, capacity string) {
+func (c *claim) claims(v *reconcile.Object) {
 	_, completed := c.Parent.Annotations.Get(bindCompleted)
 	if !completed || c.volume == "" {
 		j := (&json.Writer{}).Open('{').Key("metadata").Open('{').Key("annotations").Open('{').Key(bindCompleted).Text("yes")
@@ -274,12 +287,12 @@ func (c *claim) claims(volume, accessModes, capacity string) {
 		}
 		j.Close('}').Close('}')
 		if c.volume == "" {
-			j.Key("spec").Open('{').Key("volumeName").Text(volume).Close('}')
+			j.Key("spec").Open('{').Key("volumeName").Text(v.Name).Close('}')
 		}
 		c.patch(j.Close('}'))
 	}
 	if c.phase != "Bound" {
-		j := (&json.Writer{}).Open('{').Key("phase").Text("Bound").Key("accessModes").Value(accessModes).Key("capacity").Value(capacity)
+		j := (&json.Writer{}).Open('{').Key("phase").Text("Bound").Key("accessModes").Value(v.JSON("spec.accessModes")).Key("capacity").Value(v.JSON("spec.capacity"))
 		c.out.Status = string(j.Close('}').Bytes())
 	}
 }

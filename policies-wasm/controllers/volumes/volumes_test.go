@@ -279,6 +279,46 @@ func TestAVolumeIsMadeWhereItsPodGoes(t *testing.T) {
 	})
 }
 
+// A claim that is bound to a volume that was refused would be lost.
+func TestAClaimIsBoundOnceItsVolumeIsThere(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		class(w, "standard", Provisioner, storagev1.VolumeBindingWaitForFirstConsumer, nil)
+		w.Refuse("persistentvolumes", "exceeded quota")
+		w.Create("persistentvolumeclaims", claimOf("a", "standard", "2Gi", func(c *v1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{selectedNode: "n1"}
+		}))
+		want(t, w, "refused", "a Pending  0")
+		events := strings.Join(w.Events(), "\n")
+		if strings.Contains(events, "ProvisioningSucceeded") || !strings.Contains(events, "a Warning ProvisioningFailed: Error creating: ") {
+			t.Errorf("events %s", events)
+		}
+		w.Refuse("persistentvolumes", "")
+		w.Wait(time.Hour)
+		want(t, w, "made", "a Bound  2Gi", "pvc Bound a")
+		if n := strings.Count(strings.Join(w.Events(), "\n"), "ProvisioningSucceeded"); n != 1 {
+			t.Errorf("told %d times that it is made, want once", n)
+		}
+	})
+}
+
+// Provisioners of CSI drivers name theirs so, too.
+func TestAVolumeThatAnotherProvisionerMadeIsNotToldOf(t *testing.T) {
+	t.Parallel()
+	play(t, func(w *controllertest.World) {
+		class(w, "foreign", "csi.example.test", storagev1.VolumeBindingImmediate, nil)
+		a := w.Create("persistentvolumeclaims", claimOf("a", "foreign", "2Gi"))
+		w.Create("persistentvolumes", volumeOf("pvc-"+string(a.GetUID()), "foreign", "2Gi", func(v *v1.PersistentVolume) {
+			v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "a", UID: a.GetUID()}
+			v.Annotations = map[string]string{provisionedBy: "csi.example.test"}
+		}))
+		want(t, w, "bound", "a Bound  2Gi", "pvc Bound a")
+		if events := strings.Join(w.Events(), "\n"); strings.Contains(events, "ProvisioningSucceeded") {
+			t.Errorf("events %s", events)
+		}
+	})
+}
+
 func TestWhatIsNotMadeIsToldOf(t *testing.T) {
 	t.Parallel()
 	play(t, func(w *controllertest.World) {
@@ -340,6 +380,10 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 		"options of mount": {
 			class: func(c *storagev1.StorageClass) { c.MountOptions = []string{"noexec"} },
 			why:   "berth.dev/hostpath makes folders, which are not mounted: StorageClass standard may have no mountOptions",
+		},
+		"a path that goes back": {
+			class: func(c *storagev1.StorageClass) { c.Parameters["path"] = "/srv/../etc" },
+			why:   "berth.dev/hostpath makes no folder by a path with ..: StorageClass standard has the path /srv/../etc",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
