@@ -320,6 +320,42 @@ func TestParentsThatAreGone(t *testing.T) {
 	})
 }
 
+func TestTheChildrenOfAParentThatIsGoneAreLetGoByAndBy(t *testing.T) {
+	t.Parallel()
+	g := &guest{gone: true}
+	g.decide = func(_ *Object, children []Object) (*abi.ReconcileResult, error) {
+		out := &abi.ReconcileResult{}
+		for _, c := range children {
+			if len(c.Object.GetFinalizers()) == 0 {
+				continue
+			}
+			if out.Step = len(out.Patch) == 2; out.Step {
+				break
+			}
+			out.Patch = append(out.Patch, abi.Patch{UID: string(c.Object.GetUID()), Patch: json.RawMessage(`{"metadata":{"finalizers":null}}`)})
+		}
+		return out, nil
+	}
+	drive(t, g, func(c *cluster) {
+		c.after = synctest.Wait // the driver sees what it wrote before it knows that it did
+		for i := range 5 {
+			p := owned(fmt.Sprint("pod-", i), "web")
+			p.SetFinalizers([]string{"x/mark"})
+			c.put("pods", p)
+		}
+	}, func(c *cluster) {
+		list, err := c.store.List("pods", "", store.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			if len(o.GetFinalizers()) > 0 {
+				t.Errorf("%s still has its finalizer", o.GetName())
+			}
+		}
+	})
+}
+
 func TestCreationsAreBounded(t *testing.T) {
 	t.Parallel()
 	asked := 0

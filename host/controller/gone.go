@@ -113,22 +113,32 @@ func (d *Driver) askOfGone(ctx context.Context, name types.NamespacedName) error
 		if err := d.mayRead(ctx, o); err != nil {
 			return err
 		}
-		g, err := d.gather(o)
-		if err != nil {
-			return err
-		}
-		out, err := d.put(ctx, g)
-		if err != nil {
-			return err
-		}
-		done, err := d.apply(ctx, g, &abi.ReconcileResult{Release: out.Release, Patch: out.Patch, Delete: out.Delete})
-		if err != nil {
-			return err
-		}
-		if done.unfinished {
-			return errStale // the rest is asked about anew
+		for more := true; more; {
+			var err error
+			if more, err = d.letGo(ctx, o); err != nil {
+				return err
+			}
 		}
 		d.ghosts.forget(o)
 	}
 	return nil
+}
+
+// letGo does what the guest wants of the children of a parent that is gone. More
+// says that it goes by steps, and that this one did something: nobody else would
+// ask for the next.
+func (d *Driver) letGo(ctx context.Context, gone store.Object) (more bool, err error) {
+	g, err := d.gather(gone)
+	if err != nil {
+		return false, err
+	}
+	out, err := d.put(ctx, g)
+	if err != nil {
+		return false, err
+	}
+	done, err := d.apply(ctx, g, &abi.ReconcileResult{Release: out.Release, Patch: out.Patch, Delete: out.Delete})
+	if err != nil {
+		return false, err
+	}
+	return !done.empty && (out.Step || done.unfinished), nil
 }

@@ -68,7 +68,7 @@ type job struct {
 func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	j := &job{Request: r}
 	if r.Parent.ResourceVersion == "" { // it is gone
-		j.letGo(len(j.Children)) // nobody may ask again
+		j.letGo()
 		return j.out, nil
 	}
 	if err := j.read(); err != nil {
@@ -77,7 +77,7 @@ func (controller) Reconcile(r *reconcile.Request) (reconcile.Result, error) {
 	switch {
 	case j.finished():
 		if !j.elsewhere {
-			j.letGo(burst)
+			j.letGo()
 		}
 		j.expire()
 	case j.elsewhere:

@@ -112,11 +112,11 @@ func (j *job) claim() {
 	}
 }
 
-// letGo takes the finalizer off pods that a finished job still has: at most so many,
-// and the rest when these are seen.
-func (j *job) letGo(most int) {
+// letGo takes the finalizer off pods that a job still has which has finished or is
+// gone: off some, and the rest when these are seen.
+func (j *job) letGo() {
 	for i := range j.Children {
-		if j.out.Step = len(j.out.Patch) == most; j.out.Step {
+		if j.out.Step = len(j.out.Patch) == burst; j.out.Step {
 			return
 		}
 		if owner := j.Children[i].Controller(); owner == "" || owner == j.Parent.UID {
