@@ -82,7 +82,7 @@ cut_out() {
 rm -rf "$OUT"
 mkdir -p "$OUT/src"
 module=$(go -C .ci/tools/conformance mod download -json k8s.io/kubernetes | sed -n 's/.*"Dir": "\(.*\)",/\1/p')
-(cd "$module" && cp -r --parents test/cmd test/fixtures hack/lib hack/testdata third_party/forked/shell2junit "$OUT/src")
+(cd "$module" && cp -r --parents test/cmd test/fixtures hack/lib hack/testdata third_party/forked/shell2junit test/e2e/testing-manifests "$OUT/src")
 chmod -R u+w "$OUT/src"
 
 # The addresses are those that the tests ask for.
