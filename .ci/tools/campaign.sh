@@ -28,6 +28,7 @@ timed "the programs of others" .ci/tools/others.sh
 timed "the controllers of others" .ci/tools/others.sh kube-controller-manager
 packages "cgroup v2, whatever this machine's kernel has" user-mode-linux
 timed "older kubectls" .ci/tools/kubectl.sh kubectl@v1.29.15 kubectl@v1.33.5
+stage "Kubernetes' own tests of kubectl" .ci/tools/test-cmd.sh
 # What is done tens of thousands of times would take hours by the race detector,
 # which has seen the same done hundreds of times in ./task test.
 many=$(go list ./policies-wasm/controllers/... ./host/store/badger)
