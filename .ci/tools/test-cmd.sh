@@ -17,9 +17,11 @@ case_of() {
   export KUBE_ROOT=$OUT/src KUBE_JUNIT_REPORT_DIR=$OUT/junit SECURE_API_PORT=$PORT ALLOW_SKEW=yes
   export THIS_PLATFORM_BIN=$TOOLS/bin WHAT=$1 CONTEXT=test
   KUBE_TEMP=$(mktemp -d)
-  export KUBE_TEMP HOME=$KUBE_TEMP
+  export KUBE_TEMP HOME=$KUBE_TEMP TMPDIR=$KUBE_TEMP
   trap 'rm -rf "$KUBE_TEMP"' EXIT
   cd "$KUBE_ROOT"
+  kubectl config view --raw --kubeconfig "$OUT/data/kubeconfig" -o jsonpath='{.clusters[0].cluster.certificate-authority-data}' |
+    base64 -d >"$TMPDIR/apiserver.crt"
   # shellcheck disable=SC1091 # they are another project's
   source hack/lib/util.sh && source hack/lib/logging.sh && source hack/lib/test.sh
   source test/cmd/legacy-script.sh
