@@ -133,7 +133,7 @@ func shell(busybox string) ([]file, error) {
 		return nil, err
 	}
 	files := []file{
-		{path: "tmp/", mode: 0o1777}, {path: "root/", mode: 0o700}, {path: "var/", mode: 0o755}, {path: "home/", mode: 0o755},
+		{path: "tmp/", mode: 0o1777}, {path: "root/", mode: 0o700}, {path: "var/", mode: 0o755}, {path: "var/tmp/", mode: 0o1777}, {path: "home/", mode: 0o755},
 		{path: "etc/passwd", content: []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\nuser-defined-in-image:x:1000:1000::/home:/bin/sh\n"), mode: 0o644},
 		{path: "etc/group", content: []byte("root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"), mode: 0o644},
 		{path: "bin/busybox", content: program, mode: 0o755},
