@@ -7,18 +7,20 @@
 #   conformance.sh                          the conformance specs: hours
 #   conformance.sh -focus='\[sig-apps\]'    those of them that match
 #   conformance.sh -skip='Slow|CronJob'     but these
+#   conformance.sh -all -focus=CronJob      of all specs, not of those of conformance alone
 #   conformance.sh -nodes=2                 on two nodes, the second with namespaces of its own
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 [ "$(id -u)" = 0 ] || fail "containers need root: run it as root"
 
-focus='.' skip='^$' nodes=1
+focus='.' skip='^$' nodes=1 of='.*\[Conformance\]'
 for arg; do
   case $arg in
   -focus=*) focus=${arg#*=} ;;
   -skip=*) skip=${arg#*=} ;;
   -nodes=*) nodes=${arg#*=} ;;
-  *) fail "unknown argument $arg: want -focus=REGEXP, -skip=REGEXP or -nodes=NUMBER" ;;
+  -all) of= ;;
+  *) fail "unknown argument $arg: want -focus=REGEXP, -skip=REGEXP, -all or -nodes=NUMBER" ;;
   esac
 done
 [[ $nodes =~ ^[1-9]$ ]] || fail "-nodes=$nodes: want a number from 1 to 9"
@@ -145,7 +147,7 @@ for n in $(seq 2 "$nodes"); do machine "n$n" "10.98.0.$n"; done
 say "running the suite: each spec is told when it ends; all of it goes to $OUT/e2e.log"
 status=0
 "$TOOLS/bin/e2e.test" --kubeconfig "$KUBECONFIG" --provider=skeleton --report-dir="$OUT/report" --num-nodes="$nodes" --allowed-not-ready-nodes=1 \
-  --ginkgo.focus="($focus).*\[Conformance\]" --ginkgo.skip="$skip" --ginkgo.no-color --ginkgo.v --ginkgo.timeout=8h >"$OUT/e2e.log" 2>&1 &
+  --ginkgo.focus="($focus)$of" --ginkgo.skip="$skip" --ginkgo.no-color --ginkgo.v --ginkgo.timeout=8h >"$OUT/e2e.log" 2>&1 &
 suite=$!
 tail --pid="$suite" -f "$OUT/e2e.log" | grep --line-buffered -E '^• |^Will run|^(Ran|PASS|FAIL)' || true
 wait "$suite" || status=$?
