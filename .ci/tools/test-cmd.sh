@@ -51,12 +51,11 @@ left_out() {
   case $1 in
   assert_short_name | assert_singular_name | ambiguous_shortname | explain_crd_with_additional_properties | crd | crd_deletion_recreation | deprecated_api)
     echo "CustomResourceDefinitions are not served" ;;
-  certificates) echo "CertificateSigningRequests are not served" ;;
+  certificates | exec_credentials) echo "CertificateSigningRequests are not served" ;;
   save_config | recursive_resources) echo "replaces pods without the token that each has, as the tests' apiserver gives none" ;;
-  authorization | exec_credentials | exec_credentials_interactive) echo "needs an apiserver that allows everybody everything" ;;
+  authorization | exec_credentials_interactive) echo "needs an apiserver that allows everybody everything" ;;
   swagger) echo "looks for words of the apiserver's own descriptions" ;;
   convert) echo "needs kubectl-convert" ;;
-  plugins) echo "is about kubectl alone, and wants its version as text" ;;
   esac
 }
 
@@ -86,6 +85,7 @@ mkdir -p "$OUT/src"
 module=$(go -C .ci/tools/conformance mod download -json k8s.io/kubernetes | sed -n 's/.*"Dir": "\(.*\)",/\1/p')
 (cd "$module" && cp -r --parents test/cmd test/fixtures hack/lib hack/testdata third_party/forked/shell2junit test/e2e/testing-manifests "$OUT/src")
 chmod -R u+w "$OUT/src"
+find "$OUT/src/test/fixtures/pkg/kubectl/plugins" -name 'kubectl-*' -exec chmod +x {} + # modules keep no such bits
 
 # The addresses are those that the tests ask for.
 bin/berth host --data-dir "$OUT/data" --listen "127.0.0.1:$PORT" --service-cidr 10.0.0.0/24 >"$OUT/host.log" 2>&1 &
