@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -571,46 +570,4 @@ func (d *Driver) work(ctx context.Context) error {
 		}
 		d.queue.Done(name)
 	}
-}
-
-// attempt reconciles a parent. A panic over what a guest made up fails this parent
-// alone: the host does more than this.
-func (d *Driver) attempt(ctx context.Context, name types.NamespacedName) (last Outcome, again time.Duration, err error) {
-	last.Asked = d.Now()
-	defer func() {
-		if p := recover(); p != nil {
-			d.Log.Error("reconcile panicked", "policy", d.Guest.Name(), "parent", name.String(), "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("the host panicked over it, and its log says where: %v", p)
-		}
-	}()
-	return d.reconcile(ctx, name)
-}
-
-// ask reconciles a parent, and sees to it that it is asked about again.
-func (d *Driver) ask(ctx context.Context, name types.NamespacedName) {
-	last, again, err := d.attempt(ctx, name)
-	now := d.Now()
-	d.pace.took(name, now.Sub(last.Asked), now)
-	switch {
-	case ctx.Err() != nil:
-		return
-	case errors.Is(err, errStale):
-		d.queue.AddRateLimited(name)
-		return
-	case errors.Is(err, errGone):
-		d.forget(name)
-		return
-	case err != nil:
-		d.Log.Warn("reconcile", "policy", d.Guest.Name(), "parent", name.String(), "err", err)
-		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %v", d.parent.kind.Kind, name, err))
-		d.queue.AddRateLimited(name)
-		last.Error = err.Error()
-	default:
-		d.queue.Forget(name)
-		if again = min(again, maxWait); again > 0 {
-			last.Again = last.Asked.Add(again)
-			d.queue.AddAfter(name, again)
-		}
-	}
-	d.outcomes.keep(name, last)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -21,9 +22,39 @@ var errStale = errors.New("the answer is of an older state")
 // errGone says that there is no such parent.
 var errGone = errors.New("the parent is gone")
 
+// ask reconciles a parent, and sees to it that it is asked about again.
+func (d *Driver) ask(ctx context.Context, name types.NamespacedName) {
+	last, again, err := d.reconcile(ctx, name)
+	now := d.Now()
+	d.pace.took(name, now.Sub(last.Asked), now)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errStale):
+		d.queue.AddRateLimited(name)
+		return
+	case errors.Is(err, errGone):
+		d.forget(name)
+		return
+	case err != nil:
+		d.Log.Warn("reconcile", "policy", d.Guest.Name(), "parent", name.String(), "err", err)
+		d.Note(slog.LevelWarn, fmt.Sprintf("%s %s: %v", d.parent.kind.Kind, name, err))
+		d.queue.AddRateLimited(name)
+		last.Error = err.Error()
+	default:
+		d.queue.Forget(name)
+		if again = min(again, maxWait); again > 0 {
+			last.Again = last.Asked.Add(again)
+			d.queue.AddAfter(name, again)
+		}
+	}
+	d.outcomes.keep(name, last)
+}
+
 // reconcile asks the guest about one parent and applies its answer.
 func (d *Driver) reconcile(ctx context.Context, name types.NamespacedName) (last Outcome, again time.Duration, err error) {
 	last.Asked = d.Now()
+	defer d.recovered(name, &err)
 	if err := d.askOfGone(ctx, name); err != nil {
 		return last, 0, err
 	}
@@ -115,4 +146,13 @@ func (d *Driver) event(ctx context.Context, about store.Object, kind, reason, me
 		return
 	}
 	d.Recorder.Event(about, kind, reason, message)
+}
+
+// recovered makes a panic over what a guest made up the failure of this parent
+// alone: the host does more than this.
+func (d *Driver) recovered(name types.NamespacedName, err *error) {
+	if p := recover(); p != nil {
+		d.Log.Error("reconcile panicked", "policy", d.Guest.Name(), "parent", name.String(), "panic", p, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("the host panicked over it, and its log says where: %v", p)
+	}
 }
