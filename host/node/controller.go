@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/node/topology"
 
 	"github.com/berth-dev/berth/host/store"
 )
@@ -57,7 +58,7 @@ type Controller struct {
 	// endedPods is how many pods that have ended are kept; 0 keeps all.
 	endedPods int
 
-	heard     map[types.UID]heard
+	heard     map[types.UID]*heard
 	pace      pace
 	collected time.Time
 	// missing is since when nodes that pods name are not there.
@@ -74,6 +75,14 @@ type Controller struct {
 type heard struct {
 	renewal, heartbeat time.Time
 	at                 time.Time
+	// node is as it was last looked at, and what is read here was read from it.
+	node             *v1.Node
+	zone             string
+	serves, excluded bool
+	// ready: it serves, and was heard of lately.
+	ready bool
+	// settled: there is nothing to do for it while it is ready and stays as it is.
+	settled bool
 	// unready: it is lost, and its pods were taken out of service.
 	unready bool
 	// met is since when its pods are together with its taints, where these do not
@@ -109,7 +118,7 @@ func New(c Config) *Controller {
 	}
 	return &Controller{
 		objects: c.Objects, remover: c.Remover, silence: c.Silence, endedPods: c.EndedPods, cluster: c.PodRange,
-		now: c.Now, log: c.Log, heard: map[types.UID]heard{}, pace: pace{log: c.Log},
+		now: c.Now, log: c.Log, heard: map[types.UID]*heard{}, pace: pace{log: c.Log},
 	}
 }
 
@@ -176,9 +185,7 @@ func (c *Controller) look(ctx context.Context, names []string) {
 			continue
 		}
 		if node, ok := o.(*v1.Node); ok {
-			h := c.hear(node, now)
-			c.tend(ctx, node, &h, c.pace.keeps(node), now)
-			c.heard[node.UID] = h
+			c.tend(ctx, node, c.hear(node, now), c.pace.keeps(node), now)
 		}
 	}
 }
@@ -191,46 +198,63 @@ func (c *Controller) sweep(ctx context.Context) {
 		c.log.Error("list nodes", "err", err)
 		return
 	}
-	seen := make(map[types.UID]heard, len(nodes.Items))
-	if len(nodes.Items) < len(c.heard) {
-		c.taken, c.exhausted = nil, false // some node gave its range back
-	}
-	all := make([]*v1.Node, 0, len(nodes.Items))
+	all := make([]*heard, 0, len(nodes.Items))
 	for _, o := range nodes.Items {
 		if node, ok := o.(*v1.Node); ok {
-			all, seen[node.UID] = append(all, node), c.hear(node, now)
+			all = append(all, c.hear(node, now))
 		}
 	}
-	ready := func(n *v1.Node) bool { return serves(n) && !c.silent(seen[n.UID], now) }
-	c.pace.survey(all, ready, now)
-	for _, node := range all {
-		h := seen[node.UID]
-		c.tend(ctx, node, &h, !ready(node) && c.pace.evicts(node, now), now)
-		seen[node.UID] = h
+	if len(all) < len(c.heard) {
+		c.forget(all)
 	}
-	c.heard = seen
+	c.pace.survey(all, now)
+	for _, h := range all {
+		if !h.ready || !h.settled {
+			c.tend(ctx, h.node, h, !h.ready && c.pace.evicts(h.node, now), now)
+		}
+	}
 	if now.Sub(c.collected) >= collectEvery {
 		c.collected = now
 		c.collect(ctx)
 	}
 }
 
+// forget drops what was heard of all other nodes, which gave their ranges back.
+func (c *Controller) forget(all []*heard) {
+	c.taken, c.exhausted = nil, false
+	kept := make(map[types.UID]*heard, len(all))
+	for _, h := range all {
+		kept[h.node.UID] = h
+	}
+	c.heard = kept
+}
+
 // hear returns when the node was last heard of.
-func (c *Controller) hear(node *v1.Node, now time.Time) heard {
-	next, known := c.heard[node.UID]
-	if !known {
-		next.at = now
+func (c *Controller) hear(node *v1.Node, now time.Time) *heard {
+	h := c.heard[node.UID]
+	if h == nil {
+		h = &heard{at: now}
+		c.heard[node.UID] = h
 	}
 	if o, ok := c.objects.Get(store.Key{Resource: leases, Namespace: leaseNS, Name: node.Name}); ok {
 		lease, ok := o.(*coordinationv1.Lease)
-		if ok && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Time.Equal(next.renewal) {
-			next.renewal, next.at = lease.Spec.RenewTime.Time, now
+		if ok && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Time.Equal(h.renewal) {
+			h.renewal, h.at = lease.Spec.RenewTime.Time, now
 		}
 	}
-	if beat := heartbeat(node); !beat.Equal(next.heartbeat) {
-		next.heartbeat, next.at = beat, now
+	if h.node != node { // what is stored does not change
+		h.read(node, now)
 	}
-	return next
+	h.ready = h.serves && !c.silent(h, now)
+	return h
+}
+
+func (h *heard) read(node *v1.Node, now time.Time) {
+	if beat := heartbeat(node); !beat.Equal(h.heartbeat) {
+		h.heartbeat, h.at = beat, now
+	}
+	_, h.excluded = node.Labels[excludeDisruption]
+	h.node, h.zone, h.serves, h.settled = node, topology.GetZoneKey(node), serves(node), false
 }
 
 // heartbeat is when the node itself last said whether it is ready. Agents of
@@ -244,24 +268,25 @@ func heartbeat(node *v1.Node) time.Time {
 	return time.Time{}
 }
 
-func (c *Controller) silent(h heard, now time.Time) bool { return now.Sub(h.at) >= c.silence }
+func (c *Controller) silent(h *heard, now time.Time) bool { return now.Sub(h.at) >= c.silence }
 
 // tend writes the conditions and taints that the node must have, and evicts. evicts
 // says whether it has the taint that evicts, if it is not ready.
 func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, evicts bool, now time.Time) {
-	fresh, err := c.mark(ctx, node, *h, evicts, now)
+	fresh, err := c.mark(ctx, node, h, evicts, now)
 	if err == nil {
 		err = c.takeOut(ctx, fresh, h, now)
 	}
 	if err == nil {
 		err = errors.Join(c.allot(ctx, fresh), c.evict(ctx, fresh, h, now))
 	}
+	h.settled = err == nil && fresh == node && h.met == nil && (node.Spec.PodCIDR != "" || !c.cluster.IsValid())
 	if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
 		c.log.Warn("tend node", "node", node.Name, "err", err)
 	}
 }
 
-func (c *Controller) mark(ctx context.Context, node *v1.Node, h heard, evicts bool, now time.Time) (*v1.Node, error) {
+func (c *Controller) mark(ctx context.Context, node *v1.Node, h *heard, evicts bool, now time.Time) (*v1.Node, error) {
 	silent := c.silent(h, now)
 	if _, changed := marked(node, silent, evicts, now); !changed {
 		return node, nil

@@ -80,9 +80,9 @@ func TestANodeIsHeardByItsLeaseOrItsStatus(t *testing.T) {
 			node.Status.Conditions, _ = Conditions(node, true, at(75))
 		}, 80, 60},
 	} {
+		node = node.DeepCopy()
 		step.do()
 		h := c.hear(node, at(step.now))
-		c.heard[node.UID] = h
 		if !h.at.Equal(at(step.want)) {
 			t.Errorf("%s: heard at %s, want %s", step.name, h.at.Sub(start), at(step.want).Sub(start))
 		}

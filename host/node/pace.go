@@ -38,24 +38,22 @@ type zone struct {
 }
 
 // survey judges the zones by which of their nodes are ready.
-func (p *pace) survey(nodes []*v1.Node, serves func(*v1.Node) bool, now time.Time) {
+func (p *pace) survey(nodes []*heard, now time.Time) {
 	zones, ready, unready := map[string]*zone{}, 0, 0
 	for _, node := range nodes {
-		key := topology.GetZoneKey(node)
-		z := zones[key]
+		z := zones[node.zone]
 		if z == nil {
 			z = &zone{limiter: rate.NewLimiter(evictionRate, 1)}
-			if old := p.zones[key]; old != nil {
+			if old := p.zones[node.zone]; old != nil {
 				z.limiter = old.limiter
 			}
-			zones[key] = z
+			zones[node.zone] = z
 		}
-		if _, excluded := node.Labels[excludeDisruption]; excluded {
-			continue
-		}
-		if serves(node) {
+		switch {
+		case node.excluded:
+		case node.ready:
 			z.ready++
-		} else {
+		default:
 			z.unready++
 		}
 	}
