@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -156,8 +157,15 @@ func playIdle(ctx context.Context, c *cast, ns string, n int) (float64, error) {
 		return 0, err
 	}
 	settle()
-	after, err := c.busy(ctx)
-	return max(after-before, 0), err
+	// The store may still compact what was written: the middle of three tells.
+	var after [3]float64
+	for i := range after {
+		if after[i], err = c.busy(ctx); err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(after[:])
+	return max(after[1]-before, 0), nil
 }
 
 // largeSets is how many Deployments have all pods of playLarge.
