@@ -213,9 +213,19 @@ func mkdirBelow(root *os.File, parent, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(fd, name, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = unix.Mkdirat(fd, name, 0o750)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // a container made it meanwhile, and its mode is the container's to say
+	}
+	if err != nil {
 		return err
 	}
+	// A container may have put a link in its place since.
+	made, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(made)
 	// As open as the folder that it lies in: the container's user must reach it.
-	return unix.Fchmodat(fd, name, st.Mode&0o7777, 0)
+	return unix.Fchmod(made, st.Mode&0o7777)
 }

@@ -332,6 +332,60 @@ func TestSubPathsStayInTheirVolume(t *testing.T) {
 	}
 }
 
+func TestAFolderForASubPathLeavesTheModesOfOthersAlone(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(at, outside string) error{
+		"a link to a file outside":   func(at, outside string) error { return os.Symlink(outside, at) },
+		"a folder of a container":    func(at, _ string) error { return os.Mkdir(at, 0o700) },
+		"a file that is linked hard": func(at, outside string) error { return os.Link(outside, at) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(outside, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(root, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(root, "x")
+			if err := put(at, outside); err != nil {
+				t.Fatal(err)
+			}
+			before := modeOf(t, at)
+			dir, err := os.Open(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			if err := mkdirBelow(dir, "", "x"); err != nil {
+				t.Fatal(err)
+			}
+			if got := modeOf(t, at); got != before {
+				t.Errorf("the mode is %v, want %v", got, before)
+			}
+		})
+	}
+}
+
+func TestAFolderForASubPathIsAsOpenAsTheOneItLiesIn(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o777|fs.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openBelow(root, "a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for _, dir := range []string{"a", "a/b"} {
+		if got := modeOf(t, filepath.Join(root, dir)); got != 0o777|fs.ModeSetgid|fs.ModeDir {
+			t.Errorf("%s has mode %v", dir, got)
+		}
+	}
+}
+
 func TestEmptyDir(t *testing.T) {
 	t.Parallel()
 	q := resource.MustParse("10Mi")
