@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
 )
@@ -120,6 +121,7 @@ func decode(data []byte) (*pod.Record, error) {
 	if r.Pod == nil {
 		return nil, errors.New("it holds no pod")
 	}
-	r.Update(r.Pod, r.StartTime)
+	// From now on: one that is ending keeps the rest of its grace.
+	r.Update(r.Pod, time.Now())
 	return &r, nil
 }

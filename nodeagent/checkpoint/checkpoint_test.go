@@ -66,6 +66,35 @@ func TestRecordsSurviveAndBrokenOnesAreSetAside(t *testing.T) {
 	}
 }
 
+func TestAPodThatIsEndingKeepsItsGraceOverARestart(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	grace := int64(30)
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
+	r := pod.New(p, now.Add(-time.Hour))
+	deleted := p.DeepCopy()
+	deleted.DeletionTimestamp, deleted.DeletionGracePeriodSeconds = &metav1.Time{Time: now.Add(30 * time.Second)}, &grace
+	r.Update(deleted, now)
+	d, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = d.Save("a", data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := d.Load()
+	if err != nil || len(records) != 1 {
+		t.Fatalf("Load = %v, %v", records, err)
+	}
+	if got := records[0]; !got.KillSince.Equal(now) || got.KillGrace != 30*time.Second {
+		t.Errorf("told to stop %v ago with %v to go, want what it had: 30s", now.Sub(got.KillSince), got.KillGrace)
+	}
+}
+
 func TestUIDsAreNoPaths(t *testing.T) {
 	t.Parallel()
 	d, err := Open(t.TempDir())
