@@ -1,12 +1,10 @@
 package probe
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -25,9 +23,6 @@ import (
 	"github.com/berth-dev/berth/nodeagent/podspec"
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
-
-// maxOutput is how much of an answer is read.
-const maxOutput = 10 << 10
 
 // Client is the HTTP client of probes and hooks: certificates are not checked,
 // connections not kept, redirects to other hosts not followed.
@@ -86,9 +81,8 @@ func ask(ctx context.Context, run Execer, t Target, spec *v1.Probe) Answer {
 }
 
 func askExec(ctx context.Context, run Execer, id string, command []string) Answer {
-	var out bytes.Buffer
-	limited := &Limited{W: &out, N: maxOutput}
-	code, err := run.Exec(ctx, id, runtime.ExecConfig{Args: command, IO: runtime.IO{Stdout: limited, Stderr: limited}})
+	var out Output
+	code, err := run.Exec(ctx, id, runtime.ExecConfig{Args: command, IO: runtime.IO{Stdout: &out, Stderr: &out}})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Answer{Output: fmt.Sprintf("command timed out: %q", strings.Join(command, " "))}
 	}
@@ -152,26 +146,6 @@ func askGRPC(ctx context.Context, t Target, g *v1.GRPCAction) Answer {
 		return Answer{Output: fmt.Sprintf("service unhealthy (responded with %q)", resp.Status)}
 	}
 	return Answer{OK: true}
-}
-
-// Limited passes at most N bytes on and swallows the rest.
-type Limited struct {
-	W io.Writer
-	N int64
-}
-
-func (l *Limited) Write(p []byte) (int, error) {
-	n := len(p)
-	if int64(len(p)) > l.N {
-		p = p[:l.N]
-	}
-	l.N -= int64(len(p))
-	if len(p) > 0 {
-		if _, err := l.W.Write(p); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
 }
 
 // minWait keeps a probe with an odd period from spinning.

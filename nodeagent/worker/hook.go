@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,9 +20,8 @@ import (
 func (w *worker) hook(ctx context.Context, r *pod.Record, c pod.Spec, id string, h *v1.LifecycleHandler) error {
 	switch {
 	case h.Exec != nil:
-		var out bytes.Buffer
-		limited := &probe.Limited{W: &out, N: 10 << 10}
-		code, err := w.Runtime.Exec(ctx, id, runtime.ExecConfig{Args: h.Exec.Command, IO: runtime.IO{Stdout: limited, Stderr: limited}})
+		var out probe.Output
+		code, err := w.Runtime.Exec(ctx, id, runtime.ExecConfig{Args: h.Exec.Command, IO: runtime.IO{Stdout: &out, Stderr: &out}})
 		if err != nil {
 			return err
 		}
