@@ -126,32 +126,61 @@ func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
 	if s.User != nil {
 		cs.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: s.User.UID, GID: s.User.GID, SupplementalGroups: s.User.Groups}}
 	}
-	last := s.Last
-	if s.Phase == Terminated && cs.State.Terminated == nil {
-		last = s.termination()
-	}
-	if last != nil {
+	if last := s.before(cs.State); last != nil {
 		cs.LastTerminationState.Terminated = terminated(last, h)
 	}
 	cs.VolumeMounts = r.volumeMounts(c, h)
 	return cs
 }
 
-func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
+// before is the end of the run before the one that a state shows.
+func (s *Container) before(state v1.ContainerState) *Termination {
 	switch {
-	case s.Phase == Running:
+	case s.Phase == Terminated && state.Terminated == nil:
+		return s.termination()
+	case s.Phase == Waiting && state.Terminated != nil:
+		return nil // shown already
+	}
+	return s.Last
+}
+
+func (r *Record) state(c Spec, s *Container, h Host) v1.ContainerState {
+	if s.Phase == Running {
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(s.StartedAt)}}
-	case s.Phase == Terminated && (s.Wait == nil || r.Terminating() || r.Finished()):
-		return v1.ContainerState{Terminated: terminated(s.termination(), h)}
+	}
+	if end := r.endOf(c, s); end != nil {
+		return v1.ContainerState{Terminated: terminated(end, h)}
+	}
+	switch {
 	case s.Wait != nil:
 		return waiting(s.Wait.Reason, s.Wait.Message)
-	case r.Down() && r.Initialized && c.Kind != Init:
-		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
-			Message: "The container could not be located when the pod was terminated"}}
+	case s.Phase == Terminated: // it starts anew, and what the API is told to have ended may not
+		return waiting("ContainerCreating", "")
 	case c.Kind == Init || c.Kind == Sidecar || len(r.Pod.Spec.InitContainers) > 0:
 		return waiting("PodInitializing", "")
 	}
 	return waiting("ContainerCreating", r.Failure)
+}
+
+// endOf is how a container that does not run has ended, as far as the API is told; nil
+// where it waits.
+func (r *Record) endOf(c Spec, s *Container) *Termination {
+	if s.Phase == Terminated {
+		if s.Wait == nil && !s.Regrow || r.Terminating() || r.Finished() {
+			return s.termination()
+		}
+		return nil
+	}
+	switch {
+	case !r.Down():
+		return nil
+	case s.Last != nil: // in the sandbox before
+		return s.Last
+	case s.Wait == nil && r.Initialized && c.Kind != Init:
+		return &Termination{ExitCode: 137, Reason: "ContainerStatusUnknown",
+			Message: "The container could not be located when the pod was terminated"}
+	}
+	return nil
 }
 
 // Down: nothing of the pod runs, and nothing will.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // writers is how many statuses are sent at once.
@@ -246,7 +247,9 @@ func (w *Writer) Final(ctx context.Context, p *v1.Pod, st v1.PodStatus) error {
 	it := w.learn(p)
 	it.want = &st
 	w.mu.Unlock()
-	if err := w.patch(ctx, string(p.UID), it); err != nil {
+	if err := w.patch(ctx, string(p.UID), it); apierrors.IsInvalid(err) {
+		w.log.Warn("report a pod's last status", "pod", p.Name, "namespace", p.Namespace, "err", err) // it will not become valid
+	} else if err != nil {
 		return err
 	}
 	zero := int64(0)
@@ -320,10 +323,28 @@ func merge(p *v1.Pod, want v1.PodStatus) (merged v1.PodStatus, gates bool) {
 		}
 	}
 	merged.Conditions = conditions
+	keepEnds(p.Spec.InitContainers, p, p.Status.InitContainerStatuses, merged.InitContainerStatuses)
+	keepEnds(p.Spec.Containers, p, p.Status.ContainerStatuses, merged.ContainerStatuses)
 	merged.ExtendedResourceClaimStatus = p.Status.ExtendedResourceClaimStatus
 	merged.ResourceClaimStatuses = p.Status.ResourceClaimStatuses
 	if merged.NominatedNodeName == "" {
 		merged.NominatedNodeName = p.Status.NominatedNodeName
 	}
 	return merged, gates
+}
+
+// keepEnds leaves as they are the statuses of containers that have ended for good, by
+// their restart policy, and run all the same: init containers do in a new sandbox. The
+// API refuses the whole status for one that does not stay as it ended.
+func keepEnds(specs []v1.Container, p *v1.Pod, was, now []v1.ContainerStatus) {
+	for i := range now {
+		old := slices.IndexFunc(was, func(s v1.ContainerStatus) bool { return s.Name == now[i].Name })
+		spec := slices.IndexFunc(specs, func(c v1.Container) bool { return c.Name == now[i].Name })
+		if old < 0 || spec < 0 || now[i].State.Terminated != nil {
+			continue
+		}
+		if end := was[old].State.Terminated; end != nil && !podutil.ContainerShouldRestart(specs[spec], p.Spec, end.ExitCode) {
+			now[i] = was[old]
+		}
+	}
 }
