@@ -127,7 +127,7 @@ func (s *strained) add(name string, priority int32, request string, used int64) 
 	}
 	s.pool.Set(p, nil)
 	s.record(name, func(r *pod.Record) {
-		r.DidSetUp(nil)
+		r.DidSetUp()
 		r.Containers["app"].ID = name // as the runtime has it
 	})
 	s.stats = append(s.stats, runtime.Stats{
@@ -435,7 +435,7 @@ func TestLimitsOfEphemeralStorage(t *testing.T) {
 		}
 		s.pool.Set(p, nil)
 		s.pool.Each(func(r *pod.Record) {
-			r.DidSetUp(nil)
+			r.DidSetUp()
 			r.Containers["first"].ID, r.Containers["second"].ID = "1", "2"
 		})
 		s.written = map[string]runtime.Disk{"1": {Bytes: tt.wrote[0]}, "2": {Bytes: tt.wrote[1]}}
@@ -466,7 +466,7 @@ func TestMeasuringTheDiskHasItsPace(t *testing.T) {
 			Limits: v1.ResourceList{v1.ResourceEphemeralStorage: resource.MustParse("1Gi")},
 		}}}
 		s.pool.Set(p, nil)
-		s.pool.Each(func(r *pod.Record) { r.DidSetUp(nil) })
+		s.pool.Each(func(r *pod.Record) { r.DidSetUp() })
 		s.slow = 3 * time.Second
 		for range 14 { // 0, 10 … 130 s, and the time that measuring takes
 			s.evictBySize(t.Context())
@@ -486,7 +486,7 @@ func TestVolumeOverItsLimitEndsItsPod(t *testing.T) {
 	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
 	p.Spec.Containers = []v1.Container{{Name: "app"}}
 	s.pool.Set(p, nil)
-	s.pool.Each(func(r *pod.Record) { r.DidSetUp(nil) })
+	s.pool.Each(func(r *pod.Record) { r.DidSetUp() })
 	dir := filepath.Join(s.cfg.RootDir, "pods/p/volumes/v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func TestAContainerThatIsAboutToStartAnewWaits(t *testing.T) {
 			applied := v1.ResourceRequirements{}
 			w.rec.Containers["app"].Applied = &applied
 			w.rec.ask("2", w.now)
-			w.rec.DidResize(nil, nil, []string{"app"})
+			w.rec.DidResize(w.rec.Pod, nil, []string{"app"})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,6 @@ func TestACloneSharesNothingThatChanges(t *testing.T) {
 	whole := func() *Record {
 		r := New(&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, now)
 		r.Ended, r.Rejected, r.Held = &Verdict{Reason: "a"}, &Verdict{Reason: "b"}, &Held{Reason: "c"}
-		r.Applied = &v1.ResourceRequirements{}
 		r.Conditions = []v1.PodCondition{{Type: v1.PodReady}}
 		c := r.Containers["c"]
 		c.Wait, c.Last, c.Applied = &Wait{Reason: "w"}, &Termination{Reason: "t"}, &v1.ResourceRequirements{}
@@ -26,7 +25,6 @@ func TestACloneSharesNothingThatChanges(t *testing.T) {
 		t.Fatalf("the clone differs (-want +got):\n%s", diff)
 	}
 	other.Ended.Reason, other.Rejected.Reason, other.Held.Reason = "x", "x", "x"
-	other.Applied.Limits = v1.ResourceList{}
 	other.Conditions[0].Status = v1.ConditionTrue
 	c := other.Containers["c"]
 	c.Phase, c.Wait.Reason, c.Last.Reason = Running, "x", "x"

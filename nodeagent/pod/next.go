@@ -136,7 +136,11 @@ func (r *Record) start(now time.Time) Action {
 
 // containers finds the first container for which something is due.
 func (r *Record) containers(now time.Time) Action {
-	var wake time.Time
+	resize := r.resize(now)
+	if resize.Kind != None {
+		return resize
+	}
+	wake := resize.Wake
 	initializing := !r.Initialized
 	for c := range r.all() {
 		if c.Kind == Regular && initializing {
@@ -182,7 +186,7 @@ func (r *Record) passed(c Spec) bool {
 func (r *Record) container(c Spec, now time.Time) Action {
 	s := r.Containers[c.Name]
 	if s.Phase == Running {
-		return r.running(c, s, now)
+		return r.running(c, s)
 	}
 	if s.Phase == Terminated && !r.again(c, s) {
 		return Action{}
@@ -223,7 +227,7 @@ func (s *Container) waitOn(now time.Time) time.Time {
 }
 
 // running says what is due for a container that runs.
-func (r *Record) running(c Spec, s *Container, now time.Time) Action {
+func (r *Record) running(c Spec, s *Container) Action {
 	if s.Unhealthy != "" {
 		s.Regrow = s.Regrow || r.policy(c) != v1.ContainerRestartPolicyNever // with whatever code it ends
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.probeGrace(c), Reason: s.Unhealthy}
@@ -233,7 +237,10 @@ func (r *Record) running(c Spec, s *Container, now time.Time) Action {
 		return Action{Kind: StopContainer, Container: c.Name, Grace: r.Grace(), Reason: fmt.Sprintf(
 			"Container %s definition changed, will be restarted", c.Name)}
 	}
-	return r.resize(c, s, now)
+	if r.regrows(c, s) {
+		return Action{Kind: StopContainer, Container: c.Name, Grace: r.Grace(), Reason: "Container " + c.Name + " resize requires restart"}
+	}
+	return Action{}
 }
 
 // probeGrace is the grace of a kill that a probe asked for.

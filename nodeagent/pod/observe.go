@@ -29,7 +29,7 @@ func (r *Record) observeSandboxes(l runtime.Listing) (left []string) {
 		switch {
 		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating() && r.reachable():
 			r.Sandbox = Sandbox{ID: s.ID, Attempt: s.Attempt, Ready: true, Dirty: true, IPs: r.knownIPs()}
-			r.SetUp, r.Touched, r.Applied = true, true, r.Pod.Spec.Resources.DeepCopy()
+			r.SetUp, r.Touched = true, true
 		case r.Sandbox.ID == s.ID:
 		default:
 			left = append(left, s.ID)
@@ -102,7 +102,8 @@ func (r *Record) adopt(spec Spec, s *Container, c runtime.Container) bool {
 	}
 	s.ID, s.Phase, s.Restarts, s.LogPath, s.StartedAt = c.ID, Running, c.Attempt, c.LogPath, c.StartedAt
 	s.Image, s.ImageID, s.Wait = spec.Image, c.Image, nil
-	s.Applied, s.Regrow, s.User = spec.Resources.DeepCopy(), false, nil
+	has := r.Granted.Containers[spec.Name]
+	s.Applied, s.Regrow, s.User = has.DeepCopy(), false, nil
 	s.Started = spec.StartupProbe == nil
 	s.Ready = s.Started && spec.ReadinessProbe == nil
 	return true

@@ -21,12 +21,14 @@ type world struct {
 	rec *Record
 	ids int
 	log []string
+	// granting: the machine has what a resize asks for.
+	granting bool
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newWorld(t *testing.T, p *v1.Pod) *world {
-	return &world{t: t, now: start, rec: New(p, start)}
+	return &world{t: t, now: start, rec: New(p, start), granting: true}
 }
 
 // settle carries out actions until nothing is due, and notes them.
@@ -41,13 +43,19 @@ func (w *world) settle() Action {
 		switch a.Kind {
 		case SetUp:
 			w.rec.Touched = true
-			w.rec.DidSetUp(w.rec.Pod.Spec.Resources)
+			w.rec.DidSetUp()
 		case StartSandbox:
 			w.ids++
 			w.rec.DidStartSandbox(fmt.Sprintf("s%d", w.ids), nil)
 		case StartContainer:
 			w.ids++
 			w.rec.DidStart(a.Container, Run{ID: fmt.Sprintf("c%d", w.ids), StartedAt: w.now}, w.now)
+		case Resize:
+			if !w.granting {
+				w.rec.DidNotResize(v1.PodReasonInfeasible, "too much", w.now)
+				continue
+			}
+			w.rec.DidResize(w.rec.Pod, nil, nil)
 		case StopContainer:
 			w.exit(a.Container, 137)
 		case StopAll:
@@ -214,7 +222,7 @@ func condition(st v1.PodStatus, kind v1.PodConditionType) v1.PodCondition {
 func TestImageThatCannotBePulledWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
-	w.rec.DidSetUp(nil)
+	w.rec.DidSetUp()
 	w.rec.DidStartSandbox("s", nil)
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		if a := w.rec.Next(w.now); a.Kind != StartContainer {
@@ -239,14 +247,19 @@ func TestImageThatCannotBePulledWaits(t *testing.T) {
 func TestACorrectedImageDoesNotWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
-	w.rec.DidSetUp(nil)
+	w.rec.DidSetUp()
 	w.rec.DidStartSandbox("s", nil)
 	correct := func(image string, res v1.ResourceRequirements) {
 		t.Helper()
 		p := w.rec.Pod.DeepCopy()
 		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources = image, res
 		w.rec.Update(p, w.now)
-		if a := w.rec.Next(w.now); a.Kind != StartContainer {
+		a := w.rec.Next(w.now)
+		if a.Kind == Resize {
+			w.rec.DidResize(w.rec.Pod, nil, nil)
+			a = w.rec.Next(w.now)
+		}
+		if a.Kind != StartContainer {
 			t.Errorf("image %s, resources %v: action %+v", image, res, a)
 		}
 	}
@@ -350,7 +363,7 @@ func TestSandboxOfUnknownAddressIsMadeAnew(t *testing.T) {
 		p := podOf(v1.RestartPolicyAlways, "app")
 		tt.change(p)
 		w := newWorld(t, p)
-		w.rec.DidSetUp(nil)
+		w.rec.DidSetUp()
 		w.rec.Sandbox.Dirty = true // as it is written down before a sandbox starts
 		_, left := w.rec.Observe(found, none, w.now)
 		if a := w.rec.Next(w.now); a.Kind != tt.want || (len(left) == 1) != (tt.want == ResetSandbox) {

@@ -41,9 +41,9 @@ type Record struct {
 	// Conditions that the agent owns, as last reported.
 	Conditions []v1.PodCondition `json:"conditions,omitempty"`
 
-	// Applied are the resources in force of the pod as a whole, if it has such.
-	Applied *v1.ResourceRequirements `json:"applied,omitempty"`
-	// Held is why resources that the spec asks for are not in force.
+	// Granted are the resources that it may have.
+	Granted *Grant `json:"granted,omitempty"`
+	// Held is why resources that the spec asks for are not granted.
 	Held *Held `json:"held,omitempty"`
 
 	// Failure and RetryAt: the last step for the pod as a whole failed.
@@ -153,7 +153,6 @@ func New(p *v1.Pod, now time.Time) *Record {
 func (r *Record) Clone() *Record {
 	out := *r
 	out.Rejected, out.Ended, out.Held = clone(r.Rejected), clone(r.Ended), clone(r.Held)
-	out.Applied = r.Applied.DeepCopy()
 	out.Sandbox.IPs, out.Conditions = slices.Clone(r.Sandbox.IPs), slices.Clone(r.Conditions)
 	out.Containers = make(map[string]*Container, len(r.Containers))
 	for name, c := range r.Containers {
@@ -179,6 +178,9 @@ func (r *Record) Update(p *v1.Pod, now time.Time) {
 	}
 	was := Record{Pod: r.Pod}
 	r.Pod = p
+	if r.Granted == nil {
+		r.Granted = asked(&p.Spec)
+	}
 	if r.Containers == nil {
 		r.Containers = map[string]*Container{}
 	}

@@ -27,12 +27,9 @@ func (r *Record) Failed(err error, now time.Time) {
 
 func (r *Record) succeeded() { r.Failure, r.RetryFor, r.RetryAt = "", 0, time.Time{} }
 
-// DidSetUp notes that folders, cgroup and volumes are there, and which resources the
-// pod as a whole was given. The delay goes on growing till a sandbox runs: all this is
-// looked at again before each.
-func (r *Record) DidSetUp(applied *v1.ResourceRequirements) {
-	r.SetUp, r.RetryAt, r.Applied = true, time.Time{}, applied.DeepCopy()
-}
+// DidSetUp notes that folders, cgroup and volumes are there. The delay goes on growing
+// till a sandbox runs: all this is looked at again before each.
+func (r *Record) DidSetUp() { r.SetUp, r.RetryAt = true, time.Time{} }
 
 // DidStartSandbox notes a sandbox that runs.
 func (r *Record) DidStartSandbox(id string, ips []netip.Addr) {

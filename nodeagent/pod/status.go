@@ -109,9 +109,9 @@ func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
 		Name: c.Name, Image: c.Image, ImageID: s.ImageID, RestartCount: int32(s.Restarts),
 		Started: &started, Ready: s.Ready, State: r.state(c, s, h),
 	}
-	res := &c.Resources
+	res := r.Granted.Containers[c.Name]
 	if s.Phase == Running && s.Applied != nil {
-		res = s.Applied
+		res = *s.Applied
 	}
 	cs.AllocatedResources = res.Requests
 	if len(res.Limits)+len(res.Requests) > 0 {

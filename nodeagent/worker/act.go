@@ -71,6 +71,7 @@ func (w *worker) facts(r *pod.Record) podspec.Facts {
 }
 
 func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
+	r.Pod = r.Holds()
 	if _, err := podspec.Sysctls(r.Pod, w.Sysctls); err != nil {
 		return func(rec *pod.Record, now time.Time) {
 			rec.Rejected = &pod.Verdict{Reason: "SysctlForbidden", Message: err.Error()}
@@ -89,7 +90,7 @@ func (w *worker) setUp(ctx context.Context, r *pod.Record) outcome {
 		}
 		return failed(err)
 	}
-	return func(rec *pod.Record, now time.Time) { rec.DidSetUp(r.Pod.Spec.Resources) }
+	return func(rec *pod.Record, now time.Time) { rec.DidSetUp() }
 }
 
 // NetworkID names the attachment of one sandbox.

@@ -18,7 +18,7 @@ import (
 // for: the pod's is never narrower than theirs on the way.
 func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 	before, after := r.InForce(), r.Pod
-	if reason, message := w.cannotGrow(before, after); reason != "" {
+	if reason, message := w.cannotGrow(r.Holds(), after); reason != "" {
 		if r.Held == nil || r.Held.Reason != reason {
 			w.event(r, v1.EventTypeWarning, "Resize"+reason, "%s", message)
 		}
@@ -32,7 +32,7 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 	if err := w.Cgroups.Ensure(group, wide); err != nil {
 		return w.resizeFailed(r, err)
 	}
-	applied, restart := map[string]v1.ResourceRequirements{}, []string(nil)
+	var has, restart []string
 	for _, c := range r.Specs() {
 		if !r.Resizes(c) {
 			continue
@@ -47,7 +47,7 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 		if err := within(ctx, update); err != nil {
 			return w.resizeFailed(r, err)
 		}
-		applied[c.Name] = *c.Resources.DeepCopy()
+		has = append(has, c.Name)
 	}
 	if len(restart) == 0 {
 		if err := w.Cgroups.Ensure(group, w.podLimits(after)); err != nil {
@@ -55,7 +55,7 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 		}
 	}
 	w.event(r, v1.EventTypeNormal, "ResizeCompleted", "Pod resize completed")
-	return func(r *pod.Record, _ time.Time) { r.DidResize(after.Spec.Resources, applied, restart) }
+	return func(r *pod.Record, _ time.Time) { r.DidResize(after, has, restart) }
 }
 
 func (w *worker) resizeFailed(r *pod.Record, err error) outcome {
@@ -65,8 +65,8 @@ func (w *worker) resizeFailed(r *pod.Record, err error) outcome {
 
 // cannotGrow says why the machine has not what a pod wants more of: for good,
 // or as long as the other pods have theirs.
-func (w *worker) cannotGrow(before, after *v1.Pod) (reason, message string) {
-	had, wants := resource.PodRequests(before, resource.PodResourcesOptions{}), resource.PodRequests(after, resource.PodResourcesOptions{})
+func (w *worker) cannotGrow(granted, after *v1.Pod) (reason, message string) {
+	had, wants := resource.PodRequests(granted, resource.PodResourcesOptions{}), resource.PodRequests(after, resource.PodResourcesOptions{})
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		want, have, all := amount(wants, name), amount(had, name), amount(w.Allocatable, name)
 		if want <= have {

@@ -127,3 +127,61 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 		ask("3Mi", 3<<20, "")
 	})
 }
+
+// TestAContainerStartsWithWhatItWasGranted, whatever its spec asks for meanwhile.
+func TestAContainerStartsWithWhatItWasGranted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		asked, want string
+		held        string
+	}{
+		"what the machine has":             {"256Mi", "256Mi", ""},
+		"more than it has":                 {"2Gi", "128Mi", v1.PodReasonInfeasible},
+		"more than it has beside the next": {"1Gi", "128Mi", v1.PodReasonDeferred},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var group int64
+				b := newBench(t, func(b *bench) {
+					b.pool.deps.Allocatable = memory("1Gi").Limits
+					b.pool.deps.Cgroups = groups{made: func(res runtime.Resources) { group = res.MemoryLimit }}
+				})
+				defer b.end()
+				other := newPod("other")
+				other.Spec.Containers[0].Resources = memory("128Mi")
+				b.pool.Set(other, nil)
+				b.after(time.Second)
+				p := newPod("web")
+				p.Spec.Containers[0].Resources, p.Spec.Containers[0].Command[2] = memory("128Mi"), "sleep 10; exit 1"
+				b.pool.Set(p, nil)
+				b.after(time.Second)
+				p = resized(p, memory(test.asked))
+				if test.held == "" { // in back-off, which ends
+					b.after(25 * time.Second)
+				}
+				b.pool.Set(p, nil)
+				b.after(11 * time.Second)
+				want := resource.MustParse(test.want)
+				b.pool.View("default", "web", func(r *pod.Record) {
+					app, reason := r.Containers["app"], ""
+					if r.Held != nil {
+						reason = r.Held.Reason
+					}
+					cfg, _ := b.runtime.Config(app.ID)
+					if app.Restarts == 0 || cfg.Resources.MemoryLimit != want.Value() || reason != test.held {
+						t.Errorf("run %d has a limit of %d, held by %+v; want %s of a further run, %q", app.Restarts, cfg.Resources.MemoryLimit, r.Held, test.want, test.held)
+					}
+				})
+				if group != want.Value() {
+					t.Errorf("the pod's limit is %d, want %s", group, test.want)
+				}
+				for _, p := range b.pool.others("uid-other") {
+					if got := p.Spec.Containers[0].Resources.Limits.Memory(); got.Cmp(want) != 0 {
+						t.Errorf("it counts as %s against the machine, want %s", got, test.want)
+					}
+				}
+			})
+		})
+	}
+}

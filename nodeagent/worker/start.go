@@ -50,6 +50,7 @@ func (s *setback) Error() string { return s.reason + ": " + s.message }
 
 // startContainer brings one container up, from its image to its hook.
 func (w *worker) startContainer(ctx context.Context, r *pod.Record, name string) outcome {
+	r.Pod = r.Holds()
 	spec, ok := r.Spec(name)
 	if !ok {
 		return func(*pod.Record, time.Time) {} // it left the spec meanwhile
