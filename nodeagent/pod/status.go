@@ -126,19 +126,22 @@ func (r *Record) containerStatus(c Spec, h Host) v1.ContainerStatus {
 	if s.User != nil {
 		cs.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: s.User.UID, GID: s.User.GID, SupplementalGroups: s.User.Groups}}
 	}
-	if last := s.before(cs.State); last != nil {
+	if last := r.Previous(c); last != nil {
 		cs.LastTerminationState.Terminated = terminated(last, h)
 	}
 	cs.VolumeMounts = r.volumeMounts(c, h)
 	return cs
 }
 
-// before is the end of the run before the one that a state shows.
-func (s *Container) before(state v1.ContainerState) *Termination {
+// Previous is the end of the run before the one that the status shows; nil if there is
+// none.
+func (r *Record) Previous(c Spec) *Termination {
+	s := r.Containers[c.Name]
+	shown := r.endOf(c, s) != nil
 	switch {
-	case s.Phase == Terminated && state.Terminated == nil:
+	case s.Phase == Terminated && !shown:
 		return s.termination()
-	case s.Phase == Waiting && state.Terminated != nil:
+	case s.Phase == Waiting && shown:
 		return nil // shown already
 	}
 	return s.Last

@@ -167,8 +167,8 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (target, bool) {
 		c := rec.Containers[container]
 		t.id, t.running, t.logPath = c.ID, c.Phase == pod.Running, c.LogPath
 		t.tty, t.stdin = spec.TTY, spec.Stdin
-		if c.Last != nil {
-			t.previous = c.Last.LogPath
+		if last := rec.Previous(spec); last != nil {
+			t.previous = last.LogPath
 		}
 		if c.ID == "" {
 			t.waiting = "ContainerCreating"
