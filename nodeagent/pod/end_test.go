@@ -73,6 +73,32 @@ func TestRestartPolicies(t *testing.T) {
 	}
 }
 
+// A pod that has run stays Running while its container can not be started again.
+func TestAPodThatRanIsNotPendingAgain(t *testing.T) {
+	t.Parallel()
+	for name, stays := range map[string]func(w *world){
+		"its image is gone": func(w *world) { w.rec.DidNotPull("app", "img", "ErrImagePull", "no", w.now) },
+		"its image is still gone": func(w *world) {
+			w.rec.DidNotPull("app", "img", "ErrImagePull", "no", w.now)
+			w.pass(2 * time.Second)
+			w.rec.Next(w.now)
+		},
+		"its ConfigMap is gone": func(w *world) { w.rec.DidNotStart("app", "CreateContainerConfigError", "no", w.now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, podOf(v1.RestartPolicyAlways, "app"))
+			w.settle()
+			w.exit("app", 1)
+			stays(w)
+			w.phase(v1.PodRunning)
+			if s := w.status().ContainerStatuses[0]; s.State.Waiting == nil || s.LastTerminationState.Terminated == nil {
+				t.Errorf("the container is shown as %+v", s)
+			}
+		})
+	}
+}
+
 func TestFailedInitContainerFailsAPodThatNeverRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podOf(v1.RestartPolicyNever, "init1", "app"))

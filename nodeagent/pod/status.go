@@ -251,7 +251,7 @@ func (r *Record) count() (n counts) {
 		switch s := r.Containers[c.Name]; {
 		case s.Phase == Running:
 			n.running++
-		case s.Phase == Terminated && (s.Wait == nil || s.Wait.Reason == "CrashLoopBackOff" || s.Restarts > 0):
+		case s.Phase == Terminated: // whatever it waits for now
 			n.stopped++
 			if s.ExitCode == 0 {
 				n.succeeded++
