@@ -38,23 +38,23 @@ func (v *Volumes) claim(ctx context.Context, p *v1.Pod, volume, name string, rea
 		return fmt.Errorf("volume %s is bound to another claim", pv.Name)
 	}
 	at := place{ReadOnly: readOnly, Block: claim.Spec.VolumeMode != nil && *claim.Spec.VolumeMode == v1.PersistentVolumeBlock}
-	if at.Path, err = v.prepare(p, pv, at.Block); err != nil {
+	if at.Path, err = v.prepare(p, pv, at); err != nil {
 		return err
 	}
 	return v.put(string(p.UID), volume, at)
 }
 
-// prepare gives where a volume is, ready to be mounted in a pod, or says why it
-// can not be.
-func (v *Volumes) prepare(p *v1.Pod, pv *v1.PersistentVolume, block bool) (string, error) {
+// prepare gives where a volume is, ready to be mounted in a pod as at says, or says why
+// it can not be.
+func (v *Volumes) prepare(p *v1.Pod, pv *v1.PersistentVolume, at place) (string, error) {
 	if err := v.isHere(pv); err != nil {
 		return "", err
 	}
-	if err := mountOptions(pv, block); err != nil {
+	if err := mountOptions(pv, at.Block); err != nil {
 		return "", err
 	}
 	path, err := pathOf(pv)
-	if err != nil || block {
+	if err != nil || at.Block {
 		return path, err
 	}
 	if pv.Spec.Local != nil {
@@ -62,7 +62,7 @@ func (v *Volumes) prepare(p *v1.Pod, pv *v1.PersistentVolume, block bool) (strin
 			return "", fmt.Errorf("volume %s: %w", pv.Name, err)
 		}
 	}
-	if pv.Spec.Local == nil && !isProvisioned(pv) {
+	if at.ReadOnly || pv.Spec.Local == nil && !isProvisioned(pv) {
 		return path, nil
 	}
 	return path, ownByGroup(path, fsGroup(p), changePolicy(p))

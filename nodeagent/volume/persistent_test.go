@@ -90,20 +90,24 @@ func TestAProvisionedFolderIsOpenToAll(t *testing.T) {
 func TestFSGroupOwnsWhatIsTheClaimsAlone(t *testing.T) {
 	t.Parallel()
 	group, mismatch := int64(os.Getgid()), v1.FSGroupChangeOnRootMismatch
+	readOnly := func(c *v1.PersistentVolumeClaimVolumeSource) { c.ReadOnly = true }
 	for name, test := range map[string]struct {
 		volume func(path string) *v1.PersistentVolume
 		policy *v1.PodFSGroupChangePolicy
 		root   fs.FileMode // before
 		owned  bool        // the file within
+		change func(*v1.PersistentVolumeClaimVolumeSource)
 	}{
-		"a provisioned volume":                            {provisioned, nil, 0o755, true},
-		"one whose folder is the group's":                 {provisioned, nil, fs.ModeSetgid | 0o775, true},
-		"on a mismatch, a folder that is not the group's": {provisioned, &mismatch, 0o755, true},
-		"on a mismatch, a folder that is":                 {provisioned, &mismatch, fs.ModeSetgid | 0o775, false},
-		"a local volume":                                  {localVolume, nil, 0o755, true},
+		"a provisioned volume":                            {provisioned, nil, 0o755, true, nil},
+		"one whose folder is the group's":                 {provisioned, nil, fs.ModeSetgid | 0o775, true, nil},
+		"on a mismatch, a folder that is not the group's": {provisioned, &mismatch, 0o755, true, nil},
+		"on a mismatch, a folder that is":                 {provisioned, &mismatch, fs.ModeSetgid | 0o775, false, nil},
+		"a local volume":                                  {localVolume, nil, 0o755, true, nil},
 		"a hostPath volume of anybody else": {func(path string) *v1.PersistentVolume {
 			return hostVolume(path, v1.HostPathDirectoryOrCreate)
-		}, nil, 0o755, false},
+		}, nil, 0o755, false, nil},
+		"a local volume that is only read":    {localVolume, nil, 0o755, false, readOnly},
+		"a provisioned one that is only read": {provisioned, nil, 0o755, false, readOnly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +119,9 @@ func TestFSGroupOwnsWhatIsTheClaimsAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			s, p := claimed(test.volume(dir))
+			if test.change != nil {
+				test.change(p.Spec.Volumes[0].PersistentVolumeClaim)
+			}
 			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group, FSGroupChangePolicy: test.policy}
 			if err := New(t.TempDir(), s, Plain{}, noLabels).SetUp(t.Context(), p, podspec.Facts{}); err != nil {
 				t.Fatal(err)
