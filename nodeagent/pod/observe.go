@@ -14,6 +14,7 @@ import (
 func (r *Record) Observe(l runtime.Listing, message func(Spec, runtime.Container) string, now time.Time) (leftContainers, leftSandboxes []string) {
 	leftSandboxes = r.observeSandboxes(l)
 	leftContainers, seen := r.observeContainers(l, message, now)
+	r.Touched = r.Touched || len(l.Sandboxes)+len(l.Containers) > 0 // whoever started it, it has to be taken down
 	for name, s := range r.Containers {
 		if s.Phase == Running && !seen[name] {
 			s.exit(Termination{ExitCode: 137, Reason: "ContainerStatusUnknown", FinishedAt: now,
@@ -27,7 +28,7 @@ func (r *Record) Observe(l runtime.Listing, message func(Spec, runtime.Container
 func (r *Record) observeSandboxes(l runtime.Listing) (left []string) {
 	for _, s := range l.Sandboxes {
 		switch {
-		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && !r.Terminating() && r.reachable():
+		case r.Sandbox.ID == "" && s.State == runtime.Running && s.Attempt >= r.Sandbox.Attempt && r.takesOver():
 			r.Sandbox = Sandbox{ID: s.ID, Attempt: s.Attempt, Ready: true, Dirty: true, IPs: r.knownIPs()}
 			r.SetUp, r.Touched = true, true
 		case r.Sandbox.ID == s.ID:
@@ -62,9 +63,16 @@ func (r *Record) observeContainers(l runtime.Listing, message func(Spec, runtime
 	return left, seen
 }
 
-// reachable: a sandbox that is found can be taken over. One of whose addresses
-// nothing is known started as the agent crashed: it is made anew.
-func (r *Record) reachable() bool { return r.Pod.Spec.HostNetwork || len(r.knownIPs()) > 0 }
+// takesOver says whether a sandbox that is found can be taken over. One of whose
+// addresses nothing is known started as the agent crashed: it is made anew. Of a pod that
+// ends it can where nothing was done for it yet: its record is lost, and what runs is to
+// end in good order.
+func (r *Record) takesOver() bool {
+	if r.Terminating() {
+		return !r.Touched
+	}
+	return r.Pod.Spec.HostNetwork || len(r.knownIPs()) > 0
+}
 
 // knownIPs are the addresses of a sandbox that was found: the record's, or else
 // those that the API was told.

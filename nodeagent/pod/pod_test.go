@@ -315,6 +315,31 @@ func TestFoundContainersAreAdopted(t *testing.T) {
 	}
 }
 
+// What is found of a pod that ends is taken over, or at least taken down, before the API
+// forgets it.
+func TestWhatIsFoundOfAPodThatEndsGoesFirst(t *testing.T) {
+	t.Parallel()
+	none := func(Spec, runtime.Container) string { return "" }
+	for name, test := range map[string]struct {
+		state runtime.State
+		want  []string
+	}{
+		"its sandbox runs":  {runtime.Running, []string{"stop all", "tear down", "finish"}},
+		"its sandbox ended": {runtime.Exited, []string{"tear down", "finish"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, deleted(podOf(v1.RestartPolicyAlways, "app"), 30))
+			w.rec.Observe(runtime.Listing{
+				Sandboxes:  []runtime.Sandbox{{ID: "s", Attempt: 2, State: test.state}},
+				Containers: []runtime.Container{{ID: "a", SandboxID: "s", Name: "app", Attempt: 5, State: test.state, StartedAt: start}},
+			}, none, w.now)
+			w.settle()
+			w.expect(test.want...)
+		})
+	}
+}
+
 func TestQOS(t *testing.T) {
 	t.Parallel()
 	list := func(pairs ...string) v1.ResourceList {
