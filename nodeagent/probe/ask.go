@@ -86,11 +86,8 @@ func askExec(ctx context.Context, run Execer, id string, command []string) Answe
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Answer{Output: fmt.Sprintf("command timed out: %q", strings.Join(command, " "))}
 	}
-	if err != nil && !errors.Is(err, runtime.ErrStart) {
-		return Answer{Err: err}
-	}
 	if err != nil {
-		return Answer{Output: err.Error()}
+		return Answer{Err: err}
 	}
 	return Answer{OK: code == 0, Output: out.String()}
 }

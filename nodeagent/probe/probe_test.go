@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,8 +26,12 @@ import (
 	"github.com/berth-dev/berth/nodeagent/runtime"
 )
 
-// unavailable is the code of a runtime that does not answer.
-const unavailable = -2
+// unavailable is the code of a runtime that does not answer, missing that of a command
+// that it can not start.
+const (
+	unavailable = -2
+	missing     = -3
+)
 
 // script answers exec probes with exit codes in turn, the last for ever.
 type script struct {
@@ -44,8 +49,11 @@ func (s *script) Exec(ctx context.Context, _ string, cfg runtime.ExecConfig) (in
 	if len(s.codes) > 1 {
 		s.codes = s.codes[1:]
 	}
-	if code == unavailable {
+	switch code {
+	case unavailable:
 		return 0, errors.New("unavailable")
+	case missing:
+		return 0, fmt.Errorf("%w: no such file", runtime.ErrStart)
 	}
 	if code < 0 {
 		s.mu.Unlock()
@@ -141,22 +149,28 @@ func TestLivenessKillsAfterItsThreshold(t *testing.T) {
 	})
 }
 
-// A runtime that is away says nothing about a container.
+// A runtime that is away says nothing about a container, and neither does a command that
+// is not in its image.
 func TestWhatCouldNotBeAskedDoesNotCount(t *testing.T) {
 	t.Parallel()
-	c := v1.Container{LivenessProbe: execProbe(v1.Probe{PeriodSeconds: 1, FailureThreshold: 2})}
-	inBubble(t, c, []int32{0, 1, unavailable}, func(_ *Prober, s *script, w *watcher) {
-		time.Sleep(time.Minute)
-		if s.times() < 60 {
-			t.Errorf("asked %d times, want it asked on", s.times())
-		}
-		synctest.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.last.Unhealthy != "" {
-			t.Errorf("standing %+v", w.last)
-		}
-	})
+	for name, code := range map[string]int32{"the runtime is away": unavailable, "the command is missing": missing} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := v1.Container{LivenessProbe: execProbe(v1.Probe{PeriodSeconds: 1, FailureThreshold: 2})}
+			inBubble(t, c, []int32{0, 1, code}, func(_ *Prober, s *script, w *watcher) {
+				time.Sleep(time.Minute)
+				if s.times() < 60 {
+					t.Errorf("asked %d times, want it asked on", s.times())
+				}
+				synctest.Wait()
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if w.last.Unhealthy != "" {
+					t.Errorf("standing %+v", w.last)
+				}
+			})
+		})
+	}
 }
 
 func TestACommandIsExpandedByTheSpecsValues(t *testing.T) {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,22 +12,33 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
+	"github.com/berth-dev/berth/nodeagent/probe"
 	"github.com/berth-dev/berth/nodeagent/runtime"
+	runtimefake "github.com/berth-dev/berth/nodeagent/runtime/fake"
 )
+
+// draining is a runtime whose commands fail once it drains.
+type draining struct {
+	*runtimefake.Runtime
+	drains atomic.Bool
+}
+
+func (d *draining) Exec(ctx context.Context, id string, cfg runtime.ExecConfig) (int32, error) {
+	if d.drains.Load() {
+		return 1, nil
+	}
+	return d.Runtime.Exec(ctx, id, cfg)
+}
 
 // TestAPodThatEndsIsStillAskedWhetherItIsReady, by which it leaves its Services as it
 // drains; that it lives is asked no more.
 func TestAPodThatEndsIsStillAskedWhetherItIsReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var drains atomic.Bool
+		commands := &draining{}
 		b := newBench(t, func(b *bench) {
-			b.runtime.Fail = func(method, _ string) error {
-				if method == "Exec" && drains.Load() {
-					return fmt.Errorf("%w: I drain", runtime.ErrStart)
-				}
-				return nil
-			}
+			commands.Runtime = b.runtime
+			b.pool.deps.Prober = probe.New(commands, b.events)
 		})
 		defer b.end()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +65,7 @@ func TestAPodThatEndsIsStillAskedWhetherItIsReady(t *testing.T) {
 		b.pool.Set(deleted(p, 60), nil)
 		b.after(5 * time.Second)
 		ready(true)
-		drains.Store(true)
+		commands.drains.Store(true)
 		b.after(5 * time.Second)
 		ready(false)
 		for len(b.events.Events) > 0 {
