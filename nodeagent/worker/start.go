@@ -107,11 +107,8 @@ func (w *worker) started(ctx context.Context, r *pod.Record, c pod.Spec, run pod
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 		if err := w.hook(ctx, r, c, run.ID, c.Lifecycle.PostStart); err != nil && ctx.Err() == nil {
 			w.containerEvent(r, c.Name, v1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed: %v", err)
-			grace := 30 * time.Second
-			if s := r.Pod.Spec.TerminationGracePeriodSeconds; s != nil {
-				grace = time.Duration(*s) * time.Second
-			}
-			if err := w.Runtime.StopContainer(ctx, run.ID, grace); err != nil {
+			r.Containers[c.Name].ID = run.ID
+			if err := w.end(ctx, r, c, time.Now().Add(r.Grace()), "FailedPostStartHook"); err != nil && ctx.Err() == nil {
 				w.Log.Warn("stop a container whose postStart hook failed", "container", c.Name, "err", err)
 			}
 		}

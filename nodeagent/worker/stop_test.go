@@ -141,3 +141,32 @@ func TestSidecarsGetNoSignalBeforeTheirTurn(t *testing.T) {
 		})
 	}
 }
+
+// TestAContainerWhosePostStartFailedEndsByItsPreStop, as any other that is stopped.
+func TestAContainerWhosePostStartFailedEndsByItsPreStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		defer b.end()
+		p := newPod("web")
+		p.Spec.RestartPolicy = v1.RestartPolicyNever
+		command := func(name string) *v1.LifecycleHandler {
+			return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{name}}}
+		}
+		p.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: command("false"), PreStop: command("true")}
+		b.pool.Set(p, nil)
+		b.after(time.Minute)
+		var did []string
+		for _, call := range b.runtime.Calls() {
+			if method, _, _ := strings.Cut(call, " "); method == "Exec" || method == "StopContainer" {
+				did = append(did, method)
+			}
+		}
+		if want := []string{"Exec", "Exec", "StopContainer"}; !slices.Equal(did, want) {
+			t.Errorf("it did %v, want %v", did, want)
+		}
+		if n := b.told("Killing"); n != 1 || b.phase("web") != v1.PodFailed {
+			t.Errorf("told %d times, phase %s", n, b.phase("web"))
+		}
+	})
+}
