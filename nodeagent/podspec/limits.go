@@ -2,6 +2,7 @@ package podspec
 
 import (
 	v1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
@@ -10,21 +11,30 @@ import (
 
 const cfsPeriod = 100_000
 
-// Limits translates a container's resources. machine is the machine's memory
-// in bytes, by which the OOM score of burstable pods is scaled.
+// Limits translates a container's resources; where it has no limit, its pod's holds.
+// machine is the machine's memory in bytes, by which the OOM score of burstable pods is
+// scaled.
 func Limits(p *v1.Pod, c *v1.Container, machine int64) runtime.Resources {
-	request, limit := c.Resources.Requests.Cpu().MilliValue(), c.Resources.Limits.Cpu().MilliValue()
+	request, limit := c.Resources.Requests.Cpu().MilliValue(), limitOf(p, c, v1.ResourceCPU).MilliValue()
 	if _, ok := c.Resources.Requests[v1.ResourceCPU]; !ok {
 		request = limit
 	}
 	res := runtime.Resources{
-		CPUShares: Shares(request), MemoryLimit: c.Resources.Limits.Memory().Value(), OOMScoreAdj: OOMScoreAdj(p, c, machine),
+		CPUShares: Shares(request), MemoryLimit: limitOf(p, c, v1.ResourceMemory).Value(), OOMScoreAdj: OOMScoreAdj(p, c, machine),
 	}
 	if limit > 0 {
 		res.CPUPeriod = cfsPeriod
 		res.CPUQuota = max(limit*cfsPeriod/1000, 1000)
 	}
 	return res
+}
+
+func limitOf(p *v1.Pod, c *v1.Container, name v1.ResourceName) *quantity.Quantity {
+	q := c.Resources.Limits[name]
+	if q.IsZero() && p.Spec.Resources != nil {
+		q = p.Spec.Resources.Limits[name]
+	}
+	return &q
 }
 
 // Shares turns milli-CPU into cgroup v1 cpu.shares.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/berth-dev/berth/nodeagent/pod"
@@ -33,11 +34,13 @@ func (w *worker) resize(ctx context.Context, r *pod.Record) outcome {
 		return w.resizeFailed(r, err)
 	}
 	var has, restart []string
+	whole := !apiequality.Semantic.DeepEqual(before.Spec.Resources, after.Spec.Resources)
 	for _, c := range r.Specs() {
-		if !r.Resizes(c) {
+		own := r.Resizes(c)
+		if !own && (!whole || r.Containers[c.Name].Phase != pod.Running) { // the pod's limits are theirs that have none
 			continue
 		}
-		if c.RestartsFor(r.Containers[c.Name].Applied) {
+		if own && c.RestartsFor(r.Containers[c.Name].Applied) {
 			restart = append(restart, c.Name)
 			continue
 		}
@@ -136,7 +139,8 @@ func (w *worker) lowered(r *pod.Record, before, after *v1.Pod) (whole int64, own
 			whole = 0 // the pod's is lowered when this one starts anew
 			continue
 		}
-		if wants := c.Resources.Limits.Memory().Value(); lowers(s.Applied.Limits.Memory().Value(), wants) {
+		had := w.limits(before, &v1.Container{Resources: *s.Applied}).MemoryLimit
+		if wants := w.limits(after, c.Container).MemoryLimit; lowers(had, wants) {
 			own[s.ID] = wants
 		}
 	}

@@ -114,6 +114,9 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 				if r.Held != nil {
 					reason = r.Held.Reason
 				}
+				if cfg, _ := b.runtime.Config(r.Containers["app"].ID); cfg.Resources.MemoryLimit != want {
+					t.Errorf("asked for %s, the container without a limit has %d, want %d", whole, cfg.Resources.MemoryLimit, want)
+				}
 				st := r.Status(pod.Host{}, time.Now())
 				if limit != want || st.Resources.Limits.Memory().Value() != want || reason != held {
 					t.Errorf("asked for %s, the limit is %d, told as %v, held by %+v; want %d, %q", whole, limit, st.Resources.Limits, r.Held, want, held)
