@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
@@ -73,7 +75,9 @@ func bounded(p *v1.Pod, name v1.ResourceName) bool {
 }
 
 // OOMScoreAdj says how soon the kernel kills a container when memory runs out:
-// Guaranteed last, BestEffort first, between them by the share requested.
+// Guaranteed last, BestEffort first, between them by the share requested. What the pod
+// requests beyond its containers is shared among them, and a sidecar goes no sooner than
+// any regular container does.
 func OOMScoreAdj(p *v1.Pod, c *v1.Container, machine int64) int {
 	if p.Spec.PriorityClassName == "system-node-critical" || pod.QOS(p) == v1.PodQOSGuaranteed {
 		return -997
@@ -81,8 +85,29 @@ func OOMScoreAdj(p *v1.Pod, c *v1.Container, machine int64) int {
 	if pod.QOS(p) == v1.PodQOSBestEffort || machine <= 0 {
 		return 1000
 	}
-	adjust := 1000 - 1000*c.Resources.Requests.Memory().Value()/machine
-	return int(min(max(adjust, 3), 999))
+	request := c.Resources.Requests.Memory().Value()
+	if sidecar(p, c) {
+		least := slices.MinFunc(p.Spec.Containers, func(a, b v1.Container) int {
+			return a.Resources.Requests.Memory().Cmp(*b.Resources.Requests.Memory())
+		})
+		request = max(request, least.Resources.Requests.Memory().Value())
+	}
+	return int(min(max(1000-1000*(request+spare(p))/machine, 3), 999))
+}
+
+func sidecar(p *v1.Pod, c *v1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways &&
+		slices.ContainsFunc(p.Spec.InitContainers, func(i v1.Container) bool { return i.Name == c.Name })
+}
+
+// spare is each container's part of the memory that the pod requests beyond them.
+func spare(p *v1.Pod) int64 {
+	if p.Spec.Resources == nil || p.Spec.Resources.Requests.Memory().IsZero() {
+		return 0
+	}
+	theirs := resource.AggregateContainerRequests(p, resource.PodResourcesOptions{})
+	beyond := p.Spec.Resources.Requests.Memory().Value() - theirs.Memory().Value()
+	return beyond / int64(len(p.Spec.Containers)+len(p.Spec.InitContainers))
 }
 
 // ClassCgroup is the cgroup below the root of all pods of a QoS class; guaranteed
