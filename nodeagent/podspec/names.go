@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,13 +86,19 @@ const (
 	maxSearchChars = 2048
 )
 
-// ResolvConf gives a pod's resolver settings by its dnsPolicy and dnsConfig;
-// host is the machine's own.
-func ResolvConf(p *v1.Pod, host DNS, cluster ClusterDNS) DNS {
-	var d DNS
-	policy := p.Spec.DNSPolicy
-	if policy == v1.DNSClusterFirst && p.Spec.HostNetwork || policy == v1.DNSClusterFirst && len(cluster.Servers) == 0 ||
-		policy == v1.DNSClusterFirstWithHostNet && len(cluster.Servers) == 0 || policy == "" && len(cluster.Servers) == 0 {
+// Lack is what a pod's resolver settings should have and have not, as an Event says it.
+type Lack struct{ Reason, Message string }
+
+// ResolvConf gives a pod's resolver settings by its dnsPolicy and dnsConfig, and what
+// they lack; host is the machine's own.
+func ResolvConf(p *v1.Pod, host DNS, cluster ClusterDNS) (d DNS, lacks []Lack) {
+	policy := cmp.Or(p.Spec.DNSPolicy, v1.DNSClusterFirst)
+	switch {
+	case policy == v1.DNSClusterFirst && p.Spec.HostNetwork:
+		policy = v1.DNSDefault
+	case policy != v1.DNSNone && policy != v1.DNSDefault && len(cluster.Servers) == 0:
+		lacks = append(lacks, Lack{"MissingClusterDNS", fmt.Sprintf(
+			"its node has no cluster DNS: in place of dnsPolicy %s it has the machine's servers, as by Default", policy)})
 		policy = v1.DNSDefault
 	}
 	switch policy {
@@ -110,12 +117,27 @@ func ResolvConf(p *v1.Pod, host DNS, cluster ClusterDNS) DNS {
 			d.Options = setOption(d.Options, o)
 		}
 	}
-	d.Servers = d.Servers[:min(len(d.Servers), maxServers)]
-	d.Searches = d.Searches[:min(len(d.Searches), maxSearches)]
-	for len(strings.Join(d.Searches, " ")) > maxSearchChars {
-		d.Searches = d.Searches[:len(d.Searches)-1]
+	return d.within(lacks)
+}
+
+// within cuts the settings to what a resolv.conf holds, and adds to lacks what is left
+// out.
+func (d DNS) within(lacks []Lack) (DNS, []Lack) {
+	if len(d.Servers) > maxServers {
+		lacks = append(lacks, Lack{"DNSConfigForming", fmt.Sprintf(
+			"a resolv.conf names at most %d servers: left out are %s", maxServers, strings.Join(d.Servers[maxServers:], ", "))})
+		d.Servers = d.Servers[:maxServers]
 	}
-	return d
+	n := min(len(d.Searches), maxSearches)
+	for len(strings.Join(d.Searches[:n], " ")) > maxSearchChars {
+		n--
+	}
+	if len(d.Searches) > n {
+		lacks = append(lacks, Lack{"DNSConfigForming", fmt.Sprintf(
+			"a resolv.conf searches at most %d domains, of %d characters in all: left out are %s", maxSearches, maxSearchChars, strings.Join(d.Searches[n:], ", "))})
+		d.Searches = d.Searches[:n]
+	}
+	return d, lacks
 }
 
 // SearchesCluster tells whether a pod's search path is the cluster's and nothing

@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -251,19 +252,60 @@ func TestResolvConf(t *testing.T) {
 		"{dnsPolicy: ClusterFirst, dnsConfig: {nameservers: [10.0.0.10, 1.1.1.1], options: [{name: ndots, value: \"1\"}, {name: edns0}]}}": "search ns.svc.cluster.local svc.cluster.local cluster.local corp\nnameserver 10.0.0.10\nnameserver 1.1.1.1\noptions ndots:1 edns0\n",
 	} {
 		p := parse(t, "metadata: {namespace: ns}\nspec: "+spec)
-		if got := ResolvConf(p, host, cluster).String(); got != want {
-			t.Errorf("ResolvConf(%s) =\n%swant\n%s", spec, got, want)
+		if got, _ := ResolvConf(p, host, cluster); got.String() != want {
+			t.Errorf("ResolvConf(%s) =\n%swant\n%s", spec, got.String(), want)
 		}
 	}
 	p := parse(t, "metadata: {namespace: ns}\nspec: {dnsPolicy: ClusterFirst}")
 	p.Spec.HostNetwork, p.Spec.DNSPolicy = false, v1.DNSClusterFirst
 	twice := host
 	twice.Searches = []string{"corp", "cluster.local", strings.Repeat("x", 2000), "y.example.com"}
-	if got := strings.Join(ResolvConf(p, twice, cluster).Searches, " "); len(got) > 2048 || strings.Count(" "+got+" ", " cluster.local ") != 1 || strings.Contains(got, "y.example") {
+	dns, _ := ResolvConf(p, twice, cluster)
+	if got := strings.Join(dns.Searches, " "); len(got) > 2048 || strings.Count(" "+got+" ", " cluster.local ") != 1 || strings.Contains(got, "y.example") {
 		t.Errorf("ResolvConf searches %q: want each once, and 2048 characters at most", got)
 	}
-	if got := ResolvConf(p, host, ClusterDNS{Domain: "cluster.local"}).Servers; len(got) != 1 || got[0] != "8.8.8.8" {
-		t.Errorf("without cluster DNS: %v, want the machine's", got)
+	if got, _ := ResolvConf(p, host, ClusterDNS{Domain: "cluster.local"}); len(got.Servers) != 1 || got.Servers[0] != "8.8.8.8" {
+		t.Errorf("without cluster DNS: %v, want the machine's", got.Servers)
+	}
+}
+
+func TestWhatAResolvConfLacksIsTold(t *testing.T) {
+	t.Parallel()
+	cluster := ClusterDNS{Servers: []string{"10.0.0.10", "10.0.0.11"}, Domain: "cluster.local"}
+	var many []string
+	for i := range 31 {
+		many = append(many, fmt.Sprintf("s%d.example", i))
+	}
+	const missing = "MissingClusterDNS its node has no cluster DNS: in place of dnsPolicy %s it has the machine's servers, as by Default"
+	for name, test := range map[string]struct {
+		spec    string
+		host    DNS
+		cluster ClusterDNS
+		want    []string
+	}{
+		"nothing": {"{dnsPolicy: ClusterFirst, dnsConfig: {nameservers: [1.1.1.1]}}", DNS{}, cluster, nil},
+		"servers": {"{dnsPolicy: ClusterFirst, dnsConfig: {nameservers: [1.1.1.1, 1.1.1.2]}}", DNS{}, cluster,
+			[]string{"DNSConfigForming a resolv.conf names at most 3 servers: left out are 1.1.1.2"}},
+		"searches": {"{dnsPolicy: Default, dnsConfig: {searches: [a.example, b.example, c.example]}}", DNS{Searches: many}, cluster,
+			[]string{"DNSConfigForming a resolv.conf searches at most 32 domains, of 2048 characters in all: left out are b.example, c.example"}},
+		"searches of many characters": {"{dnsPolicy: Default}", DNS{Searches: []string{strings.Repeat("x", 2048), "y"}}, cluster,
+			[]string{"DNSConfigForming a resolv.conf searches at most 32 domains, of 2048 characters in all: left out are y"}},
+		"the cluster's DNS":                       {"{dnsPolicy: ClusterFirst}", DNS{}, ClusterDNS{}, []string{fmt.Sprintf(missing, "ClusterFirst")}},
+		"the cluster's DNS, on the machine's net": {"{dnsPolicy: ClusterFirstWithHostNet, hostNetwork: true}", DNS{}, ClusterDNS{}, []string{fmt.Sprintf(missing, "ClusterFirstWithHostNet")}},
+		"nothing that it asks for":                {"{dnsPolicy: ClusterFirst, hostNetwork: true}", DNS{}, ClusterDNS{}, nil},
+		"nothing of its own":                      {"{dnsPolicy: None}", DNS{}, ClusterDNS{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, lacks := ResolvConf(parse(t, "spec: "+test.spec), test.host, test.cluster)
+			var got []string
+			for _, l := range lacks {
+				got = append(got, l.Reason+" "+l.Message)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("it lacks (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

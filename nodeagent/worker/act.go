@@ -141,7 +141,7 @@ func (w *worker) sandbox(ctx context.Context, r *pod.Record) (string, []netip.Ad
 	if err != nil {
 		return "", nil, err
 	}
-	if err := w.writeEtc(p, attached.IPs, kernel, fqdn); err != nil {
+	if err := w.writeEtc(r, attached.IPs, kernel, fqdn); err != nil {
 		return "", nil, err
 	}
 	cfg, err := w.sandboxConfig(r, attached.NetNS, kernel)

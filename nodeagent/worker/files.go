@@ -36,7 +36,8 @@ func (w *worker) podDir() string { return filepath.Join(w.RootDir, "pods", w.uid
 func (w *worker) etc(name string) string { return filepath.Join(w.podDir(), "etc", name) }
 
 // writeEtc makes the files that containers see in their /etc.
-func (w *worker) writeEtc(p *v1.Pod, ips []netip.Addr, kernelName, fqdn string) error {
+func (w *worker) writeEtc(r *pod.Record, ips []netip.Addr, kernelName, fqdn string) error {
+	p := r.Pod
 	if err := os.MkdirAll(w.etc(""), 0o755); err != nil {
 		return err
 	}
@@ -52,7 +53,10 @@ func (w *worker) writeEtc(p *v1.Pod, ips []netip.Addr, kernelName, fqdn string) 
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	dns := podspec.ResolvConf(p, podspec.ParseResolvConf(string(resolv)), w.DNS)
+	dns, lacks := podspec.ResolvConf(p, podspec.ParseResolvConf(string(resolv)), w.DNS)
+	for _, l := range lacks {
+		w.event(r, v1.EventTypeWarning, l.Reason, "%s", l.Message)
+	}
 	for name, text := range map[string][]byte{
 		"hosts":       podspec.Hosts(p, texts, fqdn, machine),
 		"resolv.conf": []byte(dns.String()),

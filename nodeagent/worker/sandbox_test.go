@@ -52,3 +52,19 @@ func TestEachSandboxFindsThePodsCgroup(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatAPodsResolverLacksIsTold: a name that is not found for it is looked for long.
+func TestWhatAPodsResolverLacksIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		defer b.end()
+		p := newPod("web")
+		p.Spec.DNSPolicy = v1.DNSClusterFirst
+		b.pool.Set(p, nil)
+		b.after(time.Second)
+		if n := b.told("MissingClusterDNS"); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+	})
+}
