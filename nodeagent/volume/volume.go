@@ -123,7 +123,7 @@ func (v *Volumes) setUp(ctx context.Context, p *v1.Pod, vol *v1.Volume, facts po
 	case vol.Image != nil:
 		return nil // the runtime mounts it with the container that wants it
 	case vol.EmptyDir != nil:
-		return v.emptyDir(p, vol.EmptyDir, dir)
+		return v.emptyDir(p, vol.EmptyDir, dir, facts.Allocatable.Memory().Value())
 	case vol.HostPath != nil:
 		if err := hostPath(vol.HostPath); err != nil {
 			return err
@@ -201,7 +201,8 @@ func fsGroup(p *v1.Pod) *int64 {
 	return p.Spec.SecurityContext.FSGroup
 }
 
-func (v *Volumes) emptyDir(p *v1.Pod, e *v1.EmptyDirVolumeSource, dir string) error {
+// emptyDir makes a folder; node is the memory that the node has for pods.
+func (v *Volumes) emptyDir(p *v1.Pod, e *v1.EmptyDirVolumeSource, dir string, node int64) error {
 	switch {
 	case podspec.IsHugepages(e.Medium):
 		size, err := podspec.MediumPageSize(p, e.Medium)
@@ -212,7 +213,7 @@ func (v *Volumes) emptyDir(p *v1.Pod, e *v1.EmptyDirVolumeSource, dir string) er
 			return err
 		}
 	case e.Medium == v1.StorageMediumMemory:
-		if err := v.mount.Tmpfs(dir, memorySize(p, e), 0o777); err != nil {
+		if err := v.mount.Tmpfs(dir, memorySize(p, e, node), 0o777); err != nil {
 			return err
 		}
 	case e.Medium == v1.StorageMediumDefault:
@@ -228,12 +229,18 @@ func (v *Volumes) emptyDir(p *v1.Pod, e *v1.EmptyDirVolumeSource, dir string) er
 	return ownByGroup(dir, fsGroup(p), v1.FSGroupChangeAlways)
 }
 
-// memorySize is the smaller of the volume's and the pod's limit; 0 is the
-// kernel's default of half the memory.
-func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource) int64 {
-	size := podspec.PodLimits(p).MemoryLimit
-	if e.SizeLimit != nil && e.SizeLimit.Value() > 0 && (size == 0 || e.SizeLimit.Value() < size) {
-		size = e.SizeLimit.Value()
+// memorySize is the smallest of the volume's limit, the pod's, and what the node has for
+// pods; 0 is the kernel's default of half the memory.
+func memorySize(p *v1.Pod, e *v1.EmptyDirVolumeSource, node int64) int64 {
+	size := node
+	limits := []int64{podspec.PodLimits(p).MemoryLimit}
+	if e.SizeLimit != nil {
+		limits = append(limits, e.SizeLimit.Value())
+	}
+	for _, limit := range limits {
+		if limit > 0 && (size == 0 || limit < size) {
+			size = limit
+		}
 	}
 	return size
 }

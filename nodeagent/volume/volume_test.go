@@ -403,8 +403,52 @@ func TestEmptyDir(t *testing.T) {
 	if size, err := v.Size("u1", "disk", 1<<30); err != nil || size < 100_000 {
 		t.Errorf("Size = %d, %v", size, err)
 	}
-	if got := memorySize(p, p.Spec.Volumes[1].EmptyDir); got != 10<<20 {
-		t.Errorf("memory of %d bytes", got)
+}
+
+// sizes notes how large each tmpfs is.
+type sizes struct {
+	Plain
+	of map[string]int64
+}
+
+func (s sizes) Tmpfs(dir string, size int64, mode fs.FileMode) error {
+	s.of[filepath.Base(dir)] = size
+	return s.Plain.Tmpfs(dir, size, mode)
+}
+
+// A volume in memory is no larger than anything of what bounds it.
+func TestAVolumeInMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	memory := func(size string) v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: resource.MustParse(size)} }
+	for name, test := range map[string]struct {
+		volume    string
+		pod, node v1.ResourceList
+		want      int64
+	}{
+		"by the node's memory for pods": {"", nil, memory("8Gi"), 8 << 30},
+		"by its pod's limit":            {"", memory("1Gi"), memory("8Gi"), 1 << 30},
+		"by its own":                    {"10Mi", memory("1Gi"), memory("8Gi"), 10 << 20},
+		"by the smallest, the pod's":    {"2Gi", memory("1Gi"), memory("8Gi"), 1 << 30},
+		"by the smallest, the node's":   {"16Gi", nil, memory("8Gi"), 8 << 30},
+		"by the kernel alone":           {"", nil, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}
+			if test.volume != "" {
+				q := resource.MustParse(test.volume)
+				e.SizeLimit = &q
+			}
+			p := podWith(volumeOf("mem", v1.VolumeSource{EmptyDir: e}))
+			p.Spec.Containers[0].Resources.Limits = test.pod
+			mounts := sizes{of: map[string]int64{}}
+			if err := New(t.TempDir(), &store{}, mounts, noLabels).SetUp(t.Context(), p, podspec.Facts{Allocatable: test.node}); err != nil {
+				t.Fatal(err)
+			}
+			if got := mounts.of["mem"]; got != test.want {
+				t.Errorf("it has %d bytes, want %d", got, test.want)
+			}
+		})
 	}
 }
 
