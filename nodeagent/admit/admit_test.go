@@ -28,6 +28,7 @@ status: {allocatable: {cpu: "2", memory: 4Gi, pods: "2", example.com/gpu: "1"}}`
 	for name, test := range map[string]struct{ spec, reason, message string }{
 		"a small pod fits":             {"containers: [{name: c, resources: {requests: {cpu: 500m}}}]", "", ""},
 		"too much CPU":                 {"containers: [{name: c, resources: {requests: {cpu: 501m}}}]", "OutOfcpu", "requested: 501, used: 1500, capacity: 2000"},
+		"a critical pod gets no room":  {"priorityClassName: system-node-critical\n  priority: 2000001000\n  containers: [{name: c, resources: {requests: {cpu: 501m}}}]", "OutOfcpu", "requested: 501"},
 		"too much memory":              {"containers: [{name: c, resources: {requests: {memory: 5Gi}}}]", "OutOfmemory", "memory"},
 		"a device that is not there":   {"containers: [{name: c, resources: {requests: {example.com/gpu: 2}, limits: {example.com/gpu: 2}}}]", "OutOfexample.com_gpu", "gpu"},
 		"a device that nobody knows":   {"containers: [{name: c, resources: {requests: {example.com/tpu: 2}, limits: {example.com/tpu: 2}}}]", "", ""},
