@@ -166,7 +166,7 @@ func TestAPushThatCannotGoLiveChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

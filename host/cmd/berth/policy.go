@@ -130,6 +130,7 @@ func noPolicy(name string) error {
 
 func isNotFound(err error) bool   { return apierrors.IsNotFound(cause(err)) }
 func isBadRequest(err error) bool { return apierrors.IsBadRequest(cause(err)) }
+func isForbidden(err error) bool  { return apierrors.IsForbidden(cause(err)) }
 func isConflict(err error) bool   { return apierrors.IsConflict(cause(err)) }
 
 // cause takes the client's own error out of what explainStatus made of it.
