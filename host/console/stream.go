@@ -22,7 +22,7 @@ const (
 	tableInterval = time.Second
 	// silence is after how long an empty frame says that the host is there.
 	silence = 10 * time.Second
-	// streamLife is how long a stream lasts: its successor must be let in again.
+	// streamLife is how long a stream lasts at most: its successor must be let in again.
 	streamLife = time.Hour
 )
 
@@ -83,7 +83,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(r.Context(), streamLife)
+	ctx, cancel := context.WithTimeout(r.Context(), c.lifeOf(r))
 	defer cancel()
 	rights, needs := rights{ctx, who, c.May}, views[query.Get("view")]
 	if !rights.all(needs) {
@@ -109,6 +109,14 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// lifeOf is how long the stream that a request asks for lasts: as its session, at most.
+func (c *Console) lifeOf(r *http.Request) time.Duration {
+	if s, ok := c.session(r); ok {
+		return min(streamLife, s.Until.Sub(c.Now()))
+	}
+	return streamLife
 }
 
 // frames are written as they differ from the last.

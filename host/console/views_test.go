@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -303,6 +305,32 @@ func TestAStreamIsForWhoMaySeeTheView(t *testing.T) {
 		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.says) {
 			t.Errorf("GET %s = %d %s, want %d %s", tt.query, w.Code, w.Body, tt.want, tt.says)
 		}
+	}
+}
+
+// A stream ends with its session, and else in an hour: its successor must be let in.
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ends time.Duration
+		want time.Duration
+	}{
+		"a session of ten minutes": {10 * time.Minute, 10 * time.Minute},
+		"one of two hours":         {2 * time.Hour, streamLife},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := New(Config{Scheduler: still{}, May: allows(everything), Key: []byte("secret"), Now: time.Now})
+				r := of(t, c, "", time.Now().Add(tt.ends))
+				r.URL.RawQuery = "view=topology"
+				began := time.Now()
+				c.stream(httptest.NewRecorder(), r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ada"})))
+				if lasted := time.Since(began); lasted != tt.want {
+					t.Errorf("the stream lasts %s, want %s", lasted, tt.want)
+				}
+			})
+		})
 	}
 }
 
