@@ -39,7 +39,7 @@ function Group({ group, open }) {
 // Advice is the one change that would place a pod, derived for the oldest of its group.
 function Advice({ pod }) {
   const { value, error } = useAnswer(explainPath(pod.namespace, pod.name));
-  if (error) return html`<${Trouble} error=${error} />`;
+  if (error && !value) return html`<${Trouble} error=${error} />`;
   if (!value) return html`<${Waiting}>Asking the policies<//>`;
   const advice = advise(value);
   return html`<p class="advice"><b>What would place ${pod.name}:</b> ${advice.text} <a href=${link(["decision", pod.namespace, pod.name])}>See each node.</a></p>`;
