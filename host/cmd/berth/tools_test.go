@@ -254,3 +254,31 @@ func TestWhereABackupGoes(t *testing.T) {
 		t.Errorf("the host was asked %d times for what has no place", n)
 	}
 }
+
+// Who watches learns that nothing more will come, and why.
+func TestAWatchThatEndsSaysSo(t *testing.T) {
+	t.Parallel()
+	const policy = `{"type":"ADDED","object":{"metadata":{"name":"made"}}}`
+	for name, tt := range map[string]struct{ events, want string }{
+		"by the host's end": {policy, "the watch has ended, with the host or by its time"},
+		"by a cut":          {policy + `{"type":"ADD`, "the watch has ended, with the host or by its time"},
+		"by an error":       {policy + `{"type":"ERROR","object":{"kind":"Status","message":"too old resource version"}}` + policy, "the watch has ended: too old resource version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Query().Get("watch") == "" {
+					_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"},"items":[]}`)
+					return
+				}
+				_, _ = io.WriteString(w, tt.events)
+			}))
+			t.Cleanup(server.Close)
+			out, err := berth(t, "policy", "list", "-w", "--kubeconfig", kubeconfigOf(t, server.URL))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(out, "made") != 1 {
+				t.Errorf("list -w = %v, want %q; it says:\n%s", err, tt.want, out)
+			}
+		})
+	}
+}
