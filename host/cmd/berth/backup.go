@@ -178,6 +178,8 @@ func newRestore() *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Fill a new data directory from a backup; the host must not run",
 		Args:  cobra.ExactArgs(1),
+
+		PreRunE: noClient,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			revision, err := restore(cmd.Context(), args[0], dir)
 			if err != nil {
