@@ -96,7 +96,7 @@ function Plan({ module, file, policies, stage, alive }) {
   });
   return html`
     <form class="controls" onSubmit=${(e) => { e.preventDefault(); rehearse(); }}>
-      ${entries.length > 1 && html`<label>Policy in the module <select value=${entry} onChange=${set(setEntry)}>${entries.map((e) => html`<option key=${e.name} selected=${e.name === entry}>${e.name}</option>`)}</select></label>`}
+      ${entries.length > 1 && html`<label>Policy in the module <select value=${entry} onChange=${set(setEntry)}>${entries.map((e) => html`<option key=${e.name} value=${e.name}>${e.name}</option>`)}</select></label>`}
       <label>Name <input required pattern="[A-Za-z0-9]([A-Za-z0-9.]|-)*" value=${name} onInput=${(e) => { setEntry(); set(setName)(e); }} /></label>
       ${tries && html`<label>Decides <select value=${share} onChange=${set(setShare)}><option value="0">all pods</option>${[1, 10, 50].map((n) => html`<option key=${n} value=${n}>${n} % of the pods, as a canary</option>`)}</select></label>`}
       <button disabled=${busy || live}>Rehearse</button>
