@@ -59,17 +59,7 @@ func rolledOut(row workloadRow, o store.Object) workloadRow {
 		seen = w.Status.ObservedGeneration
 		row.Want, row.Ready, row.Updated = or(w.Spec.Replicas, 1), w.Status.ReadyReplicas, w.Status.UpdatedReplicas
 		row.Old = w.Status.Replicas - w.Status.UpdatedReplicas
-		for _, c := range w.Status.Conditions {
-			switch {
-			case c.Type == appsv1.DeploymentProgressing && c.Status == v1.ConditionFalse:
-				row.State, row.Message = "Stuck", c.Message
-			case c.Type == appsv1.DeploymentReplicaFailure && c.Status == v1.ConditionTrue:
-				row.State, row.Message = "Failed", c.Message
-			}
-		}
-		if w.Spec.Paused {
-			row.State = "Paused"
-		}
+		row.State, row.Message = haltOf(w)
 	case *appsv1.StatefulSet:
 		seen = w.Status.ObservedGeneration
 		row.Want, row.Ready, row.Updated = or(w.Spec.Replicas, 1), w.Status.ReadyReplicas, w.Status.UpdatedReplicas
@@ -93,6 +83,22 @@ func rolledOut(row workloadRow, o store.Object) workloadRow {
 		row.State = "Progressing"
 	}
 	return row
+}
+
+// haltOf is the state of a Deployment that does not get on, empty for one that may.
+func haltOf(d *appsv1.Deployment) (state, message string) {
+	for _, c := range d.Status.Conditions {
+		switch {
+		case c.Type == appsv1.DeploymentProgressing && c.Status == v1.ConditionFalse:
+			state, message = "Stuck", c.Message
+		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == v1.ConditionTrue:
+			state, message = "Failed", c.Message
+		}
+	}
+	if d.Spec.Paused {
+		state = "Paused"
+	}
+	return state, message
 }
 
 // keptOf is how many pods a StatefulSet leaves as they are: those below its partition,
