@@ -32,6 +32,7 @@ const (
 // Scheduler is what the views are made from.
 type Scheduler interface {
 	Glance(context.Context) (schedule.Glance, error)
+	Pending(context.Context) ([]schedule.Pending, error)
 	// Held, Traces and At are the decisions that are kept, and the state that each
 	// was made from.
 	Held(context.Context) (oldest, next uint64, err error)
@@ -58,7 +59,8 @@ type Config struct {
 type Console struct {
 	Config
 	codes     codes
-	glances   glances
+	glances   shared[schedule.Glance]
+	waiting   shared[[]waiting]
 	workloads following[workloadRow]
 	services  following[servicePart]
 	events    following[eventRow]
@@ -69,7 +71,12 @@ type Console struct {
 // New makes a console.
 func New(c Config) *Console {
 	return &Console{
-		Config: c, codes: codes{now: c.Now, open: map[string]pendingCode{}}, glances: newGlances(c.Scheduler, c.Now),
+		Config: c, codes: codes{now: c.Now, open: map[string]pendingCode{}},
+		glances: newShared(c.Now, interval, c.Scheduler.Glance),
+		waiting: newShared(c.Now, tableInterval, func(ctx context.Context) ([]waiting, error) {
+			all, err := c.Scheduler.Pending(ctx)
+			return byReason(all), err
+		}),
 		workloads: following[workloadRow]{objects: c.Objects, resources: slices.Sorted(maps.Keys(workloadKinds)), row: workloadOf},
 		services:  following[servicePart]{objects: c.Objects, resources: []string{servicesResource, slicesResource}, row: servicePartOf},
 		events:    following[eventRow]{objects: c.Objects, resources: []string{eventsResource}, row: eventOf},

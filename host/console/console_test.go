@@ -44,6 +44,8 @@ type still schedule.Glance
 
 func (s still) Glance(context.Context) (schedule.Glance, error) { return schedule.Glance(s), nil }
 
+func (still) Pending(context.Context) ([]schedule.Pending, error) { return nil, nil }
+
 func (still) Held(context.Context) (oldest, next uint64, err error) { return 0, 0, nil }
 
 func (still) Traces() *schedule.Traces { return new(schedule.Traces) }

@@ -40,8 +40,9 @@ func (r serviceRow) named() string { return r.Namespace + "/" + r.Name }
 // servicePart is what one object, a Service or a slice of its endpoints, adds to a row.
 type servicePart struct {
 	row serviceRow
-	// of names the service of a slice.
-	of string
+	// of names the service of a slice, family the kind of its addresses.
+	of     string
+	family discoveryv1.AddressType
 }
 
 func servicePartOf(_ string, o store.Object) servicePart {
@@ -63,7 +64,7 @@ func servicePartOf(_ string, o store.Object) servicePart {
 			p.row.Without = "no selector: its EndpointSlices are somebody else's to make"
 		}
 	case *discoveryv1.EndpointSlice:
-		p.of = o.Labels[discoveryv1.LabelServiceName]
+		p.of, p.family = o.Labels[discoveryv1.LabelServiceName], o.AddressType
 		for _, e := range o.Endpoints {
 			p.row.Endpoints++
 			if e.Conditions.Ready == nil || *e.Conditions.Ready {
@@ -86,8 +87,9 @@ func addressesOf(s *v1.Service) []string {
 	return all
 }
 
-// serviceSums puts slices' endpoints to their services. Slices that a user may not
-// list are in no sum.
+// serviceSums puts slices' endpoints to their services. A pod of two families is in
+// slices of each, so those of one family count: of which more are ready. Slices that a
+// user may not list are in no sum.
 func serviceSums(parts []servicePart) []serviceRow {
 	at := map[string]int{}
 	var rows []serviceRow
@@ -97,13 +99,25 @@ func serviceSums(parts []servicePart) []serviceRow {
 			rows = append(rows, parts[i].row)
 		}
 	}
+	type ofFamily struct {
+		service int
+		family  discoveryv1.AddressType
+	}
+	type sum struct{ ready, endpoints int }
+	sums := map[ofFamily]sum{}
 	for i := range parts {
 		if parts[i].of == "" {
 			continue
 		}
 		if n, ok := at[parts[i].row.Namespace+"/"+parts[i].of]; ok {
-			rows[n].Ready += parts[i].row.Ready
-			rows[n].Endpoints += parts[i].row.Endpoints
+			of := ofFamily{n, parts[i].family}
+			sums[of] = sum{sums[of].ready + parts[i].row.Ready, sums[of].endpoints + parts[i].row.Endpoints}
+		}
+	}
+	for of, s := range sums {
+		row := &rows[of.service]
+		if s.ready > row.Ready || s.ready == row.Ready && s.endpoints > row.Endpoints {
+			row.Ready, row.Endpoints = s.ready, s.endpoints
 		}
 	}
 	return rows

@@ -22,7 +22,7 @@ const (
 	tableInterval = time.Second
 	// silence is after how long an empty frame says that the host is there.
 	silence = 10 * time.Second
-	// streamLife is how long a stream lasts: its successor must be let in again.
+	// streamLife is how long a stream lasts at most: its successor must be let in again.
 	streamLife = time.Hour
 )
 
@@ -32,23 +32,23 @@ type looker interface {
 	frame(context.Context, rights) (any, error)
 }
 
-// view is what is made of a glance at the scheduler.
-type view interface {
-	frame(g schedule.Glance, of visible) any
+// view is what is made of a look at the scheduler.
+type view[T any] interface {
+	frame(of T, who visible) any
 }
 
-// glancing is a looker at the scheduler.
-type glancing struct {
-	glances *glances
-	view    view
+// looking is a looker at the scheduler.
+type looking[T any] struct {
+	shared *shared[T]
+	view   view[T]
 }
 
-func (l glancing) frame(ctx context.Context, r rights) (any, error) {
-	g, err := l.glances.latest(ctx)
+func (l looking[T]) frame(ctx context.Context, r rights) (any, error) {
+	of, err := l.shared.latest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.view.frame(g, newVisible(r)), nil
+	return l.view.frame(of, newVisible(r)), nil
 }
 
 // looker makes the one that a stream's query names, and tells how long it waits
@@ -57,9 +57,9 @@ func (c *Console) looker(query url.Values) (l looker, wait time.Duration, leave 
 	filter, chosen := query.Get("filter"), query.Get("chosen")
 	switch name := query.Get("view"); name {
 	case "topology":
-		return glancing{&c.glances, &topology{label: query.Get("label"), apps: map[string]int{}, slice: maxSlice}}, interval, func() {}, nil
+		return looking[schedule.Glance]{&c.glances, &topology{label: query.Get("label"), apps: map[string]int{}, slice: maxSlice}}, interval, func() {}, nil
 	case "pending":
-		return glancing{&c.glances, new(pending)}, interval, func() {}, nil
+		return looking[[]waiting]{&c.waiting, pending{query.Get("open")}}, tableInterval, func() {}, nil
 	case "workloads":
 		all := func(rows []workloadRow) []workloadRow { return rows }
 		return &table[workloadRow, workloadRow]{of: &c.workloads, rows: all, before: byState, filter: filter, chosen: chosen}, tableInterval, c.workloads.look(), nil
@@ -83,7 +83,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(r.Context(), streamLife)
+	ctx, cancel := context.WithTimeout(r.Context(), c.lifeOf(r))
 	defer cancel()
 	rights, needs := rights{ctx, who, c.May}, views[query.Get("view")]
 	if !rights.all(needs) {
@@ -109,6 +109,14 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// lifeOf is how long the stream that a request asks for lasts: as its session, at most.
+func (c *Console) lifeOf(r *http.Request) time.Duration {
+	if s, ok := c.session(r); ok {
+		return min(streamLife, s.Until.Sub(c.Now()))
+	}
+	return streamLife
 }
 
 // frames are written as they differ from the last.
@@ -141,37 +149,37 @@ func (f *frames) send(frame any) error {
 	return f.flush()
 }
 
-// glances shares one look at the scheduler between all tabs.
-type glances struct {
-	scheduler Scheduler
-	now       func() time.Time
-	// turn is held by whoever looks: the others wait, and then have his glance.
+// shared is one look at the scheduler for all tabs.
+type shared[T any] struct {
+	look  func(context.Context) (T, error)
+	every time.Duration
+	now   func() time.Time
+	// turn is held by whoever looks: the others wait, and then have what he saw.
 	turn chan struct{}
-	last schedule.Glance
+	last T
 	at   time.Time
 }
 
-func newGlances(s Scheduler, now func() time.Time) glances {
-	return glances{scheduler: s, now: now, turn: make(chan struct{}, 1)}
+func newShared[T any](now func() time.Time, every time.Duration, look func(context.Context) (T, error)) shared[T] {
+	return shared[T]{look: look, every: every, now: now, turn: make(chan struct{}, 1)}
 }
 
-// latest is a glance that is no older than a frame.
-func (l *glances) latest(ctx context.Context) (schedule.Glance, error) {
+// latest is what was seen, no longer ago than a frame.
+func (l *shared[T]) latest(ctx context.Context) (of T, err error) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
 	case <-ctx.Done():
-		return schedule.Glance{}, ctx.Err()
+		return of, ctx.Err()
 	}
-	if l.now().Sub(l.at) < interval*4/5 {
+	if l.now().Sub(l.at) < l.every*4/5 {
 		return l.last, nil
 	}
-	g, err := l.scheduler.Glance(ctx)
-	if err != nil {
-		return g, err
+	if of, err = l.look(ctx); err != nil {
+		return of, err
 	}
-	l.last, l.at = g, l.now()
-	return g, nil
+	l.last, l.at = of, l.now()
+	return of, nil
 }
 
 // visible tells in which namespaces a user may list a resource at this moment.

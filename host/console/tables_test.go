@@ -134,6 +134,14 @@ func TestWorkloadsTellHowFarEachHasCome(t *testing.T) {
 		{"deployments.apps", unseen, workloadRow{Kind: "Deployment", Want: 1, Ready: 1, Updated: 1, State: "Progressing", Message: "its controller has not looked at its newest spec yet"}},
 		{"daemonsets.apps", &appsv1.DaemonSet{ObjectMeta: meta("a", "each"), Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 5, NumberReady: 4, UpdatedNumberScheduled: 5, CurrentNumberScheduled: 5}}, workloadRow{Kind: "DaemonSet", Want: 5, Ready: 4, Updated: 5, State: "Progressing"}},
 		{"statefulsets.apps", &appsv1.StatefulSet{ObjectMeta: meta("a", "one"), Status: appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}}, workloadRow{Kind: "StatefulSet", Want: 1, Ready: 1, Updated: 1, State: "Complete"}},
+		{"statefulsets.apps", stateful("partition", ranging(2), 3, 1), workloadRow{Kind: "StatefulSet", Want: 3, Ready: 3, Updated: 1, Old: 2, State: "Complete"}},
+		{"statefulsets.apps", stateful("half-way", ranging(1), 3, 1), workloadRow{Kind: "StatefulSet", Want: 3, Ready: 3, Updated: 1, Old: 2, State: "Progressing"}},
+		{"statefulsets.apps", stateful("unlike", ranging(9), 3, 0), workloadRow{Kind: "StatefulSet", Want: 3, Ready: 3, Old: 3, State: "Complete"}},
+		{"statefulsets.apps", stateful("by-hand", appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}, 3, 0), workloadRow{Kind: "StatefulSet", Want: 3, Ready: 3, Old: 3, State: "Complete"}},
+		{"daemonsets.apps", &appsv1.DaemonSet{
+			ObjectMeta: meta("a", "each-by-hand"), Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
+			Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 5, NumberReady: 5, CurrentNumberScheduled: 5, UpdatedNumberScheduled: 1},
+		}, workloadRow{Kind: "DaemonSet", Want: 5, Ready: 5, Updated: 1, Old: 4, State: "Complete"}},
 		{"jobs.batch", failed, workloadRow{Kind: "Job", Want: 3, Ready: 1, Old: 2, State: "Failed", Message: "too often"}},
 	} {
 		tt.want.Namespace, tt.want.Name, tt.want.Since = "a", tt.object.GetName(), began.UnixMilli()
@@ -141,6 +149,18 @@ func TestWorkloadsTellHowFarEachHasCome(t *testing.T) {
 			t.Errorf("the row of %s (-want +got):\n%s", tt.object.GetName(), diff)
 		}
 	}
+}
+
+// stateful has all of its pods ready, some of them of the newest template.
+func stateful(name string, strategy appsv1.StatefulSetUpdateStrategy, want, updated int32) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{
+		ObjectMeta: meta("a", name), Spec: appsv1.StatefulSetSpec{Replicas: &want, UpdateStrategy: strategy},
+		Status: appsv1.StatefulSetStatus{Replicas: want, ReadyReplicas: want, UpdatedReplicas: updated},
+	}
+}
+
+func ranging(partition int32) appsv1.StatefulSetUpdateStrategy {
+	return appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &partition}}
 }
 
 func namesOf[T tableRow](f *tableFrame[T]) (names []string) {
@@ -252,6 +272,25 @@ func TestServicesTellWhoAnswers(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, f.Rows, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the services (-want +got):\n%s", diff)
+	}
+}
+
+// A pod of two families is in a slice of each, and is one endpoint.
+func TestAPodOfTwoFamiliesIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	s := newStored(t)
+	s.put(servicesResource, serviceIn("a", "web"))
+	for i, of := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		slice := sliceOf("a", "web", true, false)
+		if of == discoveryv1.AddressTypeIPv6 { // which lags behind
+			slice = sliceOf("a", "web", true, false, true)
+		}
+		slice.Name, slice.AddressType = fmt.Sprint("web-", i), of
+		s.put(slicesResource, slice)
+	}
+	f := shown[tableFrame[serviceRow]](t, lookAt(t, s, "view=services"), within("*"))
+	if len(f.Rows) != 1 || f.Rows[0].Endpoints != 4 || f.Rows[0].Ready != 2 {
+		t.Errorf("the services are %+v, want one with 2 of 4 endpoints ready", f.Rows)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -67,7 +69,7 @@ func only(namespace string) visible {
 	return newVisible(rights{nil, nil, allows(func(q authorizer.Attributes) bool { return namespace == "*" || q.GetNamespace() == namespace })})
 }
 
-func toldNodes(t *testing.T, v view, g schedule.Glance, of visible) *topologyFrame {
+func toldNodes(t *testing.T, v view[schedule.Glance], g schedule.Glance, of visible) *topologyFrame {
 	t.Helper()
 	switch frame := v.frame(g, of).(type) {
 	case nil:
@@ -188,16 +190,16 @@ func TestWhatMayNotBeListedIsAbsent(t *testing.T) {
 	w.place("a", "mine", "n0")
 	w.place("b", "theirs", "n0")
 	g := w.glance()
-	g.Pending = []schedule.Pending{
+	waits := byReason([]schedule.Pending{
 		{Pod: podOf("a", "my-waiting"), Message: "no room", Since: began},
 		{Pod: podOf("b", "their-waiting"), Message: "no room", Since: began},
 		{Pod: podOf("b", "their-secret"), Message: "a reason of theirs", Since: began},
-	}
+	})
 	frame := toldNodes(t, &topology{label: "zone"}, g, only("a"))
 	if diff := cmp.Diff(useColumns{Slot: []int32{0}, CPU: []int64{2000}, Memory: []int64{1024}, Apps: [][]int{{0, 1}}}, frame.Use); diff != "" {
 		t.Errorf("the use that a user of namespace a sees (-want +got):\n%s", diff)
 	}
-	waiting := pending{}.frame(g, only("a")).(*pendingFrame)
+	waiting := pending{"no room"}.frame(waits, only("a")).(*pendingFrame)
 	if waiting.Pods != 1 || len(waiting.Groups) != 1 || waiting.Groups[0].Count != 1 {
 		t.Errorf("the pods that a user of namespace a sees waiting are %+v, want his one", waiting)
 	}
@@ -206,7 +208,7 @@ func TestWhatMayNotBeListedIsAbsent(t *testing.T) {
 			t.Errorf("a user of namespace a is told %s", data)
 		}
 	}
-	if waiting := (pending{}).frame(g, only("c")).(*pendingFrame); waiting.Pods != 0 || len(waiting.Groups) != 0 {
+	if waiting := (pending{}).frame(waits, only("c")).(*pendingFrame); waiting.Pods != 0 || len(waiting.Groups) != 0 {
 		t.Errorf("who may list nothing sees %+v", waiting)
 	}
 }
@@ -252,19 +254,48 @@ func TestWhatPodsWaitFor(t *testing.T) {
 
 func TestPendingGroupsAreOrderedAndBounded(t *testing.T) {
 	t.Parallel()
-	var g schedule.Glance
+	var all []schedule.Pending
 	for i := range maxGroups + 5 {
-		g.Pending = append(g.Pending, schedule.Pending{Pod: podOf("a", fmt.Sprint("one-", i)), Message: fmt.Sprint("reason ", i), Since: began})
+		all = append(all, schedule.Pending{Pod: podOf("a", fmt.Sprint("one-", i)), Message: fmt.Sprintf("reason %03d", i), Since: began})
 	}
-	for i := range maxNamed + 5 {
-		g.Pending = append(g.Pending, schedule.Pending{Pod: podOf("a", fmt.Sprint("many-", i)), Message: "frequent", Since: began.Add(-1)})
+	for i := range maxNamed + 5 { // of two namespaces, the younger first
+		all = append(all, schedule.Pending{Pod: podOf(string("ba"[i%2]), fmt.Sprint("many-", i)), Message: "frequent", Since: began.Add(-time.Duration(i) * time.Second)})
 	}
-	f := pending{}.frame(g, only("*")).(*pendingFrame)
-	if first := f.Groups[0]; first.Reason != "frequent" || first.Count != maxNamed+5 || len(first.Pods) != maxNamed {
-		t.Errorf("the first group is %q with %d pods, %d of them named", first.Reason, first.Count, len(first.Pods))
+	waits := byReason(all)
+	f := pending{"frequent"}.frame(waits, only("*")).(*pendingFrame)
+	first := f.Groups[0]
+	if first.Reason != "frequent" || first.Count != maxNamed+5 || len(first.Pods) != maxNamed || f.Pods != len(all) {
+		t.Errorf("the first group of %d pods is %q with %d pods, %d of them named", f.Pods, first.Reason, first.Count, len(first.Pods))
+	}
+	if oldest := first.Pods[0]; oldest.Name != fmt.Sprint("many-", maxNamed+4) || first.Since != oldest.Since {
+		t.Errorf("the oldest is %+v, and the group waits since %d", oldest, first.Since)
 	}
 	if len(f.Groups) != maxGroups || f.Left != 6 {
 		t.Errorf("%d groups are told and %d left, want %d and 6", len(f.Groups), f.Left, maxGroups)
+	}
+	for _, g := range f.Groups[1:] {
+		if len(g.Pods) > 0 {
+			t.Fatalf("pods of %q are named, which is not open", g.Reason)
+		}
+	}
+	// The one that is open is told, however few wait for it.
+	last := fmt.Sprintf("reason %03d", maxGroups+4)
+	f = pending{last}.frame(waits, only("*")).(*pendingFrame)
+	if end := f.Groups[len(f.Groups)-1]; end.Reason != last || len(end.Pods) != 1 || f.Left != 5 {
+		t.Errorf("the last group is %q with %d named, %d are left, want the open one and 5", end.Reason, len(end.Pods), f.Left)
+	}
+}
+
+func TestAPendingFrameIsBounded(t *testing.T) {
+	t.Parallel()
+	var all []schedule.Pending
+	for i := range 2000 {
+		long := fmt.Sprintf("%d %s", i%500, strings.Repeat("0/5000 nodes are available. ", 30))
+		all = append(all, schedule.Pending{Pod: podOf("a", fmt.Sprint("waits-", i, strings.Repeat("x", 40))), Message: long, Since: began})
+	}
+	f := pending{all[0].Message}.frame(byReason(all), only("*")).(*pendingFrame)
+	if data, err := json.Marshal(f); err != nil || len(data) > 64<<10 || len(f.Groups)+f.Left != 500 {
+		t.Errorf("a frame of %d groups, %d left, has %d bytes, %v; one a second may have 64 KiB", len(f.Groups), f.Left, len(data), err)
 	}
 }
 
@@ -272,8 +303,8 @@ func TestPendingGroupsAreOrderedAndBounded(t *testing.T) {
 func TestHostileTextsAreQuoted(t *testing.T) {
 	t.Parallel()
 	const hostile = "</script><script>alert(1)</script>\u2028"
-	g := schedule.Glance{Pending: []schedule.Pending{{Pod: podOf(hostile, hostile), Message: hostile, Since: began}}}
-	data, err := json.Marshal(pending{}.frame(g, only("*")))
+	waits := byReason([]schedule.Pending{{Pod: podOf(hostile, hostile), Message: hostile, Since: began}})
+	data, err := json.Marshal(pending{hostile}.frame(waits, only("*")))
 	if err != nil || strings.ContainsAny(string(data), "<>\u2028") {
 		t.Errorf("the frame is %s, %v", data, err)
 	}
@@ -303,6 +334,32 @@ func TestAStreamIsForWhoMaySeeTheView(t *testing.T) {
 		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.says) {
 			t.Errorf("GET %s = %d %s, want %d %s", tt.query, w.Code, w.Body, tt.want, tt.says)
 		}
+	}
+}
+
+// A stream ends with its session, and else in an hour: its successor must be let in.
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ends time.Duration
+		want time.Duration
+	}{
+		"a session of ten minutes": {10 * time.Minute, 10 * time.Minute},
+		"one of two hours":         {2 * time.Hour, streamLife},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := New(Config{Scheduler: still{}, May: allows(everything), Key: []byte("secret"), Now: time.Now})
+				r := of(t, c, "", time.Now().Add(tt.ends))
+				r.URL.RawQuery = "view=topology"
+				began := time.Now()
+				c.stream(httptest.NewRecorder(), r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ada"})))
+				if lasted := time.Since(began); lasted != tt.want {
+					t.Errorf("the stream lasts %s, want %s", lasted, tt.want)
+				}
+			})
+		})
 	}
 }
 

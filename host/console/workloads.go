@@ -40,46 +40,78 @@ var workloadKinds = map[string]string{
 }
 
 func workloadOf(resource string, o store.Object) workloadRow {
-	row := workloadRow{Kind: workloadKinds[resource], Namespace: o.GetNamespace(), Name: o.GetName(), Since: o.GetCreationTimestamp().UnixMilli()}
+	if job, ok := o.(*batchv1.Job); ok {
+		return jobOf(rowOf(resource, o), job)
+	}
+	return rolledOut(rowOf(resource, o), o)
+}
+
+func rowOf(resource string, o store.Object) workloadRow {
+	return workloadRow{Kind: workloadKinds[resource], Namespace: o.GetNamespace(), Name: o.GetName(), Since: o.GetCreationTimestamp().UnixMilli()}
+}
+
+// rolledOut tells how far a roll-out is, by the rules of kubectl rollout status.
+func rolledOut(row workloadRow, o store.Object) workloadRow {
 	var seen int64
+	var kept int32 // pods that may stay of former templates
 	switch w := o.(type) {
 	case *appsv1.Deployment:
 		seen = w.Status.ObservedGeneration
 		row.Want, row.Ready, row.Updated = or(w.Spec.Replicas, 1), w.Status.ReadyReplicas, w.Status.UpdatedReplicas
 		row.Old = w.Status.Replicas - w.Status.UpdatedReplicas
-		for _, c := range w.Status.Conditions {
-			switch {
-			case c.Type == appsv1.DeploymentProgressing && c.Status == v1.ConditionFalse:
-				row.State, row.Message = "Stuck", c.Message
-			case c.Type == appsv1.DeploymentReplicaFailure && c.Status == v1.ConditionTrue:
-				row.State, row.Message = "Failed", c.Message
-			}
-		}
-		if w.Spec.Paused {
-			row.State = "Paused"
-		}
+		row.State, row.Message = haltOf(w)
 	case *appsv1.StatefulSet:
 		seen = w.Status.ObservedGeneration
 		row.Want, row.Ready, row.Updated = or(w.Spec.Replicas, 1), w.Status.ReadyReplicas, w.Status.UpdatedReplicas
-		row.Old = w.Status.Replicas - w.Status.UpdatedReplicas
+		row.Old, kept = w.Status.Replicas-w.Status.UpdatedReplicas, keptOf(w)
 	case *appsv1.DaemonSet:
 		seen = w.Status.ObservedGeneration
 		row.Want, row.Ready, row.Updated = w.Status.DesiredNumberScheduled, w.Status.NumberReady, w.Status.UpdatedNumberScheduled
 		row.Old = w.Status.CurrentNumberScheduled - w.Status.UpdatedNumberScheduled
-	case *batchv1.Job:
-		return jobOf(row, w)
+		if w.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			kept = row.Want
+		}
 	}
 	row.Old = max(row.Old, 0)
 	switch {
 	case row.State != "":
 	case seen < o.GetGeneration():
 		row.State, row.Message = "Progressing", "its controller has not looked at its newest spec yet"
-	case row.Ready >= row.Want && row.Updated >= row.Want && row.Old == 0:
+	case row.Ready >= row.Want && row.Updated >= row.Want-kept && row.Old <= kept:
 		row.State = "Complete"
 	default:
 		row.State = "Progressing"
 	}
 	return row
+}
+
+// haltOf is the state of a Deployment that does not get on, empty for one that may.
+func haltOf(d *appsv1.Deployment) (state, message string) {
+	for _, c := range d.Status.Conditions {
+		switch {
+		case c.Type == appsv1.DeploymentProgressing && c.Status == v1.ConditionFalse:
+			state, message = "Stuck", c.Message
+		case c.Type == appsv1.DeploymentReplicaFailure && c.Status == v1.ConditionTrue:
+			state, message = "Failed", c.Message
+		}
+	}
+	if d.Spec.Paused {
+		state = "Paused"
+	}
+	return state, message
+}
+
+// keptOf is how many pods a StatefulSet leaves as they are: those below its partition,
+// or all that nobody deletes.
+func keptOf(s *appsv1.StatefulSet) int32 {
+	want, rolling := or(s.Spec.Replicas, 1), s.Spec.UpdateStrategy.RollingUpdate
+	switch {
+	case s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
+		return want
+	case rolling == nil:
+		return 0
+	}
+	return min(or(rolling.Partition, 0), want)
 }
 
 func jobOf(row workloadRow, job *batchv1.Job) workloadRow {

@@ -16,8 +16,6 @@ type Glance struct {
 	Seq uint64
 	// Rows are the nodes by slot, nil where a slot is empty.
 	Rows []*snapshot.Row
-	// Pending are the pods without a node, in no order.
-	Pending []Pending
 }
 
 // Pending is a pod that has no node.
@@ -40,17 +38,24 @@ func (s *Scheduler) Glance(ctx context.Context) (g Glance, err error) {
 		for slot := range g.Rows {
 			g.Rows[slot] = c.cluster.Row(int32(slot))
 		}
+	})
+	return g, err
+}
+
+// Pending takes down which pods have no node, in no order.
+func (s *Scheduler) Pending(ctx context.Context) (all []Pending, err error) {
+	err = s.ask(ctx, func(c *core) {
 		for e := range c.queue.All() {
 			if _, _, placed := c.cluster.Placed(e.Pod.UID()); placed {
 				continue
 			}
-			g.Pending = append(g.Pending, Pending{
+			all = append(all, Pending{
 				Pod: e.Pod.Object, State: e.State().String(), Attempts: e.Attempts, Message: e.Message, Since: time.Unix(0, e.Added),
 			})
 		}
 		for _, pod := range c.unclaimed {
-			g.Pending = append(g.Pending, Pending{Pod: pod, State: "unclaimed", Since: pod.CreationTimestamp.Time})
+			all = append(all, Pending{Pod: pod, State: "unclaimed", Since: pod.CreationTimestamp.Time})
 		}
 	})
-	return g, err
+	return all, err
 }

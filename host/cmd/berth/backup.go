@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,30 +26,85 @@ func newBackup() *cobra.Command {
 		Short: "Write all objects and modules of a running host into a file",
 		Long: "Writes all objects and modules as of one moment, Secrets as well: keep the file safe. The keys\n" +
 			"of the host's own authority are no objects; keep the folder `pki` of its data directory too, if\n" +
-			"agents and kubeconfigs are to go on after a restore.",
+			"agents and kubeconfigs are to go on after a restore.\n\n" +
+			"FILE takes its place once it is whole. A pipe or a device is written straight into, as is the\n" +
+			"standard output, for which - stands: there the exit code alone says whether all has come.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := clientFor(cmd)
 			if err != nil {
 				return err
 			}
-			n, err := c.backup(cmd.Context(), args[0])
+			file, straight, err := backupPlace(args[0])
 			if err != nil {
 				return fmt.Errorf("backup: %w", err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d KB, whole\n", args[0], (n+1023)/1024)
+			words, take := cmd.OutOrStdout(), func(stream io.Reader) (int64, error) { return intoPlace(file, stream) }
+			if straight { // which may be where words would go
+				words, take = cmd.ErrOrStderr(), func(stream io.Reader) (int64, error) { return straightInto(file, cmd.OutOrStdout(), stream) }
+			}
+			n, err := c.backup(cmd.Context(), take)
+			if err != nil {
+				return fmt.Errorf("backup: %w", err)
+			}
+			fmt.Fprintf(words, "%s: %d KB, whole\n", args[0], (n+1023)/1024)
 			return nil
 		},
 	}
 }
 
-// backup writes beside the file and moves it there once it is known to be whole.
-func (c *client) backup(ctx context.Context, file string) (n int64, err error) {
+// stdio is the name for the standard output.
+const stdio = "-"
+
+// backupPlace is the file that a name leads to by links; straight says that it is
+// none that another could take the place of.
+func backupPlace(name string) (file string, straight bool, err error) {
+	if name == stdio {
+		return name, true, nil
+	}
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(name); err == nil {
+			return "", false, fmt.Errorf("%s is a link to what is not there: name the file itself", name)
+		}
+		return name, false, nil
+	case err != nil:
+		return "", false, err
+	case info.IsDir():
+		return "", false, fmt.Errorf("%s is a folder: name a file in it", name)
+	case !info.Mode().IsRegular():
+		return name, true, nil
+	}
+	file, err = filepath.EvalSymlinks(name)
+	return file, false, err
+}
+
+// backup gives a host's backup to take.
+func (c *client) backup(ctx context.Context, take func(io.Reader) (int64, error)) (n int64, err error) {
 	stream, err := c.rest.Get().RequestURI(berthapi.BackupPath).Stream(ctx)
 	if err != nil {
 		return 0, explainStatus(nil, err)
 	}
 	defer stream.Close()
+	return take(stream)
+}
+
+// straightInto writes a backup into a pipe or a device as it comes.
+func straightInto(file string, stdout io.Writer, stream io.Reader) (n int64, err error) {
+	if file == stdio {
+		return copyWhole(stdout, stream)
+	}
+	to, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	n, err = copyWhole(to, stream)
+	return n, errors.Join(err, to.Close())
+}
+
+// intoPlace writes beside the file and moves it there once it is known to be whole.
+func intoPlace(file string, stream io.Reader) (n int64, err error) {
 	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-*")
 	if err != nil {
 		return 0, fmt.Errorf("%w: name a file in a folder that is there and can be written", err)
@@ -61,7 +117,19 @@ func (c *client) backup(ctx context.Context, file string) (n int64, err error) {
 	if err = errors.Join(err, part.Close()); err != nil {
 		return 0, err
 	}
-	return n, os.Rename(part.Name(), file)
+	if err := os.Rename(part.Name(), file); err != nil {
+		return 0, err
+	}
+	return n, syncFolder(filepath.Dir(file))
+}
+
+// syncFolder has a file's new name outlive a loss of power.
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 var errCut = errors.New("what came is not whole, since the host or the connection ended; try again, and see the host's log if that does not help")
@@ -110,6 +178,8 @@ func newRestore() *cobra.Command {
 		Use:   "restore FILE",
 		Short: "Fill a new data directory from a backup; the host must not run",
 		Args:  cobra.ExactArgs(1),
+
+		PreRunE: noClient,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			revision, err := restore(cmd.Context(), args[0], dir)
 			if err != nil {

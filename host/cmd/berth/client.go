@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,9 +18,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apinet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/berth-dev/berth/host/policy/module"
@@ -36,8 +39,9 @@ type client struct {
 }
 
 // newClient finds a kubeconfig: the flag, then $KUBECONFIG and ~/.kube/config
-// as kubectl does, then the one that `berth up` wrote on this machine.
-func newClient(kubeconfig, contextName string) (*client, error) {
+// as kubectl does, then the one that `berth up` wrote on this machine. What the host
+// warns of is written to warnings.
+func newClient(kubeconfig, contextName string, warnings io.Writer) (*client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	local := filepath.Join(defaultDataDir(), "kubeconfig")
@@ -66,11 +70,29 @@ func newClient(kubeconfig, contextName string) (*client, error) {
 	cfg.UserAgent = "berth/" + version
 	cfg.QPS, cfg.Burst = -1, 0
 	cfg.Wrap(counting)
+	cfg.Wrap(tellingWarnings(rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})))
 	c, err := rest.UnversionedRESTClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	return &client{rest: c, namespace: namespace}, nil
+}
+
+// tellingWarnings tells of each warning in an answer: raw requests drop them.
+func tellingWarnings(to rest.WarningHandler) transport.WrapperFunc {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			answer, err := next.RoundTrip(req)
+			if err != nil {
+				return answer, err
+			}
+			headers, _ := apinet.ParseWarningHeaders(answer.Header["Warning"]) // one that is none says nothing
+			for _, h := range headers {
+				to.HandleWarningHeader(h.Code, h.Agent, h.Text)
+			}
+			return answer, nil
+		})
+	}
 }
 
 // expired says so of a client certificate, upon which a host just hangs up.

@@ -22,14 +22,23 @@ func addConfigFlag(cmd *cobra.Command) {
 	var file string
 	cmd.Flags().StringVar(&file, "config", "", "YAML file of flags, such as listen: 0.0.0.0:6443; those of the command line come before it")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if file == "" {
-			return nil
+		if file != "" {
+			if err := setFlags(cmd.Flags(), file); err != nil {
+				return fmt.Errorf("--config %s: %w", file, err)
+			}
 		}
-		if err := setFlags(cmd.Flags(), file); err != nil {
-			return fmt.Errorf("--config %s: %w", file, err)
-		}
-		return nil
+		return noClient(cmd, nil)
 	}
+}
+
+// noClient refuses flags by which commands find a host, of one that asks none.
+func noClient(cmd *cobra.Command, _ []string) error {
+	for _, name := range []string{"kubeconfig", "context"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s names a cluster to talk to, and `%s` talks to none by it: leave it out", name, cmd.CommandPath())
+		}
+	}
+	return nil
 }
 
 // setFlags gives flags the values of a file, but those that are set already.

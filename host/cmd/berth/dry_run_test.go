@@ -45,7 +45,7 @@ func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
 	kubeconfig := runHost(t)
 	run := func(args ...string) string { return mustBerth(t, append(args, "--kubeconfig", kubeconfig)...) }
 	schedulable(t, kubeconfig, 4, 40)
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestWhoDeletesAModuleInUseIsWarned(t *testing.T) {
 	t.Parallel()
 	kubeconfig := runHost(t)
 	mustBerth(t, "policy", "push", "made", handMade(t, policytest.Guest{Name: "made", Version: "1", Refuse: -1}), "--kubeconfig", kubeconfig)
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,8 @@ func TestErrorsTeach(t *testing.T) {
 	small, none := filepath.Join(t.TempDir(), "small.wasm"), filepath.Join(t.TempDir(), "none.sig")
 	write(t, small, "\x00asm\x01\x00\x00\x00")
 	write(t, none, "")
+	flagsFile := filepath.Join(t.TempDir(), "flags.yaml")
+	write(t, flagsFile, "kubeconfig: "+kubeconfig+"\n")
 	for _, tt := range []struct {
 		name, args string
 		want       []string
@@ -75,6 +77,18 @@ func TestErrorsTeach(t *testing.T) {
 		{"a folder in the place of a name", "policy push --kubeconfig " + kubeconfig + " " + empty, []string{"has no policy.yaml that names a policy: use `berth policy push NAME " + empty + "`"}},
 		{"a push to no host, which builds nothing first", "policy push --kubeconfig " + kubeconfig + " x ../../../examples/gpu-only", []string{"no host answers at https://127.0.0.1:1"}},
 		{"a typo in policy.yaml", "policy push --kubeconfig " + kubeconfig + " " + typo, []string{`policy.yaml: unknown field "entri"`}},
+		{"a kubeconfig of a host", "up --kubeconfig " + kubeconfig + " --agent none", []string{"--kubeconfig names a cluster to talk to, and `berth up` talks to none by it"}},
+		{"a context of a host", "host --context c", []string{"--context names a cluster"}},
+		{"a kubeconfig of an agent", "agent --server https://127.0.0.1:1 --kubeconfig " + kubeconfig, []string{"`berth agent` talks to none by it"}},
+		{"a kubeconfig of a restore", "restore " + small + " --data-dir " + empty + "/none --kubeconfig " + kubeconfig, []string{"`berth restore` talks to none by it"}},
+		{"a kubeconfig in a file of flags", "host --config " + flagsFile, []string{"--kubeconfig names a cluster"}},
+		{"nodes below none", "up --agent none --simulate -3", []string{"--simulate -3: want a number of nodes"}},
+		{"an agent's flag without one", "up --agent none --node-name x", []string{"--node-name is of this machine's agent, and --agent none starts none"}},
+		{"a table of a folder", "policy test --table t.yaml " + empty, []string{"--table is of a FILE.wasm"}},
+		{"a table of a folder to measure", "policy bench --table t.yaml " + empty, []string{"--table is of a FILE.wasm"}},
+		{"a build of a module", "policy inspect --go " + small, []string{"--go, --debug and --strip say how a folder is built, and " + small + " is a module already"}},
+		{"a build of a module to test", "policy test --strip " + small, []string{"is a module already: leave them out"}},
+		{"a build of a module to measure", "policy bench --debug " + small, []string{"is a module already: leave them out"}},
 		{"a mode that is none", "policy push --kubeconfig " + kubeconfig + " --mode On x " + empty, []string{"use Enforce, Shadow or Off"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,7 +180,7 @@ func TestAPushThatCannotGoLiveChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

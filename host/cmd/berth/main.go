@@ -161,7 +161,7 @@ func clientFor(cmd *cobra.Command) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(kubeconfig, contextName)
+	return newClient(kubeconfig, contextName, cmd.ErrOrStderr())
 }
 
 // defaultDataDir is where a host keeps its state unless told otherwise.

@@ -68,21 +68,35 @@ func (c *client) watchPolicies(ctx context.Context, out io.Writer, format *outpu
 	for events := json.NewDecoder(stream); ; {
 		var event struct {
 			Type   string
-			Object v1alpha1.Policy
+			Object json.RawMessage
 		}
 		switch err := events.Decode(&event); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			return nil // the host has ended, or the time of the watch
-		case event.Type == "ERROR" || event.Type == "BOOKMARK":
+			return fmt.Errorf("the watch has ended, with the host or by its time (%w): list again to go on", err)
+		case event.Type == "ERROR":
+			return fmt.Errorf("the watch has ended: %s: list again to go on", saidBy(event.Object))
+		case event.Type == "BOOKMARK":
 			continue
 		}
-		one := []v1alpha1.Policy{event.Object}
+		one := make([]v1alpha1.Policy, 1)
+		if err := json.Unmarshal(event.Object, &one[0]); err != nil {
+			return err
+		}
 		if err := each.printAs(out, &one[0], func() *table { return policyTable(one) }); err != nil {
 			return err
 		}
 	}
+}
+
+// saidBy is the message of a Status, or all that came in its place.
+func saidBy(object []byte) string {
+	var status struct{ Message string }
+	if json.Unmarshal(object, &status) != nil || status.Message == "" {
+		return string(object)
+	}
+	return status.Message
 }
 
 func policyTable(policies []v1alpha1.Policy) *table {
@@ -130,6 +144,7 @@ func noPolicy(name string) error {
 
 func isNotFound(err error) bool   { return apierrors.IsNotFound(cause(err)) }
 func isBadRequest(err error) bool { return apierrors.IsBadRequest(cause(err)) }
+func isForbidden(err error) bool  { return apierrors.IsForbidden(cause(err)) }
 func isConflict(err error) bool   { return apierrors.IsConflict(cause(err)) }
 
 // cause takes the client's own error out of what explainStatus made of it.

@@ -46,7 +46,7 @@ func newPolicyBench() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file := first(args, "."); isModuleFile(file) {
-				named, err := tablesOf(file, tables)
+				named, err := from.tablesOf(file, tables)
 				if err != nil {
 					return err
 				}
@@ -55,6 +55,9 @@ func newPolicyBench() *cobra.Command {
 					return err
 				}
 				return t.write(cmd.OutOrStdout())
+			}
+			if len(tables) > 0 {
+				return errTables
 			}
 			return from.bench(cmd.Context(), cmd.OutOrStdout(), first(args, "."), sizes)
 		},

@@ -41,6 +41,14 @@ func (s *source) check() error {
 	return nil
 }
 
+// checkBuilt refuses flags of a build where there is none to make.
+func (s *source) checkBuilt(file string) error {
+	if s.stock || s.debug || s.strip {
+		return fmt.Errorf("--go, --debug and --strip say how a folder is built, and %s is a module already: leave them out", file)
+	}
+	return nil
+}
+
 // module builds the folder at path, or reads the file.
 func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte, error) {
 	if err := s.check(); err != nil {
@@ -54,6 +62,9 @@ func (s *source) module(ctx context.Context, out io.Writer, path string) ([]byte
 		return nil, err
 	}
 	if !info.IsDir() {
+		if err := s.checkBuilt(path); err != nil {
+			return nil, err
+		}
 		return readModule(path)
 	}
 	if err := build.Sources(path); err != nil {

@@ -106,7 +106,7 @@ func TestInventedSignaturesPushNoTrustedOneOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig, _ := startHost(t, t.TempDir(), func(c *host.Config) { c.TrustedKeys = filepath.Dir(public) })
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

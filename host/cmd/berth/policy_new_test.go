@@ -39,7 +39,7 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	if out := mustBerth(t, "policy", "remove", "my-team", "--kubeconfig", kubeconfig); !strings.Contains(out, "profile default goes on without my-team\npredicate my-team is removed") {
 		t.Errorf("remove says %s", out)
 	}
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 // What a build prints for kubectl makes a policy live.
 func TestPrintedObjectsGoLive(t *testing.T) {
 	t.Parallel()
-	c, err := newClient(runHost(t), "")
+	c, err := newClient(runHost(t), "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func applyOwn(t *testing.T, kubeconfig, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

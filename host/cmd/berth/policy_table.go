@@ -17,8 +17,13 @@ import (
 	tables "github.com/berth-dev/berth/host/policy/table"
 )
 
+var errTables = errors.New("--table is of a FILE.wasm, and a folder's tables are those of its tests: leave it out, or name the module")
+
 // tablesOf are the tables of a module: those that are named, else those beside it.
-func tablesOf(wasm string, named []string) ([]string, error) {
+func (s *source) tablesOf(wasm string, named []string) ([]string, error) {
+	if err := s.checkBuilt(wasm); err != nil {
+		return nil, err
+	}
 	if len(named) > 0 {
 		return named, nil
 	}

@@ -52,11 +52,14 @@ func newPolicyTest() *cobra.Command {
 				return fmt.Errorf("--run: %w", err)
 			}
 			if file := first(args, "."); isModuleFile(file) {
-				named, err := tablesOf(file, tables)
+				named, err := from.tablesOf(file, tables)
 				if err == nil {
 					err = r.testTables(cmd.Context(), file, named, matching)
 				}
 				return errors.Join(err, r.write())
+			}
+			if len(tables) > 0 {
+				return errTables
 			}
 			return errors.Join(from.test(cmd.Context(), &r, first(args, "."), run), r.write())
 		},

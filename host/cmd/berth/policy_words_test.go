@@ -84,7 +84,7 @@ func labelsOf(m *dto.Metric) map[string]string {
 
 func metricsOf(t *testing.T, kubeconfig string) map[string]*dto.MetricFamily {
 	t.Helper()
-	c, err := newClient(kubeconfig, "")
+	c, err := newClient(kubeconfig, "", t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/builtin"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -33,6 +34,7 @@ type pushFlags struct {
 	signatures                   []string
 	serviceAccount               string
 	own                          v1alpha1.PolicySpec // that of the folder's policy.yaml
+	joins                        bool                // the profile, since the policy is new or in none
 
 	dryRun      bool
 	force       bool
@@ -77,13 +79,13 @@ func newPolicyPush() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.entry, "entry", "", "the policy in the module; needed only if the module holds several")
 	flags.StringVar(&f.config, "config", "", "file with the policy's config, JSON or YAML")
-	flags.StringVar(&f.profile, "profile", "default", "profile that a new policy joins; empty for none")
+	flags.StringVar(&f.profile, "profile", "default", "profile that a policy joins which is new, or in no profile; empty for none")
 	flags.StringVar(&f.mode, "mode", "", "Enforce, Shadow or Off")
-	flags.Int32Var(&f.weight, "weight", 1, "weight of a new priority")
+	flags.Int32Var(&f.weight, "weight", 1, "weight of a priority that joins a profile")
 	flags.StringArrayVar(&f.signatures, "signature", nil, "a signature of the module as berth policy sign prints it, or @FILE with some")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "NAMESPACE/NAME that a controller acts as; RBAC says what it may")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would have gone elsewhere, and stop there")
-	flags.BoolVar(&f.force, "force", false, "make it live even if it fails in its rehearsal, or pods find no node any more")
+	flags.BoolVar(&f.force, "force", false, "make it live even if it fails in its rehearsal, pods find no node any more, or none can be made")
 	flags.IntVar(&f.rehearse, "rehearse", 200, "how many of the last decisions are made again before it goes live; 0 for none")
 	flags.Int32Var(&f.canary, "canary", 0, "let it decide this share of the pods, in percent, on trial")
 	flags.StringVar(&f.maxRefusals, "max-refusals", "", "percentage of the canary's pods to which it may refuse nodes that the live module admits")
@@ -173,11 +175,38 @@ func (f *pushFlags) before(cmd *cobra.Command, c *client, name string) (*v1alpha
 	if bad := validation.IsDNS1123Subdomain(name); was == nil && len(bad) > 0 {
 		return nil, fmt.Errorf("%q cannot name a policy: use small letters, digits, '-' and '.', with a letter or digit at both ends, such as gpu-only", name)
 	}
-	if was != nil && (cmd.Flags().Changed("weight") || cmd.Flags().Changed("profile")) {
+	if f.joins, err = f.toJoin(cmd.Context(), c, was); err != nil {
+		return nil, err
+	}
+	if was != nil && !f.joins && f.profile != "" && (cmd.Flags().Changed("weight") || cmd.Flags().Changed("profile")) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "--profile and --weight are for a new policy, and %s is there: `kubectl edit profile` changes where it takes part\n", name)
 	}
 	return was, nil
 }
+
+// toJoin says whether the policy is to join the profile: it is new, or was left in
+// none by a push that could not go on. A built-in one may be in none by design.
+func (f *pushFlags) toJoin(ctx context.Context, c *client, was *v1alpha1.Policy) (bool, error) {
+	if f.profile == "" || f.canary > 0 {
+		return false, nil
+	}
+	if was == nil {
+		return true, nil
+	}
+	if kind := was.Status.Kind; isBuiltin(was) || kind != "" && !inProfiles(kind) {
+		return false, nil
+	}
+	var list v1alpha1.ProfileList
+	err := c.get(ctx, policyAPI+"profiles", &list)
+	if isForbidden(err) {
+		return false, nil // nor may he write them
+	}
+	named := slices.ContainsFunc(list.Items, func(p v1alpha1.Profile) bool { return slices.Contains(p.Names(), was.Name) })
+	return !named, err
+}
+
+// inProfiles says whether policies of a kind belong to profiles.
+func inProfiles(kind string) bool { return kind == abi.KindPredicate || kind == abi.KindPriority }
 
 // hasAccount refuses a controller that nobody said whom it acts as.
 func (f *pushFlags) hasAccount(was *v1alpha1.Policy, entry v1alpha1.ModuleEntry) error {
@@ -214,16 +243,16 @@ func (f *pushFlags) upload(cmd *cobra.Command, c *client, wasm []byte, signature
 
 // store has the Policy run the module, and a new one take part in its profile.
 func (f *pushFlags) store(ctx context.Context, out io.Writer, c *client, was *v1alpha1.Policy, name string, module *v1alpha1.Module, entry v1alpha1.ModuleEntry) (*v1alpha1.Policy, error) {
-	p, fresh, err := f.apply(ctx, c, was, name, module, entry)
+	p, err := f.apply(ctx, c, was, name, module, entry)
 	if err != nil {
 		return nil, err
 	}
 	if was != nil {
 		fmt.Fprintln(out, changes(&was.Spec, &p.Spec))
 	}
-	if fresh && f.profile != "" {
+	if f.joins {
 		if err := c.join(ctx, f.profile, name, entry.Kind, f.weight); err != nil {
-			return nil, fmt.Errorf("policy %s is there, but not in profile %s: %w", name, f.profile, err)
+			return nil, fmt.Errorf("policy %s is there, but not in profile %s, and decides nothing: %w", name, f.profile, err)
 		}
 	}
 	return p, nil
@@ -305,14 +334,14 @@ func pointless(was *v1alpha1.Policy, m *v1alpha1.Module) bool {
 	return s != nil && s.Phase == v1alpha1.PhaseRolledBack || shortHex(was.Spec.Canary.Module) == shortHex(m.Name)
 }
 
-// apply makes or changes the Policy; fresh tells that it is new.
-func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (p *v1alpha1.Policy, fresh bool, err error) {
+// apply makes or changes the Policy.
+func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (*v1alpha1.Policy, error) {
 	if f.canary > 0 {
 		return f.applyCanary(ctx, c, was, name, m)
 	}
 	config, err := f.readConfig()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	spec := map[string]any{"module": m.Name, "entry": e.Name}
 	if config != nil {
@@ -333,9 +362,9 @@ func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, 
 	if f.own.ServiceAccount != nil {
 		spec["serviceAccount"] = f.own.ServiceAccount
 	}
-	p, err = c.patchPolicy(ctx, name, spec)
+	p, err := c.patchPolicy(ctx, name, spec)
 	if !isNotFound(err) {
-		return p, false, err
+		return p, err
 	}
 	p = &v1alpha1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Policy"},
@@ -347,16 +376,16 @@ func (f *pushFlags) apply(ctx context.Context, c *client, was *v1alpha1.Policy, 
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	made := new(v1alpha1.Policy)
-	return made, true, c.send(ctx, "POST", policyAPI+"policies", "application/json", body, made)
+	return made, c.send(ctx, "POST", policyAPI+"policies", "application/json", body, made)
 }
 
 // applyCanary puts the module on trial.
-func (f *pushFlags) applyCanary(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module) (*v1alpha1.Policy, bool, error) {
+func (f *pushFlags) applyCanary(ctx context.Context, c *client, was *v1alpha1.Policy, name string, m *v1alpha1.Module) (*v1alpha1.Policy, error) {
 	if others := f.others(was); len(others) > 0 {
-		return nil, false, fmt.Errorf("a canary runs with the %s of its policy, and %s has others: push the folder without --canary, or take them out of its %s", strings.Join(others, ", "), ownFile, ownFile)
+		return nil, fmt.Errorf("a canary runs with the %s of its policy, and %s has others: push the folder without --canary, or take them out of its %s", strings.Join(others, ", "), ownFile, ownFile)
 	}
 	canary := v1alpha1.Canary{Module: m.Name, Share: f.canary}
 	if f.maxRefusals != "" {
@@ -365,9 +394,9 @@ func (f *pushFlags) applyCanary(ctx context.Context, c *client, was *v1alpha1.Po
 	}
 	p, err := c.patchPolicy(ctx, name, map[string]any{"canary": canary})
 	if isNotFound(err) {
-		return nil, false, fmt.Errorf("there is no policy %s yet, which a canary could be compared with: push it without --canary", name)
+		return nil, fmt.Errorf("there is no policy %s yet, which a canary could be compared with: push it without --canary", name)
 	}
-	return p, false, err
+	return p, err
 }
 
 // others names what the folder's own policy.yaml wants otherwise than the policy has it.
@@ -433,7 +462,7 @@ func (f *pushFlags) readConfig() (*runtime.RawExtension, error) {
 // the host goes by; gates and controllers belong to none. Several pushes at once
 // each get in.
 func (c *client) join(ctx context.Context, profile, name, kind string, weight int32) error {
-	if kind != "predicate" && kind != "priority" {
+	if !inProfiles(kind) {
 		return nil
 	}
 	for {
@@ -444,7 +473,7 @@ func (c *client) join(ctx context.Context, profile, name, kind string, weight in
 		if slices.Contains(p.Names(), name) {
 			return nil // one of that name was deleted
 		}
-		if kind == "predicate" {
+		if kind == abi.KindPredicate {
 			p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: name})
 		} else {
 			p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: name, Weight: weight})

@@ -24,28 +24,21 @@ const maxShown = 20
 func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry, was *v1alpha1.Policy) error {
 	out := cmd.OutOrStdout()
 	switch {
-	case e.Kind != "predicate" && e.Kind != "priority":
+	case !inProfiles(e.Kind):
 		fmt.Fprintf(out, "nothing to rehearse: a %s decides about no placement\n", e.Kind)
 		return nil
 	case f.rehearse == 0:
 		return nil
 	}
-	v, err := f.variation(name, wasm, m, e, was == nil)
+	v, err := f.variation(name, wasm, m, e)
 	if err != nil {
 		return err
 	}
 	done := during(cmd.ErrOrStderr(), fmt.Sprintf("making the last %d decisions again", f.rehearse))
 	r, err := c.rehearse(cmd.Context(), v, f.rehearse)
 	done()
-	if isBadRequest(err) {
-		return fmt.Errorf("the host would refuse it, and nothing has changed: %w", err)
-	}
-	if err != nil && (f.dryRun || cmd.Context().Err() != nil) {
-		return fmt.Errorf("rehearse: %w", err)
-	}
 	if err != nil {
-		fmt.Fprintf(out, "not rehearsed: %v\n", err)
-		return nil
+		return f.unrehearsed(cmd.Context(), out, err, was)
 	}
 	if err := writeRehearsal(out, r); err != nil || !f.decides(was) {
 		return err
@@ -53,8 +46,25 @@ func (f *pushFlags) tryOut(cmd *cobra.Command, c *client, name string, wasm []by
 	return f.obey(out, r)
 }
 
+// unrehearsed says whether a push goes on though its rehearsal could not be made.
+func (f *pushFlags) unrehearsed(ctx context.Context, out io.Writer, err error, was *v1alpha1.Policy) error {
+	switch {
+	case isBadRequest(err):
+		return fmt.Errorf("the host would refuse it, and nothing has changed: %w", err)
+	case f.dryRun || ctx.Err() != nil:
+		return fmt.Errorf("rehearse: %w", err)
+	case !f.decides(was):
+		fmt.Fprintf(out, "not rehearsed: %v\n", err)
+		return nil
+	case f.force:
+		fmt.Fprintf(out, "it could not be rehearsed: %v: goes live nevertheless, by --force\n", err)
+		return nil
+	}
+	return fmt.Errorf("not live, nothing has changed: it could not be rehearsed: %w (--force makes it live nevertheless, --rehearse 0 without a rehearsal)", err)
+}
+
 // variation is the live set with what is pushed in it.
-func (f *pushFlags) variation(name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry, fresh bool) (trial.Variation, error) {
+func (f *pushFlags) variation(name string, wasm []byte, m *v1alpha1.Module, e v1alpha1.ModuleEntry) (trial.Variation, error) {
 	v := trial.Variation{Name: name, Module: m.Name, Entry: e.Name, Mode: v1alpha1.Enforce}
 	if f.dryRun {
 		v.Wasm, v.Signatures = wasm, m.Spec.Signatures
@@ -69,7 +79,7 @@ func (f *pushFlags) variation(name string, wasm []byte, m *v1alpha1.Module, e v1
 	if config != nil && f.canary == 0 {
 		v.Config = config.Raw
 	}
-	if fresh {
+	if f.joins {
 		v.Profile, v.Weight = f.profile, f.weight
 	}
 	return v, nil

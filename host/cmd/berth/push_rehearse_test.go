@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/host/policy/policytest"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
@@ -91,5 +96,83 @@ func TestAPushSaysThatAControllerDoesNotRun(t *testing.T) {
 	}
 	if out := mustBerth(t, "policy", "list", "--kubeconfig", kubeconfig); !strings.Contains(out, "NotRunning") {
 		t.Errorf("the list says:\n%s", out)
+	}
+}
+
+// A push that stopped half-way is made whole by the next one, which else would call
+// live what no profile names.
+func TestAPolicyThatIsInNoProfileJoinsOne(t *testing.T) {
+	t.Parallel()
+	kubeconfig := runHost(t)
+	push := func(args ...string) (string, error) {
+		return berth(t, append([]string{"policy", "push", "made", handMade(t, policytest.Guest{Name: "made", Version: "1", Refuse: -1}), "--kubeconfig", kubeconfig}, args...)...)
+	}
+	c, err := newClient(kubeconfig, "", t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := func() bool {
+		p := new(v1alpha1.Profile)
+		if err := c.get(t.Context(), policyAPI+"profiles/default", p); err != nil {
+			t.Fatal(err)
+		}
+		return slices.Contains(p.Names(), "made")
+	}
+	for range 2 {
+		if out, err := push("--profile", "none", "--rehearse", "0"); err == nil || !strings.Contains(err.Error(), "policy made is there, but not in profile none, and decides nothing") {
+			t.Errorf("a push that cannot join = %v\n%s", err, out)
+		}
+	}
+	if out, err := push("--profile", ""); err != nil || joined() {
+		t.Errorf("a push that shall join nothing = %v, joins: %t\n%s", err, joined(), out)
+	}
+	if out, err := push(); err != nil || !joined() {
+		t.Errorf("a push that may join = %v, joins: %t\n%s", err, joined(), out)
+	}
+}
+
+// Without a rehearsal nobody knows what it would do: that is a reason to hold it.
+func TestARehearsalThatCannotBeMadeHoldsAPush(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "too many rehearsals at a time", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(server.Close)
+	c, err := newClient(kubeconfigOf(t, server.URL), "", t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		flags      pushFlags
+		says, want string // what is printed, and the error; empty for none
+	}{
+		"a policy that shall decide": {pushFlags{rehearse: 5}, "", "not live, nothing has changed: it could not be rehearsed: too many rehearsals"},
+		"by force":                   {pushFlags{rehearse: 5, force: true}, "it could not be rehearsed: too many rehearsals at a time: goes live nevertheless, by --force", ""},
+		"a dry run by force":         {pushFlags{rehearse: 5, force: true, dryRun: true}, "", "rehearse: too many rehearsals"},
+		"a shadow":                   {pushFlags{rehearse: 5, mode: "Shadow"}, "not rehearsed: too many rehearsals", ""},
+		"without a rehearsal":        {pushFlags{}, "", ""},
+	} {
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		cmd.SetContext(t.Context())
+		err := tt.flags.tryOut(cmd, c, "made", nil, &v1alpha1.Module{}, v1alpha1.ModuleEntry{Name: "made", Kind: "predicate"}, nil)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || !strings.Contains(out.String(), tt.says) {
+			t.Errorf("%s: %v, and it says %q; want %q, and %q", name, err, out.String(), tt.want, tt.says)
+		}
+	}
+}
+
+func TestWhatAHostWarnsOfIsShown(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", `299 - "spec.old is deprecated"`)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(server.Close)
+	if out := mustBerth(t, "policy", "list", "--kubeconfig", kubeconfigOf(t, server.URL)); !strings.Contains(out, "Warning: spec.old is deprecated\n") {
+		t.Errorf("list says:\n%s", out)
 	}
 }

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
@@ -151,9 +157,7 @@ func TestABackupThatFailsSaysWhatToDo(t *testing.T) {
 		"one without its end":   {server.URL + "/short", file, "the host or the connection ended; try again"},
 		"no folder":             {server.URL + "/short", filepath.Join(dir, "none", "backup"), "name a file in a folder that is there and can be written"},
 	} {
-		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-		write(t, kubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: '"+tt.server+"'}}]\ncontexts: [{name: c, context: {cluster: c}}]\n")
-		if out, err := berth(t, "backup", tt.file, "--kubeconfig", kubeconfig); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if out, err := berth(t, "backup", tt.file, "--kubeconfig", kubeconfigOf(t, tt.server)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: backup = %v, want %q\n%s", name, err, tt.want, out)
 		}
 	}
@@ -168,5 +172,113 @@ func TestABackupThatFailsSaysWhatToDo(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if before, _ := os.ReadFile(file); err != nil || len(left) != 1 || string(before) != "the one before" {
 		t.Errorf("the folder holds %v, %v; the file holds %q", left, err, before)
+	}
+}
+
+// kubeconfigOf is one for a server that asks nobody who he is.
+func kubeconfigOf(t *testing.T, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	write(t, file, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: '"+server+"'}}]\ncontexts: [{name: c, context: {cluster: c}}]\n")
+	return file
+}
+
+// A pipe, a device and a link stay what they are, and words never mix with a backup.
+func TestWhereABackupGoes(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("all"))
+	whole := "all" + string(sum[:])
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, whole)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig, dir := kubeconfigOf(t, server.URL), t.TempDir()
+	backup := func(file string) (out, words string, err error) {
+		var stdout, stderr bytes.Buffer
+		root := newRoot()
+		root.SetOut(&stdout)
+		root.SetErr(&stderr)
+		root.SetArgs([]string{"backup", file, "--kubeconfig", kubeconfig})
+		err = root.ExecuteContext(t.Context())
+		return stdout.String(), stderr.String(), err
+	}
+
+	if out, words, err := backup("-"); err != nil || out != whole || words != "-: 1 KB, whole\n" {
+		t.Errorf("backup - = %v, prints %q and says %q", err, out, words)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Opened for both, so that neither side waits for the other.
+	end, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	if out, words, err := backup(pipe); err != nil || out != "" || !strings.Contains(words, "whole") {
+		t.Errorf("a backup into a pipe = %v, prints %q and says %q", err, out, words)
+	}
+	if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Fatalf("the pipe has become %v, %v", info.Mode(), err)
+	}
+	got := make([]byte, len(whole))
+	if _, err := io.ReadFull(end, got); err != nil || string(got) != whole {
+		t.Errorf("the pipe holds %q, %v", got, err)
+	}
+
+	file, link, nowhere := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "nowhere")
+	write(t, file, "the one before")
+	if err := errors.Join(os.Symlink(file, link), os.Symlink(filepath.Join(dir, "none"), nowhere)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := backup(link); err != nil {
+		t.Errorf("a backup by a link = %v", err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != file {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != whole {
+		t.Errorf("where the link leads is %q, %v", data, err)
+	}
+
+	asked.Store(0)
+	for bad, want := range map[string]string{dir: "is a folder: name a file in it", nowhere: "is a link to what is not there"} {
+		if _, _, err := backup(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("backup %s = %v, want %q", bad, err, want)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the host was asked %d times for what has no place", n)
+	}
+}
+
+// Who watches learns that nothing more will come, and why.
+func TestAWatchThatEndsSaysSo(t *testing.T) {
+	t.Parallel()
+	const policy = `{"type":"ADDED","object":{"metadata":{"name":"made"}}}`
+	for name, tt := range map[string]struct{ events, want string }{
+		"by the host's end": {policy, "the watch has ended, with the host or by its time"},
+		"by a cut":          {policy + `{"type":"ADD`, "the watch has ended, with the host or by its time"},
+		"by an error":       {policy + `{"type":"ERROR","object":{"kind":"Status","message":"too old resource version"}}` + policy, "the watch has ended: too old resource version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.URL.Query().Get("watch") == "" {
+					_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"},"items":[]}`)
+					return
+				}
+				_, _ = io.WriteString(w, tt.events)
+			}))
+			t.Cleanup(server.Close)
+			out, err := berth(t, "policy", "list", "-w", "--kubeconfig", kubeconfigOf(t, server.URL))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(out, "made") != 1 {
+				t.Errorf("list -w = %v, want %q; it says:\n%s", err, tt.want, out)
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -57,6 +58,12 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	if f.kind != "containerd" && f.kind != "none" {
 		return fmt.Errorf("--agent %q: use containerd or none", f.kind)
 	}
+	if f.simulate < 0 {
+		return fmt.Errorf("--simulate %d: want a number of nodes, 0 for none", f.simulate)
+	}
+	if err := f.forNoAgent(cmd.Flags()); err != nil {
+		return err
+	}
 	shape, err := simulate.ParseShape(f.simulateNode)
 	if err != nil {
 		return fmt.Errorf("--simulate-node: %w", err)
@@ -94,6 +101,21 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 		return group.Wait()
 	})
 	return ended(all.Wait())
+}
+
+// forNoAgent refuses flags of an agent that is not started.
+func (f *upFlags) forNoAgent(flags *pflag.FlagSet) (err error) {
+	if f.kind != "none" {
+		return nil
+	}
+	agents := &cobra.Command{}
+	new(agentFlags).addLocal(agents)
+	flags.Visit(func(flag *pflag.Flag) {
+		if err == nil && agents.Flags().Lookup(flag.Name) != nil {
+			err = fmt.Errorf("--%s is of this machine's agent, and --agent none starts none: leave one of them out", flag.Name)
+		}
+	})
+	return err
 }
 
 // follow starts what needs a serving host, and tells the user.

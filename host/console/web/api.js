@@ -36,7 +36,19 @@ function worded(text) {
   }
 }
 
-export const get = async (path, signal) => (await ask(path, { signal })).json();
+const patience = 30_000; // for an answer that comes whole, in milliseconds
+
+// within is a signal that fires after so long, or with another before that.
+const within = (ms, signal) => (signal ? AbortSignal.any([signal, AbortSignal.timeout(ms)]) : AbortSignal.timeout(ms));
+
+export async function get(path, signal) {
+  try {
+    return await (await ask(path, { signal: within(patience, signal) })).json();
+  } catch (err) {
+    if (err instanceof Refused || signal?.aborted) throw err;
+    throw new Refused(0, "the host does not answer"); // or not whole
+  }
+}
 
 // patch replaces fields of a spec, each as a whole: a merge would keep what an older
 // config had and a newer one leaves out. With a version it is refused once somebody
@@ -64,10 +76,16 @@ export async function signIn(code) {
   localStorage.setItem(keyName, key);
 }
 
+// signOut takes the key away first: without it the cookie, which the host alone can
+// take, does nothing.
 export async function signOut() {
-  await ask("/console/v1/session", { method: "DELETE" });
   localStorage.removeItem(keyName);
+  await ask("/console/v1/session", { method: "DELETE", signal: within(patience) });
 }
+
+// onKey calls changed when another tab has signed in, or out, until the signal fires.
+export const onKey = (changed, signal) =>
+  addEventListener("storage", (event) => event.key === keyName && changed(), { signal });
 
 // socket opens a WebSocket, no header of which a page can set: the key is named as a protocol.
 export const socket = (path, protocol) =>
@@ -80,6 +98,8 @@ export const breathe = () => new Promise((done) => {
   port2.postMessage(0);
 });
 
+const silence = 25_000; // after which a stream is cut: the host says something each ten seconds
+
 // stream calls frame with each frame of a view, and state with "live", or with the
 // Refused that ended it. It begins again until stop, which it returns, is called; a
 // view's first frame after that says that it begins anew.
@@ -87,10 +107,15 @@ export function stream(view, query, frame, state) {
   const ending = new AbortController();
   const run = async () => {
     while (!ending.signal.aborted) {
+      const cut = new AbortController();
+      let timer;
+      const heard = () => { clearTimeout(timer); timer = setTimeout(() => cut.abort(), silence); };
       try {
-        const response = await ask(`/console/v1/stream?${new URLSearchParams({ view, ...query })}`, { signal: ending.signal });
+        heard();
+        const response = await ask(`/console/v1/stream?${new URLSearchParams({ view, ...query })}`, { signal: AbortSignal.any([ending.signal, cut.signal]) });
         state("live");
         for await (const line of lines(response.body)) {
+          heard();
           frame(JSON.parse(line));
           await breathe();
         }
@@ -98,8 +123,10 @@ export function stream(view, query, frame, state) {
       } catch (err) {
         if (ending.signal.aborted) return;
         state(err instanceof Refused ? err : new Refused(0, "the connection was lost"));
-        if (err.status === 401) return; // the session is over: nothing will change that
+        if (err.status === 401) return; // the session is over: who signs in anew begins the view anew
         await new Promise((done) => setTimeout(done, 1000));
+      } finally {
+        clearTimeout(timer);
       }
     }
   };

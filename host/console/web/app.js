@@ -1,7 +1,7 @@
 // The console: who is signed in, which view is shown, and the keys.
 
-import { html, render, useEffect, useLayoutEffect, useState } from "./vendor/preact.js";
-import { get, signIn, signOut } from "./api.js";
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { get, onKey, signIn, signOut } from "./api.js";
 import { Decision } from "./decision.js";
 import { Events } from "./events.js";
 import { Logs } from "./logs.js";
@@ -32,25 +32,38 @@ const views = [
 // where reads the address: #/view/part/part?name=value.
 function where() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
+  const [name, ...rest] = path.split("/").map(decoded);
   return { name, path: rest, query: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+// decoded is a part of an address; what is no encoding is taken as it stands.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function App() {
   const [session, setSession] = useState({});
   const [at, setAt] = useState(where);
   const [help, setHelp] = useState(false);
+  const [keys, setKeys] = useState(localStorage.getItem("keys") !== "off");
   useEffect(() => {
     const moved = () => (code() ? location.reload() : setAt(where())); // a code opened in this tab signs in anew
-    addEventListener("hashchange", moved);
-    enter().then((who) => { setAt(where()); setSession(who); });
-    return () => removeEventListener("hashchange", moved);
+    const ending = new AbortController();
+    const come = () => enter(setSession, ending.signal).then((who) => { setAt(where()); setSession({ ...who, since: performance.now() }); });
+    addEventListener("hashchange", moved, { signal: ending.signal });
+    onKey(come, ending.signal); // another tab has signed in, or out
+    come();
+    return () => ending.abort();
   }, []);
   // Keys work from the moment at which the views are shown, not from the next frame on.
   useLayoutEffect(() => {
     const pressed = (event) => {
       if (event.key === "Escape") { setHelp(false); document.activeElement.blur(); }
-      if (event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+      if (!keys || event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
       const view = views.find((v) => v.key === event.key && session.views?.[v.name]);
       if (view) location.hash = link([view.name]);
       if (event.key === "?") setHelp((shown) => !shown);
@@ -58,7 +71,14 @@ function App() {
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, [session]);
+  }, [session, keys]);
+
+  // Who goes to another view goes on in it, and hears which it is.
+  const shown = useRef();
+  useEffect(() => {
+    if (shown.current) document.querySelector("main").focus({ preventScroll: true });
+    shown.current = session.views && (at.name || "first");
+  }, [at.name, !session.views]);
 
   useEffect(() => {
     show();
@@ -81,9 +101,10 @@ function App() {
       <button type="button" onClick=${leave}>Sign out</button>
     </header>
     ${help && html`<aside class="help card"><h2>Keys</h2><dl>${open.map((v) => html`<dt key=${v.key}><kbd>${v.key}</kbd></dt><dd>${v.title}</dd>`)}
-      <dt><kbd>/</kbd></dt><dd>filter</dd><dt><kbd>?</kbd></dt><dd>these keys</dd><dt><kbd>Esc</kbd></dt><dd>away</dd></dl></aside>`}
-    <main>${current
-      ? html`<${current.view} key=${current.name} path=${at.path} query=${at.query} session=${session} />`
+      <dt><kbd>/</kbd></dt><dd>filter</dd><dt><kbd>?</kbd></dt><dd>these keys</dd><dt><kbd>Esc</kbd></dt><dd>away</dd></dl>
+      <label><input type="checkbox" checked=${keys} onChange=${(e) => { localStorage.setItem("keys", e.target.checked ? "on" : "off"); setKeys(e.target.checked); }} /> these keys do that</label></aside>`}
+    <main tabindex="-1" aria-label=${current?.title}>${current
+      ? html`<${current.view} key=${current.name + session.since} path=${at.path} query=${at.query} session=${session} />`
       : html`<${Notice} title="No such view">There is none at this address that you may see.<//>`}</main>`;
 }
 
@@ -97,20 +118,26 @@ function show() {
 const code = () => location.hash.match(/^#code=(\w+)$/)?.[1];
 
 // enter makes a session of the code in the address, where there is one, takes it out
-// of the history, and tells who is signed in.
-async function enter() {
-  const given = code();
+// of the history, and tells who is signed in. A host that is not reached is asked again,
+// which tell is told.
+async function enter(tell, signal) {
+  let given = code();
   if (given) history.replaceState(null, "", location.pathname);
-  try {
-    if (given) await signIn(given);
-    return await get("/console/v1/session");
-  } catch (error) {
-    return { error };
+  for (;;) {
+    try {
+      if (given) await signIn(given);
+      given = "";
+      return await get("/console/v1/session");
+    } catch (error) {
+      if (error.status !== 0 || signal.aborted) return { error };
+      tell({ error });
+      await new Promise((done) => setTimeout(done, 3000));
+    }
   }
 }
 
 async function leave() {
-  await signOut();
+  await signOut().catch(() => {}); // without its key nobody is signed in here
   location.reload();
 }
 

@@ -2,7 +2,7 @@
 
 import { html, useMemo, useState } from "./vendor/preact.js";
 import { advise, explainPath } from "./pending.js";
-import { Camel, Commands, Copied, Notice, Trouble, Waiting, Wide, count, link, replace, shell, useAnswer } from "./parts.js";
+import { Camel, Commands, Copied, Notice, Stale, Trouble, Waiting, Wide, count, link, replace, shell, useAnswer } from "./parts.js";
 
 const shown = 100; // rows of the table
 
@@ -24,16 +24,20 @@ function Ask({ namespace }) {
     <p>Or choose one of those that wait in <a href=${link(["pending"])}>Pending</a>.</p>`;
 }
 
+// untilPlaced has what waits asked about again.
+const untilPlaced = (report) => (report?.node ? 0 : 10000);
+
 function Report({ namespace, name, query }) {
-  const { value: report, error } = useAnswer(explainPath(namespace, name) + (query.number ? `&decision=${encodeURIComponent(query.number)}` : ""));
+  const { value: report, error } = useAnswer(explainPath(namespace, name) + (query.number ? `&decision=${encodeURIComponent(query.number)}` : ""), query.number ? 0 : untilPlaced);
   const [weights, setWeights] = useState({});
   const decided = useMemo(() => report && decide(report, weights), [report, weights]);
-  if (error) return html`<h1>${namespace}/${name}</h1><${Trouble} error=${error} />`;
+  if (error && !report) return html`<h1>${namespace}/${name}</h1><${Trouble} error=${error} />`;
   if (!report) return html`<h1>${namespace}/${name}</h1><${Waiting}>Deriving the decision again<//>`;
   const filter = query.filter || "";
   const rows = decided.rows.filter((row) => row.node.includes(filter));
   return html`
     <h1>${namespace}/${name}</h1>
+    ${error && html`<${Stale} state=${error} />`}
     <p class="answer">${sentence(report)}</p>
     ${query.number && html`<p class="stale">This is decision ${query.number}, as it was made at ${new Date(report.decision?.at).toLocaleString()}. <a href=${link(["decision", namespace, name])}>The newest</a> · <a href=${link(["time"], { at: String(new Date(report.decision?.at).getTime()) })}>the cluster then</a></p>`}
     ${report.note && html`<p class="stale">${report.note}</p>`}

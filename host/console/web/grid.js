@@ -142,7 +142,9 @@ export function Grid({ nodes, version, cluster, fill, chosen, choose, marks, lab
     choose(nodes[from < 0 ? 0 : Math.min(nodes.length - 1, Math.max(0, from + by))].name);
   };
   const title = (b) => summary(b.node) + (marks?.get(b.node.name)?.why ? "\n" + marks.get(b.node.name).why : "");
-  return html`<div class="grid"><canvas ref=${canvas} tabindex="0" role="img" aria-busy="true" onClick=${(e) => choose && at(e) && choose(at(e).node.name)} onKeyDown=${key}
+  // Said once it is chosen, and not each time that a pod lands on it.
+  const said = useMemo(() => { const node = nodes.find((n) => n.name === chosen); return node ? summary(node) : ""; }, [chosen]);
+  return html`<div class="grid"><span class="unseen" role="status">${said}</span><canvas ref=${canvas} tabindex=${choose ? 0 : null} role=${choose ? "application" : "img"} aria-busy="true" onClick=${(e) => choose && at(e) && choose(at(e).node.name)} onKeyDown=${key}
     onMouseMove=${(e) => { const b = at(e); canvas.current.title = b ? title(b) : ""; }} aria-label=${label}></canvas></div>`;
 }
 

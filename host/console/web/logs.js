@@ -99,27 +99,29 @@ function Exec({ of }) {
   };
   const open = (event) => {
     event.preventDefault();
+    if (state === "asks" || state === "open") return;
     const query = new URLSearchParams({ container: of.container, stdin: "true", stdout: "true", stderr: "true", tty: "true" });
     for (const word of command.trim().split(/\s+/)) query.append("command", word);
     const to = connect(partOf(of, "exec", query), "v5.channel.k8s.io");
     const decoder = new TextDecoder();
     to.binaryType = "arraybuffer";
-    to.onopen = () => { setState("open"); send(size, JSON.stringify({ Width: 100, Height: 30 })); };
-    to.onmessage = ({ data }) => {
+    socket.current = to;
+    const mine = (heard) => (event) => socket.current === to && heard(event); // and not a former one's
+    to.onopen = mine(() => { setState("open"); send(size, JSON.stringify({ Width: 100, Height: 30 })); });
+    to.onmessage = mine(({ data }) => {
       const [channel, ...rest] = new Uint8Array(data);
       const said = decoder.decode(new Uint8Array(rest), { stream: channel !== failure });
       if (channel === stdout || channel === stderr) write(said);
       if (channel === failure) setState(ended(said));
-    };
-    to.onclose = () => setState((was) => (was === "open" || was === "asks" ? (was === "open" ? "The connection has ended." : "It could not be opened: the container does not run, has no such program, or you may not.") : was));
-    socket.current = to;
+    });
+    to.onclose = mine(() => setState((was) => (was === "open" || was === "asks" ? (was === "open" ? "The connection has ended." : "It could not be opened: the container does not run, has no such program, or you may not.") : was)));
     setState("asks");
   };
   const live = state === "open";
   const enter = (event) => { event.preventDefault(); send(stdin, line + "\n"); setLine(""); };
   return html`<section><h2>Shell</h2>
     <form class="controls" onSubmit=${open}><label>Command <input value=${command} required disabled=${live} onInput=${(e) => setCommand(e.target.value)} /></label>
-      ${live ? html`<button type="button" onClick=${() => socket.current.close()}>End it</button>` : html`<button>Run it in ${of.container}</button>`}
+      ${live ? html`<button type="button" onClick=${() => socket.current.close()}>End it</button>` : html`<button disabled=${state === "asks"}>Run it in ${of.container}</button>`}
       <span role="status">${live ? "It runs." : state === "asks" ? "Opening …" : state}</span></form>
     ${(live || version > 0) && html`<${Terminal} scroll=${scroll} version=${version} label="Shell" />`}
     ${live && html`<form class="controls line-in" onSubmit=${enter}><label>Line <input value=${line} autocomplete="off" autocapitalize="off" spellcheck="false" onInput=${(e) => setLine(e.target.value)} /></label> <button>Enter</button>

@@ -13,8 +13,14 @@ export function link(path, query = {}) {
 // go leads to an address without a new entry in the history: for what is typed.
 export const replace = (address) => location.replace(address);
 
-// useAnswer asks for a path, again every so many milliseconds where that is given,
-// and keeps what came last: {value, error}. Without a path nothing is asked.
+const soon = 3000; // a host that was not reached is asked again, in milliseconds
+
+// barred says that a session may not see any more what it saw.
+export const barred = (error) => error.status === 401 || error.status === 403;
+
+// useAnswer asks for a path, again every so many milliseconds where that is given, or
+// what it is of the value, and keeps what came last: {value, error}. Without a path
+// nothing is asked.
 export function useAnswer(path, every) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
@@ -22,14 +28,18 @@ export function useAnswer(path, every) {
     const ending = new AbortController();
     let timer;
     const ask = async () => {
+      const next = typeof every === "function" ? every : () => every;
+      let wait;
       try {
         const value = await get(path, ending.signal);
         setAnswer({ value, path });
+        wait = next(value);
       } catch (error) {
         if (ending.signal.aborted) return;
-        setAnswer((had) => ({ value: had.path === path ? had.value : undefined, path, error }));
+        setAnswer((had) => ({ value: had.path === path && !barred(error) ? had.value : undefined, path, error }));
+        wait = next() || (error.status === 0 && soon);
       }
-      if (every) timer = setTimeout(ask, every);
+      if (wait) timer = setTimeout(ask, wait);
     };
     setAnswer((had) => (had.path === path ? had : {}));
     ask();
@@ -46,7 +56,7 @@ export function useFrames(view, query = {}) {
   const [state, setState] = useState("");
   const asked = JSON.stringify(query);
   useEffect(() => stream(view, query, (frame) => Object.keys(frame).length && setLast({ frame, asked }), setState), [view, asked]);
-  return { frame: last.frame, fresh: last.asked === asked, state };
+  return { frame: barred(state) ? undefined : last.frame, fresh: last.asked === asked, state };
 }
 
 // Stale says that what is shown is not how it is.
@@ -68,10 +78,10 @@ export function Notice({ title, children }) {
 // Wide is a table that moves sideways where there is no room for it, by keys too.
 export const Wide = ({ label, children }) => html`<div class="wide" role="region" aria-label=${label} tabindex="0">${children}</div>`;
 
-// Trouble words an answer that was no success.
-export function Trouble({ error }) {
+// Trouble words an answer that was no success; once says that it is not asked for again.
+export function Trouble({ error, once }) {
   switch (error.status) {
-    case 0: return html`<${Notice} title="Not connected">${error.message}: it is asked again until it does.<//>`;
+    case 0: return html`<${Notice} title="Not connected">${error.message}: ${once ? "try it again later" : "it is asked again until it does"}.<//>`;
     case 401: return html`<${Notice} title="Signed out">Run <code>berth console</code> and open the address that it prints.<//>`;
     case 403: return html`<${Notice} title="Not yours to see">${error.message}<//>`;
     case 404: return html`<${Notice} title="Not there">${error.message}<//>`;

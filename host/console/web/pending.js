@@ -4,7 +4,7 @@ import { html } from "./vendor/preact.js";
 import { Commands, Notice, Stale, Trouble, Waiting, ago, count, link, shell, useAnswer, useFrames } from "./parts.js";
 
 export function Pending({ query }) {
-  const { frame, state } = useFrames("pending");
+  const { frame, state } = useFrames("pending", { open: query.reason || "" });
   if (!frame) return state.message ? html`<${Trouble} error=${state} />` : html`<${Waiting}>Looking at the queue<//>`;
   return html`
     <h1>Pending</h1>
@@ -17,19 +17,20 @@ export function Pending({ query }) {
 }
 
 function Group({ group, open }) {
-  const first = group.pods[0];
+  const pods = group.pods || []; // they come with the next frame
+  const first = pods[0];
   return html`<li>
     <a class="reason" aria-expanded=${!!open} href=${link(["pending"], open ? {} : { reason: group.reason })}>
       <b>${group.count.toLocaleString("en")}</b><span>${group.reason}</span><small>since ${ago(group.since)}</small>
     </a>
-    ${open && html`<div class="members">
+    ${open && first && html`<div class="members">
       ${group.tried && html`<${Advice} pod=${first} />`}
       <table><thead><tr><th>Pod</th><th>Waits for</th><th class="n">Tries</th></tr></thead><tbody>
-        ${group.pods.map((p) => html`<tr key=${p.namespace + "/" + p.name}>
+        ${pods.map((p) => html`<tr key=${p.namespace + "/" + p.name}>
           <td><a href=${link(["decision", p.namespace, p.name])}>${p.namespace}/${p.name}</a></td><td>${ago(p.since)}</td><td class="n">${p.attempts}</td>
         </tr>`)}
       </tbody></table>
-      ${group.count > group.pods.length && html`<p>and ${count(group.count - group.pods.length, "more", "more")}, which came later.</p>`}
+      ${group.count > pods.length && html`<p>and ${count(group.count - pods.length, "more", "more")}, which came later.</p>`}
       <${Commands} lines=${[`berth explain pod ${shell(first.name)} -n ${shell(first.namespace)}`]} />
     </div>`}
   </li>`;
@@ -38,7 +39,7 @@ function Group({ group, open }) {
 // Advice is the one change that would place a pod, derived for the oldest of its group.
 function Advice({ pod }) {
   const { value, error } = useAnswer(explainPath(pod.namespace, pod.name));
-  if (error) return html`<${Trouble} error=${error} />`;
+  if (error && !value) return html`<${Trouble} error=${error} />`;
   if (!value) return html`<${Waiting}>Asking the policies<//>`;
   const advice = advise(value);
   return html`<p class="advice"><b>What would place ${pod.name}:</b> ${advice.text} <a href=${link(["decision", pod.namespace, pod.name])}>See each node.</a></p>`;

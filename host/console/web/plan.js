@@ -66,7 +66,7 @@ export function Plan() {
       <p><button disabled=${!manifest.trim() || progress !== ""}>Plan</button> Nothing is created, and nothing is written.</p>
     </form>
     ${progress && html`<p class="waiting" role="status"><progress aria-label="planning"></progress> ${progress}</p>`}
-    ${result.error && html`<${Trouble} error=${result.error} />`}
+    ${result.error && html`<${Trouble} error=${result.error} once />`}
     ${result.today && html`<${Placed} result=${result} />`}
     <${Commands} lines=${["berth plan -f PODS.yaml", "berth plan -f PODS.yaml --policy NAME=FILE.wasm"]} />`;
 }

@@ -93,7 +93,7 @@ function Policy({ policy, figures, session }) {
     <h3>History</h3>
     <${Timeline} revisions=${[...(status.history || []).toReversed(), ...(status.current ? [status.current] : [])]} />
     <ol class="history">
-      ${status.current && html`<${Revision} of=${status.current} now=${status.phase === "Off" ? "turned off" : "decides now"} />`}
+      ${status.current && html`<${Revision} of=${status.current} now=${standing(policy)} />`}
       ${(status.history || []).map((r, i) => html`<${Revision} key=${i} of=${r}
         back=${session.write && !same(r, status.current) && (() => change(backTo(status.kind, r), `Make ${short(r.module)} live again`))} />`)}
     </ol>
@@ -118,6 +118,9 @@ function Canary({ spec, status: { canary }, write, change }) {
 }
 
 const Differences = ({ of: d }) => html`<p>Of ${count(d.pods, "pod")} that were compared, it refused nodes to ${d.refusedPods} and would have chosen another node for ${d.scored}; it refused ${count(d.refused, "node")} that the other admits, and admitted ${d.admitted} that the other refuses.</p>`;
+
+// standing is what became of a policy by its mode.
+const standing = ({ spec, status }) => (status.phase === "Off" ? "turned off" : spec.mode === "Shadow" ? "a shadow, which decides nothing" : "decides now");
 
 const same = (a, b) => b && a.module === b.module && a.entry === b.entry && JSON.stringify(a.config) === JSON.stringify(b.config);
 const short = (module) => module.replace(/^sha256[:-]/, "").slice(0, 12);

@@ -56,18 +56,30 @@ function Drop({ take }) {
 const short = (module) => module.replace(/^sha256[:-]/, "").slice(0, 12);
 const kebab = (name) => name.replace(/([a-z0-9])([A-Z])/g, "$1-$2").toLowerCase();
 
+// entryOf is the entry of a module that was picked, or that its policy runs, or that is
+// called like its file.
+export const entryOf = (entries, ...names) => names.map((name) => entries.find((e) => e.name === name)).find(Boolean) || entries[0];
+
+// nameOf is the policy that a file is likely for, or what a new one may be called.
+const nameOf = (policies, guess, entries) =>
+  policies.find((p) => [guess, entryOf(entries, guess).name].includes(p.metadata.name))?.metadata.name || kebab(guess);
+
 // Plan is what a module that is uploaded shall become.
 function Plan({ module, file, policies, stage, alive }) {
   const entries = module.status.entries;
   const guess = file.replace(/\.wasm$/, "");
-  const [entry, setEntry] = useState((entries.find((e) => e.name === guess) || entries[0]).name);
-  const [name, setName] = useState((policies.find((p) => [guess, entry].includes(p.metadata.name)) || { metadata: { name: kebab(guess) } }).metadata.name);
-  const [share, setShare] = useState(0);
+  const [picked, setEntry] = useState();
+  const [name, setName] = useState(() => nameOf(policies, guess, entries));
+  const [wanted, setShare] = useState(0);
   const [rehearsal, setRehearsal] = useState();
   const [busy, setBusy] = useState(false);
   const [live, setLive] = useState(false);
-  const { kind } = entries.find((e) => e.name === entry);
   const was = policies.find((p) => p.metadata.name === name);
+  const runs = was && (was.spec.entry || name);
+  const { name: entry, kind } = entryOf(entries, picked, runs, guess);
+  // A canary runs the entry of its policy.
+  const tries = was && kind !== "gate" && entry === runs;
+  const share = tries ? wanted : 0;
   const set = (change) => (event) => { setRehearsal(); change(event.target.value); };
 
   if (kind === "controller") return html`<${Notice} title="A controller">It acts as a ServiceAccount: push it by <code>berth policy push ${name} ${file} --service-account NAMESPACE/NAME</code>.<//>`;
@@ -84,9 +96,9 @@ function Plan({ module, file, policies, stage, alive }) {
   });
   return html`
     <form class="controls" onSubmit=${(e) => { e.preventDefault(); rehearse(); }}>
-      ${entries.length > 1 && html`<label>Policy in the module <select value=${entry} onChange=${set(setEntry)}>${entries.map((e) => html`<option key=${e.name}>${e.name}</option>`)}</select></label>`}
-      <label>Name <input required pattern="[A-Za-z0-9]([A-Za-z0-9.]|-)*" value=${name} onInput=${set(setName)} /></label>
-      ${was && kind !== "gate" && html`<label>Decides <select value=${share} onChange=${set(setShare)}><option value="0">all pods</option>${[1, 10, 50].map((n) => html`<option key=${n} value=${n}>${n} % of the pods, as a canary</option>`)}</select></label>`}
+      ${entries.length > 1 && html`<label>Policy in the module <select value=${entry} onChange=${set(setEntry)}>${entries.map((e) => html`<option key=${e.name} value=${e.name}>${e.name}</option>`)}</select></label>`}
+      <label>Name <input required pattern="[A-Za-z0-9]([A-Za-z0-9.]|-)*" value=${name} onInput=${(e) => { setEntry(); set(setName)(e); }} /></label>
+      ${tries && html`<label>Decides <select value=${share} onChange=${set(setShare)}><option value="0">all pods</option>${[1, 10, 50].map((n) => html`<option key=${n} value=${n}>${n} % of the pods, as a canary</option>`)}</select></label>`}
       <button disabled=${busy || live}>Rehearse</button>
     </form>
     <p>${was ? `It takes the place of ${short(was.status?.live || was.spec.module)}, which is live${was.metadata.labels?.["policy.berth.dev/builtin"] ? " and built in" : ""}.` : kind === "gate" ? "It becomes a new policy." : "It becomes a new policy, in the profile default."}</p>
@@ -126,12 +138,13 @@ async function apply({ name, module, entry, kind, share, was, so, alive }) {
     await join(kind, name).catch((error) => { throw new Error(`${name} is there, but not in the profile default: ${error.message}`); });
   }
   for (;;) {
-    const { status = {} } = await get(path);
+    const { spec, status = {} } = await get(path);
     if (status.observedGeneration >= generation) {
       if (share > 0 && status.canary?.phase === "Running") return { text: `It decides ${share} % of the pods, and is rolled back by itself when it fails.` };
       if (share > 0 && status.canary?.phase === "RolledBack") throw new Error(`It was rolled back: ${status.canary.message || status.canary.reason}`);
-      if (!share && status.phase === "Live") return { text: `${name} decides from now on.` };
-      if (!share && status.phase !== "Live") throw new Error(status.message || `It is ${status.phase}: berth policy inspect ${shell(name)}`);
+      if (!share && status.phase === "Off") return { text: `${name} is written, and off: it is asked about nothing.` };
+      if (!share && status.phase === "Live") return { text: spec.mode === "Shadow" ? `${name} is a shadow, which decides nothing: berth policy diff ${shell(name)}` : `${name} decides from now on.` };
+      if (!share) throw new Error(status.message || `It is ${status.phase}: berth policy inspect ${shell(name)}`);
     }
     if (!alive.current) throw new Error("the page was left");
     so("Waiting for the host to open it");

@@ -5,6 +5,7 @@ import { html, useEffect, useRef } from "./vendor/preact.js";
 
 const kept = 2000; // lines
 const longest = 4000; // characters of a line that are shown
+const looksAtMost = 300; // changes of colour in a line that are shown
 
 // A Scroll keeps the last lines of what is written.
 export class Scroll {
@@ -44,7 +45,7 @@ export function spans(line) {
   }
   const all = [];
   for (const { c, look } of cells) {
-    if (all.at(-1)?.look === look) all.at(-1).text += c;
+    if (all.at(-1)?.look === look || all.length === looksAtMost) all.at(-1).text += c;
     else all.push({ text: c, look });
   }
   return all;

@@ -4,7 +4,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/preact.js";
 import { breathe, stream } from "./api.js";
 import { Grid, appName, colour, empty, inOrder, told } from "./grid.js";
-import { Commands, Notice, Trouble, Waiting, count, link, percent, replace, shell } from "./parts.js";
+import { Commands, Notice, Trouble, Waiting, barred, count, link, percent, replace, shell } from "./parts.js";
 import { Verdicts, marksOf, useVerdicts } from "./verdicts.js";
 
 export const zone = "topology.kubernetes.io/zone";
@@ -20,7 +20,7 @@ export function useCluster(label) {
     told(cluster.current, frame);
     if (!frame.more) breathe().then(() => setVersion((v) => v + 1)); // else the rest of it follows at once
   }, setState), [label]);
-  return { cluster: cluster.current, version, state };
+  return { cluster: cluster.current, version: barred(state) ? 0 : version, state };
 }
 
 // fills say how full a node is, from 0 to 1.

@@ -1,19 +1,16 @@
 // What policies say of each node for one pod: which they refuse, which they prefer.
 
-import { html, useEffect, useMemo, useState } from "./vendor/preact.js";
+import { html, useMemo } from "./vendor/preact.js";
 import { Trouble, Waiting, count, link, useAnswer } from "./parts.js";
 
-const again = 10000; // what waits is asked about again, for nodes fill
+// untilDecided has what waits asked about again, for nodes fill: what was decided stays.
+const untilDecided = (v) => (v?.derived === "decision" ? 0 : 10000);
 const shown = 8; // nodes of the table
 
 // useVerdicts asks for those of a pod, namespace/name.
 export function useVerdicts(pod) {
   const [namespace, name] = (pod || "").split("/");
-  const [every, setEvery] = useState(again);
-  const answer = useAnswer(name && `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}/explain?shape=columns`, every);
-  const derived = answer.value?.derived;
-  useEffect(() => setEvery(derived === "decision" ? 0 : again), [derived]); // what was decided stays
-  return answer;
+  return useAnswer(name && `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}/explain?shape=columns`, untilDecided);
 }
 
 // marksOf are a policy's verdicts, or its scores between the lowest and the highest, by
