@@ -42,13 +42,15 @@ type target struct {
 // It is large because each verb is a file, and what all of them need of a
 // request, its rights and its answer is here.
 type call struct {
-	server   *server
-	echo     echo.Context
-	w        *echo.Response
-	r        *http.Request
-	place    *target
-	info     *apirequest.RequestInfo
-	user     user.Info
+	server *server
+	echo   echo.Context
+	w      *echo.Response
+	r      *http.Request
+	place  *target
+	info   *apirequest.RequestInfo
+	// sender is who asks, as user.
+	sender, user user.Info
+
 	query    query
 	warnings []string
 	// annotations go into the audit log.
@@ -109,8 +111,16 @@ func (k *call) end() {
 	}
 	k.leave()
 	if k.server.Audit != nil {
-		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations})
+		k.server.Audit(k.audited())
 	}
+}
+
+func (k *call) audited() *Audited {
+	a := &Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.sender, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations}
+	if k.user != k.sender {
+		a.Impersonated = k.user
+	}
+	return a
 }
 
 // panicked answers, or says that the answer must be broken off since a part of it
@@ -215,7 +225,7 @@ func (k *call) pass() error {
 
 func (k *call) authenticate() error {
 	if k.server.Authenticator == nil {
-		k.user = registry.Host
+		k.sender, k.user = registry.Host, registry.Host
 		return nil
 	}
 	answer, ok, err := k.server.Authenticator.AuthenticateRequest(k.r)
@@ -225,8 +235,15 @@ func (k *call) authenticate() error {
 	if err != nil || !ok || answer == nil {
 		return apierrors.NewUnauthorized("Unauthorized")
 	}
-	k.user = answer.User
+	k.sender = answer.User
 	k.r.Header.Del("Authorization")
+	who := k.sender
+	if k.server.Impersonate != nil {
+		if who, err = k.server.Impersonate(k.r, k.sender); err != nil {
+			return err
+		}
+	}
+	k.user = who
 	k.r = k.r.WithContext(authenticator.WithAudiences(apirequest.WithUser(k.r.Context(), k.user), answer.Audiences))
 	return nil
 }

@@ -27,8 +27,10 @@ func record(path string) *Request {
 	r.Header.Set("Authorization", "Bearer hunter2")
 	return &Request{
 		Begun: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Took: time.Second, Code: 201, Request: r,
-		User:  &user.DefaultInfo{Name: "erin", Groups: []string{"dev"}, Extra: map[string][]string{"token": {"hunter2"}}},
-		About: &apirequest.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "secrets", APIVersion: "v1", Namespace: "dev", Name: "s"},
+		User: &user.DefaultInfo{Name: "erin", UID: "7", Groups: []string{"dev"}, Extra: map[string][]string{"scopes": {"view"}}},
+
+		Impersonated: &user.DefaultInfo{Name: strings.Repeat("x", longest+1), Groups: []string{"ops"}},
+		About:        &apirequest.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "secrets", APIVersion: "v1", Namespace: "dev", Name: "s"},
 	}
 }
 
@@ -83,7 +85,12 @@ func TestALineSaysWhoDidWhatAndNoSecrets(t *testing.T) {
 	want := auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: "Metadata", Stage: "ResponseComplete", AuditID: got[0].AuditID,
 		RequestURI: "/api/v1/namespaces/dev/pods/p/exec?container=c", Verb: "create",
-		User: authenticationv1.UserInfo{Username: "erin", Groups: []string{"dev"}}, SourceIPs: []string{"10.0.0.7"},
+		User: authenticationv1.UserInfo{
+			Username: "erin", UID: "7", Groups: []string{"dev"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"view"}},
+		},
+		ImpersonatedUser: &authenticationv1.UserInfo{Username: strings.Repeat("x", longest) + "…", Groups: []string{"ops"}},
+
+		SourceIPs:      []string{"10.0.0.7"},
 		ObjectRef:      &auditv1.ObjectReference{Resource: "secrets", Namespace: "dev", Name: "s", APIVersion: "v1"},
 		ResponseStatus: &metav1.Status{Code: 201}, RequestReceivedTimestamp: metav1.NewMicroTime(begun), StageTimestamp: metav1.NewMicroTime(begun.Add(time.Second)),
 	}
