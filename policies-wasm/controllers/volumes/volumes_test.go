@@ -386,6 +386,10 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 			class: func(c *storagev1.StorageClass) { c.MountOptions = []string{"noexec"} },
 			why:   "berth.dev/hostpath makes folders, which are not mounted: StorageClass standard may have no mountOptions",
 		},
+		"a parameter that is not read": {
+			class: func(c *storagev1.StorageClass) { c.Parameters["size"] = "5Gi" },
+			why:   "berth.dev/hostpath knows one parameter, path: StorageClass standard may not have size",
+		},
 		"a path that goes back": {
 			class: func(c *storagev1.StorageClass) { c.Parameters["path"] = "/srv/../etc" },
 			why:   "berth.dev/hostpath makes no folder by a path with ..: StorageClass standard has the path /srv/../etc",
