@@ -88,7 +88,11 @@ func (s *server) serve(at target, answer func(*call) error) echo.HandlerFunc {
 func (s *server) run(c echo.Context, at *target, answer func(*call) error) (k *call) {
 	k = s.begin(c, at)
 	defer k.end()
-	err := k.pass()
+	cancel, err := k.bound()
+	defer cancel()
+	if err == nil {
+		err = k.pass()
+	}
 	if err == nil {
 		err = answer(k)
 	}
@@ -377,7 +381,29 @@ func (k *call) status(code int, status *metav1.Status) {
 	_, _ = k.w.Write(data)
 }
 
+// bound gives the request the time that its client allows it. Watches and streams
+// have as long as they like.
+func (k *call) bound() (cancel context.CancelFunc, err error) {
+	text := k.query.get("timeout")
+	if text == "" || k.info.Verb == "watch" || k.place.stream {
+		return func() {}, nil
+	}
+	allowed, err := time.ParseDuration(text)
+	if err != nil {
+		return func() {}, apierrors.NewBadRequest("the timeout in the query: " + err.Error())
+	}
+	if allowed <= 0 || allowed >= longestCall {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithDeadline(k.r.Context(), k.begun.Add(allowed))
+	k.r = k.r.WithContext(ctx)
+	return cancel, nil
+}
+
+// longestCall is how long a request may work that is not a stream.
+const longestCall = time.Minute
+
 // context bounds how long a request may work that is not a stream.
 func (k *call) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(k.r.Context(), time.Minute)
+	return context.WithTimeout(k.r.Context(), longestCall)
 }
