@@ -14,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -48,6 +50,8 @@ type call struct {
 	r      *http.Request
 	place  *target
 	info   *apirequest.RequestInfo
+	// id is what the audit log calls the request.
+	id string
 	// sender is who asks, as user.
 	sender, user user.Info
 
@@ -65,6 +69,10 @@ type call struct {
 func (s *server) begin(c echo.Context, at *target) *call {
 	k := &call{server: s, echo: c, w: c.Response(), r: c.Request(), place: at, begun: time.Now(), leave: func() {}, turn: func(write func()) { write() }}
 	k.query = parseQuery(k.r.URL.RawQuery)
+	if k.id = k.r.Header.Get(auditv1.HeaderAuditID); k.id == "" {
+		k.id = uuid.NewString()
+	}
+	k.w.Header().Set(auditv1.HeaderAuditID, k.id)
 	k.info = k.describe()
 	return k
 }
@@ -120,7 +128,7 @@ func (k *call) end() {
 }
 
 func (k *call) audited() *Audited {
-	a := &Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.sender, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations}
+	a := &Audited{ID: k.id, Begun: k.begun, Took: time.Since(k.begun), User: k.sender, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations}
 	if k.user != k.sender {
 		a.Impersonated = k.user
 	}

@@ -96,3 +96,26 @@ func TestWhoAsksIsAuditedBesideWhomTheyImpersonate(t *testing.T) {
 		}
 	}
 }
+
+// A request is found again in the audit log by what its client calls it.
+func TestARequestIsAuditedUnderItsID(t *testing.T) {
+	t.Parallel()
+	var last *Audited
+	s := &server{echo: echo.New()}
+	s.Audit = func(a *Audited) { last = a }
+	s.echo.GET("/", s.serve(target{verb: "get"}, func(k *call) error { return k.write(http.StatusOK, nil) }))
+	made := map[string]bool{}
+	for _, id := range []string{"mine", "", ""} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		if id != "" {
+			r.Header.Set("Audit-ID", id)
+		}
+		rec := httptest.NewRecorder()
+		s.echo.ServeHTTP(rec, r)
+		got := rec.Header().Get("Audit-ID")
+		if got == "" || got != last.ID || (id != "" && got != id) || made[got] {
+			t.Errorf("a request that is called %q is answered as %q and audited as %q", id, got, last.ID)
+		}
+		made[got] = true
+	}
+}

@@ -126,6 +126,8 @@ type Fairness interface {
 
 // Audited is one answered request.
 type Audited struct {
+	// ID is what the request calls itself, or else is called.
+	ID    string
 	Begun time.Time
 	Took  time.Duration
 	// User is who sent it, nil where nobody knows; Impersonated is as whom it was

@@ -17,6 +17,8 @@ import (
 
 // Request is one answered request.
 type Request struct {
+	// ID is what the request calls itself, or else is called.
+	ID    string
 	Begun time.Time
 	Took  time.Duration
 	// User is who sent it, nil where nobody knows; Impersonated is as whom it was
@@ -36,10 +38,10 @@ const dropped = "audit.berth.dev/dropped"
 // longest bounds what a client chooses to send: paths, names and agents.
 const longest = 1024
 
-func eventOf(r *Request, id types.UID) *auditv1.Event {
+func eventOf(r *Request) *auditv1.Event {
 	e := &auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
-		Level:    auditv1.LevelMetadata, Stage: auditv1.StageResponseComplete, AuditID: id,
+		Level:    auditv1.LevelMetadata, Stage: auditv1.StageResponseComplete, AuditID: types.UID(cut(r.ID)),
 		ResponseStatus: &metav1.Status{Code: int32(r.Code)}, Annotations: r.Annotations,
 		RequestReceivedTimestamp: metav1.NewMicroTime(r.Begun), StageTimestamp: metav1.NewMicroTime(r.Begun.Add(r.Took)),
 	}

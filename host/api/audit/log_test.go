@@ -26,7 +26,7 @@ func record(path string) *Request {
 	r.RemoteAddr = "10.0.0.7:4711"
 	r.Header.Set("Authorization", "Bearer hunter2")
 	return &Request{
-		Begun: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Took: time.Second, Code: 201, Request: r,
+		ID: "one", Begun: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Took: time.Second, Code: 201, Request: r,
 		User: &user.DefaultInfo{Name: "erin", UID: "7", Groups: []string{"dev"}, Extra: map[string][]string{"scopes": {"view"}}},
 
 		Impersonated: &user.DefaultInfo{Name: strings.Repeat("x", longest+1), Groups: []string{"ops"}},
@@ -83,7 +83,7 @@ func TestALineSaysWhoDidWhatAndNoSecrets(t *testing.T) {
 	}
 	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	want := auditv1.Event{
-		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: "Metadata", Stage: "ResponseComplete", AuditID: got[0].AuditID,
+		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: "Metadata", Stage: "ResponseComplete", AuditID: "one",
 		RequestURI: "/api/v1/namespaces/dev/pods/p/exec?container=c", Verb: "create",
 		User: authenticationv1.UserInfo{
 			Username: "erin", UID: "7", Groups: []string{"dev"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"view"}},
@@ -184,7 +184,7 @@ func FuzzLine(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.URL.Path, r.URL.RawQuery = path, query
 		r.Header["User-Agent"] = []string{agent}
-		data, err := json.Marshal(eventOf(&Request{Request: r, About: &apirequest.RequestInfo{IsResourceRequest: true, Name: path}}, "id"))
+		data, err := json.Marshal(eventOf(&Request{ID: agent, Request: r, About: &apirequest.RequestInfo{IsResourceRequest: true, Name: path}}))
 		if err != nil || strings.ContainsRune(string(data), '\n') {
 			t.Errorf("line = %q, %v", data, err)
 		}
