@@ -140,14 +140,21 @@ func (r *Report) writePreemption(b *strings.Builder, page Page) {
 			v := &room.Victims[i]
 			fmt.Fprintf(b, "  %s, priority %d%s\n", v, v.Priority, v.against())
 		}
+		if room.Hidden > 0 {
+			fmt.Fprintf(b, "  %d more, of namespaces whose pods you may not list\n", room.Hidden)
+		}
 	}
 	if by := r.PreemptedBy; by != nil {
 		against, priority := "", ""
 		if v := by.victim(r.Namespace, r.Pod); v != nil {
 			against, priority = v.against(), fmt.Sprintf(" (this one has %d)", v.Priority)
 		}
-		fmt.Fprintln(b, page.Wrapped(fmt.Sprintf("Preempted: by decision %d, to make room on %s for %s of priority %d%s%s",
-			by.Decision, by.Node, by.For, by.Priority, priority, against)))
+		whom := fmt.Sprintf("%s of priority %d", by.For, by.Priority)
+		if by.For == "" {
+			whom = "a pod of a namespace whose pods you may not list"
+		}
+		fmt.Fprintln(b, page.Wrapped(fmt.Sprintf("Preempted: by decision %d, to make room on %s for %s%s%s",
+			by.Decision, by.Node, whom, priority, against)))
 	}
 }
 
