@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -256,4 +257,24 @@ func TestADecisionInWhichAPolicyFailedIsReplayed(t *testing.T) {
 			t.Errorf("explain notes %q, want %q in it", r.Note, want)
 		}
 	})
+}
+
+// Records of older hosts, and names that modules have, may hold anything.
+func TestAnExplanationDoesNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	r := &explain.Report{Namespace: "a", Pod: "p", State: "waiting", Message: "\x1b[2Jno\r room", Nodes: 1, Rows: []explain.Row{
+		{Node: "n", Refusals: []explain.Refusal{{Predicate: "\x1b]0;x\x07", Reason: "\u009b31mno"}}},
+	}}
+	for _, page := range []explain.Page{{}, {Columns: 80}, {Wide: true}} {
+		var text strings.Builder
+		if err := r.Write(&text, page); err != nil {
+			t.Fatal(err)
+		}
+		if i := strings.IndexFunc(text.String(), func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }); i >= 0 {
+			t.Errorf("an explanation holds %q", text.String()[i:])
+		}
+	}
+	if got := (explain.Page{Columns: 80}).Wrapped("\x1b[31mred\r"); got != "?[31mred" {
+		t.Errorf("Wrapped = %q", got)
+	}
 }

@@ -36,7 +36,7 @@ func (r *Report) Write(w io.Writer, page Page) error {
 	r.writePredicates(&b, page)
 	r.writeRows(&b, page)
 	fmt.Fprintf(&b, "\n%s\n", page.Wrapped(r.origin(page)))
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Legible(b.String()))
 	return err
 }
 
@@ -320,8 +320,23 @@ func (page Page) cut(cell string, used int) string {
 	return cell
 }
 
+// Legible is a text without what steers a terminal: names and words of modules may
+// hold anything. Its lines stay.
+func Legible(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return '?'
+	}, text)
+}
+
 // Wrapped breaks a sentence where the screen ends, and indents what follows.
 func (page Page) Wrapped(text string) string {
+	text = Legible(text)
 	if page.Columns == 0 {
 		return text
 	}
