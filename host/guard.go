@@ -29,7 +29,7 @@ func (h *Host) guard(c *api.Config) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Authenticator, c.Authorizer, c.Reviewer = pages.Authenticator(h.auth), h.auth.Access, h.auth
+	c.Authenticator, c.Impersonate, c.Authorizer, c.Reviewer = pages.Authenticator(h.auth), h.auth.Impersonate, h.auth.Access, h.auth
 	c.Fairness = flowcontrol.New(flowcontrol.Defaults(processors), h.MaxStreams)
 	discovery := api.Route{Handler: h.auth.Accounts.Discovery()}
 	c.Routes = map[string]api.Route{

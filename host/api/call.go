@@ -14,6 +14,7 @@ import (
 	"github.com/berth-dev/berth/host/api/registry"
 	"github.com/berth-dev/berth/host/api/wire"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -42,13 +44,17 @@ type target struct {
 // It is large because each verb is a file, and what all of them need of a
 // request, its rights and its answer is here.
 type call struct {
-	server   *server
-	echo     echo.Context
-	w        *echo.Response
-	r        *http.Request
-	place    *target
-	info     *apirequest.RequestInfo
-	user     user.Info
+	server *server
+	echo   echo.Context
+	w      *echo.Response
+	r      *http.Request
+	place  *target
+	info   *apirequest.RequestInfo
+	// id is what the audit log calls the request.
+	id string
+	// sender is who asks, as user.
+	sender, user user.Info
+
 	query    query
 	warnings []string
 	// annotations go into the audit log.
@@ -63,6 +69,10 @@ type call struct {
 func (s *server) begin(c echo.Context, at *target) *call {
 	k := &call{server: s, echo: c, w: c.Response(), r: c.Request(), place: at, begun: time.Now(), leave: func() {}, turn: func(write func()) { write() }}
 	k.query = parseQuery(k.r.URL.RawQuery)
+	if k.id = k.r.Header.Get(auditv1.HeaderAuditID); k.id == "" {
+		k.id = uuid.NewString()
+	}
+	k.w.Header().Set(auditv1.HeaderAuditID, k.id)
 	k.info = k.describe()
 	return k
 }
@@ -86,7 +96,11 @@ func (s *server) serve(at target, answer func(*call) error) echo.HandlerFunc {
 func (s *server) run(c echo.Context, at *target, answer func(*call) error) (k *call) {
 	k = s.begin(c, at)
 	defer k.end()
-	err := k.pass()
+	cancel, err := k.bound()
+	defer cancel()
+	if err == nil {
+		err = k.pass()
+	}
 	if err == nil {
 		err = answer(k)
 	}
@@ -109,8 +123,16 @@ func (k *call) end() {
 	}
 	k.leave()
 	if k.server.Audit != nil {
-		k.server.Audit(&Audited{Begun: k.begun, Took: time.Since(k.begun), User: k.user, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations})
+		k.server.Audit(k.audited())
 	}
+}
+
+func (k *call) audited() *Audited {
+	a := &Audited{ID: k.id, Begun: k.begun, Took: time.Since(k.begun), User: k.sender, About: k.info, Request: k.r, Code: k.w.Status, Annotations: k.annotations}
+	if k.user != k.sender {
+		a.Impersonated = k.user
+	}
+	return a
 }
 
 // panicked answers, or says that the answer must be broken off since a part of it
@@ -215,7 +237,7 @@ func (k *call) pass() error {
 
 func (k *call) authenticate() error {
 	if k.server.Authenticator == nil {
-		k.user = registry.Host
+		k.sender, k.user = registry.Host, registry.Host
 		return nil
 	}
 	answer, ok, err := k.server.Authenticator.AuthenticateRequest(k.r)
@@ -225,8 +247,15 @@ func (k *call) authenticate() error {
 	if err != nil || !ok || answer == nil {
 		return apierrors.NewUnauthorized("Unauthorized")
 	}
-	k.user = answer.User
+	k.sender = answer.User
 	k.r.Header.Del("Authorization")
+	who := k.sender
+	if k.server.Impersonate != nil {
+		if who, err = k.server.Impersonate(k.r, k.sender); err != nil {
+			return err
+		}
+	}
+	k.user = who
 	k.r = k.r.WithContext(authenticator.WithAudiences(apirequest.WithUser(k.r.Context(), k.user), answer.Audiences))
 	return nil
 }
@@ -360,7 +389,29 @@ func (k *call) status(code int, status *metav1.Status) {
 	_, _ = k.w.Write(data)
 }
 
+// bound gives the request the time that its client allows it. Watches and streams
+// have as long as they like.
+func (k *call) bound() (cancel context.CancelFunc, err error) {
+	text := k.query.get("timeout")
+	if text == "" || k.info.Verb == "watch" || k.place.stream {
+		return func() {}, nil
+	}
+	allowed, err := time.ParseDuration(text)
+	if err != nil {
+		return func() {}, apierrors.NewBadRequest("the timeout in the query: " + err.Error())
+	}
+	if allowed <= 0 || allowed >= longestCall {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithDeadline(k.r.Context(), k.begun.Add(allowed))
+	k.r = k.r.WithContext(ctx)
+	return cancel, nil
+}
+
+// longestCall is how long a request may work that is not a stream.
+const longestCall = time.Minute
+
 // context bounds how long a request may work that is not a stream.
 func (k *call) context() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(k.r.Context(), time.Minute)
+	return context.WithTimeout(k.r.Context(), longestCall)
 }

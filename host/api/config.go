@@ -27,6 +27,9 @@ type Config struct {
 	// Authenticator tells who asks. Nil takes everybody for the host itself,
 	// which is for tests.
 	Authenticator authenticator.Request
+	// Impersonate tells as whom the sender of a request asks, who is itself where it
+	// names nobody. An error becomes the answer. Nil goes by the sender.
+	Impersonate func(r *http.Request, sender user.Info) (user.Info, error)
 	// Authorizer tells who may what; nil allows everything.
 	Authorizer authorizer.Authorizer
 	// Reviewer answers token, subject and access reviews; nil answers 404.
@@ -123,9 +126,14 @@ type Fairness interface {
 
 // Audited is one answered request.
 type Audited struct {
-	Begun   time.Time
-	Took    time.Duration
-	User    user.Info
+	// ID is what the request calls itself, or else is called.
+	ID    string
+	Begun time.Time
+	Took  time.Duration
+	// User is who sent it, nil where nobody knows; Impersonated is as whom it was
+	// answered, nil where that is the same.
+	User, Impersonated user.Info
+
 	About   *apirequest.RequestInfo
 	Request *http.Request
 	Code    int

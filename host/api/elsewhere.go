@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -51,6 +52,9 @@ func (k *call) handOn(gv schema.GroupVersion, stream bool) {
 		k.leave()
 		k.leave = func() {}
 	}
+	// It answers with the ID itself, and once is enough.
+	k.r.Header.Set(auditv1.HeaderAuditID, k.id)
+	k.w.Header().Del(auditv1.HeaderAuditID)
 	k.server.Aggregate.Forward(k.w, k.r, gv, k.user)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -31,26 +32,27 @@ func (k *call) metrics() (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	selector, err := registry.ParseSelector(r, k.query.get("labelSelector"), "")
+	selector, err := registry.ParseSelector(r, k.query.get("labelSelector"), k.query.get("fieldSelector"))
 	if err != nil {
 		return nil, err
 	}
 	if k.place.kind.Name == "NodeMetrics" {
 		items, err := k.server.Metrics.NodeMetrics(k.r.Context())
-		items = picked(items, selector.Labels, func(m *metricsv1beta1.NodeMetrics) *metav1.ObjectMeta { return &m.ObjectMeta })
+		items = picked(items, &selector, func(m *metricsv1beta1.NodeMetrics) *metav1.ObjectMeta { return &m.ObjectMeta })
 		return &metricsv1beta1.NodeMetricsList{Items: items}, err
 	}
 	items, err := k.server.Metrics.PodMetrics(k.r.Context(), r.Namespace)
-	items = picked(items, selector.Labels, func(m *metricsv1beta1.PodMetrics) *metav1.ObjectMeta { return &m.ObjectMeta })
+	items = picked(items, &selector, func(m *metricsv1beta1.PodMetrics) *metav1.ObjectMeta { return &m.ObjectMeta })
 	return &metricsv1beta1.PodMetricsList{Items: items}, err
 }
 
 // picked are those that a selector matches, by namespace and name.
-func picked[T any](items []T, selector labels.Selector, meta func(*T) *metav1.ObjectMeta) []T {
-	items = slices.Clone(items)
-	if selector != nil {
-		items = slices.DeleteFunc(items, func(item T) bool { return !selector.Matches(labels.Set(meta(&item).Labels)) })
-	}
+func picked[T any](items []T, selector *registry.Selector, meta func(*T) *metav1.ObjectMeta) []T {
+	items = slices.DeleteFunc(slices.Clone(items), func(item T) bool {
+		m := meta(&item)
+		named := fields.Set{"metadata.name": m.Name, "metadata.namespace": m.Namespace}
+		return (selector.Labels != nil && !selector.Labels.Matches(labels.Set(m.Labels))) || (selector.Fields != nil && !selector.Fields.Matches(named))
+	})
 	slices.SortFunc(items, func(a, b T) int {
 		x, y := meta(&a), meta(&b)
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))

@@ -45,6 +45,9 @@ func (k *call) get() error {
 	if err != nil {
 		return err
 	}
+	if _, err := k.server.Registry.Reached(k.query.get("resourceVersion")); err != nil {
+		return err
+	}
 	obj, err := k.server.Registry.Get(k.r.Context(), r)
 	if err != nil {
 		return err

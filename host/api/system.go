@@ -73,13 +73,22 @@ func (s *server) routeRaw(method, path string, route Route) {
 func (k *call) health(name string, check func() error) error {
 	k.header("text/plain; charset=utf-8")
 	k.w.Header().Set("X-Content-Type-Options", "nosniff")
-	if check != nil {
+	others := slices.DeleteFunc(slices.Clone(k.query["exclude"]), func(s string) bool { return s == name })
+	state := "ok"
+	switch {
+	case len(others) < len(k.query["exclude"]):
+		state = "excluded: ok"
+	case check != nil:
 		if err := check(); err != nil {
 			return k.write(http.StatusInternalServerError, fmt.Appendf(nil, "[-]%s failed: %v\n%s check failed\n", name, err, name))
 		}
 	}
 	if _, verbose := k.query["verbose"]; verbose {
-		return k.write(http.StatusOK, fmt.Appendf(nil, "[+]%s ok\n%s check passed\n", name, k.r.URL.Path[1:]))
+		text := fmt.Appendf(nil, "[+]%s %s\n", name, state)
+		if len(others) > 0 {
+			text = fmt.Appendf(text, "warn: no check to exclude is called %q\n", others)
+		}
+		return k.write(http.StatusOK, fmt.Appendf(text, "%s check passed\n", k.r.URL.Path[1:]))
 	}
 	return k.write(http.StatusOK, []byte("ok"))
 }

@@ -144,35 +144,34 @@ func (a *Auth) NewToken(ctx context.Context, life time.Duration, description str
 	return token + ":" + a.Authority.Hash(), nil
 }
 
-// AuthenticateRequest implements authenticator.Request by Who.
-func (a *Auth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
-	who, err := a.Who(r)
-	if err != nil {
-		return nil, false, err
-	}
-	return &authenticator.Response{User: who}, true, nil
-}
-
-// Who tells who sent the request, impersonation included, and takes from it
-// what proved it.
+// AuthenticateRequest implements authenticator.Request: it tells who sent the
+// request, and takes from it what proved it.
 //
 // # Errors
-// Errors of the API, 401 or 403. Why a credential did not hold is logged and
-// not told.
-func (a *Auth) Who(r *http.Request) (user.Info, error) {
+// 401 of the API. Why a credential did not hold is logged and not told.
+func (a *Auth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	response, _, err := a.Requests.AuthenticateRequest(r)
 	if err != nil {
 		a.config.Log.Debug("unauthorized", "path", r.URL.Path, "from", r.RemoteAddr, "err", err)
-		return nil, apierrors.NewUnauthorized("Unauthorized")
+		return nil, false, apierrors.NewUnauthorized("Unauthorized")
 	}
-	who, err := authn.Impersonate(r.Context(), a.Access, response.User, r.Header)
+	r.Header.Del("Authorization")
+	return &authenticator.Response{User: response.User}, true, nil
+}
+
+// Impersonate tells as whom the sender asks, which is the sender unless headers
+// name another. It takes them from the request.
+//
+// # Errors
+// Errors of the API, 400 or 403.
+func (a *Auth) Impersonate(r *http.Request, sender user.Info) (user.Info, error) {
+	who, err := authn.Impersonate(r.Context(), a.Access, sender, r.Header)
 	switch {
 	case errors.Is(err, authn.ErrMalformed):
 		return nil, apierrors.NewBadRequest(err.Error())
 	case err != nil:
 		return nil, apierrors.NewForbidden(schema.GroupResource{}, "", err)
 	}
-	r.Header.Del("Authorization")
 	return who, nil
 }
 

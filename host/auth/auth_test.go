@@ -157,7 +157,11 @@ func serve(t *testing.T, a *Auth) (url string, client func(*ca.Subject) *http.Cl
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := a.Who(r)
+		var who user.Info
+		sender, _, err := a.AuthenticateRequest(r)
+		if err == nil {
+			who, err = a.Impersonate(r, sender.User)
+		}
 		if err != nil {
 			var status interface{ Status() metav1.Status }
 			if errors.As(err, &status) {

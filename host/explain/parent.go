@@ -182,7 +182,7 @@ func waitsFor(pod *v1.Pod) (reason, message string) {
 func (p *Parent) Write(w io.Writer, page Page) error {
 	var b strings.Builder
 	p.write(&b, page, "")
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Legible(b.String()))
 	return err
 }
 

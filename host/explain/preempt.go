@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ type Room struct {
 	// does not tell them.
 	Victims []Victim `json:"victims,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
+	// Hidden counts the pods that the reader is not told of.
+	Hidden int `json:"hidden,omitempty"`
 }
 
 // Victim is a pod that had to go.
@@ -34,6 +37,27 @@ type Victim struct {
 	// Breaks names the PodDisruptionBudgets that did not allow it, but which gave
 	// way, since there was no other room.
 	Breaks []string `json:"breaks,omitempty"`
+}
+
+// Veil takes out what names pods of namespaces whose pods the reader may not
+// list.
+func (r *Report) Veil(may func(namespace string) bool) {
+	for _, room := range []*Room{r.Room, r.PreemptedBy} {
+		if room == nil {
+			continue
+		}
+		all := len(room.Victims)
+		room.Victims = slices.DeleteFunc(room.Victims, func(v Victim) bool {
+			return !may(v.Namespace) && (v.Namespace != r.Namespace || v.Pod != r.Pod)
+		})
+		room.Hidden += all - len(room.Victims)
+	}
+	if by := r.PreemptedBy; by != nil && by.For != "" {
+		if namespace, _, _ := strings.Cut(by.For, "/"); !may(namespace) {
+			by.For, by.Priority = "", 0
+			by.Hidden++
+		}
+	}
 }
 
 func (v *Victim) String() string { return v.Namespace + "/" + v.Pod }

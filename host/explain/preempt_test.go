@@ -1,11 +1,13 @@
 package explain_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -94,6 +96,52 @@ func TestAPreemptionIsExplainedToAllWhomItConcerns(t *testing.T) {
 			t.Errorf("the guarded pod is %s, want %q:\n%s", r.State, want, text)
 		}
 	})
+}
+
+// A reader who may get a pod of his own learns nothing of pods of others by it.
+func TestAnExplanationNamesNoPodsThatItsReaderMayNotList(t *testing.T) {
+	t.Parallel()
+	room := func() *explain.Room {
+		return &explain.Room{For: "secret/boss", Priority: 77, Node: "a", Victims: []explain.Victim{
+			{Namespace: "mine", Pod: "own", Priority: 5}, {Namespace: "secret", Pod: "plan", Priority: 66, Breaks: []string{"guard"}},
+		}}
+	}
+	read := func(r *explain.Report) string {
+		t.Helper()
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		if err := r.Write(&text, explain.Page{}); err != nil {
+			t.Fatal(err)
+		}
+		return string(data) + text.String()
+	}
+	nothing := func(string) bool { return false }
+	for name, r := range map[string]*explain.Report{
+		"of what made room":     {Namespace: "mine", Pod: "urgent", Room: &explain.Room{For: "mine/urgent", Node: "a", Victims: room().Victims}},
+		"of what was preempted": {Namespace: "mine", Pod: "own", PreemptedBy: room()},
+	} {
+		r.Veil(func(string) bool { return true })
+		if said := read(r); !strings.Contains(said, "secret") || strings.Contains(said, "may not list") {
+			t.Errorf("an explanation %s, to who may list all: %s", name, said)
+		}
+		r.Veil(func(namespace string) bool { return namespace == "mine" })
+		said := read(r)
+		for _, secret := range []string{"secret", "boss", "plan", "guard", "66", "77"} {
+			if strings.Contains(said, secret) {
+				t.Errorf("an explanation %s tells of %q: %s", name, secret, said)
+			}
+		}
+		if !strings.Contains(said, "may not list") || !strings.Contains(said, `"pod":"own"`) {
+			t.Errorf("an explanation %s does not say what it keeps back, or takes too much: %s", name, said)
+		}
+		r.Veil(nothing)
+		if said := read(r); strings.Contains(said, `"pod":"own"`) != (r.Pod == "own") {
+			t.Errorf("an explanation %s, to who may list nothing: %s", name, said)
+		}
+	}
 }
 
 func TestAPreemptionIsReplayedAfterItsVictimsAreLongGone(t *testing.T) {
@@ -209,4 +257,24 @@ func TestADecisionInWhichAPolicyFailedIsReplayed(t *testing.T) {
 			t.Errorf("explain notes %q, want %q in it", r.Note, want)
 		}
 	})
+}
+
+// Records of older hosts, and names that modules have, may hold anything.
+func TestAnExplanationDoesNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	r := &explain.Report{Namespace: "a", Pod: "p", State: "waiting", Message: "\x1b[2Jno\r room", Nodes: 1, Rows: []explain.Row{
+		{Node: "n", Refusals: []explain.Refusal{{Predicate: "\x1b]0;x\x07", Reason: "\u009b31mno"}}},
+	}}
+	for _, page := range []explain.Page{{}, {Columns: 80}, {Wide: true}} {
+		var text strings.Builder
+		if err := r.Write(&text, page); err != nil {
+			t.Fatal(err)
+		}
+		if i := strings.IndexFunc(text.String(), func(c rune) bool { return c != '\n' && !unicode.IsPrint(c) }); i >= 0 {
+			t.Errorf("an explanation holds %q", text.String()[i:])
+		}
+	}
+	if got := (explain.Page{Columns: 80}).Wrapped("\x1b[31mred\r"); got != "?[31mred" {
+		t.Errorf("Wrapped = %q", got)
+	}
 }

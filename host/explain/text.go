@@ -36,7 +36,7 @@ func (r *Report) Write(w io.Writer, page Page) error {
 	r.writePredicates(&b, page)
 	r.writeRows(&b, page)
 	fmt.Fprintf(&b, "\n%s\n", page.Wrapped(r.origin(page)))
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Legible(b.String()))
 	return err
 }
 
@@ -140,14 +140,21 @@ func (r *Report) writePreemption(b *strings.Builder, page Page) {
 			v := &room.Victims[i]
 			fmt.Fprintf(b, "  %s, priority %d%s\n", v, v.Priority, v.against())
 		}
+		if room.Hidden > 0 {
+			fmt.Fprintf(b, "  %d more, of namespaces whose pods you may not list\n", room.Hidden)
+		}
 	}
 	if by := r.PreemptedBy; by != nil {
 		against, priority := "", ""
 		if v := by.victim(r.Namespace, r.Pod); v != nil {
 			against, priority = v.against(), fmt.Sprintf(" (this one has %d)", v.Priority)
 		}
-		fmt.Fprintln(b, page.Wrapped(fmt.Sprintf("Preempted: by decision %d, to make room on %s for %s of priority %d%s%s",
-			by.Decision, by.Node, by.For, by.Priority, priority, against)))
+		whom := fmt.Sprintf("%s of priority %d", by.For, by.Priority)
+		if by.For == "" {
+			whom = "a pod of a namespace whose pods you may not list"
+		}
+		fmt.Fprintln(b, page.Wrapped(fmt.Sprintf("Preempted: by decision %d, to make room on %s for %s%s%s",
+			by.Decision, by.Node, whom, priority, against)))
 	}
 }
 
@@ -313,8 +320,23 @@ func (page Page) cut(cell string, used int) string {
 	return cell
 }
 
+// Legible is a text without what steers a terminal: names and words of modules may
+// hold anything. Its lines stay.
+func Legible(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return '?'
+	}, text)
+}
+
 // Wrapped breaks a sentence where the screen ends, and indents what follows.
 func (page Page) Wrapped(text string) string {
+	text = Legible(text)
 	if page.Columns == 0 {
 		return text
 	}

@@ -92,8 +92,20 @@ func (s *Set) lacks(p *v1alpha1.Profile) (reason, message string) {
 	tell(v1alpha1.ReasonNotFound, unknown, "no policy is called ", refusing(p, unknown))
 	tell(v1alpha1.ReasonLost, lost, "all pods are refused by ", ": no revision can be loaded")
 	tell(v1alpha1.ReasonOtherKind, other, "in vain ", ": listed as what it is not")
+	tell(v1alpha1.ReasonIdleGroup, idleGroups(p), "in vain the groups ", ": no predicate has their names")
 	tell(v1alpha1.ReasonNotLive, none, "without ", ": not live")
 	return reason, strings.Join(texts, "; ")
+}
+
+// idleGroups are the groups that none of the predicates names.
+func idleGroups(p *v1alpha1.Profile) (all []string) {
+	for i := range p.Spec.Groups {
+		name := p.Spec.Groups[i].Name
+		if !slices.ContainsFunc(p.Spec.Predicates, func(q v1alpha1.ProfilePredicate) bool { return q.Name == name }) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // taken are the names that a profile claims and others hold, each with its holder.

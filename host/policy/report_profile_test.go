@@ -102,6 +102,58 @@ func TestAProfileThatNamesNoPolicyRefusesAll(t *testing.T) {
 	}
 }
 
+// What keeps out by a group that nobody asks keeps nothing out.
+func TestAProfileSaysWhichGroupsNobodyNames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	change := func(do func(*v1alpha1.Profile)) *metav1.Condition {
+		t.Helper()
+		_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
+			p := o.DeepCopyObject().(*v1alpha1.Profile)
+			do(p)
+			p.Generation++
+			return p, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Load(t.Context())
+		return r.live(t, "default")
+	}
+	live := change(func(p *v1alpha1.Profile) {
+		p.Spec.Groups = append(p.Spec.Groups, v1alpha1.PredicateGroup{Name: "Mine", Members: []string{"HostName"}})
+	})
+	if live.Status != metav1.ConditionFalse || live.Reason != v1alpha1.ReasonIdleGroup || live.Message != "in vain the groups Mine: no predicate has their names" {
+		t.Errorf("with a group that nobody names: %+v", live)
+	}
+	live = change(func(p *v1alpha1.Profile) {
+		p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: "Mine"})
+	})
+	if live.Status != metav1.ConditionTrue {
+		t.Errorf("once it is named: %+v", live)
+	}
+}
+
+// TestAPriorityWithoutWeightCountsOnce: as a score plugin of Kubernetes does.
+func TestAPriorityWithoutWeightCountsOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.put(t, "mine", withModule(r.upload(t, guest{Name: "mine", Kind: "priority"}.Bytes())))
+	_, err := r.store.Update(t.Context(), store.Key{Resource: v1alpha1.Profiles, Name: "default"}, func(o store.Object) (store.Object, error) {
+		p := o.DeepCopyObject().(*v1alpha1.Profile)
+		p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: "mine"})
+		return p, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Load(t.Context())
+	all := r.Current().Scheduling.Profiles["default-scheduler"].Priorities
+	if last := all[len(all)-1]; last.Policy.Info().Name != "mine" || last.Weight != 1 {
+		t.Errorf("the last of the priorities is %s with weight %d, want mine with 1", last.Policy.Info().Name, last.Weight)
+	}
+}
+
 // live is the condition of a profile.
 func (r *rig) live(t testing.TB, profile string) *metav1.Condition {
 	t.Helper()

@@ -149,11 +149,11 @@ func (s *Set) profile(object *v1alpha1.Profile, open opener, share int32) *frame
 	}
 	for _, priority := range object.Spec.Priorities {
 		l := s.enforced(priority.Name, abi.KindPriority)
-		if l == nil || priority.Weight <= 0 {
+		if l == nil {
 			continue
 		}
 		main, verifier := choose(l)
-		one := framework.ProfilePriority{Policy: main, Weight: int64(priority.Weight), FailClosed: l.state.Policy.FailsClosed()}
+		one := framework.ProfilePriority{Policy: main, Weight: priority.WeightOf(), FailClosed: l.state.Policy.FailsClosed()}
 		if verifier != nil {
 			one.Verifier = verifier
 		}

@@ -204,6 +204,44 @@ func TestScopesChooseThePods(t *testing.T) {
 	refused(t, err, "exceeded quota: critical")
 }
 
+func TestAScopeChoosesClaimsByTheirAttributes(t *testing.T) {
+	t.Parallel()
+	claim := func(names ...string) *corev1.PersistentVolumeClaim {
+		p := &corev1.PersistentVolumeClaim{}
+		for i, to := range []**string{&p.Spec.VolumeAttributesClassName, &p.Status.CurrentVolumeAttributesClassName} {
+			if i < len(names) {
+				*to = &names[i]
+			}
+		}
+		return p
+	}
+	coming := claim("a")
+	coming.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: "gold"}
+	for _, test := range []struct {
+		operator corev1.ScopeSelectorOperator
+		values   []string
+		in, out  []store.Object
+	}{
+		{corev1.ScopeSelectorOpExists, nil, []store.Object{claim("a")}, []store.Object{claim(), claim(""), &corev1.Pod{}}},
+		{corev1.ScopeSelectorOpDoesNotExist, nil, []store.Object{claim()}, []store.Object{claim("a")}},
+		{corev1.ScopeSelectorOpIn, []string{"gold"}, []store.Object{claim("gold"), claim("a", "gold"), coming}, []store.Object{claim("a"), claim()}},
+		{corev1.ScopeSelectorOpNotIn, []string{"gold"}, []store.Object{claim("a", "gold"), claim()}, []store.Object{claim("gold")}},
+	} {
+		quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+			{ScopeName: corev1.ResourceQuotaScopeVolumeAttributesClass, Operator: test.operator, Values: test.values},
+		}}}}
+		for i, obj := range slices.Concat(test.in, test.out) {
+			if want := i < len(test.in); inScope(quota, obj) != want {
+				t.Errorf("%s %v of %+v = %v, want %v", test.operator, test.values, obj, !want, want)
+			}
+		}
+	}
+	exists := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeVolumeAttributesClass}}}
+	if !inScope(exists, claim("a")) || inScope(exists, claim()) {
+		t.Error("the scope by itself does not choose claims that name a class")
+	}
+}
+
 func TestAQuotaThatGrowsAndGoes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

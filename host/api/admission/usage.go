@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 	qoshelper "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+	"k8s.io/utils/ptr"
 )
 
 // What one object takes of a quota, in the names that quotas use.
@@ -200,12 +201,10 @@ func namedByPod(pod *corev1.Pod, name corev1.ResourceName) bool {
 }
 
 // inScope tells whether the quota is about the object at all. Quotas with
-// scopes are about pods.
+// scopes are about pods or claims.
 func inScope(quota *corev1.ResourceQuota, obj store.Object) bool {
-	pod, isPod := obj.(*corev1.Pod)
 	for _, scope := range quota.Spec.Scopes {
-		selector := corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}
-		if !isPod || !podInScope(pod, selector) {
+		if !meets(obj, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}) {
 			return false
 		}
 	}
@@ -213,11 +212,38 @@ func inScope(quota *corev1.ResourceQuota, obj store.Object) bool {
 		return true
 	}
 	for _, selector := range quota.Spec.ScopeSelector.MatchExpressions {
-		if !isPod || !podInScope(pod, selector) {
+		if !meets(obj, selector) {
 			return false
 		}
 	}
 	return true
+}
+
+func meets(obj store.Object, selector corev1.ScopedResourceSelectorRequirement) bool {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return podInScope(o, selector)
+	case *corev1.PersistentVolumeClaim:
+		return claimInScope(o, selector)
+	}
+	return false
+}
+
+// claimInScope goes by the classes of attributes that a claim asks for, has, or is
+// about to get: one that meets the selector is enough.
+func claimInScope(claim *corev1.PersistentVolumeClaim, selector corev1.ScopedResourceSelectorRequirement) bool {
+	if selector.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+		return false
+	}
+	names := []string{ptr.Deref(claim.Spec.VolumeAttributesClassName, ""), ptr.Deref(claim.Status.CurrentVolumeAttributesClassName, "")}
+	if m := claim.Status.ModifyVolumeStatus; m != nil {
+		names = append(names, m.TargetVolumeAttributesClassName)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	if len(names) == 0 {
+		return selected(selector, "")
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return selected(selector, name) })
 }
 
 func podInScope(pod *corev1.Pod, selector corev1.ScopedResourceSelectorRequirement) bool {

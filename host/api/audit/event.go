@@ -17,9 +17,14 @@ import (
 
 // Request is one answered request.
 type Request struct {
-	Begun   time.Time
-	Took    time.Duration
-	User    user.Info
+	// ID is what the request calls itself, or else is called.
+	ID    string
+	Begun time.Time
+	Took  time.Duration
+	// User is who sent it, nil where nobody knows; Impersonated is as whom it was
+	// answered, nil where that is the same.
+	User, Impersonated user.Info
+
 	About   *apirequest.RequestInfo
 	Request *http.Request
 	Code    int
@@ -33,15 +38,19 @@ const dropped = "audit.berth.dev/dropped"
 // longest bounds what a client chooses to send: paths, names and agents.
 const longest = 1024
 
-func eventOf(r *Request, id types.UID) *auditv1.Event {
+func eventOf(r *Request) *auditv1.Event {
 	e := &auditv1.Event{
 		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
-		Level:    auditv1.LevelMetadata, Stage: auditv1.StageResponseComplete, AuditID: id,
+		Level:    auditv1.LevelMetadata, Stage: auditv1.StageResponseComplete, AuditID: types.UID(cut(r.ID)),
 		ResponseStatus: &metav1.Status{Code: int32(r.Code)}, Annotations: r.Annotations,
 		RequestReceivedTimestamp: metav1.NewMicroTime(r.Begun), StageTimestamp: metav1.NewMicroTime(r.Begun.Add(r.Took)),
 	}
 	if r.User != nil {
-		e.User = authenticationv1.UserInfo{Username: r.User.GetName(), UID: r.User.GetUID(), Groups: r.User.GetGroups()}
+		e.User = userOf(r.User)
+	}
+	if r.Impersonated != nil {
+		who := userOf(r.Impersonated)
+		e.ImpersonatedUser = &who
 	}
 	if q := r.Request; q != nil {
 		e.RequestURI, e.UserAgent = cut(plainURI(q.URL)), cut(q.UserAgent())
@@ -54,6 +63,17 @@ func eventOf(r *Request, id types.UID) *auditv1.Event {
 		}
 	}
 	return e
+}
+
+func userOf(who user.Info) authenticationv1.UserInfo {
+	u := authenticationv1.UserInfo{Username: cut(who.GetName()), UID: cut(who.GetUID()), Groups: cutAll(who.GetGroups())}
+	for key, values := range who.GetExtra() {
+		if u.Extra == nil {
+			u.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		u.Extra[cut(key)] = cutAll(values)
+	}
+	return u
 }
 
 // kept are the query's parts that say what was asked for, and never contents: a
@@ -81,6 +101,14 @@ func cut(text string) string {
 		return strings.ToValidUTF8(text[:longest], "") + "…"
 	}
 	return text
+}
+
+func cutAll(texts []string) []string {
+	texts = slices.Clone(texts)
+	for i := range texts {
+		texts[i] = cut(texts[i])
+	}
+	return texts
 }
 
 func hostOf(address string) string {

@@ -17,8 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -88,7 +86,7 @@ func (l *Log) open() error {
 
 // Record takes a request down. It never waits.
 func (l *Log) Record(r *Request) {
-	e := eventOf(r, types.UID(uuid.NewString()))
+	e := eventOf(r)
 	before := l.dropped.Swap(0)
 	if before > 0 {
 		told := map[string]string{dropped: strconv.FormatUint(before, 10)}

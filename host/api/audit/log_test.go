@@ -26,9 +26,11 @@ func record(path string) *Request {
 	r.RemoteAddr = "10.0.0.7:4711"
 	r.Header.Set("Authorization", "Bearer hunter2")
 	return &Request{
-		Begun: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Took: time.Second, Code: 201, Request: r,
-		User:  &user.DefaultInfo{Name: "erin", Groups: []string{"dev"}, Extra: map[string][]string{"token": {"hunter2"}}},
-		About: &apirequest.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "secrets", APIVersion: "v1", Namespace: "dev", Name: "s"},
+		ID: "one", Begun: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Took: time.Second, Code: 201, Request: r,
+		User: &user.DefaultInfo{Name: "erin", UID: "7", Groups: []string{"dev"}, Extra: map[string][]string{"scopes": {"view"}}},
+
+		Impersonated: &user.DefaultInfo{Name: strings.Repeat("x", longest+1), Groups: []string{"ops"}},
+		About:        &apirequest.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "secrets", APIVersion: "v1", Namespace: "dev", Name: "s"},
 	}
 }
 
@@ -81,9 +83,14 @@ func TestALineSaysWhoDidWhatAndNoSecrets(t *testing.T) {
 	}
 	begun := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	want := auditv1.Event{
-		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: "Metadata", Stage: "ResponseComplete", AuditID: got[0].AuditID,
+		TypeMeta: metav1.TypeMeta{Kind: "Event", APIVersion: "audit.k8s.io/v1"}, Level: "Metadata", Stage: "ResponseComplete", AuditID: "one",
 		RequestURI: "/api/v1/namespaces/dev/pods/p/exec?container=c", Verb: "create",
-		User: authenticationv1.UserInfo{Username: "erin", Groups: []string{"dev"}}, SourceIPs: []string{"10.0.0.7"},
+		User: authenticationv1.UserInfo{
+			Username: "erin", UID: "7", Groups: []string{"dev"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"view"}},
+		},
+		ImpersonatedUser: &authenticationv1.UserInfo{Username: strings.Repeat("x", longest) + "…", Groups: []string{"ops"}},
+
+		SourceIPs:      []string{"10.0.0.7"},
 		ObjectRef:      &auditv1.ObjectReference{Resource: "secrets", Namespace: "dev", Name: "s", APIVersion: "v1"},
 		ResponseStatus: &metav1.Status{Code: 201}, RequestReceivedTimestamp: metav1.NewMicroTime(begun), StageTimestamp: metav1.NewMicroTime(begun.Add(time.Second)),
 	}
@@ -177,7 +184,7 @@ func FuzzLine(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.URL.Path, r.URL.RawQuery = path, query
 		r.Header["User-Agent"] = []string{agent}
-		data, err := json.Marshal(eventOf(&Request{Request: r, About: &apirequest.RequestInfo{IsResourceRequest: true, Name: path}}, "id"))
+		data, err := json.Marshal(eventOf(&Request{ID: agent, Request: r, About: &apirequest.RequestInfo{IsResourceRequest: true, Name: path}}))
 		if err != nil || strings.ContainsRune(string(data), '\n') {
 			t.Errorf("line = %q, %v", data, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-dev/berth/host/api"
+	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/explain"
 )
 
@@ -49,11 +50,15 @@ func (a *API) Explain(w http.ResponseWriter, r *http.Request, c *api.Connection)
 		return apierrors.NewBadRequest(err.Error() + ": another scheduler may; `kubectl get profiles` shows those there are")
 	case err != nil:
 		return err
-	case columns:
+	}
+	report.Veil(func(namespace string) bool { return a.may(r, "list", pods, namespace, "") })
+	if columns {
 		return answerJSON(w, explain.ColumnsOf(report))
 	}
 	return answerJSON(w, report)
 }
+
+var pods = kind.MustStored("pods")
 
 // explained explains a pod, or one decision about it.
 func (a *API) explained(ctx context.Context, c *api.Connection, decision string, o explain.Options) (*explain.Report, error) {

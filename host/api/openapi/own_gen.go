@@ -740,7 +740,7 @@ func schema_berth_host_policy_v1alpha1_PolicySpec(ref common.ReferenceCallback) 
 					},
 					"failureMode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "FailureMode is Closed for predicates and gates, Open for priorities by default.",
+							Description: "FailureMode is Closed for predicates, Open for priorities by default. A gate is Unknown while it fails, whatever this says, and a controller does nothing.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1044,13 +1044,13 @@ func schema_berth_host_policy_v1alpha1_ProfilePriority(ref common.ReferenceCallb
 					},
 					"weight": {
 						SchemaProps: spec.SchemaProps{
-							Default: 0,
-							Type:    []string{"integer"},
-							Format:  "int32",
+							Description: "Weight is 1 by default.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 				},
-				Required: []string{"name", "weight"},
+				Required: []string{"name"},
 			},
 		},
 	}

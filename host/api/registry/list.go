@@ -90,17 +90,24 @@ func (reg *Registry) where(opts *ListOptions) (rev int64, after string, err erro
 		}
 		return t.Revision, t.After, nil
 	}
-	asked, err := ParseVersion(opts.ResourceVersion)
+	asked, err := reg.Reached(opts.ResourceVersion)
 	if err != nil {
 		return 0, "", err
-	}
-	if asked > reg.store.Revision() {
-		return 0, "", tooLargeVersion(asked, reg.store.Revision())
 	}
 	if opts.Match == metav1.ResourceVersionMatchExact || (opts.Match == "" && asked > 0 && opts.Limit > 0) {
 		return asked, "", nil
 	}
 	return 0, "", nil
+}
+
+// Reached reads a resourceVersion parameter, and refuses one that is yet to come:
+// what is there is older than its client wants.
+func (reg *Registry) Reached(rv string) (int64, error) {
+	asked, err := ParseVersion(rv)
+	if have := reg.store.Revision(); err == nil && asked > have {
+		return 0, tooLargeVersion(asked, have)
+	}
+	return asked, err
 }
 
 // ParseVersion reads a resourceVersion parameter; "" and "0" are 0.

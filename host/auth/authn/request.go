@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/asn1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -97,7 +98,27 @@ func (a *Requests) certificate(chains [][]*x509.Certificate) (*authenticator.Res
 	if leaf.Subject.CommonName == "" {
 		return nil, false, fmt.Errorf("%w: the client certificate names nobody", ErrUnauthorized)
 	}
-	return known(&user.DefaultInfo{Name: leaf.Subject.CommonName, Groups: leaf.Subject.Organization}), true, nil
+	uid, err := uidOf(leaf)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: the certificate of %q: %w", ErrUnauthorized, leaf.Subject.CommonName, err)
+	}
+	return known(&user.DefaultInfo{Name: leaf.Subject.CommonName, UID: uid, Groups: leaf.Subject.Organization}), true, nil
+}
+
+// uidOf is the UID that a certificate's subject names by Kubernetes' attribute for
+// it, "" where it names none.
+func uidOf(leaf *x509.Certificate) (uid string, err error) {
+	for _, attribute := range leaf.Subject.Names {
+		if !attribute.Type.Equal(asn1.X509UID()) {
+			continue
+		}
+		text, _ := attribute.Value.(string)
+		if text == "" || uid != "" {
+			return "", errors.New("its UID must be one text that is not empty")
+		}
+		uid = text
+	}
+	return uid, nil
 }
 
 // AuthenticateToken asks the kinds of tokens in order, for a request or a

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/asn1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -29,6 +30,29 @@ func clock() time.Time { return noon }
 func certOf(name string, groups []string, until time.Time) *tls.ConnectionState {
 	cert := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: groups}, NotAfter: until}
 	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
+}
+
+func TestACertificateNamesItsUsersUID(t *testing.T) {
+	t.Parallel()
+	requests := NewRequests(clock)
+	for _, test := range []struct {
+		uids []any
+		want string
+		ok   bool
+	}{
+		{nil, "", true}, {[]any{"7"}, "7", true}, {[]any{"7", "8"}, "", false}, {[]any{""}, "", false}, {[]any{7}, "", false},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.TLS = certOf("alice", nil, noon.Add(time.Hour))
+		subject := &r.TLS.PeerCertificates[0].Subject
+		for _, uid := range test.uids {
+			subject.Names = append(subject.Names, pkix.AttributeTypeAndValue{Type: asn1.X509UID(), Value: uid})
+		}
+		response, ok, err := requests.AuthenticateRequest(r)
+		if ok != test.ok || ok && response.User.GetUID() != test.want {
+			t.Errorf("with the UIDs %v: %v, %v, %v; want %q, %v", test.uids, response, ok, err, test.want, test.ok)
+		}
+	}
 }
 
 func TestWhoSentARequest(t *testing.T) {

@@ -60,7 +60,7 @@ func TestErrorsTeach(t *testing.T) {
 		{"a config without a name", "policy push --kubeconfig " + kubeconfig + " --config= x " + empty, []string{"--config names no file"}},
 		{"a config that is no YAML", "policy push --kubeconfig " + kubeconfig + " --config " + small + " x " + empty, []string{"config " + small + ": "}},
 		{"a folder to push that is not there", "policy push --kubeconfig " + kubeconfig + " none/x", []string{"none/x is neither a file nor a folder"}},
-		{"a weight below 0", "policy push --kubeconfig " + kubeconfig + " --weight -1 x " + empty, []string{"--weight is 0 or more"}},
+		{"a weight below 1", "policy push --kubeconfig " + kubeconfig + " --weight 0 x " + empty, []string{"--weight is 1 or more"}},
 		{"measures of none", "policy bench " + empty, []string{"belongs to no Go module"}},
 		{"a module that is too large", "policy inspect " + large, []string{"has 16385 KB, and a host takes modules of 16384 KB at most"}},
 		{"a private key in the place of a public one", "policy verify " + private + " x.wasm x", []string{"holds a private key", "openssl pkey -in KEY -pubout"}},

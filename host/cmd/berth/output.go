@@ -119,7 +119,9 @@ func (t *table) note(about, text string) {
 }
 
 // oneLine keeps a cell in its row and column.
-var oneLine = strings.NewReplacer("\n", " ", "\t", " ")
+func oneLine(cell string) string {
+	return strings.ReplaceAll(explain.Legible(cell), "\n", " ")
+}
 
 const columnGap = 3
 
@@ -136,7 +138,7 @@ func (t *table) write(w io.Writer) error {
 	for _, row := range t.rows {
 		cells := make([]string, 0, columns)
 		for _, cell := range row[:min(columns, len(row))] {
-			if cell = oneLine.Replace(cell); cell == "" {
+			if cell = oneLine(cell); cell == "" {
 				cell = "<none>"
 			}
 			cells = append(cells, cell)
@@ -149,7 +151,7 @@ func (t *table) write(w io.Writer) error {
 		look.line(&b, line, t.width, n > 0 || t.bare)
 	}
 	for _, note := range t.notes {
-		b.WriteString(look.wrapped(oneLine.Replace(note)) + "\n")
+		b.WriteString(look.wrapped(oneLine(note)) + "\n")
 	}
 	if t.foot != "" {
 		b.WriteString(t.foot + "\n")

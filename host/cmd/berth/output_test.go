@@ -95,6 +95,21 @@ func TestALineEndsWhereTheScreenDoes(t *testing.T) {
 	}
 }
 
+// What a module calls itself is not the terminal's to obey.
+func TestACellDoesNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	l := table{head: []string{"NAME", "SAYS"}}
+	l.add("a\x1b[2J", "\rno\nroom")
+	l.note("a", "\x1b]0;x\x07")
+	if err := l.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.ContainsAny(got, "\x1b\r\x07") || strings.Count(got, "\n") != 3 {
+		t.Errorf("the table is %q", got)
+	}
+}
+
 func TestATimeFitsItsColumn(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "0s", 999: "999ns", 18_327_512: "18.33ms", 100_123_456: "100.1ms", 1_999_960: "2ms", 9_999_999_999: "10s"} {

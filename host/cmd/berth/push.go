@@ -107,8 +107,8 @@ func (f *pushFlags) check(set func(flag string) bool) error {
 		return errors.New("a canary runs with the config and mode of its policy: push --config or --mode by themselves")
 	case !slices.Contains([]v1alpha1.Mode{"", v1alpha1.Enforce, v1alpha1.Shadow, v1alpha1.Off}, v1alpha1.Mode(f.mode)):
 		return fmt.Errorf("--mode %q: use Enforce, Shadow or Off", f.mode)
-	case f.weight < 0:
-		return errors.New("--weight is 0 or more; 0 scores and does not count")
+	case f.weight < 1:
+		return errors.New("--weight is 1 or more")
 	}
 	return f.checkRehearsal()
 }

@@ -68,7 +68,18 @@ func told(s *State, was *v1alpha1.PolicyStatus, f *Facts) (phase, message string
 	case s.Policy.ModeOf() == v1alpha1.Shadow && s.Main.Live.Kind == abi.KindGate:
 		return v1alpha1.PhaseNotRunning, "a gate in mode Shadow is asked nothing: there is nothing to compare it with; set mode to Enforce or Off"
 	}
-	return v1alpha1.PhaseLive, ""
+	return v1alpha1.PhaseLive, idleFailureMode(s.Policy, s.Main.Live.Kind)
+}
+
+// idleFailureMode tells of a failure mode that changes nothing, "" of others.
+func idleFailureMode(p *v1alpha1.Policy, kind string) string {
+	switch {
+	case kind == abi.KindGate && p.FailsOpen():
+		return "failureMode Open has no effect on a gate: its condition is Unknown while it fails; leave it out"
+	case kind == abi.KindController && p.Spec.FailureMode != "":
+		return "failureMode has no effect on a controller, which does nothing while it fails: leave it out"
+	}
+	return ""
 }
 
 func canaryStatus(s *State, was *v1alpha1.CanaryStatus, now metav1.Time) *v1alpha1.CanaryStatus {

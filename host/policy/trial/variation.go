@@ -80,7 +80,7 @@ func (v *Variation) Join(profiles []*v1alpha1.Profile, kind string) error {
 		if kind == abi.KindPredicate {
 			p.Spec.Predicates = append(p.Spec.Predicates, v1alpha1.ProfilePredicate{Name: v.Name})
 		} else {
-			p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: v.Name, Weight: max(v.Weight, 1)})
+			p.Spec.Priorities = append(p.Spec.Priorities, v1alpha1.ProfilePriority{Name: v.Name, Weight: v.Weight})
 		}
 		profiles[i] = p
 		return nil

@@ -73,7 +73,7 @@ const (
 type FailureMode string
 
 const (
-	// Closed: a predicate refuses, a gate is Unknown, a priority lets pods wait.
+	// Closed: a predicate refuses, a priority lets pods wait.
 	Closed FailureMode = "Closed"
 	// Open: a predicate admits, a priority counts for nothing on any node.
 	Open FailureMode = "Open"
@@ -100,7 +100,8 @@ type PolicySpec struct {
 	Config *runtime.RawExtension `json:"config,omitempty"`
 	// Mode is Enforce by default.
 	Mode Mode `json:"mode,omitempty"`
-	// FailureMode is Closed for predicates and gates, Open for priorities by default.
+	// FailureMode is Closed for predicates, Open for priorities by default. A gate is
+	// Unknown while it fails, whatever this says, and a controller does nothing.
 	FailureMode FailureMode `json:"failureMode,omitempty"`
 	// Limits bound what the guest may use.
 	Limits *PolicyLimits `json:"limits,omitempty"`
@@ -297,8 +298,9 @@ type ProfilePredicate struct {
 
 // ProfilePriority names a Policy and its weight.
 type ProfilePriority struct {
-	Name   string `json:"name"`
-	Weight int32  `json:"weight"`
+	Name string `json:"name"`
+	// Weight is 1 by default.
+	Weight int32 `json:"weight,omitempty"`
 }
 
 // PredicateGroup is a named set of predicates.

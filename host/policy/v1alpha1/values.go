@@ -60,6 +60,8 @@ const (
 	ReasonLost = "PolicyLost"
 	// ReasonOtherKind is a Policy that is listed as what it is not.
 	ReasonOtherKind = "PolicyOfOtherKind"
+	// ReasonIdleGroup is a group that none of the predicates names.
+	ReasonIdleGroup = "GroupNotNamed"
 	// ReasonNotLive is a Policy that has not been live yet.
 	ReasonNotLive = "PolicyNotLive"
 )
@@ -105,6 +107,9 @@ func (p *Policy) FailsOpen() bool { return p.Spec.FailureMode == Open }
 
 // FailsClosed says whether a pod waits where its priority fails.
 func (p *Policy) FailsClosed() bool { return p.Spec.FailureMode == Closed }
+
+// WeightOf is a priority's weight, 1 where it names none.
+func (p ProfilePriority) WeightOf() int64 { return int64(max(p.Weight, 1)) }
 
 // Schedulers are the values of spec.schedulerName that pick the profile.
 func (p *Profile) Schedulers() []string {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 )
 
 // Reason is a text that a policy gave for refusing a row.
@@ -63,7 +64,7 @@ func (r *Reasons) Intern(reason Reason) ReasonID {
 	if len(reason.Text) > MaxReasonText {
 		reason.Text = reason.Text[:MaxReasonText]
 	}
-	reason.Text = strings.ToValidUTF8(reason.Text, "")
+	reason.Text = strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(reason.Text, "")))
 	if reason.Text == "" {
 		reason.Text = "refused by " + reason.Policy
 	}
@@ -82,6 +83,17 @@ func (r *Reasons) Intern(reason Reason) ReasonID {
 		return r.overflow(reason)
 	}
 	return r.append(reason)
+}
+
+// printable keeps what steers a terminal out of what is shown on one.
+func printable(r rune) rune {
+	switch {
+	case unicode.IsPrint(r):
+		return r
+	case unicode.IsSpace(r):
+		return ' '
+	}
+	return '?'
 }
 
 func (r *Reasons) known(reason Reason) (ReasonID, bool) {

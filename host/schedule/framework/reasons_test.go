@@ -32,6 +32,24 @@ func TestReasonsAreSharedAndBounded(t *testing.T) {
 	}
 }
 
+// What a guest says comes to terminals, which it must not steer.
+func TestAReasonIsPlainText(t *testing.T) {
+	t.Parallel()
+	r := NewReasons(0)
+	for said, want := range map[string]string{
+		"no GPU: 3 → 0":                 "no GPU: 3 → 0",
+		"\x1b[2J\x1b]0;owned\x07\r\nok": "?[2J?]0;owned?  ok",
+		"a\tb\u202ec\u009b31m":          "a b?c?31m",
+		"\xffno":                        "no",
+		"\n":                            "refused by p",
+	} {
+		id := r.Intern(Reason{Policy: "p", Text: said})
+		if got := r.Get(id).Text; got != want || r.Intern(Reason{Policy: "p", Text: said}) != id {
+			t.Errorf("the reason %q is %q, want %q, once", said, got, want)
+		}
+	}
+}
+
 func TestReasonsAsideLeaveTheLiveOnesTheirRoom(t *testing.T) {
 	t.Parallel()
 	live := NewReasons(10)

@@ -222,8 +222,20 @@ func (c *claim) refusal(class *reconcile.Object, node string) string {
 		return Provisioner + " keeps what was written: give StorageClass " + c.class + " reclaimPolicy Retain"
 	case strings.Contains("/"+folder(class)+"/", "/../"):
 		return Provisioner + " makes no folder by a path with ..: StorageClass " + c.class + " has the path " + folder(class)
+	case stray(class) != "":
+		return Provisioner + " knows one parameter, path: StorageClass " + c.class + " may not have " + stray(class)
 	case node == "":
 		return Provisioner + " makes a volume on the node of the pod: give StorageClass " + c.class + " volumeBindingMode WaitForFirstConsumer"
+	}
+	return ""
+}
+
+// stray is a parameter of a class that is not read, "" if it has none.
+func stray(class *reconcile.Object) string {
+	for _, key := range class.Field("parameters").Keys() {
+		if key != "path" {
+			return key
+		}
 	}
 	return ""
 }

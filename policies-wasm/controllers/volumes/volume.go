@@ -1,6 +1,8 @@
 package volumes
 
 import (
+	"strings"
+
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/policies-wasm/controllers/pods"
 	"github.com/berth-dev/berth/sdk"
@@ -12,7 +14,7 @@ func init() {
 	sdk.Controller("PersistentVolume", volumes{},
 		reconcile.Kind{
 			APIVersion: "v1", Kind: "PersistentVolume", Writes: []string{"patch"},
-			Fields: []string{"spec.claimRef", "spec.persistentVolumeReclaimPolicy", "status.phase"},
+			Fields: []string{"spec.claimRef", "spec.persistentVolumeReclaimPolicy", "spec.csi", "status.phase"},
 		},
 		nil,
 		sdk.Related(reconcile.Kind{
@@ -58,17 +60,40 @@ func follow(r *reconcile.Request, out *reconcile.Result) (inUse bool) {
 		}
 		return false
 	}
-	phase(r, out, "Released")
-	switch text(&r.Parent, "spec.persistentVolumeReclaimPolicy") {
-	case "Delete":
-		out.Why = []string{"its claim is gone, and who made the volume has to delete it"}
-	case "Recycle":
-		out.Why = []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"}
-		if out.Status != "" { // it has just been released
-			out.Events = []reconcile.Event{{Type: "Warning", Reason: "VolumeFailedRecycle", Message: "No recycler plugin found for the volume!"}}
+	reclaim(r, out)
+	return false
+}
+
+// reclaim says what becomes of a volume whose claim is gone.
+func reclaim(r *reconcile.Request, out *reconcile.Result) {
+	policy := text(&r.Parent, "spec.persistentVolumeReclaimPolicy")
+	orphan := policy == "Delete" && !madeElsewhere(&r.Parent)
+	if orphan {
+		phase(r, out, "Failed")
+	} else {
+		phase(r, out, "Released")
+	}
+	tell := func(why, reason, message string) {
+		out.Why = []string{"its claim is gone, and " + why}
+		if reason != "" && out.Status != "" { // it has just come to this
+			out.Events = []reconcile.Event{{Type: "Warning", Reason: reason, Message: message}}
 		}
 	}
-	return false
+	switch {
+	case orphan:
+		tell("nothing here deletes such volumes: empty it, and delete its object", "VolumeFailedDelete", "nothing here deletes such volumes")
+	case policy == "Delete":
+		tell("who made the volume has to delete it", "", "")
+	case policy == "Recycle":
+		tell("nothing here recycles volumes: empty it, and remove its spec.claimRef", "VolumeFailedRecycle", "No recycler plugin found for the volume!")
+	}
+}
+
+// madeElsewhere tells whether somebody else looks after a volume: the driver of
+// CSI or the provisioner that made it.
+func madeElsewhere(v *reconcile.Object) bool {
+	by, _ := v.Annotations.Get(provisionedBy)
+	return !v.Field("spec.csi").IsNull() || by != "" && by != Provisioner && !strings.HasPrefix(by, "kubernetes.io/")
 }
 
 // release takes back that a volume is a claim's which has another one.

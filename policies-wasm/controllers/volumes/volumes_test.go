@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,10 @@ func volumeOf(name, class, size string, change ...func(*v1.PersistentVolume)) *v
 func tune(v *v1.PersistentVolume) {
 	v.Spec.VolumeAttributesClassName = ptr.To("fast")
 	v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "csi.example.test", VolumeHandle: v.Name}}
+}
+
+func local(v *v1.PersistentVolume) {
+	v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/srv"}}
 }
 
 func class(w *controllertest.World, name, provisioner string, mode storagev1.VolumeBindingMode, annotations map[string]string, change ...func(*storagev1.StorageClass)) {
@@ -381,6 +386,10 @@ func TestWhatAFolderCannotBeIsRefused(t *testing.T) {
 			class: func(c *storagev1.StorageClass) { c.MountOptions = []string{"noexec"} },
 			why:   "berth.dev/hostpath makes folders, which are not mounted: StorageClass standard may have no mountOptions",
 		},
+		"a parameter that is not read": {
+			class: func(c *storagev1.StorageClass) { c.Parameters["size"] = "5Gi" },
+			why:   "berth.dev/hostpath knows one parameter, path: StorageClass standard may not have size",
+		},
 		"a path that goes back": {
 			class: func(c *storagev1.StorageClass) { c.Parameters["path"] = "/srv/../etc" },
 			why:   "berth.dev/hostpath makes no folder by a path with ..: StorageClass standard has the path /srv/../etc",
@@ -413,16 +422,41 @@ func TestAReleasedVolumeSaysWhatBecomesOfIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy v1.PersistentVolumeReclaimPolicy
 		phase  v1.PersistentVolumePhase
+		change func(*v1.PersistentVolume)
 		why    []string
+		status string
 		events []string
 	}{
-		"one that is kept": {policy: v1.PersistentVolumeReclaimRetain, phase: v1.VolumeBound},
-		"one to delete": {
-			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeBound,
+		"one that is kept": {policy: v1.PersistentVolumeReclaimRetain, phase: v1.VolumeBound, status: "Released"},
+		"one of a driver to delete": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeBound, change: tune, status: "Released",
 			why: []string{"its claim is gone, and who made the volume has to delete it"},
 		},
+		"a local one to delete, with a provisioner": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeBound, status: "Released",
+			change: func(v *v1.PersistentVolume) {
+				local(v)
+				v.Annotations = map[string]string{provisionedBy: "local-volume-provisioner-n1"}
+			},
+			why: []string{"its claim is gone, and who made the volume has to delete it"},
+		},
+		"a local one to delete": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeBound, change: local, status: "Failed",
+			why:    []string{"its claim is gone, and nothing here deletes such volumes: empty it, and delete its object"},
+			events: []string{"Warning VolumeFailedDelete: nothing here deletes such volumes"},
+		},
+		"one of Berth's own to delete": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeReleased, status: "Failed",
+			change: func(v *v1.PersistentVolume) { v.Annotations = map[string]string{provisionedBy: Provisioner} },
+			why:    []string{"its claim is gone, and nothing here deletes such volumes: empty it, and delete its object"},
+			events: []string{"Warning VolumeFailedDelete: nothing here deletes such volumes"},
+		},
+		"one that could not be deleted": {
+			policy: v1.PersistentVolumeReclaimDelete, phase: v1.VolumeFailed,
+			why: []string{"its claim is gone, and nothing here deletes such volumes: empty it, and delete its object"},
+		},
 		"one to recycle": {
-			policy: v1.PersistentVolumeReclaimRecycle, phase: v1.VolumeBound,
+			policy: v1.PersistentVolumeReclaimRecycle, phase: v1.VolumeBound, status: "Released",
 			why:    []string{"its claim is gone, and nothing here recycles volumes: empty it, and remove its spec.claimRef"},
 			events: []string{"Warning VolumeFailedRecycle: No recycler plugin found for the volume!"},
 		},
@@ -437,7 +471,19 @@ func TestAReleasedVolumeSaysWhatBecomesOfIt(t *testing.T) {
 				v.UID = "v1"
 				v.Spec.PersistentVolumeReclaimPolicy, v.Status.Phase = test.policy, test.phase
 				v.Spec.ClaimRef = &v1.ObjectReference{Namespace: "default", Name: "a", UID: "gone"}
+				if test.change != nil {
+					test.change(v)
+				}
 			}))
+			var status v1.PersistentVolumeStatus
+			if len(out.Status) > 0 {
+				if err := json.Unmarshal(out.Status, &status); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if string(status.Phase) != test.status {
+				t.Errorf("phase = %q, want %q", status.Phase, test.status)
+			}
 			var events []string
 			for _, e := range out.Events {
 				events = append(events, e.Type+" "+e.Reason+": "+e.Message)
