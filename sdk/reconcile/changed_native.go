@@ -4,9 +4,9 @@ package reconcile
 
 import "reflect"
 
-// Changed is an object that the controller has changed since it was read, nil if it
-// changed none: fresh has read the same question. The next one may be told of it
-// again.
+// Changed is an object that the controller has changed since it was read, as fresh
+// has read it of the same question, nil if it changed none. The next question may
+// tell of it again.
 func (in *Reader) Changed(fresh *Reader) *Object {
 	for _, k := range [...][2][]*Object{{in.children.list, fresh.children.list}, {in.related.list, fresh.related.list}} {
 		for i, o := range k[0] {
@@ -15,7 +15,7 @@ func (in *Reader) Changed(fresh *Reader) *Object {
 			is.normal()
 			was.normal()
 			if !reflect.DeepEqual(is, was) {
-				return o
+				return k[1][i]
 			}
 		}
 	}
