@@ -12,15 +12,19 @@ type loan struct {
 	chunk  []byte // where the next ones lie
 }
 
-// leastLent is how much room the strings of a pod are to find in a chunk.
-const leastLent = 8 << 10
+// lentSize is what chunks for lent strings take, and leastLent how much room the
+// strings of a pod are to find in one.
+const (
+	lentSize  = 64 << 10
+	leastLent = 8 << 10
+)
 
 // Lend has what is interned until Lent go with the next call.
 func (s *Symbols) Lend() {
 	s.takeBack()
 	l := &s.lent
 	if cap(l.chunk)-len(l.chunk) < leastLent {
-		l.chunk = make([]byte, 0, chunkSize)
+		l.chunk = make([]byte, 0, lentSize)
 	}
 	l.first, l.open, l.chunks, l.bytes = Symbol(len(s.places)), true, len(s.chunks), s.bytes
 	s.chunks = append(s.chunks, l.chunk)

@@ -14,7 +14,9 @@ const (
 	EmptySymbol
 )
 
-const chunkSize = 64 << 10
+// chunkSize is small: from each string a collector looks for the beginning of its
+// chunk.
+const chunkSize = 1 << 10
 
 // place is where a symbol's bytes lie.
 type place struct {
@@ -37,7 +39,7 @@ type Symbols struct {
 func NewSymbols() *Symbols {
 	s := &Symbols{slots: make([]Symbol, 256)}
 	s.places = append(s.places, place{}, place{})
-	s.chunks = append(s.chunks, make([]byte, 0, 4<<10))
+	s.chunks = append(s.chunks, make([]byte, 0, chunkSize))
 	return s
 }
 

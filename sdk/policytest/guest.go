@@ -27,17 +27,18 @@ type asker[C any] interface {
 	run(t *testing.T, in *guest.Instance, tape *tape)
 }
 
-// runCases opens the policy and asks about each case.
+// runCases opens the policy for each case, and asks about it: objects of different
+// cases may have a UID and resourceVersion in common.
 func runCases[C any, A asker[C]](t *testing.T, table *Cases[C], asked func(*Cases[C]) (*Asked, error)) {
 	t.Helper()
 	config := openConfig(table.Policy, table.Config)
-	in, err := guest.Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	tape := newTape(t)
-	tape.status(abi.FuncOpen, config)
 	for i := range table.Cases {
+		in, err := guest.Open(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tape.status(abi.FuncOpen, config)
 		c := A(&table.Cases[i])
 		tape.asks(c.name())
 		t.Run(c.name(), func(t *testing.T) { c.run(t, in, tape) })

@@ -15,6 +15,8 @@ import (
 func init() {
 	sdk.Controller("Restless", restless{}, reconcile.Kind{APIVersion: "v1", Kind: "ConfigMap"},
 		[]reconcile.Kind{{APIVersion: "v1", Kind: "Secret"}})
+	sdk.Controller("Meddler", meddler{}, reconcile.Kind{APIVersion: "v1", Kind: "ConfigMap"},
+		[]reconcile.Kind{{APIVersion: "v1", Kind: "Secret"}})
 }
 
 // restless makes five children one after the other, and says that these are steps
@@ -29,6 +31,33 @@ func (restless) Reconcile(r *reconcile.Request) (out reconcile.Result, err error
 		out.Step = r.Parent.Name == "steps"
 	}
 	return out, nil
+}
+
+// meddler renames its children.
+type meddler struct{}
+
+func (meddler) Reconcile(r *reconcile.Request) (out reconcile.Result, err error) {
+	for _, o := range r.Children {
+		o.Name = "mine"
+	}
+	return out, nil
+}
+
+// The same object is told of again: a test fails that has a controller change it.
+func TestAControllerThatChangesWhatItIsToldOfFails(t *testing.T) {
+	const inner = "BERTH_TEST_MEDDLER"
+	if os.Getenv(inner) != "" {
+		policytest.RunController(t, policytest.ControllerTable{Policy: "Meddler", Cases: []policytest.ControllerCase{{
+			Name: "one child", Parent: policytest.Object{Name: "a", UID: "a"}, Children: []policytest.Object{{Kind: "Secret", Name: "b", UID: "b"}},
+		}}})
+		return
+	}
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), inner+"=1")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the controller has changed Secret b") {
+		t.Errorf("its test ends with %v: %s", err, out)
+	}
 }
 
 // A world fails the test of a controller that wants more of its own result: what

@@ -8,7 +8,7 @@ import (
 // Object is an object as a controller sees it: its metadata, and the
 // fields that the policy's manifest asks for. Times are nanoseconds since
 // 1970, 0 where there is none. It and its texts are the call's: a controller
-// keeps none of them for the next.
+// keeps none of them for the next, and changes none, which may be told of again.
 type Object struct {
 	APIVersion, Kind, Namespace, Name, UID string
 	Generation, Created, Deleted           int64
@@ -21,6 +21,7 @@ type Object struct {
 	HasPod bool
 	syms   *facts.Symbols
 	fields []controlField
+	round  uint32 // in which known found it last
 }
 
 // PodFacts are what matters of a pod to those that count pods.

@@ -153,6 +153,7 @@ func number(c sdk.Config) int64 {
 
 // claimPods takes in the pods that the selector matches, and lets others go.
 func (s *set) claimPods() {
+	s.pods = make([]*pod, 0, len(s.Children))
 	for _, o := range s.Children {
 		if o.Kind != "Pod" {
 			continue

@@ -92,6 +92,7 @@ func (s *set) equal(labels sdk.Config) facts.Selector {
 
 // claim adopts and releases, and returns the active pods that are the set's.
 func (s *set) claim(out *reconcile.Result) (active []pods.Pod) {
+	active = make([]pods.Pod, 0, len(s.Children))
 	for _, child := range s.Children {
 		p := pods.Read(child)
 		matches := s.selector.Matches(s.Symbols, child.Labels.Pairs)

@@ -73,6 +73,7 @@ func ordinalOf(name string) (parent string, ordinal int) {
 // claimPods takes in the pods that are the set's by name and selector, and lets
 // others go.
 func (s *set) claimPods() {
+	s.pods = make([]*replica, 0, len(s.Children))
 	for _, o := range s.Children {
 		if o.Kind != "Pod" {
 			continue
