@@ -59,8 +59,8 @@ func TestFlagsOfAPushThatDoNotGoTogether(t *testing.T) {
 		flags pushFlags
 		want  string
 	}{
-		"a dry run of nothing": {pushFlags{dryRun: true}, "--dry-run makes decisions again, and --rehearse 0 none"},
-		"a push of nothing":    {pushFlags{}, ""},
+		"a dry run of nothing": {pushFlags{weight: 1, dryRun: true}, "--dry-run makes decisions again, and --rehearse 0 none"},
+		"a push of nothing":    {pushFlags{weight: 1}, ""},
 	} {
 		err := tt.flags.check(set())
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
