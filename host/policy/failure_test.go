@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/host/policy/build"
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -206,6 +209,39 @@ func TestATrapOfAControllerNamesTheObject(t *testing.T) {
 	_, err := c.Reconcile(t.Context(), &wire.ReconcileInput{Now: 1, Parent: parent})
 	if err == nil || !strings.HasPrefix(err.Error(), "policy troubled: ReplicaSet shop/web: guest ") {
 		t.Errorf("Reconcile = %v", err)
+	}
+}
+
+// A guest that is asked again about a parent of thousands of children reads what has
+// changed of them, and is not opened anew for it. About another parent it is.
+func TestALargeParentIsNotReadAnewWithEachQuestion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	i := slices.IndexFunc(r.Current().Controllers(), func(c *sandbox.Controller) bool { return c.Name() == "ReplicaSet" })
+	c := r.Current().Controllers()[i]
+	question := func(parent types.UID) *wire.ReconcileInput {
+		in := &wire.ReconcileInput{Now: 1, Parent: wire.ControlObject{Kind: c.Parent(), Object: &metav1.ObjectMeta{Name: string(parent), UID: parent, ResourceVersion: "1"}}}
+		for i := range 15_000 {
+			in.Children = append(in.Children, wire.ControlObject{
+				Kind: c.Children()[0], Pod: &wire.PodFacts{Phase: "Running", NodeName: fmt.Sprint("node-", i)}, Fields: []json.RawMessage{nil},
+				Object: &metav1.ObjectMeta{Name: fmt.Sprint("web-", strings.Repeat("x", 200), i), UID: types.UID(fmt.Sprint(parent, "-", i)), ResourceVersion: fmt.Sprint(i + 1)},
+			})
+		}
+		if n := len(wire.NewEncoder().Reconcile(in)); n < 4<<20 {
+			t.Fatalf("a question of %d bytes is not large", n)
+		}
+		return in
+	}
+	var took []int64
+	for _, parent := range []types.UID{"a", "a", "a", "b"} {
+		before := r.figures(t, "ReplicaSet").Fuel
+		if _, err := c.Reconcile(t.Context(), question(parent)); err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, r.figures(t, "ReplicaSet").Fuel-before)
+	}
+	if took[1] > took[0]/3 || took[2] > took[0]/3 || took[3] < took[0]/2 {
+		t.Errorf("questions took %d fuel: want the second and third, about the same parent, to take far less than the first and the last", took)
 	}
 }
 
