@@ -23,8 +23,10 @@ import (
 type objectGuest struct {
 	mu  sync.Mutex // held during a call: the instance serves one at a time
 	box *Sandbox
-	// last is the parent of the last question.
-	last types.UID
+	// last is the parent of the last question, and opened how many bytes one had for
+	// which the instance was opened, or the last one that was not large.
+	last   types.UID
+	opened int
 }
 
 // ask opens the instance if need be, and calls it about a subject.
@@ -39,7 +41,7 @@ func (a *objectGuest) ask(ctx context.Context, f engine.Func, about subject, inp
 	}
 	again := a.again(about.parent)
 	if len(in) > largeQuestion && a.box.wear.calls > 0 {
-		if again {
+		if again && len(in) <= a.opened+a.opened/4 {
 			if r, err := a.box.try(f, in, a.budget(about, in, objects)); err == nil {
 				return r, nil
 			}
@@ -49,13 +51,14 @@ func (a *objectGuest) ask(ctx context.Context, f engine.Func, about subject, inp
 			return engine.Result{}, err
 		}
 	}
+	a.opened = len(in)
 	return a.call(f, about, in, objects)
 }
 
 // largeQuestion is the size in bytes from which on a guest is asked that was not asked
 // before: what it still has of other parents would leave it too little memory. One that
-// was asked about the same parent reads again only what has changed; another has a try
-// where that one fails.
+// was asked about the same parent reads again only what has changed, as long as the
+// question fits where it puts it; another has a try where that one fails.
 const largeQuestion = 4 << 20
 
 // again tells whether the last question was about the same parent, and remembers this.
