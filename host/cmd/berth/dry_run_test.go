@@ -37,7 +37,11 @@ func warned(t *testing.T, kubeconfig, verb, path, body string) (code int, warnin
 		t.Fatal(err)
 	}
 	res.Body.Close()
-	return res.StatusCode, res.Header.Values("Warning")
+	warnings = res.Header.Values("Warning")
+	if strings.Contains(strings.Join(warnings, ""), "not rehearsed within") { // a busy machine
+		return warned(t, kubeconfig, verb, path, body)
+	}
+	return res.StatusCode, warnings
 }
 
 func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
