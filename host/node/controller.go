@@ -185,7 +185,7 @@ func (c *Controller) look(ctx context.Context, names []string) {
 			continue
 		}
 		if node, ok := o.(*v1.Node); ok {
-			c.tend(ctx, node, c.hear(node, now), c.pace.keeps(node), now)
+			c.tend(ctx, c.hear(node, now), c.pace.keeps(node), now)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (c *Controller) sweep(ctx context.Context) {
 	c.pace.survey(all, now)
 	for _, h := range all {
 		if !h.ready || !h.settled {
-			c.tend(ctx, h.node, h, !h.ready && c.pace.evicts(h.node, now), now)
+			c.tend(ctx, h, !h.ready && c.pace.evicts(h, now), now)
 		}
 	}
 	if now.Sub(c.collected) >= collectEvery {
@@ -272,7 +272,8 @@ func (c *Controller) silent(h *heard, now time.Time) bool { return now.Sub(h.at)
 
 // tend writes the conditions and taints that the node must have, and evicts. evicts
 // says whether it has the taint that evicts, if it is not ready.
-func (c *Controller) tend(ctx context.Context, node *v1.Node, h *heard, evicts bool, now time.Time) {
+func (c *Controller) tend(ctx context.Context, h *heard, evicts bool, now time.Time) {
+	node := h.node
 	fresh, err := c.mark(ctx, node, h, evicts, now)
 	if err == nil {
 		err = c.takeOut(ctx, fresh, h, now)

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/node/topology"
 )
 
 // Kubernetes' defaults: how many nodes of a zone a second get the taint that evicts
@@ -91,10 +90,10 @@ func (p *pace) keeps(node *v1.Node) bool {
 }
 
 // evicts says whether a node that is not ready has the taint from now on.
-func (p *pace) evicts(node *v1.Node, now time.Time) bool {
-	if p.stopped || p.keeps(node) {
+func (p *pace) evicts(node *heard, now time.Time) bool {
+	if p.stopped || p.keeps(node.node) {
 		return !p.stopped
 	}
-	limiter := p.zones[topology.GetZoneKey(node)].limiter
+	limiter := p.zones[node.zone].limiter
 	return limiter.Limit() > 0 && limiter.AllowN(now, 1)
 }

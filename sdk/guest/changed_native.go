@@ -9,10 +9,17 @@ import (
 	"github.com/berth-dev/berth/sdk/reconcile"
 )
 
-// unchanged fails tests of a controller that changes what it is told of.
-func (in *Instance) unchanged(input *fb.ReconcileInput) error {
+// Unchanged fails where the controller has changed what its last question, b, told
+// it of: the next may tell of the same objects. It is for tests.
+func (in *Instance) Unchanged(b []byte) error {
+	at, err := root(b)
+	if err != nil {
+		return err
+	}
+	var input fb.ReconcileInput
+	input.Init(b, at)
 	var fresh reconcile.Reader
-	fresh.Read(input, in.podDec, in.rows.Symbols)
+	fresh.Read(&input, in.podDec, in.rows.Symbols)
 	if o := in.request.Changed(&fresh); o != nil {
 		return fmt.Errorf("the controller has changed %s %s, which the next question may tell of: change a copy", o.Kind, o.Name)
 	}

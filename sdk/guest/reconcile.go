@@ -22,9 +22,6 @@ func (in *Instance) Reconcile(b []byte) ([]byte, error) {
 		return nil, errShort
 	}
 	out, err := withinReconcile(in.control, r)
-	if err == nil {
-		err = in.unchanged(&input)
-	}
 	if err != nil {
 		return nil, err
 	}

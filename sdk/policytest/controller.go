@@ -66,6 +66,9 @@ func (c *ControllerCase) run(t *testing.T, in *guest.Instance, tape *tape) {
 	t.Helper()
 	input := encodeReconcile(c)
 	out, err := in.Reconcile(input)
+	if err == nil {
+		err = in.Unchanged(input)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

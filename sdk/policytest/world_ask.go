@@ -81,6 +81,9 @@ func (w *World) ask(g *gathered) {
 	w.inputs = append(w.inputs, input)
 	w.tape.asks(o.kind + " " + o.title() + " after " + w.now.Sub(Beginning).String())
 	out, err := w.in.Reconcile(input)
+	if err == nil {
+		err = w.in.Unchanged(input)
+	}
 	if err != nil {
 		w.T.Fatalf("reconcile of %s %s: %v", o.kind, o.title(), err)
 	}

@@ -38,10 +38,18 @@ func warned(t *testing.T, kubeconfig, verb, path, body string) (code int, warnin
 	}
 	res.Body.Close()
 	warnings = res.Header.Values("Warning")
-	if strings.Contains(strings.Join(warnings, ""), "not rehearsed within") { // a busy machine
-		return warned(t, kubeconfig, verb, path, body)
-	}
 	return res.StatusCode, warnings
+}
+
+// rehearsed is warned of a dry run, once more where a busy machine found no time.
+func rehearsed(t *testing.T, kubeconfig, verb, path, body string) (code int, warnings []string) {
+	t.Helper()
+	for range 5 {
+		if code, warnings = warned(t, kubeconfig, verb, path, body); !strings.Contains(strings.Join(warnings, ""), "not rehearsed within") {
+			break
+		}
+	}
+	return code, warnings
 }
 
 func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
@@ -85,7 +93,7 @@ func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
 		{"an entry that the module lacks", object("made", strict, `,"entry":"none"`), []string{`the module has no policy \"none\"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			code, warnings := warned(t, kubeconfig, "POST", "policies?dryRun=All", tt.object)
+			code, warnings := rehearsed(t, kubeconfig, "POST", "policies?dryRun=All", tt.object)
 			all := strings.Join(warnings, "\n")
 			if code != http.StatusCreated {
 				t.Errorf("the dry run answers %d", code)
@@ -100,7 +108,7 @@ func TestADryRunOfAPolicyTellsItsRehearsal(t *testing.T) {
 
 	// What is live is rehearsed as it would be, and nothing of it stays.
 	run("policy", "push", "live", handMade(t, policytest.Guest{Name: "live", Version: "1", Refuse: -1}))
-	_, warnings := warned(t, kubeconfig, "PATCH", "policies/live?dryRun=All", `{"spec":{"entry":"made","module":"`+strict+`"}}`)
+	_, warnings := rehearsed(t, kubeconfig, "PATCH", "policies/live?dryRun=All", `{"spec":{"entry":"made","module":"`+strict+`"}}`)
 	if all := strings.Join(warnings, "\n"); !strings.Contains(all, "rehearsed: of the last decisions about 40 pods") || strings.Contains(all, "no Profile names") {
 		t.Errorf("a dry patch warns:\n%s", all)
 	}

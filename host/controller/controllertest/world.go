@@ -123,7 +123,11 @@ func (g *policy) Seeded() bool               { return g.entry.Seed }
 func (g *policy) Reconcile(_ context.Context, in *wire.ReconcileInput) (*abi.ReconcileResult, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out, err := g.in.Reconcile(g.enc.Reconcile(in))
+	question := g.enc.Reconcile(in)
+	out, err := g.in.Reconcile(question)
+	if err == nil {
+		err = g.in.Unchanged(question)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,11 @@ func (a *objectGuest) ask(ctx context.Context, f engine.Func, about subject, inp
 	again := a.again(about.parent)
 	if len(in) > largeQuestion && a.box.wear.calls > 0 {
 		if again && len(in) <= a.opened+a.opened/4 {
-			if r, err := a.box.try(f, in, a.budget(about, in, objects)); err == nil {
+			r, err := a.box.try(f, in, a.budget(about, in, objects))
+			if err == nil {
 				return r, nil
 			}
+			a.box.log.Debug("policy is built anew for a large question", "err", err)
 		}
 		a.box.Close()
 		if err := a.box.ready(ctx); err != nil {
