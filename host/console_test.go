@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -92,6 +93,7 @@ func (b *tab) frame(query url.Values, text string) string {
 	b.t.Helper()
 	answer := b.ask(http.MethodGet, "/console/v1/stream?"+query.Encode(), "")
 	defer answer.Body.Close()
+	defer time.AfterFunc(time.Minute, func() { answer.Body.Close() }).Stop()
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), text) {
@@ -171,7 +173,11 @@ func TestConsoleShowsEachUserHisOwn(t *testing.T) {
 	if code, got := eve.text("/console/v1/session"); code != http.StatusOK || !strings.Contains(got, `"user":"eve"`) || !strings.Contains(got, `"topology":false`) || !strings.Contains(got, `"plan":false`) || !strings.Contains(got, `"time":false`) || strings.Contains(got, `"policies":true`) {
 		t.Errorf("eve's session is %d %s", code, got)
 	}
-	if got := eve.frame(url.Values{"view": {"pending"}}, "mine-large"); strings.Contains(got, "theirs") || !strings.Contains(got, `"pods":1`) {
+	if got := eve.frame(url.Values{"view": {"pending"}}, "Insufficient cpu"); strings.Contains(got, "large") || !strings.Contains(got, `"pods":1`) {
+		t.Errorf("eve, who opens no reason, sees waiting %s", got)
+	}
+	open := "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+	if got := eve.frame(url.Values{"view": {"pending"}, "open": {open}}, "Insufficient cpu"); strings.Contains(got, "theirs") || !strings.Contains(got, "mine-large") {
 		t.Errorf("eve sees waiting %s", got)
 	}
 	for _, view := range []string{"workloads", "services"} {

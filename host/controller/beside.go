@@ -87,7 +87,7 @@ func (d *Driver) would(ctx context.Context, about *gathered) (want []Effect, sam
 	if err != nil || !g.sameAs(about) {
 		return nil, false, err
 	}
-	g.Now, g.Refused = about.Now, about.Refused
+	g.Now, g.Refused, g.there = about.Now, about.Refused, about.there
 	if g.Seed != 0 && about.Seed != 0 {
 		g.Seed = about.Seed
 	}
@@ -195,7 +195,7 @@ func (p *plan) creates(c *abi.Creation, so *compared) ([]Effect, error) {
 			}
 		}
 		name := one.GetName()
-		if have, ok := p.d.Objects.Get(w.key(one.GetNamespace(), name)); name != "" && ok && (c.Unowned || p.owns(have)) {
+		if have := p.found(p.d, w.key(one.GetNamespace(), name)); name != "" && have != nil && (c.Unowned || p.owns(have)) {
 			continue // it is there
 		}
 		data, err := json.Marshal(one)
@@ -209,6 +209,17 @@ func (p *plan) creates(c *abi.Creation, so *compared) ([]Effect, error) {
 		all = append(all, Effect{"creates " + w.kind.Kind + " " + name, "creates " + string(data)})
 	}
 	return all, nil
+}
+
+// found is what was stored under a key when an answer about this state was first
+// written out, or nil.
+func (g *gathered) found(d *Driver, key store.Key) store.Object {
+	have, looked := g.there[key]
+	if !looked {
+		have, _ = d.Objects.Get(key)
+		g.there[key] = have
+	}
+	return have
 }
 
 const givesStatus = "gives the status "

@@ -150,3 +150,27 @@ func TestComparedCreationsAreBounded(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsMadeBetweenTwoAnswersIsNoDifference(t *testing.T) {
+	t.Parallel()
+	var made *cluster
+	want := func(*Object, []Object) (*abi.ReconcileResult, error) {
+		object := json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"one"}}`)
+		return &abi.ReconcileResult{Create: []abi.Creation{{Count: 1, Unowned: true, Object: object}}}, nil
+	}
+	b := &trialBeside{tried: &guest{decide: want}, live: &guest{decide: func(parent *Object, children []Object) (*abi.ReconcileResult, error) {
+		made.put("pods", pod("one", "other"))
+		return want(parent, children)
+	}}}
+	b.drive(t, func(c *cluster) {
+		made = c
+		c.put("replicasets.apps", set("web", 0))
+	}, func(*cluster) {
+		if len(b.compared) == 0 {
+			t.Fatal("nothing was compared")
+		}
+		if both := b.compared[0]; both[0] != both[1] || both[0] == "" {
+			t.Errorf("live %q, tried %q, want the same", both[0], both[1])
+		}
+	})
+}

@@ -19,6 +19,9 @@ type gathered struct {
 	Input
 	parent store.Object
 	byUID  map[string]named
+	// there is what answers about it want to create and found, or nil. Answers that
+	// are compared share it, so that what comes into being meanwhile is no difference.
+	there map[store.Key]store.Object
 }
 
 // named is an object that an answer may name.
@@ -41,7 +44,7 @@ func (d *Driver) Input(parent store.Object) (*Input, error) {
 // gather reads the parent's children, orphans that it selects, and what is
 // related to it.
 func (d *Driver) gather(parent store.Object) (*gathered, error) {
-	g := &gathered{parent: parent, byUID: map[string]named{string(parent.GetUID()): {&d.parent, parent}}}
+	g := &gathered{parent: parent, byUID: map[string]named{string(parent.GetUID()): {&d.parent, parent}}, there: map[store.Key]store.Object{}}
 	g.Now = d.Now().UnixNano()
 	if d.Guest.Seeded() {
 		g.Seed = d.Seed()
