@@ -101,10 +101,14 @@ func (c *Collector) changes(ctx context.Context, k *kind.Kind, from int64) error
 				c.bereave(events[i].Object)
 				continue
 			}
-			if prev := events[i].Prev; prev != nil && !reflect.DeepEqual(prev.GetOwnerReferences(), events[i].Object.GetOwnerReferences()) {
+			obj, prev := events[i].Object, events[i].Prev
+			held := prev != nil && reflect.DeepEqual(prev.GetOwnerReferences(), obj.GetOwnerReferences())
+			if prev != nil && !held {
 				c.waiting(prev) // it may have let them go
 			}
-			c.enqueue(k, events[i].Object)
+			if !held || obj.GetDeletionTimestamp() != nil {
+				c.enqueue(k, obj)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package gc
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/berth-dev/berth/host/api/kind"
 	"github.com/berth-dev/berth/host/api/registry"
@@ -26,7 +27,7 @@ func (c *Collector) step(ctx context.Context, key store.Key) error {
 			return err
 		}
 	}
-	dependents := c.dependents(obj)
+	dependents := sync.OnceValue(func() []store.Object { return c.dependents(obj) })
 	v := Judge(obj, func(ref metav1.OwnerReference) Owner { return c.owner(ref, obj) }, dependents)
 	r := registry.On(key.Resource, key.Namespace, key.Name)
 	switch v.Action {
@@ -39,9 +40,9 @@ func (c *Collector) step(ctx context.Context, key store.Key) error {
 	case Unblock:
 		return ignoreGone(c.unblock(ctx, r))
 	case Orphan:
-		return c.orphan(ctx, obj, dependents)
+		return c.orphan(ctx, obj, dependents())
 	case Spread:
-		return c.spread(dependents)
+		return c.spread(dependents())
 	}
 	return nil
 }

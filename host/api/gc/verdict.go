@@ -59,17 +59,18 @@ const (
 	Foreign
 )
 
-// Judge decides about one object from its owners and its dependents.
-func Judge(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents []store.Object) Verdict {
+// Judge decides about one object from its owners and its dependents, which it asks
+// for only where they matter: they cost a look into every kind.
+func Judge(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents func() []store.Object) Verdict {
 	deleted := obj.GetDeletionTimestamp() != nil
 	switch {
 	case deleted && has(obj, metav1.FinalizerOrphanDependents):
-		if len(dependents) == 0 {
+		if len(dependents()) == 0 {
 			return Verdict{Action: Release}
 		}
 		return Verdict{Action: Orphan}
 	case waits(obj):
-		if !slices.ContainsFunc(dependents, func(d store.Object) bool { return d.GetUID() != obj.GetUID() && blocks(d, obj.GetUID()) }) {
+		if !slices.ContainsFunc(dependents(), func(d store.Object) bool { return d.GetUID() != obj.GetUID() && blocks(d, obj.GetUID()) }) {
 			return Verdict{Action: Release}
 		}
 		if slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return owner(ref) == Circular }) {
@@ -82,7 +83,7 @@ func Judge(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents
 	return judgeOwned(obj, owner, dependents)
 }
 
-func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents []store.Object) Verdict {
+func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, dependents func() []store.Object) Verdict {
 	refs := obj.GetOwnerReferences()
 	if len(refs) == 0 {
 		return Verdict{}
@@ -105,7 +106,7 @@ func judgeOwned(obj store.Object, owner func(metav1.OwnerReference) Owner, depen
 		return Verdict{}
 	case solid:
 		return Verdict{Action: Disown, Gone: gone}
-	case waiting && len(dependents) > 0:
+	case waiting && len(dependents()) > 0:
 		// Whoever waits for this one waits for what hangs on it, too.
 		return Verdict{Action: Remove, Policy: metav1.DeletePropagationForeground}
 	case has(obj, metav1.FinalizerOrphanDependents):

@@ -59,10 +59,20 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Judge(c.obj, func(ref metav1.OwnerReference) Owner { return owners[ref.UID] }, c.dependents)
+			got := Judge(c.obj, func(ref metav1.OwnerReference) Owner { return owners[ref.UID] }, func() []store.Object { return c.dependents })
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("Judge (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+func TestDependentsOfWhatIsHeldAreNotLookedFor(t *testing.T) {
+	t.Parallel()
+	for _, owner := range []Owner{Solid, Foreign, Absent} {
+		Judge(object(false, "", "owner"), func(metav1.OwnerReference) Owner { return owner }, func() []store.Object {
+			t.Errorf("an object whose owner is %d has its dependents looked for", owner)
+			return nil
 		})
 	}
 }
