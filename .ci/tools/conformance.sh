@@ -146,6 +146,7 @@ for n in $(seq 2 "$nodes"); do machine "n$n" "10.98.0.$n"; done
 
 say "running the suite: each spec is told when it ends; all of it goes to $OUT/e2e.log"
 status=0
+: >"$OUT/e2e.log" # for tail, which may come before the suite
 "$TOOLS/bin/e2e.test" --kubeconfig "$KUBECONFIG" --provider=skeleton --report-dir="$OUT/report" --num-nodes="$nodes" --allowed-not-ready-nodes=1 \
   --ginkgo.focus="($focus)$of" --ginkgo.skip="$skip" --ginkgo.no-color --ginkgo.v --ginkgo.timeout=8h >"$OUT/e2e.log" 2>&1 &
 suite=$!
