@@ -43,7 +43,7 @@ import (
 )
 
 // More are compared with `go test -run Upstream -plays 3000`.
-var plays = flag.Uint64("plays", controllertest.Rounds(40, 4_000), "how many invented plays, of twelve looks each, are compared with upstream")
+var plays = flag.Uint64("plays", controllertest.Rounds(40, 1_700), "how many invented plays, of twelve looks each, are compared with upstream")
 
 // theirs is upstream's controller with fake clients.
 type theirs struct {
@@ -61,7 +61,7 @@ func newTheirs(ctx context.Context, t *testing.T, h *autoscalingv2.HorizontalPod
 	for _, p := range pods {
 		objects = append(objects, p.DeepCopy())
 	}
-	u := &theirs{client: fake.NewClientset(objects...), replicas: replicas, usage: map[string]*host.Usage{}}
+	u := &theirs{client: controllertest.Clientset(objects...), replicas: replicas, usage: map[string]*host.Usage{}}
 	u.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		u.mu.Lock()
 		defer u.mu.Unlock()

@@ -95,7 +95,7 @@ func newTheirs(ctx context.Context, t *testing.T, cj *batchv1.CronJob, jobs []*b
 	for _, j := range jobs {
 		objects = append(objects, j.DeepCopy())
 	}
-	u := &theirs{t: t, client: fake.NewClientset(objects...)}
+	u := &theirs{t: t, client: controllertest.Clientset(objects...)}
 	u.client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		u.mu.Lock()
 		defer u.mu.Unlock()

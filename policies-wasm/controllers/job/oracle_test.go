@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	upstream "k8s.io/kubernetes/pkg/controller/job"
@@ -394,7 +393,7 @@ func upstreams(t *testing.T, s *state) (did []string, status *batchv1.JobStatus)
 		for _, p := range s.pods {
 			objects = append(objects, p.DeepCopy())
 		}
-		client := fake.NewClientset(objects...)
+		client := controllertest.Clientset(objects...)
 		named := 0
 		client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			p := a.(clienttesting.CreateAction).GetObject().(*v1.Pod)

@@ -214,7 +214,7 @@ func upstreamRuns(t *testing.T, seed uint64, later time.Duration) (end string) {
 	synctest.Test(t, func(t *testing.T) {
 		j, p := invented(seed, later)
 		j.UID = "job"
-		client := fake.NewClientset(j)
+		client := controllertest.Clientset(j)
 		made := 0
 		client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			pod := a.(clienttesting.CreateAction).GetObject().(*v1.Pod)
