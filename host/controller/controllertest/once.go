@@ -41,7 +41,7 @@ func Once(t *testing.T, objects []store.Object, open func(ctx context.Context, i
 	t.Helper()
 	silence()
 	synctest.Test(t, func(t *testing.T) {
-		in := Cluster{Client: fake.NewClientset()}
+		in := Cluster{Client: Clientset()}
 		for _, o := range objects {
 			if err := in.Client.Tracker().Add(o.DeepCopyObject()); err != nil {
 				t.Fatal(err)
