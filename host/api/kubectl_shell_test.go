@@ -200,7 +200,7 @@ var (
 	color     = regexp.MustCompile("\x1b\\[[0-9;]*m")
 	fileTime  = regexp.MustCompile(`\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}`)
 	clock     = regexp.MustCompile(`\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`)
-	age       = regexp.MustCompile(`\b\d+(\.\d+)?m?s\b`)
+	age       = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?m?s\b`)
 	blanks    = regexp.MustCompile(`\n{3,}`)
 	gap       = regexp.MustCompile(` {3,}`)
 	expected  = regexp.MustCompile(`(Expected resource version to be 1, was )\d+`)
