@@ -20,7 +20,7 @@ const (
 	steady, steadyCount = "steady", 4
 	// endures is how long a pod that was told to go serves on, as long as nodes may
 	// take to send nothing to it any more.
-	endures = 2
+	endures = 5
 )
 
 // deploySteady makes the Deployment on some machines, one pod at least on each,
