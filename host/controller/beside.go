@@ -216,6 +216,9 @@ func (p *plan) creates(c *abi.Creation, so *compared) ([]Effect, error) {
 func (g *gathered) found(d *Driver, key store.Key) store.Object {
 	have, looked := g.there[key]
 	if !looked {
+		if g.there == nil {
+			g.there = map[store.Key]store.Object{}
+		}
 		have, _ = d.Objects.Get(key)
 		g.there[key] = have
 	}

@@ -44,7 +44,7 @@ func (d *Driver) Input(parent store.Object) (*Input, error) {
 // gather reads the parent's children, orphans that it selects, and what is
 // related to it.
 func (d *Driver) gather(parent store.Object) (*gathered, error) {
-	g := &gathered{parent: parent, byUID: map[string]named{string(parent.GetUID()): {&d.parent, parent}}, there: map[store.Key]store.Object{}}
+	g := &gathered{parent: parent, byUID: map[string]named{string(parent.GetUID()): {&d.parent, parent}}}
 	g.Now = d.Now().UnixNano()
 	if d.Guest.Seeded() {
 		g.Seed = d.Seed()
