@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gofmt, go mod tidy, go vet, the import rules, sizes, shell syntax, golangci-lint.
+# gofmt, no large files, go mod tidy, go vet, the import rules, sizes, shell syntax, golangci-lint.
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
@@ -11,6 +11,13 @@ formatted() {
 shells() {
   local f
   for f in task .ci/run .ci/tools/*.sh; do bash -n "$f" || return 1; done
+}
+
+# What is built is not kept here: nothing that is written by hand is so large.
+small() {
+  local big
+  big=$(git ls-files -z | xargs -0 stat -c '%s %n' | awk '$1 > 1048576 { print $2 ": " $1 " bytes" }')
+  [ -z "$big" ] || { printf 'larger than 1 MiB:\n%s\n' "$big" >&2; return 1; }
 }
 
 # The suites of others, which ./task campaign runs, are modules of their own.
@@ -35,6 +42,7 @@ guests() {
 
 timed "shell syntax" shells
 timed "gofmt" formatted
+timed "no large files" small
 timed "go mod tidy, the suites of others too" tidy
 # With -race, to use what the tests have compiled already.
 timed "go vet ./..." go vet -race ./...
