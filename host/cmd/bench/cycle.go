@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/schedule"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // size is a cluster in which decisions are measured: without pods, then with
@@ -71,7 +72,7 @@ func (s size) measure(ctx context.Context, dir string, profiled func(func() erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	if err := d.tell(ctx, nodeEvents(s.nodes)); err != nil {
+	if err := d.join(ctx, s.nodes); err != nil {
 		return nil, err
 	}
 	for _, placed := range []int{0, s.placed} {
@@ -101,13 +102,16 @@ func (s size) measure(ctx context.Context, dir string, profiled func(func() erro
 	return rows, nil
 }
 
-func nodeEvents(n int) []schedule.Event {
+// join tells of n nodes.
+func (d *desk) join(ctx context.Context, n int) error {
 	w := workload{zones: []string{"zone-1", "zone-2", "zone-3"}}
 	events := make([]schedule.Event, n)
 	for i := range events {
-		events[i] = schedule.Event{Resource: "nodes", Object: w.node(i)}
+		node := w.node(i)
+		d.nodes[node.Name] = node
+		events[i] = schedule.Event{Resource: "nodes", Object: node}
 	}
-	return events
+	return d.tell(ctx, events)
 }
 
 func named(kind string, i int) *v1.Pod {
@@ -135,6 +139,7 @@ func different(i int) *v1.Pod {
 // takes its binds, which all succeed at once.
 type desk struct {
 	told      chan []schedule.Event
+	nodes     map[string]*v1.Node
 	scheduler *schedule.Scheduler
 	bound     atomic.Int64
 	stop      func() error
@@ -148,7 +153,7 @@ func newDesk(ctx context.Context, dir string) (*desk, error) {
 		cancel()
 		return nil, err
 	}
-	d := &desk{told: make(chan []schedule.Event, 64), failed: map[string]bool{}}
+	d := &desk{told: make(chan []schedule.Event, 64), nodes: map[string]*v1.Node{}, failed: map[string]bool{}}
 	d.scheduler, err = schedule.New(schedule.Config{
 		Source: d, Binder: d, Set: loader.Scheduling, Reasons: loader.Reasons, Rest: loader.Rest, Clock: time.Now, Seed: 1,
 		OnDivergence: func(x schedule.Divergence) { say("a policy does not repeat its answers: %+v", x) },
@@ -182,12 +187,13 @@ func (d *desk) Next(ctx context.Context) ([]schedule.Event, bool, error) {
 	}
 }
 
-// Bind implements schedule.Binder.
+// Bind implements schedule.Binder. Pods get their node's zone, as when they are stored.
 func (d *desk) Bind(ctx context.Context, list []schedule.Binding) []error {
 	events := make([]schedule.Event, len(list))
 	for i, b := range list {
 		pod := *b.Pod
 		pod.Spec.NodeName = b.Node
+		pod.Labels = snapshot.LabelsOn(d.nodes[b.Node], pod.Labels)
 		events[i] = schedule.Event{Resource: "pods", Object: &pod}
 	}
 	errs := make([]error, len(list))
