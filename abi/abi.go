@@ -155,6 +155,9 @@ const (
 	MaxHeaderBytes = 4 << 10
 	// MaxTimeoutSeconds is how long an attempt may take.
 	MaxTimeoutSeconds = 10
+	// KeptPods is how many of the pods that it is told of a guest keeps, for others
+	// that are like one of them.
+	KeptPods = 32
 )
 
 // ImportModule and ImportLog name the one function that a guest may import

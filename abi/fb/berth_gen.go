@@ -3051,8 +3051,20 @@ func (rcv *Delta) Object(obj *Object) *Object {
 	return nil
 }
 
+func (rcv *Delta) Kept() byte {
+	o := flatbuffers.UOffsetT(rcv._tab.Offset(32))
+	if o != 0 {
+		return rcv._tab.GetByte(o + rcv._tab.Pos)
+	}
+	return 0
+}
+
+func (rcv *Delta) MutateKept(n byte) bool {
+	return rcv._tab.MutateByteSlot(32, n)
+}
+
 func DeltaStart(builder *flatbuffers.Builder) {
-	builder.StartObject(14)
+	builder.StartObject(15)
 }
 func DeltaAddKind(builder *flatbuffers.Builder, kind DeltaKind) {
 	builder.PrependByteSlot(0, byte(kind), 0)
@@ -3095,6 +3107,9 @@ func DeltaAddPod(builder *flatbuffers.Builder, pod flatbuffers.UOffsetT) {
 }
 func DeltaAddObject(builder *flatbuffers.Builder, object flatbuffers.UOffsetT) {
 	builder.PrependUOffsetTSlot(13, flatbuffers.UOffsetT(object), 0)
+}
+func DeltaAddKept(builder *flatbuffers.Builder, kept byte) {
+	builder.PrependByteSlot(14, kept, 0)
 }
 func DeltaEnd(builder *flatbuffers.Builder) flatbuffers.UOffsetT {
 	return builder.EndObject()

@@ -53,10 +53,14 @@ type held struct {
 
 // classOf finds the pod's class, or makes it.
 func (x *Index) classOf(pod *sdk.Pod, terms []Term) int32 {
-	if !pod.Again || x.last < 0 {
-		x.last = x.find(pod.Namespace, pod.Labels.Pairs, terms)
+	for int(pod.Kept) >= len(x.told) {
+		x.told = append(x.told, noClass)
 	}
-	return x.last
+	id := &x.told[pod.Kept]
+	if !pod.Again || *id == noClass {
+		*id = x.find(pod.Namespace, pod.Labels.Pairs, terms)
+	}
+	return *id
 }
 
 func (x *Index) find(namespace facts.Symbol, labels []facts.Pair, terms []Term) int32 {
@@ -182,7 +186,7 @@ func (x *Index) tidy() {
 		*c = class{free: true}
 		x.freeIDs = append(x.freeIDs, id)
 	}
-	x.idle, x.last = 0, -1
+	x.idle, x.told = 0, x.told[:0]
 	x.dropCarried()
 }
 

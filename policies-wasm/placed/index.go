@@ -32,8 +32,9 @@ type Index struct {
 
 	pages      []*[pageSize]class
 	numClasses int32
-	// last is the class of the pod that was told last, -1 where it may be gone.
-	last int32
+	// told are the classes of the pods that were told last, by Pod.Kept; noClass
+	// where it may be gone.
+	told []int32
 	// byHash has the first class of each chain of like hashes; a power of two long.
 	byHash  []int32
 	pairs   pairs
@@ -76,7 +77,7 @@ type memo struct {
 // New makes an index over rows.
 func New(rows *row.Table) *Index {
 	return &Index{
-		rows: rows, last: -1, spaces: map[facts.Symbol][]facts.Pair{},
+		rows: rows, spaces: map[facts.Symbol][]facts.Pair{},
 	}
 }
 

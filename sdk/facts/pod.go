@@ -14,8 +14,10 @@ type Pod struct {
 	asks podAsks
 
 	// Again says, of a pod that is told to a PodFollower, that it is like the
-	// one told before: what was derived of that holds for this one.
+	// one told before by the same number Kept, which is less than abi.KeptPods:
+	// what was derived of that holds for this one.
 	Again bool
+	Kept  uint8
 
 	// Now is the cycle's time in nanoseconds since 1970; group time.
 	Now int64

@@ -96,22 +96,48 @@ func (in *Instance) movePod(d *fb.Delta, placed bool) error {
 		return errSlot
 	}
 	At(slot)
-	p := &in.podRead
-	switch {
-	case d.Pod(p) != nil:
-		in.placedDec.Pod(&in.placed, p)
-		in.placedTold, in.placed.Again = true, false
-	case !in.placedTold:
+	pod := in.moved(d)
+	if pod == nil {
 		return errNoPod
-	default:
-		in.placed.Again = true
 	}
 	if placed {
-		in.onPod.PodPlaced(slot, &in.placed)
+		in.onPod.PodPlaced(slot, pod)
 		return nil
 	}
-	in.onPod.PodRemoved(slot, &in.placed)
+	in.onPod.PodRemoved(slot, pod)
 	return nil
+}
+
+// keptPod is a pod that others may be like. It has a decoder of its own, which holds
+// what its terms are made of.
+type keptPod struct {
+	pod facts.Pod
+	dec *facts.Decoder
+}
+
+// moved is the pod that a delta tells of, kept for others; nil where it neither has
+// one nor names one that was told.
+func (in *Instance) moved(d *fb.Delta) *facts.Pod {
+	at := d.Kept()
+	if at >= abi.KeptPods {
+		return nil
+	}
+	k := in.kept[at]
+	if d.Pod(&in.podRead) == nil {
+		if k == nil {
+			return nil
+		}
+		k.pod.Again = true
+		return &k.pod
+	}
+	if k == nil {
+		k = &keptPod{dec: facts.NewDecoder(in.rows.Symbols)}
+		k.pod.Kept = at
+		in.kept[at] = k
+	}
+	k.dec.Pod(&k.pod, &in.podRead)
+	k.pod.Again = false
+	return &k.pod
 }
 
 func (in *Instance) changeObject(d *fb.Delta) error {

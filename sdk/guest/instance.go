@@ -48,13 +48,11 @@ type Instance struct {
 	pod    facts.Pod
 	podDec *facts.Decoder
 	given  bool // pod is one that was sent
-	// placed is the pod told last; placedTold says that there is one.
-	placed     facts.Pod
-	placedDec  *facts.Decoder
-	placedTold bool
-	delta      fb.Delta
-	batch      fb.Batch
-	input      fb.PodInput
+	// kept are the pods that were told, by their places; nil where none was.
+	kept  [abi.KeptPods]*keptPod
+	delta fb.Delta
+	batch fb.Batch
+	input fb.PodInput
 	// podRead reads the pod of the cycle and those of deltas.
 	podRead fb.Pod
 	row     [1]int32
@@ -78,9 +76,8 @@ func Open(config []byte) (*Instance, error) {
 		return nil, err
 	}
 	in := &Instance{policy: p, rows: row.New(p.Reads), reasons: newReasons()}
-	in.podDec, in.placedDec = facts.NewDecoder(in.rows.Symbols), facts.NewDecoder(in.rows.Symbols)
+	in.podDec = facts.NewDecoder(in.rows.Symbols)
 	in.podDec.Empty(&in.pod)
-	in.placedDec.Empty(&in.placed)
 	impl, err := p.Open(&Setup{Config: v.Object("config"), Rows: in.rows, Reasons: in.reasons})
 	if err == nil && v.Wrong() != "" {
 		err = errors.New(v.Wrong())

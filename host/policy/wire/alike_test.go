@@ -40,8 +40,10 @@ func TestAPolicyThatTakesReplicasForAlikeAnswersTheSame(t *testing.T) {
 	for i := range 6 {
 		c.UpsertNode(zoned(fmt.Sprint("n", i), fmt.Sprint("z", i)))
 	}
-	apps := []string{"a", "b", "c"}
-	some := func(n int) *snapshot.Pod { return apart(n, apps[random.IntN(3)], apps[random.IntN(3)]) }
+	// More kinds of pods than a guest keeps, the first of them more often.
+	apps := []string{"a", "b", "c", "d", "e", "f", "g"}
+	app := func() string { return apps[random.IntN(1+random.IntN(len(apps)))] }
+	some := func(n int) *snapshot.Pod { return apart(n, app(), app()) }
 	seqs, sizes, placed := [2]uint64{}, [2]int{}, []types.UID{}
 	for n := range 400 {
 		if n%3 == 2 && len(placed) > 3 {
@@ -87,6 +89,25 @@ func TestAPolicyThatTakesReplicasForAlikeAnswersTheSame(t *testing.T) {
 	}
 	if sizes[1] >= sizes[0] {
 		t.Errorf("%d bytes with replicas left out, %d without", sizes[1], sizes[0])
+	}
+}
+
+// Pods of one kind bear the label of their zone once they are placed: they are told of
+// by turns, and each but the first of a zone in few bytes.
+func TestReplicasInSeveralZonesAreToldInFewBytes(t *testing.T) {
+	t.Parallel()
+	g := open(t, "MatchInterPodAffinity")
+	g.e.Begin(true)
+	const zones = 6
+	for n := range 4 * zones {
+		pod := apart(n, "a", "b").On(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("z", n%zones)}}})
+		batch, _ := g.e.Deltas([]snapshot.Delta{{Seq: uint64(n + 1), Kind: snapshot.PodPlaced, Groups: abi.Pods, Pod: pod}}, g.reads)
+		if isNew := n < zones; isNew != (len(batch) > 96) {
+			t.Errorf("pod %d was told in %d bytes, want more than 96: %v", n, len(batch), isNew)
+		}
+		if err := g.in.Apply(batch); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

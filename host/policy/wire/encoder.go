@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"slices"
 	"sort"
 
 	flatbuffers "github.com/google/flatbuffers/go"
@@ -27,9 +28,11 @@ type Encoder struct {
 	rows []byte
 	// slots is what Expect was told.
 	slots int32
-	// alike is what Begin was told; asked and told are the pods sent last.
-	alike       bool
-	asked, told like
+	// alike is what Begin was told; asked is the pod sent last in a PodInput, and
+	// told are those that the guest keeps.
+	alike bool
+	asked like
+	told  keptPods
 	// common is what the objects of a controller's question have in common.
 	common common
 }
@@ -40,18 +43,40 @@ type like struct {
 	terminating, sent bool
 }
 
+// keptPods are those that the guest keeps of those it was told of, each at its
+// place, and the place that is used next. Pods of a few kinds in a few zones, which
+// come by turns, are told of once each.
+type keptPods struct {
+	pods [abi.KeptPods]like
+	next uint8
+}
+
+// place is where a pod is kept, and whether the guest has it there.
+func (k *keptPods) place(pod like) (at uint8, has bool) {
+	if i := slices.Index(k.pods[:], pod); i >= 0 {
+		return uint8(i), true
+	}
+	at = k.next
+	k.pods[at], k.next = pod, (at+1)%abi.KeptPods
+	return at, false
+}
+
 // Begin starts anew with a guest that has been sent nothing. alike is its
 // policy's word: equal pods are the same pod.
-func (e *Encoder) Begin(alike bool) { e.alike, e.asked, e.told = alike, like{}, like{} }
+func (e *Encoder) Begin(alike bool) { e.alike, e.asked, e.told = alike, like{}, keptPods{} }
 
-// again says that a pod is like the last one, and notes it.
-func (e *Encoder) again(last *like, pod *snapshot.Pod, reads abi.Groups) bool {
+func likeOf(pod *snapshot.Pod, reads abi.Groups) like {
+	return like{pod.HashOf(reads), reads&abi.Pods != 0 && pod.Object.DeletionTimestamp != nil, true}
+}
+
+// askedBefore says that a pod is like that of the PodInput before, and notes it.
+func (e *Encoder) askedBefore(pod *snapshot.Pod, reads abi.Groups) bool {
 	if !e.alike {
 		return false
 	}
-	now := like{pod.HashOf(reads), reads&abi.Pods != 0 && pod.Object.DeletionTimestamp != nil, true}
-	same := *last == now
-	*last = now
+	now := likeOf(pod, reads)
+	same := e.asked == now
+	e.asked = now
 	return same
 }
 

@@ -16,7 +16,7 @@ import (
 func (e *Encoder) Pod(seq uint64, now int64, pod *snapshot.Pod, reads abi.Groups) []byte {
 	e.reset()
 	var p offset
-	if !e.again(&e.asked, pod, reads) {
+	if !e.askedBefore(pod, reads) {
 		p = e.pod(pod, reads)
 	}
 	fb.PodInputStart(e.b)

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-dev/berth/abi"
 	"github.com/berth-dev/berth/abi/fb"
 	"github.com/berth-dev/berth/host/schedule/framework"
+	"github.com/berth-dev/berth/host/schedule/snapshot"
 )
 
 // WhatIf writes a list of questions. Only changes of rows and pods can be
@@ -24,13 +25,18 @@ func (e *Encoder) WhatIf(questions []framework.WhatIf, reads abi.Groups) []byte 
 func (e *Encoder) question(q *framework.WhatIf, reads abi.Groups) offset {
 	mark := len(e.offs)
 	for i := range q.Deltas {
-		if d := &q.Deltas[i]; concerns(d, reads&^(abi.ClusterGroups&^abi.Pods)) {
-			// A question is undone from its end: each pod stands in it.
-			e.told = like{}
+		d := &q.Deltas[i]
+		switch {
+		case !concerns(d, reads&^(abi.ClusterGroups&^abi.Pods)):
+		case d.Kind == snapshot.PodPlaced || d.Kind == snapshot.PodRemoved:
+			// A question is undone from its end: each pod stands in it, and none stays
+			// where the guest kept another.
+			e.push(e.movedAt(d, e.pod(d.Pod, reads), 0))
+			e.told.pods[0] = like{}
+		default:
 			e.push(e.delta(d, reads))
 		}
 	}
-	e.told = like{}
 	deltas := e.vector(mark)
 	fb.QuestionStart(e.b)
 	fb.QuestionAddRow(e.b, q.Row)

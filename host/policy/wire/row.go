@@ -61,14 +61,7 @@ func (e *Encoder) delta(d *snapshot.Delta, reads abi.Groups) offset {
 	case snapshot.RowUpsert:
 		return e.rowUpsert(d, reads)
 	case snapshot.PodPlaced, snapshot.PodRemoved:
-		var pod offset
-		if !e.again(&e.told, d.Pod, reads) {
-			pod = e.pod(d.Pod, reads)
-		}
-		e.deltaStart(d)
-		if pod != 0 {
-			fb.DeltaAddPod(e.b, pod)
-		}
+		return e.moved(d, reads)
 	case snapshot.ObjectUpsert, snapshot.ObjectRemove:
 		object := e.object(d)
 		e.deltaStart(d)
@@ -76,6 +69,29 @@ func (e *Encoder) delta(d *snapshot.Delta, reads abi.Groups) offset {
 	default:
 		e.deltaStart(d)
 	}
+	return fb.DeltaEnd(e.b)
+}
+
+// moved tells of a pod that came or went, by its place if the guest keeps one that is
+// like it.
+func (e *Encoder) moved(d *snapshot.Delta, reads abi.Groups) offset {
+	if !e.alike {
+		return e.movedAt(d, e.pod(d.Pod, reads), 0)
+	}
+	at, has := e.told.place(likeOf(d.Pod, reads))
+	var pod offset
+	if !has {
+		pod = e.pod(d.Pod, reads)
+	}
+	return e.movedAt(d, pod, at)
+}
+
+func (e *Encoder) movedAt(d *snapshot.Delta, pod offset, kept uint8) offset {
+	e.deltaStart(d)
+	if pod != 0 {
+		fb.DeltaAddPod(e.b, pod)
+	}
+	fb.DeltaAddKept(e.b, kept)
 	return fb.DeltaEnd(e.b)
 }
 
