@@ -440,7 +440,7 @@ func (c *core) decide(ctx context.Context, entry *queue.Entry, set *framework.Li
 	}
 	c.traces.add(trace)
 	if placed, _, ok := c.cluster.Placed(entry.Pod.UID()); ok && placed != entry.Pod {
-		c.traces.gone(entry.Pod) // as it was decided about: its node's zone came to it
+		c.traces.became(entry.Pod, placed) // its node's zone came to it
 	}
 	c.trim()
 	c.queue.Follow(c.cluster, now)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -18,9 +19,12 @@ func TestABindThatAddsTheNodesZoneChangesNoPlace(t *testing.T) {
 	reasons := framework.NewReasons(0)
 	set, now := policytest.Live(1, func() *framework.Profile { return policytest.Default(reasons) }), time.Unix(1e9, 0)
 	c := newCore(Config{Reasons: reasons, Set: func() *framework.LiveSet { return set }, Clock: func() time.Time { return now }, LogBytes: 1 << 20})
-	pod := policytest.Pod("p", "1", "1Gi", nil)
+	own := map[string]string{"app": "web", v1.LabelTopologyRegion: "elsewhere"}
+	pod := policytest.Pod("p", "1", "1Gi", func(p *v1.Pod) { p.Labels = own })
 	c.apply([]Event{
-		{Resource: "nodes", Object: policytest.Node("a", "8", "8Gi", 110, func(n *v1.Node) { n.Labels[v1.LabelTopologyZone] = "z" })},
+		{Resource: "nodes", Object: policytest.Node("a", "8", "8Gi", 110, func(n *v1.Node) {
+			n.Labels[v1.LabelTopologyZone], n.Labels[v1.LabelTopologyRegion] = "z", "r"
+		})},
 		{Resource: "pods", Object: pod},
 	}, now.UnixNano())
 	if !c.step(t.Context()) || len(c.out.bindings) != 1 {
@@ -40,7 +44,13 @@ func TestABindThatAddsTheNodesZoneChangesNoPlace(t *testing.T) {
 	if placed, _, _ := c.cluster.Placed(pod.UID); !placed.Same(snapshot.NewPod(placed.Object)) {
 		t.Error("the place has other hashes than its pod")
 	}
-	if tr, _ := c.traces.Of(pod.Namespace, pod.Name); len(tr.Pod.Object.Labels) > 0 {
-		t.Errorf("the decision is told to be about a pod with labels %v", tr.Pod.Object.Labels)
+	decidedAbout := func(when string) {
+		tr, _ := c.traces.Of(pod.Namespace, pod.Name)
+		if !maps.Equal(tr.Pod.Object.Labels, own) || !tr.Pod.Same(snapshot.NewPod(pod)) {
+			t.Errorf("%s the decision is told to be about a pod with labels %v, want %v", when, tr.Pod.Object.Labels, own)
+		}
 	}
+	decidedAbout("while the pod is there,")
+	c.apply([]Event{{Resource: "pods", Object: &bound, Deleted: true}}, now.UnixNano())
+	decidedAbout("when it is gone,")
 }

@@ -194,6 +194,13 @@ func (t *Traces) last(name uint64) *storedTrace {
 	return t.at(number)
 }
 
+// became hears that the pod which was decided about last counts as another now.
+func (t *Traces) became(pod, on *snapshot.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list.Hold(pod.Ref().Became(on))
+}
+
 // gone hears that a pod which waited is gone.
 func (t *Traces) gone(pod *snapshot.Pod) {
 	t.mu.Lock()

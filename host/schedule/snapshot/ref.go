@@ -7,11 +7,12 @@ import (
 )
 
 // Ref is how the log and traces hold a pod: as it is while it counts anywhere,
-// and as its encoded bytes, a fifth of that, once it is gone. It is safe for
-// concurrent use.
+// and as its encoded bytes, a fifth of that, once it is gone; or by what it
+// became when it was placed. It is safe for concurrent use.
 type Ref struct {
-	pod    atomic.Pointer[Pod]
-	packed atomic.Pointer[[]byte]
+	pod     atomic.Pointer[Pod]
+	packed  atomic.Pointer[[]byte]
+	earlier atomic.Pointer[earlierPod]
 }
 
 // Ref is what to keep of a pod that may be asked for long after it is gone.
@@ -21,6 +22,9 @@ func (p *Pod) Ref() *Ref { return p.ref }
 func (r *Ref) Pod() *Pod {
 	if p := r.pod.Load(); p != nil {
 		return p
+	}
+	if e := r.earlier.Load(); e != nil {
+		return e.pod()
 	}
 	object := new(v1.Pod)
 	_ = object.Unmarshal(*r.packed.Load()) // what Pack wrote
@@ -50,10 +54,23 @@ func (r *Ref) Pack() int {
 	return sized(len(data)) + refBytes
 }
 
+// Became lets go of a pod that counts as another now, which On made of it. It
+// returns how many bytes are kept for it from now on that were not before.
+func (r *Ref) Became(on *Pod) int {
+	p := r.pod.Load()
+	if p == nil || on.ref == r {
+		return 0
+	}
+	r.earlier.Store(earlierThan(on, p.Object.Labels))
+	r.pod.Store(nil)
+	return earlierBytes
+}
+
 // What things take in memory, as heap profiles tell it.
 const (
-	refBytes = 48 // a Ref and the head of its bytes
-	podBytes = 2048
+	refBytes     = 48 // a Ref and the head of its bytes
+	earlierBytes = 64
+	podBytes     = 2048
 )
 
 // Weight is about what a pod takes with its object: the structs, and what its
