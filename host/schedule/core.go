@@ -26,6 +26,7 @@ import (
 // them change one state.
 type core struct {
 	cluster *snapshot.Cluster
+	locator snapshot.Locator
 	queue   *queue.Queue
 	decider *cycle.Decider
 	ledger  *volumes.Ledger

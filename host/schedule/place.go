@@ -58,7 +58,7 @@ func (c *core) place(entry *queue.Entry, decision cycle.Decision, plan volumes.P
 	trace.Outcome = Placed
 	c.reserve(object.UID, &plan)
 	on := c.cluster.Row(decision.Slot).Node
-	c.cluster.Place(entry.Pod.On(on), node)
+	c.cluster.Place(c.locator.On(on, entry.Pod), node)
 	c.assumed[object.UID] = &assumption{entry: entry, node: on, plan: plan}
 	c.out.bindings = append(c.out.bindings, Binding{Pod: object, Node: node, Volumes: plan.Matches})
 }

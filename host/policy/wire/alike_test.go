@@ -99,8 +99,10 @@ func TestReplicasInSeveralZonesAreToldInFewBytes(t *testing.T) {
 	g := open(t, "MatchInterPodAffinity")
 	g.e.Begin(true)
 	const zones = 6
+	var locator snapshot.Locator
 	for n := range 4 * zones {
-		pod := apart(n, "a", "b").On(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("z", n%zones)}}})
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyZone: fmt.Sprint("z", n%zones)}}}
+		pod := locator.On(node, apart(n, "a", "b"))
 		batch, _ := g.e.Deltas([]snapshot.Delta{{Seq: uint64(n + 1), Kind: snapshot.PodPlaced, Groups: abi.Pods, Pod: pod}}, g.reads)
 		if isNew := n < zones; isNew != (len(batch) > 96) {
 			t.Errorf("pod %d was told in %d bytes, want more than 96: %v", n, len(batch), isNew)

@@ -31,22 +31,77 @@ func LabelsOn(node *v1.Node, labels map[string]string) map[string]string {
 	return out
 }
 
+// Locator makes pods as they will be stored when they are bound. Pods of one kind on
+// nodes of one zone share their labels.
+type Locator struct{ known map[kindInZone]located }
+
+// kindInZone is the hash of a pod's labels, and those of its node that it gets.
+type kindInZone struct {
+	hash   uint64
+	labels [len(topology)]label
+}
+
+// label is the value of a label, which may be absent.
+type label struct {
+	value string
+	has   bool
+}
+
+func labelsOf(labels map[string]string) (of [len(topology)]label) {
+	for i, key := range topology {
+		of[i].value, of[i].has = labels[key]
+	}
+	return of
+}
+
+type located struct {
+	labels map[string]string
+	hash   uint64
+	same   bool // as the pod has them already
+}
+
+// maxLocated is how many kinds are known at most; beyond, they are forgotten all at once.
+const maxLocated = 1 << 10
+
+// On is the pod as it will be stored when it is bound to the node, so that its
+// place need not change when that is seen; the pod itself where it is that already.
+func (l *Locator) On(node *v1.Node, p *Pod) *Pod {
+	key := kindInZone{p.Hash[labelIndex], labelsOf(node.Labels)}
+	to, ok := l.known[key]
+	if !ok {
+		to = locate(node, p)
+		if l.known == nil || len(l.known) >= maxLocated {
+			l.known = map[kindInZone]located{}
+		}
+		l.known[key] = to
+	}
+	if to.same {
+		return p
+	}
+	object := *p.Object
+	object.Labels = to.labels
+	on := *p
+	on.Object, on.ref = &object, new(Ref)
+	on.Hash[labelIndex] = to.hash
+	on.ref.pod.Store(&on)
+	return &on
+}
+
+func locate(node *v1.Node, p *Pod) located {
+	labels := LabelsOn(node, p.Object.Labels)
+	if len(labels) == len(p.Object.Labels) && sameTexts(labels, p.Object.Labels) {
+		return located{same: true}
+	}
+	object := *p.Object
+	object.Labels = labels
+	return located{labels: labels, hash: hashLabels(&Pod{Object: &object})}
+}
+
 // earlierPod is a pod before it was placed: the placed one, with what it had for the
 // labels that it got from its node.
 type earlierPod struct {
 	placed *Ref
-	labels [len(topology)]struct {
-		value string
-		has   bool
-	}
-}
-
-func earlierThan(on *Pod, labels map[string]string) *earlierPod {
-	e := &earlierPod{placed: on.ref}
-	for i, key := range topology {
-		e.labels[i].value, e.labels[i].has = labels[key]
-	}
-	return e
+	labels [len(topology)]label
 }
 
 func (e *earlierPod) pod() *Pod {

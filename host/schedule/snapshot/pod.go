@@ -16,22 +16,6 @@ func NewPod(object *v1.Pod) *Pod {
 	return p
 }
 
-// On is the pod as it will be stored when it is bound to the node, so that its
-// place need not change when that is seen; the pod itself where it is that already.
-func (p *Pod) On(node *v1.Node) *Pod {
-	labels := LabelsOn(node, p.Object.Labels)
-	if len(labels) == len(p.Object.Labels) && sameTexts(labels, p.Object.Labels) {
-		return p
-	}
-	object := *p.Object
-	object.Labels = labels
-	on := *p
-	on.Object, on.ref = &object, new(Ref)
-	on.Hash[labelIndex] = hashLabels(&on)
-	on.ref.pod.Store(&on)
-	return &on
-}
-
 // Priority is the pod's priority, 0 where it has none.
 func (p *Pod) Priority() int32 {
 	if p.Object.Spec.Priority == nil {

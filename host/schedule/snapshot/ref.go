@@ -54,14 +54,14 @@ func (r *Ref) Pack() int {
 	return sized(len(data)) + refBytes
 }
 
-// Became lets go of a pod that counts as another now, which On made of it. It
+// Became lets go of a pod that counts as another now, which a Locator made of it. It
 // returns how many bytes are kept for it from now on that were not before.
 func (r *Ref) Became(on *Pod) int {
 	p := r.pod.Load()
 	if p == nil || on.ref == r {
 		return 0
 	}
-	r.earlier.Store(earlierThan(on, p.Object.Labels))
+	r.earlier.Store(&earlierPod{on.ref, labelsOf(p.Object.Labels)})
 	r.pod.Store(nil)
 	return earlierBytes
 }
