@@ -36,9 +36,9 @@ type Policy struct {
 	// SkipDependsOn are the groups on which it depends whether the policy skips a
 	// pod; all that it reads where it does not say.
 	SkipDependsOn []string `json:"skipDependsOn,omitempty"`
-	// Alike says that the policy takes pods that are the same in the groups
-	// that it reads for the same pod: it is not sent name and UID, and a pod
-	// like the one sent last is left out.
+	// ReplicasEqual says that the policy takes pods that are the same in the
+	// groups that it reads for the same pod: it is not sent name and UID, and a
+	// pod like one that it keeps is left out.
 	ReplicasEqual bool            `json:"replicasEqual,omitempty"`
 	Config        json.RawMessage `json:"configSchema,omitempty"`
 	// ConditionTypes are those that a gate answers for.

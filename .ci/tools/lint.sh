@@ -16,7 +16,7 @@ shells() {
 # What is built is not kept here: nothing that is written by hand is so large.
 small() {
   local big
-  big=$(git ls-files -z | xargs -0 stat -c '%s %n' | awk '$1 > 1048576 { print $2 ": " $1 " bytes" }')
+  big=$(git ls-files -z | xargs -0 stat -c '%s bytes %n' | awk '$1 > 1048576') || return 1
   [ -z "$big" ] || { printf 'larger than 1 MiB:\n%s\n' "$big" >&2; return 1; }
 }
 

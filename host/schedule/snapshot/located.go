@@ -60,41 +60,46 @@ type located struct {
 	same   bool // as the pod has them already
 }
 
-// maxLocated is how many kinds are known at most; beyond, they are forgotten all at once.
-const maxLocated = 1 << 10
+// maxLocated is how many kinds are known at most; beyond, they are forgotten all at
+// once. Labels are few and short, but where somebody means harm.
+const (
+	maxLocated       = 1 << 10
+	maxLocatedLabels = 16
+)
 
 // On is the pod as it will be stored when it is bound to the node, so that its
 // place need not change when that is seen; the pod itself where it is that already.
 func (l *Locator) On(node *v1.Node, p *Pod) *Pod {
 	key := kindInZone{p.Hash[labelIndex], labelsOf(node.Labels)}
-	to, ok := l.known[key]
-	if !ok {
-		to = locate(node, p)
-		if l.known == nil || len(l.known) >= maxLocated {
-			l.known = map[kindInZone]located{}
+	to, known := l.known[key]
+	if !known {
+		to.labels = LabelsOn(node, p.Object.Labels)
+		to.same = len(to.labels) == len(p.Object.Labels) && sameTexts(to.labels, p.Object.Labels)
+	}
+	on := p
+	if !to.same {
+		object := *p.Object
+		object.Labels = to.labels
+		on = &Pod{Object: &object}
+		if !known {
+			to.hash = hashLabels(on)
 		}
-		l.known[key] = to
+		*on = *p
+		on.Object, on.ref = &object, new(Ref)
+		on.Hash[labelIndex] = to.hash
+		on.ref.pod.Store(on)
 	}
-	if to.same {
-		return p
+	if !known && len(to.labels) <= maxLocatedLabels {
+		l.keep(key, to)
 	}
-	object := *p.Object
-	object.Labels = to.labels
-	on := *p
-	on.Object, on.ref = &object, new(Ref)
-	on.Hash[labelIndex] = to.hash
-	on.ref.pod.Store(&on)
-	return &on
+	return on
 }
 
-func locate(node *v1.Node, p *Pod) located {
-	labels := LabelsOn(node, p.Object.Labels)
-	if len(labels) == len(p.Object.Labels) && sameTexts(labels, p.Object.Labels) {
-		return located{same: true}
+func (l *Locator) keep(key kindInZone, to located) {
+	if l.known == nil || len(l.known) >= maxLocated {
+		l.known = map[kindInZone]located{}
 	}
-	object := *p.Object
-	object.Labels = labels
-	return located{labels: labels, hash: hashLabels(&Pod{Object: &object})}
+	l.known[key] = to
 }
 
 // earlierPod is a pod before it was placed: the placed one, with what it had for the

@@ -25,6 +25,12 @@ func TestALocatedPodIsThatWhichIsStored(t *testing.T) {
 		case 3:
 			labels = nil
 		}
+		if i%7 == 0 {
+			labels = map[string]string{}
+			for k := range maxLocatedLabels {
+				labels[fmt.Sprint(k)] = fmt.Sprint(i)
+			}
+		}
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1.LabelTopologyZone: fmt.Sprint("z", i%3)}}}
 		if i%5 == 0 {
 			node.Labels[v1.LabelTopologyRegion] = ""
