@@ -5,6 +5,7 @@ package catalog
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -125,15 +126,7 @@ func (c *Catalog) SlicesOf(namespace, name string) []*discoveryv1.EndpointSlice 
 
 // Ports are the TCP ports of a pod to which services send once it is ready.
 func (c *Catalog) Ports(p *v1.Pod) (ports []uint16) {
-	all, err := c.services.Lister().Services(p.Namespace).List(labels.Everything())
-	if err != nil {
-		return nil // a cache has no errors
-	}
-	for _, s := range all {
-		if len(s.Spec.Selector) == 0 || s.Spec.Type == v1.ServiceTypeExternalName || s.Spec.PublishNotReadyAddresses ||
-			!labels.ValidatedSetSelector(s.Spec.Selector).Matches(labels.Set(p.Labels)) {
-			continue
-		}
+	for _, s := range c.selecting(p) {
 		for i := range s.Spec.Ports {
 			if port := target(&s.Spec.Ports[i], p); port != 0 && !slices.Contains(ports, port) {
 				ports = append(ports, port)
@@ -141,6 +134,18 @@ func (c *Catalog) Ports(p *v1.Pod) (ports []uint16) {
 		}
 	}
 	return ports
+}
+
+// selecting are the services that send to a pod once it is ready.
+func (c *Catalog) selecting(p *v1.Pod) []*v1.Service {
+	all, err := c.services.Lister().Services(p.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil // a cache has no errors
+	}
+	return slices.DeleteFunc(all, func(s *v1.Service) bool {
+		return len(s.Spec.Selector) == 0 || s.Spec.Type == v1.ServiceTypeExternalName || s.Spec.PublishNotReadyAddresses ||
+			!labels.ValidatedSetSelector(s.Spec.Selector).Matches(labels.Set(p.Labels))
+	})
 }
 
 // target is the TCP port of a pod that a service's port leads to, 0 where it leads to
@@ -162,50 +167,66 @@ func target(to *v1.ServicePort, p *v1.Pod) uint16 {
 	return 0
 }
 
-// Withdrawn waits until no slice has a pod as a ready endpoint that goes on. It gives
-// the services that sent to the pod before: others learn of it at about the same time.
-func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) (services []types.NamespacedName) {
-	change := c.change()
-	services, at := c.endpointsOf(p)
-	for len(at) > 0 {
+// Withdrawn waits until no slice has a deleted pod as a ready endpoint that goes on. It
+// gives the services that sent to the pod before: others learn of it at about the same
+// time. What a slice says may be older than the pod: those of services that select a
+// pod which was ready are waited for until they have it as one that ends.
+func (c *Catalog) Withdrawn(ctx context.Context, p *v1.Pod) []types.NamespacedName {
+	sent := map[types.NamespacedName]bool{}
+	for {
+		change := c.change()
+		goesOn, ends := c.endpointsOf(p)
+		for _, name := range goesOn {
+			sent[name] = true
+		}
+		waits := len(goesOn) > 0
+		if isReady(p) {
+			for _, s := range c.selecting(p) {
+				name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+				sent[name] = true
+				waits = waits || !slices.Contains(ends, name)
+			}
+		}
+		if !waits {
+			return slices.Collect(maps.Keys(sent))
+		}
 		select {
 		case <-ctx.Done():
-			return services
+			return slices.Collect(maps.Keys(sent))
 		case <-change:
 		}
-		change = c.change()
-		at = slices.DeleteFunc(at, func(key string) bool {
-			slice, there, err := c.slices.Informer().GetIndexer().GetByKey(key)
-			return err != nil || !there || !goesOn(slice, p)
-		})
 	}
-	return services
 }
 
-// endpointsOf are the services that send to a pod, and the keys of the slices by which
-// they do.
-func (c *Catalog) endpointsOf(p *v1.Pod) (services []types.NamespacedName, keys []string) {
+func isReady(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(is v1.PodCondition) bool {
+		return is.Type == v1.PodReady && is.Status == v1.ConditionTrue
+	})
+}
+
+// endpointsOf are the services whose slices have a pod as a ready endpoint that goes on,
+// and those whose slices have it as one that ends.
+func (c *Catalog) endpointsOf(p *v1.Pod) (goesOn, ends []types.NamespacedName) {
 	found, err := c.slices.Informer().GetIndexer().ByIndex(cache.NamespaceIndex, p.Namespace)
 	if err != nil {
 		return nil, nil // there is this index
 	}
 	for _, obj := range found {
-		if !goesOn(obj, p) {
+		slice, ok := obj.(*discoveryv1.EndpointSlice)
+		if !ok {
 			continue
 		}
-		slice := obj.(*discoveryv1.EndpointSlice)
-		services = append(services, types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
-		keys = append(keys, cache.MetaObjectToName(slice).String())
+		name := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+		for i := range slice.Endpoints {
+			e := &slice.Endpoints[i]
+			switch {
+			case e.TargetRef == nil || e.TargetRef.UID != p.UID:
+			case ptr.Deref(e.Conditions.Terminating, false):
+				ends = append(ends, name)
+			case ptr.Deref(e.Conditions.Ready, true):
+				goesOn = append(goesOn, name)
+			}
+		}
 	}
-	return services, keys
-}
-
-// goesOn tells whether a slice has the pod as an endpoint that is ready and does not
-// end.
-func goesOn(obj any, p *v1.Pod) bool {
-	slice, ok := obj.(*discoveryv1.EndpointSlice)
-	return ok && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
-		is := e.Conditions
-		return e.TargetRef != nil && e.TargetRef.UID == p.UID && ptr.Deref(is.Ready, true) && !ptr.Deref(is.Terminating, false)
-	})
+	return goesOn, ends
 }

@@ -167,3 +167,48 @@ func TestWithdrawnWaitsForTheSlicesOfAPod(t *testing.T) {
 		t.Errorf("%v sent to the pod, want %v", sent, want)
 	}
 }
+
+// A pod that is deleted soon after it was ready: the slice that has it comes later.
+func TestWithdrawnWaitsForSlicesThatAreLate(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1", Labels: map[string]string{"app": "web"}},
+		Status:     v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+	}
+	svc := &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 80}}},
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+	}}
+	client := fake.NewClientset(svc, slice)
+	c := start(t, client)
+	unready := p.DeepCopy()
+	unready.Status.Conditions[0].Status = v1.ConditionFalse
+	if by := c.Withdrawn(t.Context(), unready); by != nil {
+		t.Errorf("%v sent to a pod that was not ready", by)
+	}
+	done := make(chan []types.NamespacedName, 1)
+	go func() { done <- c.Withdrawn(t.Context(), p) }()
+	for _, terminating := range []bool{false, true} {
+		select {
+		case by := <-done:
+			t.Fatalf("nobody is waited for, of %v, before the slice says that the pod ends", by)
+		default:
+		}
+		slice.Endpoints = []discoveryv1.Endpoint{{
+			TargetRef: &v1.ObjectReference{UID: p.UID}, Conditions: discoveryv1.EndpointConditions{Terminating: &terminating},
+		}}
+		if _, err := client.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice.DeepCopy(), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		polltest.Until(t, "the slice is known", func() bool {
+			now, err := c.Slices().Lister().EndpointSlices("default").Get("web-1")
+			return err == nil && len(now.Endpoints) == 1 && *now.Endpoints[0].Conditions.Terminating == terminating
+		})
+	}
+	if by := <-done; !slices.Equal(by, []types.NamespacedName{{Namespace: "default", Name: "web"}}) {
+		t.Errorf("%v sent to the pod, want its service", by)
+	}
+}
