@@ -7,6 +7,7 @@ package guestkernel
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,6 +39,11 @@ echo o > /proc/sysrq-trigger
 sleep 60
 `
 
+// ptrace is loaded into the guest's kernel before the C library.
+//
+//go:embed preload/ptrace.c
+var ptrace string
+
 const ended = "the guest's tests ended with "
 
 // Run runs tests of the calling test's own package in a guest, without the race
@@ -57,6 +63,12 @@ func Run(t *testing.T, tests string, within time.Duration) {
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-race=false", "-o", self, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the tests of %s: %v\n%s", here, err, out)
 	}
+	preload := filepath.Join(dir, "ptrace.so")
+	gcc := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-O2", "-x", "c", "-o", preload, "-")
+	gcc.Stdin = strings.NewReader(ptrace)
+	if out, err := gcc.CombinedOutput(); err != nil {
+		t.Fatalf("build ptrace.c: %v\n%s", err, out)
+	}
 	text := fmt.Sprintf(script, os.Getenv("PATH"), os.Getenv("HOME"), os.Getenv("CI"), here, self, tests, within, ended)
 	if err := os.WriteFile(first, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
@@ -65,7 +77,7 @@ func Run(t *testing.T, tests string, within time.Duration) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, linux, "mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
 		"con=null", "con0=null,fd:1", "uml_dir="+dir, "init="+first)
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LD_PRELOAD="+preload)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
