@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 )
@@ -37,7 +36,7 @@ func run(args []string) error {
 	if again := r.again(); len(again) > 0 {
 		r.print("running again, alone: " + strings.Join(again, " ") + "\n")
 		second := newReport(os.Stdout, time.Now)
-		stillFailed, err := goTest(onceMore(args, again), second)
+		stillFailed, err := goTest(r.onceMore(args), second)
 		if err != nil {
 			return err
 		}
@@ -47,12 +46,6 @@ func run(args []string) error {
 		}
 	}
 	return r.close(failed, os.Getenv("CI") != "")
-}
-
-// onceMore are the arguments with other packages.
-func onceMore(args, packages []string) []string {
-	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "./") })
-	return slices.Concat([]string{"-count=1"}, args, packages)
 }
 
 // goTest runs tests and reports them; failed is how go test ended.

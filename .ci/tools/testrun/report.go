@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -72,6 +73,16 @@ func (r *report) again() []string {
 		return nil
 	}
 	return r.broken
+}
+
+// onceMore are the arguments with the packages to run again in place of all.
+func (r *report) onceMore(args []string) []string {
+	again := r.again()
+	args = slices.DeleteFunc(slices.Clone(args), func(a string) bool {
+		_, passed := r.count[a]
+		return passed || strings.HasPrefix(a, "./") || slices.Contains(again, a)
+	})
+	return slices.Concat([]string{"-count=1"}, args, again)
 }
 
 // flaked takes what failed for flaky: all of it passed in the second run.
