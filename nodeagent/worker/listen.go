@@ -40,7 +40,10 @@ func (w *worker) awaitListeners(ctx context.Context, r *pod.Record) {
 		}
 		w.awaited[c.Name] = s.ID
 		go func() {
-			w.untilListens(ctx, r, s.StartedAt.Add(listensWithin))
+			if missing := w.untilListens(ctx, r, s.StartedAt.Add(listensWithin)); len(missing) > 0 && ctx.Err() == nil {
+				w.Log.Info("a pod is ready though it does not listen where services send to", "pod", r.Pod.Name, "namespace", r.Pod.Namespace,
+					"ports", missing, "after", listensWithin)
+			}
 			if ctx.Err() == nil { // the next agent waits on
 				w.probed(c.Name, s.ID, probe.Standing{Started: true, Ready: true})
 			}
@@ -48,8 +51,9 @@ func (w *worker) awaitListeners(ctx context.Context, r *pod.Record) {
 	}
 }
 
-// untilListens waits until a pod listens at the ports that services send to.
-func (w *worker) untilListens(ctx context.Context, r *pod.Record, deadline time.Time) {
+// untilListens waits until a pod listens at the ports that services send to. It gives
+// those at which it does not by then.
+func (w *worker) untilListens(ctx context.Context, r *pod.Record, deadline time.Time) (missing []uint16) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	ports := w.ports(r)
@@ -57,14 +61,15 @@ func (w *worker) untilListens(ctx context.Context, r *pod.Record, deadline time.
 		has, err := w.Network.Listeners(NetworkID(w.uid, r.Sandbox.Attempt))
 		if err != nil {
 			w.Log.Debug("see where a pod listens", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "err", err)
-			return
+			return nil
 		}
-		if !slices.ContainsFunc(ports, func(p uint16) bool { return !slices.Contains(has, p) }) {
-			return
+		missing = slices.DeleteFunc(slices.Clone(ports), func(p uint16) bool { return slices.Contains(has, p) })
+		if len(missing) == 0 {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return missing
 		case <-time.After(wait):
 		}
 	}

@@ -129,6 +129,9 @@ func (w *worker) withdraw(ctx context.Context, r *pod.Record) <-chan struct{} {
 		if !w.Services.Withdrawn(bound, r.Pod) {
 			return
 		}
+		if bound.Err() != nil && ctx.Err() == nil {
+			w.Log.Info("a pod ends though services may still send to it", "pod", r.Pod.Name, "namespace", r.Pod.Namespace, "after", withdrawnWithin)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(othersKnow):
