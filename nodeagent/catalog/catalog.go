@@ -30,7 +30,8 @@ type Catalog struct {
 	slices   discoveryinformers.EndpointSliceInformer
 
 	mu sync.Mutex
-	// changed is closed when a slice has, nil where nobody waits for that.
+	// changed is closed when a slice has, or a service is gone; nil where nobody waits
+	// for that.
 	changed chan struct{}
 }
 
@@ -38,13 +39,14 @@ type Catalog struct {
 func New(client kubernetes.Interface) *Catalog {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	c := &Catalog{factory: factory, services: factory.Core().V1().Services(), slices: factory.Discovery().V1().EndpointSlices()}
-	c.services.Informer() // known to the factory from now on
 	// It fails for informers that run already.
 	utilruntime.Must(c.slices.Informer().AddIndexers(cache.Indexers{byService: serviceOf}))
 	tell := func(any) { c.tell() }
 	_, err := c.slices.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: tell, UpdateFunc: func(any, any) { c.tell() }, DeleteFunc: tell,
 	})
+	utilruntime.Must(err)
+	_, err = c.services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: tell})
 	utilruntime.Must(err)
 	return c
 }
@@ -58,7 +60,7 @@ func (c *Catalog) tell() {
 	}
 }
 
-// change is closed when a slice changes.
+// change is closed when a slice changes, or a service goes.
 func (c *Catalog) change() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

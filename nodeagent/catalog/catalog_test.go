@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -210,5 +211,33 @@ func TestWithdrawnWaitsForSlicesThatAreLate(t *testing.T) {
 	}
 	if by := <-done; !slices.Equal(by, []types.NamespacedName{{Namespace: "default", Name: "web"}}) {
 		t.Errorf("%v sent to the pod, want its service", by)
+	}
+}
+
+// A service that goes, as with its namespace, tells of nothing any more.
+func TestWithdrawnDoesNotWaitForAServiceThatGoes(t *testing.T) {
+	t.Parallel()
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1", Labels: map[string]string{"app": "web"}},
+		Status:     v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+	}
+	client := fake.NewClientset(&v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+	})
+	c := start(t, client)
+	done := make(chan []types.NamespacedName, 1)
+	go func() { done <- c.Withdrawn(t.Context(), p) }()
+	polltest.Until(t, "it waits", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.changed != nil
+	})
+	if err := client.CoreV1().Services("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("a service that is gone is waited for")
 	}
 }
