@@ -25,6 +25,9 @@ const (
 	pushHint      = "; `berth policy push %s --dry-run` tells more"
 )
 
+// DecidesNothing begins what warns of a Policy that no Profile names.
+const DecidesNothing = "no Profile names "
+
 // Warnings is an admission plugin that warns whoever writes a Policy: of a
 // module that is not there, and in a dry run of what its rehearsal finds. It
 // refuses nothing.
@@ -118,7 +121,7 @@ func (w Warnings) unnamed(p *v1alpha1.Policy, kind string, warn func(string)) {
 	if kind == "priority" {
 		field = "priorities"
 	}
-	warn(fmt.Sprintf("no Profile names %s, so it decides nothing yet: add it to spec.%s, as by `kubectl edit profile %s`", p.Name, field, usualProfile))
+	warn(fmt.Sprintf(DecidesNothing+"%s, so it decides nothing yet: add it to spec.%s, as by `kubectl edit profile %s`", p.Name, field, usualProfile))
 }
 
 // rehearse warns of what the last decisions would have become.

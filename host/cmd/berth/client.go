@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/module"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
@@ -78,6 +79,10 @@ func newClient(kubeconfig, contextName string, warnings io.Writer) (*client, err
 	return &client{rest: c, namespace: namespace}, nil
 }
 
+// joining is a key of a write's context: the policy joins a profile next, so that
+// a warning that none names it is not worth telling.
+type joining struct{}
+
 // tellingWarnings tells of each warning in an answer: raw requests drop them.
 func tellingWarnings(to rest.WarningHandler) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
@@ -87,7 +92,11 @@ func tellingWarnings(to rest.WarningHandler) transport.WrapperFunc {
 				return answer, err
 			}
 			headers, _ := apinet.ParseWarningHeaders(answer.Header["Warning"]) // one that is none says nothing
+			joins := req.Context().Value(joining{}) != nil
 			for _, h := range headers {
+				if joins && strings.HasPrefix(h.Text, berthapi.DecidesNothing) {
+					continue
+				}
 				to.HandleWarningHeader(h.Code, h.Agent, h.Text)
 			}
 			return answer, nil

@@ -25,8 +25,11 @@ func TestAPolicyIsPushedListedAndRolledBack(t *testing.T) {
 	t.Parallel()
 	kubeconfig := runHost(t)
 	run := func(args ...string) string { return mustBerth(t, append(args, "--kubeconfig", kubeconfig)...) }
-	if out := run("policy", "push", "cpu", "../../../examples/hot-swap/v1", "--go"); !strings.Contains(out, "cpu is live") {
+	if out := run("policy", "push", "cpu", "../../../examples/hot-swap/v1", "--go"); !strings.Contains(out, "cpu is live") || strings.Contains(out, "Warning") {
 		t.Fatalf("push says %q", out)
+	}
+	if out := run("policy", "push", "idle", "../../../examples/hot-swap/v1", "--go", "--profile="); !strings.Contains(out, "Warning: no Profile names idle") {
+		t.Errorf("push of a policy into no profile says %q", out)
 	}
 	if out := run("policy", "history", "cpu"); !strings.Contains(out, "live") {
 		t.Errorf("history of a new policy:\n%s", out)

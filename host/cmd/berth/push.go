@@ -243,7 +243,11 @@ func (f *pushFlags) upload(cmd *cobra.Command, c *client, wasm []byte, signature
 
 // store has the Policy run the module, and a new one take part in its profile.
 func (f *pushFlags) store(ctx context.Context, out io.Writer, c *client, was *v1alpha1.Policy, name string, module *v1alpha1.Module, entry v1alpha1.ModuleEntry) (*v1alpha1.Policy, error) {
-	p, err := f.apply(ctx, c, was, name, module, entry)
+	writing := ctx
+	if f.joins {
+		writing = context.WithValue(ctx, joining{}, true)
+	}
+	p, err := f.apply(writing, c, was, name, module, entry)
 	if err != nil {
 		return nil, err
 	}
