@@ -340,15 +340,20 @@ func (page Page) Wrapped(text string) string {
 	if page.Columns == 0 {
 		return text
 	}
+	return Fill(text, page.Columns, 0, 2)
+}
+
+// Fill breaks a text where a line would be longer than columns. Its first line
+// begins in column at; those that follow are indented.
+func Fill(text string, columns, at, indent int) string {
 	var b strings.Builder
-	at := 0
 	for i, word := range strings.Fields(text) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case at+1+n > page.Columns:
-			b.WriteString("\n  ")
-			at = 2
+		case at+1+n > columns:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
 		default:
 			b.WriteString(" ")
 			at++

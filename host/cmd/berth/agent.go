@@ -67,7 +67,7 @@ func (f *agentFlags) addLocal(cmd *cobra.Command) {
 	flags.StringVar(&f.cniConfDir, "cni-conf-dir", "", "folder with the configuration of a CNI of your own, which connects pods in place of Berth's bridge and routes (containerd: conf_dir); its plugins are looked for in /opt/cni/bin and /usr/lib/cni")
 	flags.StringSliceVar(&f.images, "import-image", nil, "image archive to import at the start; can be given several times")
 	flags.DurationVar(&f.lease, "node-lease-duration", 40*time.Second, "how long the node's Lease holds; it is renewed four times in that (kubelet: nodeLeaseDurationSeconds)")
-	flags.StringSliceVar(&f.evictionHard, "eviction-hard", nil, "what must be left of the machine's resources, or pods are refused and evicted (kubelet: evictionHard); those left out keep their defaults, 0% is none (default memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%,pid.available<10%)")
+	flags.StringSliceVar(&f.evictionHard, "eviction-hard", nil, "what must be left of the machine's resources, or pods are refused and evicted (kubelet: evictionHard); those left out keep their defaults, 0% is none (default memory.available<100Mi, nodefs.available<10%, nodefs.inodesFree<5%, imagefs.available<15%, imagefs.inodesFree<5%, pid.available<10%)")
 	flags.IntVar(&f.imagesHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use from which on unused images are removed; 100 for never (kubelet: imageGCHighThresholdPercent)")
 	flags.IntVar(&f.imagesLow, "image-gc-low-threshold", 80, "percentage of the images' disk in use down to which unused images are removed (kubelet: imageGCLowThresholdPercent)")
 	f.node.add(cmd)

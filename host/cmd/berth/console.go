@@ -20,7 +20,7 @@ func newConsole() *cobra.Command {
 			"kubeconfig. The certificate stays here; the session holds for eight hours, and sees what its user\n" +
 			"may see. A browser asks whether it should trust the host's certificate, which is its own\n" +
 			"authority's.",
-		Example: "  berth console\n  berth console --write    # policies may be pushed, promoted and rolled back there",
+		Example: "  berth console\n  berth console --write    # policies may be pushed there",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := clientFor(cmd)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -209,6 +210,31 @@ func TestHelpShowsWhatFlagsTake(t *testing.T) {
 		}
 	}
 	walk(newRoot())
+}
+
+// Help fits the screen, and so do the pages that cobra brings.
+func TestHelpFitsTheScreen(t *testing.T) {
+	t.Parallel()
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		fitsTheScreen(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot())
+}
+
+// fitsTheScreen runs a command whose lines have 80 columns at most.
+func fitsTheScreen(t *testing.T, args ...string) (out string) {
+	t.Helper()
+	out = mustBerth(t, args...)
+	for line := range strings.Lines(out) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("berth %q prints a line of %d columns: %s", args, n, line)
+		}
+	}
+	return out
 }
 
 func TestACellStaysInItsRow(t *testing.T) {

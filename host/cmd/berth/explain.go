@@ -19,7 +19,7 @@ const explainExample = "  berth explain pod web\n  berth explain pod/web --why-n
 func newExplain() *cobra.Command {
 	of := new(explainFlags)
 	cmd := &cobra.Command{
-		Use: "explain KIND/NAME", Short: "Say why a pod is where it is, or what a Deployment and the like wait for", Example: explainExample,
+		Use: "explain KIND/NAME", Short: "Say why a pod is where it is, or what an object waits for", Example: explainExample,
 		Long: "Say why a pod is where it is, or why it waits: each node by each policy. Of a Service, what a\n" +
 			"node does with packets to it; with --to, what becomes of a pod's connection. Of any other kind,\n" +
 			"what its controllers said last, and what keeps its children and pods.",
@@ -69,7 +69,7 @@ func newExplainPod() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pod NAME",
 		Aliases: []string{"pods", "po"},
-		Short:   "Show each node by each policy: verdicts with reasons, scores, weights, totals",
+		Short:   "Show each node by each policy: reasons, scores, weights",
 		Example: explainExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,7 +27,7 @@ func newExplainService() *cobra.Command {
 	of := explainFlags{}
 	cmd := &cobra.Command{
 		Use: "service NAME", Aliases: []string{"services", "svc"},
-		Short:   "Show what a node does with packets to a service: rules, backends, and why others get none",
+		Short:   "Show what a node does with packets to a service, and why",
 		Example: "  berth explain service web\n  berth explain service web --node n2",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return of.service(cmd, args[0]) },

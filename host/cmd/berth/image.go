@@ -23,7 +23,8 @@ func newImageImport() *cobra.Command {
 	var dataDir, address string
 	cmd := &cobra.Command{
 		Use:   "import FILE.tar",
-		Short: "Import an image archive on this machine, as `docker save` or an OCI tool writes it",
+		Short: "Import an image archive on this machine",
+		Long:  "Imports an image archive on this machine, as `docker save` or an OCI tool writes it.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			images, closeImages, err := machine.Images(cmd.Context(), filepath.Join(dataDir, "agent"), address)

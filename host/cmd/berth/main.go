@@ -109,6 +109,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
+	root.SetHelpFunc(help)
 	root.InitDefaultCompletionCmd()
 	guide(root)
 	return root

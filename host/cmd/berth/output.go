@@ -123,7 +123,11 @@ func oneLine(cell string) string {
 	return strings.ReplaceAll(explain.Legible(cell), "\n", " ")
 }
 
-const columnGap = 3
+// What stands between columns, and where that is too much for the screen.
+const (
+	columnGap = 3
+	narrowGap = 2
+)
 
 func (t *table) write(w io.Writer) error {
 	var b strings.Builder
@@ -209,9 +213,21 @@ var hues = map[string]string{
 	"NotRunning": "33", "RolledBack": "33", "on trial": "33", "Shadow": "36", "Off": "90",
 }
 
+// gap is what stands between columns of those widths.
+func (l look) gap(width []int) int {
+	whole := columnGap * (len(width) - 1)
+	for _, w := range width {
+		whole += w
+	}
+	if l.columns > 0 && whole > l.columns {
+		return narrowGap
+	}
+	return columnGap
+}
+
 // line writes cells under each other; the last is cut where the screen ends.
 func (l look) line(b *strings.Builder, cells []string, width []int, hued bool) {
-	used := 0
+	used, gap := 0, l.gap(width)
 	for i, cell := range cells {
 		last := i == len(cells)-1
 		if room := l.columns - used; last && l.columns > 0 && room > 1 && utf8.RuneCountInString(cell) > room {
@@ -219,9 +235,9 @@ func (l look) line(b *strings.Builder, cells []string, width []int, hued bool) {
 		}
 		pad := 0
 		if !last {
-			pad = width[i] - utf8.RuneCountInString(cell) + columnGap
+			pad = width[i] - utf8.RuneCountInString(cell) + gap
 		}
-		used += width[i] + columnGap
+		used += width[i] + gap
 		if hue := hues[cell]; hue != "" && hued && l.colour {
 			cell = "\x1b[" + hue + "m" + cell + "\x1b[0m"
 		}

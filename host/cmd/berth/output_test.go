@@ -87,8 +87,13 @@ func TestALineEndsWhereTheScreenDoes(t *testing.T) {
 	screen := look{columns: 20, colour: true}
 	var b strings.Builder
 	screen.line(&b, []string{"name", "Live", "a long message to cut"}, []int{4, 4, 21}, true)
-	if want := "name   \x1b[32mLive\x1b[0m   a lon…\n"; b.String() != want {
+	if want := "name  \x1b[32mLive\x1b[0m  a long …\n"; b.String() != want {
 		t.Errorf("line = %q, want %q", b.String(), want)
+	}
+	b.Reset()
+	screen.line(&b, []string{"name", "Off", "short"}, []int{4, 4, 6}, false)
+	if want := "name   Off    short\n"; b.String() != want {
+		t.Errorf("line with room = %q, want %q", b.String(), want)
 	}
 	if got, want := screen.wrapped("words that go on and on"), "words that go on and\n  on"; got != want {
 		t.Errorf("wrapped = %q, want %q", got, want)

@@ -30,7 +30,7 @@ func newPlan() *cobra.Command {
 			"state on. Nothing is created. With --policy, the module in FILE.wasm takes the place of the one that\n" +
 			"NAME has; the plan then says too where the live policies would place a pod, if that differs.\n" +
 			"A NAME that no Policy has yet joins the profile default.\n" +
-			"Exit code 0: every pod would get a node. 2: some would not.",
+			"\nExit code 0: every pod would get a node. 2: some would not.",
 		Example: "  berth plan -f pods.yaml\n  kubectl get pod web -o yaml | berth plan -f -\n" +
 			"  berth plan -f pods.yaml --policy gpu-only=gpu-only.wasm",
 		Args: cobra.NoArgs,

@@ -31,15 +31,15 @@ func newPolicyBench() *cobra.Command {
 	var tables []string
 	cmd := &cobra.Command{
 		Use:   "bench [DIR|FILE.wasm]",
-		Short: "Measure a policy in the sandbox, beside the built-in ones of its kind",
+		Short: "Measure a policy in the sandbox, beside built-in ones",
 		Long: "Takes the nodes of the policy's own tables, over and over until there are as many as --nodes\n" +
 			"says, and the pods of their cases, and asks the policy about all of them as a host would.\n" +
 			"ALLOCS are counted natively, over 1,000 nodes: a guest that allocates pays for it in fuel,\n" +
 			"and again when its collector runs. BUDGET is the share of its fuel that the dearest question\n" +
 			"about all rows took; the limits are those of the folder's policy.yaml. Beyond 100%, or where\n" +
 			"a call fails, a host would refuse its answer: the bench says so, and which field raises it.\n" +
-			"FUEL/ROW is by call for gates and controllers.\n" +
-			"A gate is asked about the pods of its tables, 256 in a call as by a host; a controller about\n" +
+			"FUEL/ROW is by call for gates and controllers. MIB is the guest's memory.\n" +
+			"\nA gate is asked about the pods of its tables, 256 in a call as by a host; a controller about\n" +
 			"their parents, one in a call, for which NS/POD stands; both ALLOCS are those of a call.\n\n" +
 			"A module of any language is measured by a table in YAML, as berth policy test takes it.",
 		Example: "  berth policy bench\n  berth policy bench ./examples/gpu-only --nodes 1000",
@@ -102,7 +102,7 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 		return err
 	}
 	b := &bench{ctx: ctx, engine: e, sizes: sizes, limits: limits, t: &table{head: []string{
-		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MEMORY",
+		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MIB",
 	}}}
 	kinds := map[string]*policytest.Recorded{}
 	for _, r := range tables {
@@ -310,7 +310,7 @@ func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, al
 				p.Name, n, run.fuelPerRow(), int64(engine.QuestionBudget(n, run.most))/int64(n), callLimit))
 		}
 		b.t.add(p.Name, strconv.Itoa(n), run.perRow(), run.perPod(), run.fuelPerRow(),
-			fmt.Sprintf("%.1f%%", 100*run.share), allocs, fmt.Sprintf("%.1f MiB", float64(run.memory)/(1<<20)))
+			fmt.Sprintf("%.1f%%", 100*run.share), allocs, run.mebibytes())
 	}
 	return nil
 }
@@ -453,7 +453,10 @@ func (r *benchRun) rowsACall() int {
 }
 
 func (r *benchRun) fuelPerRow() string {
-	return strconv.FormatInt(int64(r.fuel)/max(r.rows, 1), 10)
+	if r.rows == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(int64(r.fuel)/r.rows, 10)
 }
 
 func rowNumbers(from, to int) (in []byte) {
@@ -465,9 +468,13 @@ func rowNumbers(from, to int) (in []byte) {
 
 func (r *benchRun) perRow() string {
 	if r.rows == 0 {
-		return "not asked"
+		return "-"
 	}
 	return strconv.FormatFloat(float64(r.rowTime)/float64(r.rows), 'f', 1, 64)
+}
+
+func (r *benchRun) mebibytes() string {
+	return strconv.FormatFloat(float64(r.memory)/(1<<20), 'f', 1, 64)
 }
 
 func (r *benchRun) perPod() string {

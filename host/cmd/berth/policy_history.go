@@ -12,7 +12,7 @@ import (
 )
 
 func newPolicyHistory() *cobra.Command {
-	return newShown("history NAME", "List the revisions that a policy had, the newest first: how each came and left",
+	return newShown("history NAME", "List a policy's revisions, newest first: how each came and left",
 		"  berth policy history gpu-only",
 		func(p *v1alpha1.Policy) (any, func() *table, error) {
 			return revisions(p), func() *table { return historyTable(p) }, nil

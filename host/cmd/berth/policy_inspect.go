@@ -31,7 +31,7 @@ func newPolicyInspect() *cobra.Command {
 	var from source
 	cmd := &cobra.Command{
 		Use:   "inspect [DIR|FILE.wasm|NAME]",
-		Short: "Show a module's policies, imports and size, and how near it comes to the host's limits",
+		Short: "Show a module's policies, imports, and share of each limit",
 		Long: "Vets and compiles a module as a host would, on this machine, and shows what it says of itself\n" +
 			"and how much of each limit it takes. A module that a host would refuse is refused here too.",
 		Example: "  berth policy inspect                      # what this folder builds\n" +

@@ -20,7 +20,7 @@ func newPolicyLogs() *cobra.Command {
 	var level string
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Show the last lines that a policy's guests have said, and how they failed",
+		Short: "Show what a policy's guests said last, and how they failed",
 		Long: "Shows what the guests of a policy said by sdk.Log, and each failure with pod, node and the\n" +
 			"guest's functions. The host keeps the last 200 lines of a policy, cuts long ones, and drops\n" +
 			"what comes too fast; it says so where it does.",

@@ -15,11 +15,11 @@ func newPolicyRollback() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "rollback NAME",
-		Short: "Withdraw a policy's canary, or make its previous revision live again",
+		Short: "Withdraw a canary, or make the previous revision live again",
 		Long: "While a canary is on trial, withdraws it; while the newest spec is refused, withdraws that.\n" +
 			"Else makes the newest revision of the history live again that was not itself rolled back\n" +
 			"since, with its module, config and ServiceAccount; --to names another one.",
-		Example: "  berth policy rollback gpu-only\n  berth policy rollback gpu-only --to 2c26f7026932    # as berth policy history shows it",
+		Example: "  berth policy rollback gpu-only\n  berth policy rollback gpu-only --to 2c26f7026932    # see history",
 		Args:    cobra.ExactArgs(1),
 		RunE:    changing(func(p *v1alpha1.Policy) (map[string]any, error) { return goingBack(p, to) }),
 	}

@@ -25,7 +25,7 @@ func newPolicyRun() *cobra.Command {
 			"as Kubernetes writes them: the reason for which a predicate refuses, the score of a priority.\n" +
 			"Limits and config are those of DIR's policy.yaml where no flag says otherwise.",
 		Example: "  berth policy run --pod pod.yaml --node node.yaml\n" +
-			"  kubectl get nodes -o yaml > nodes.yaml && berth policy run gpu-only.wasm --pod pod.yaml --node nodes.yaml -o json",
+			"  kubectl get nodes -o yaml > nodes.yaml\n  berth policy run gpu-only.wasm --pod pod.yaml --node nodes.yaml -o json",
 		Args: cobra.MaximumNArgs(1),
 	}
 	format := addOutputFlag(cmd)

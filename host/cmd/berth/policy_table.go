@@ -185,7 +185,7 @@ func (b *measured) size(ctx context.Context, g *tables.Guest, t *tables.Table, n
 	is := g.Figures()
 	rows := is.Rows - before.Rows
 	if rows == 0 {
-		b.rows = append(b.rows, []string{g.Name, strconv.Itoa(n), "not asked", "-", "-", strconv.FormatInt(is.Calls-before.Calls, 10)})
+		b.rows = append(b.rows, []string{g.Name, strconv.Itoa(n), "-", "-", "-", strconv.FormatInt(is.Calls-before.Calls, 10)})
 		return nil
 	}
 	fuel := float64(is.Fuel-before.Fuel) / float64(rows)

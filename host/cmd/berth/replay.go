@@ -22,9 +22,9 @@ func newReplay() *cobra.Command {
 			"was. `berth explain pod` shows a decision's number. One that lies outside the log in memory, or\n" +
 			"before a restart, can be derived if the host records (--record).\n" +
 			"Of a decision that preempted, where it made room and who had to go must come out again, too.\n" +
-			"With KIND/NAME, the controller of that object is asked once more what it was asked about it, last or\n" +
+			"\nWith KIND/NAME, the controller of that object is asked once more what it was asked about it, last or\n" +
 			"by --at, as the very bytes; or another module is, by --policy, to see what it would have answered.\n" +
-			"Exit code 0: the same came out. 2: something else did, and it is said what, and why if that is known.",
+			"\nExit code 0: the same came out. 2: something else did, and it is said what, and why if that is known.",
 		Example: "  berth explain pod web        # shows the decision's number\n  berth replay 93\n" +
 			"  berth replay deployment/web --at 5m\n  berth replay deployment/web --policy Deployment=deployment.wasm",
 		Args: cobra.ExactArgs(1),

@@ -17,7 +17,8 @@ func newTokenCreate() *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token for `berth agent --token`; it names the host's authority too",
+		Short: "Make a token by which a machine joins",
+		Long:  "Makes a token for `berth agent --token`; it names the host's authority too.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := clientFor(cmd)
