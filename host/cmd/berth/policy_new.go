@@ -9,12 +9,12 @@ import (
 	"github.com/berth-dev/berth/host/policy/scaffold"
 )
 
-// tableOf says what a test of each kind looks like.
+// tableOf says what the table of a test of each kind holds.
 var tableOf = map[string]string{
-	"predicate":  "a table of nodes, pods and what it should say of them",
-	"priority":   "a table of nodes, pods and the scores that it should give",
-	"gate":       "a table of pods, what was observed of them, and the answers",
-	"controller": "a table of parents, their children, and what should become of them",
+	"predicate":  "nodes, pods and answers",
+	"priority":   "nodes, pods and scores",
+	"gate":       "pods, observations of them, and answers",
+	"controller": "parents, their children, and answers",
 }
 
 func newPolicyNew() *cobra.Command {
@@ -32,9 +32,10 @@ func newPolicyNew() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s/ holds a %s that builds:\n"+
-				"  main.go         the policy: change this\n  main_test.go    %s: change this first\n"+
-				"  policy.yaml     its name and settings, as `berth policy push` and kubectl take them\n"+
-				"  vendor/         the SDK, so that nothing is downloaded\n"+
+				"  main_test.go   a table of %s: begin here\n"+
+				"  main.go        the policy\n"+
+				"  policy.yaml    its name and settings, as `berth policy push` takes them\n"+
+				"  vendor/        the SDK, so that nothing is downloaded\n"+
 				"next: cd %[1]s && berth policy test && berth policy push\n", p.Name, p.Kind, tableOf[p.Kind])
 			return nil
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-dev/berth/host/policy/engine"
 	"github.com/berth-dev/berth/host/policy/policytest"
+	"github.com/berth-dev/berth/host/policy/scaffold"
 	"github.com/berth-dev/berth/host/policy/v1alpha1"
 	tables "github.com/berth-dev/berth/sdk/policytest"
 )
@@ -22,13 +23,16 @@ func TestANewPolicyIsTestedAndPushed(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOPROXY", "off")
 	kubeconfig := runHost(t)
+	for _, kind := range scaffold.Kinds {
+		fitsTheScreen(t, "policy", "new", "a-"+kind, "--kind", kind)
+	}
 	if out := mustBerth(t, "policy", "new", "my-team", "--kind", "predicate"); !strings.Contains(out, "berth policy push") {
 		t.Errorf("new does not say what comes next: %s", out)
 	}
 	if out := mustBerth(t, "policy", "test", "my-team", "--go"); !strings.Contains(out, "it answers 1 table as it does natively") {
 		t.Errorf("test says %s", out)
 	}
-	if out := mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--kubeconfig", kubeconfig); !strings.Contains(out, "predicate my-team is live") {
+	if out := fitsTheScreen(t, "policy", "push", "my-team", "my-team", "--go", "--kubeconfig", kubeconfig); !strings.Contains(out, "predicate my-team is live") {
 		t.Errorf("push says %s", out)
 	}
 	if out := mustBerth(t, "policy", "push", "my-team", "my-team", "--go", "--mode", "Off", "--kubeconfig", kubeconfig); !strings.Contains(out, "which is live already") || !strings.Contains(out, "predicate my-team is off, and asked about nothing") {

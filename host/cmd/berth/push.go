@@ -57,7 +57,7 @@ func newPolicyPush() *cobra.Command {
 			"would have ended otherwise are shown; --dry-run stops there and leaves nothing behind. It is\n" +
 			"asked about 5,000 nodes, too. Where it fails, or a pod finds no node any more, it does not go\n" +
 			"live without --force.\n" +
-			"With --canary it decides that share of the pods for now, is compared with what is live, and is\n" +
+			"\nWith --canary it decides that share of the pods for now, is compared with what is live, and is\n" +
 			"rolled back by itself when it traps, spends its fuel, or refuses too much.",
 		Example: "  berth policy push                        # the policy of this folder\n" +
 			"  berth policy push gpu-only ./examples/gpu-only\n" +
@@ -236,7 +236,7 @@ func (f *pushFlags) upload(cmd *cobra.Command, c *client, wasm []byte, signature
 	module, err := c.upload(shown.counted(cmd.Context()), wasm, signatures, f.dryRun)
 	shown.stop()
 	if err == nil && !f.dryRun {
-		fmt.Fprintf(cmd.OutOrStdout(), "uploaded, vetted and compiled as %s%s\n", module.Name, beside(was, module))
+		fmt.Fprintf(cmd.OutOrStdout(), "uploaded, vetted and compiled as %s%s\n", shortDigest(module.Name), beside(was, module))
 	}
 	return module, err
 }
