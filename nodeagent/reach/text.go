@@ -3,11 +3,13 @@ package reach
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
-// Write writes it for people, in lines of 80 columns where names allow.
-func (r *Service) Write(w io.Writer) error {
+// Write writes it for people, in lines of 80 columns where names allow: of endpoints
+// and of missing pods no more than limit, 0 for all, and first those that do not answer.
+func (r *Service) Write(w io.Writer, limit int) error {
 	p := &printer{w: w}
 	p.line("Service %s/%s (%s), as node %s forwards it", r.Namespace, r.Name, r.Type, r.Node)
 	for _, n := range r.Notes {
@@ -29,20 +31,52 @@ func (r *Service) Write(w io.Writer) error {
 	if len(r.Endpoints) > 0 {
 		p.line("Endpoints")
 	}
-	for _, e := range r.Endpoints {
+	endpoints := slices.Clone(r.Endpoints)
+	slices.SortStableFunc(endpoints, func(a, b Endpoint) int {
+		switch {
+		case a.Answers == b.Answers:
+			return 0
+		case b.Answers:
+			return -1
+		}
+		return 1
+	})
+	shown := upTo(limit, endpoints)
+	for _, e := range shown {
 		says := "answers"
 		if !e.Answers {
 			says = "does not: " + e.Why
 		}
 		p.line("  %s%s: %s", e.Address, who(e.Pod, e.Node), says)
 	}
+	if more := endpoints[len(shown):]; len(more) > 0 {
+		answer := 0
+		for _, e := range more {
+			if e.Answers {
+				answer++
+			}
+		}
+		p.line("  and %d more, of which %d answer", len(more), answer)
+	}
 	if len(r.Missing) > 0 {
 		p.line("Pods that it means, and that are no endpoints")
 	}
-	for _, m := range r.Missing {
+	missing := upTo(limit, r.Missing)
+	for _, m := range missing {
 		p.line("  %s: %s", m.Pod, m.Why)
 	}
+	if more := len(r.Missing) - len(missing); more > 0 {
+		p.line("  and %d more", more)
+	}
 	return p.err
+}
+
+// upTo is the first of all that are shown within a limit, 0 for none.
+func upTo[T any](limit int, all []T) []T {
+	if limit == 0 {
+		return all
+	}
+	return all[:min(limit, len(all))]
 }
 
 func (t *Target) words() string {

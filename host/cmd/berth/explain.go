@@ -104,10 +104,14 @@ func (f *explainFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.whyNot, "why-not", "", "show this node alone")
 	flags.StringVar(&f.to, "to", "", "say what becomes of a connection of the pod's to this service, pod or address, such as db:5432, db.other:53/UDP or pod/NAME:80")
 	f.addNodeFlag(cmd)
-	flags.IntVar(&f.limit, "limit", 20, "show at most this many nodes; 0 for all")
+	f.addLimitFlag(cmd, "nodes, or endpoints of a service")
 	_ = cmd.RegisterFlagCompletionFunc("why-not", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return objectNames(cmd, "/api/v1/nodes", begun), cobra.ShellCompDirectiveNoFileComp
 	})
+}
+
+func (f *explainFlags) addLimitFlag(cmd *cobra.Command, what string) {
+	cmd.Flags().IntVar(&f.limit, "limit", 20, "show at most this many "+what+"; 0 for all")
 }
 
 // podWords are the names of pods' kind.

@@ -35,6 +35,7 @@ func newExplainService() *cobra.Command {
 	of.format = addOutputFlag(cmd)
 	addNamespaceFlag(cmd, &of.namespace, "the service's namespace")
 	of.addNodeFlag(cmd)
+	of.addLimitFlag(cmd, "endpoints")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -72,7 +73,11 @@ func (f *explainFlags) service(cmd *cobra.Command, name string) error {
 	}
 	report := reach.OfService(svc, slicesOf, pointers(pods.Items), reach.NodeOf(pointers(nodes.Items), node))
 	if f.format.asTable() && f.format.format != "name" {
-		return report.Write(cmd.OutOrStdout())
+		limit := f.limit
+		if f.format.format == "wide" {
+			limit = 0
+		}
+		return report.Write(cmd.OutOrStdout(), limit)
 	}
 	return f.format.printAs(cmd.OutOrStdout(), report, func() *table {
 		return &table{kind: "service", head: []string{"NAME"}, rows: [][]string{{report.Name}}}
