@@ -50,7 +50,9 @@ func newPolicyBench() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				done := during(cmd.ErrOrStderr(), measuring)
 				t, err := benchTables(cmd.Context(), file, named, sizes)
+				done()
 				if err != nil {
 					return err
 				}
@@ -59,7 +61,7 @@ func newPolicyBench() *cobra.Command {
 			if len(tables) > 0 {
 				return errTables
 			}
-			return from.bench(cmd.Context(), cmd.OutOrStdout(), first(args, "."), sizes)
+			return from.bench(cmd, first(args, "."), sizes)
 		},
 	}
 	from.addFlags(cmd)
@@ -77,7 +79,11 @@ var besides = map[string][]string{
 	abi.KindController: {"ReplicaSet"},
 }
 
-func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []int) error {
+// measuring is what is shown while that is done.
+const measuring = "measuring"
+
+func (s *source) bench(cmd *cobra.Command, dir string, sizes []int) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	if !isFolder(dir) {
 		return fmt.Errorf("%s is no folder: name the one that holds the policy and its tests", dir)
 	}
@@ -104,12 +110,29 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 	b := &bench{ctx: ctx, engine: e, sizes: sizes, limits: limits, t: &table{head: []string{
 		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MIB",
 	}}}
+	done := during(cmd.ErrOrStderr(), measuring)
+	err = b.all(wasm, tables)
+	done()
+	if err != nil && len(b.t.rows) > 0 {
+		_ = b.t.write(out) // what it could do
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.t.write(out); err != nil {
+		return err
+	}
+	for _, line := range b.unfit {
+		fmt.Fprintln(out, line)
+	}
+	return nil
+}
+
+// all measures the author's policies by their tables, and built-in ones beside them.
+func (b *bench) all(wasm []byte, tables []*policytest.Recorded) error {
 	kinds := map[string]*policytest.Recorded{}
 	for _, r := range tables {
 		kind, err := b.own(wasm, r)
-		if err != nil && len(b.t.rows) > 0 {
-			_ = b.t.write(out) // what it could do
-		}
 		if err != nil {
 			return err
 		}
@@ -119,12 +142,6 @@ func (s *source) bench(ctx context.Context, out io.Writer, dir string, sizes []i
 		if err := b.builtins(kind, r); err != nil {
 			return err
 		}
-	}
-	if err := b.t.write(out); err != nil {
-		return err
-	}
-	for _, line := range b.unfit {
-		fmt.Fprintln(out, line)
 	}
 	return nil
 }
