@@ -185,7 +185,7 @@ func newRestore() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s holds the backup, at revision %d: start it by `berth host --data-dir %[1]s`\n", dir, revision)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s holds the backup, at revision %d\nstart it by `berth host --data-dir %[1]s`\n", dir, revision)
 			return nil
 		},
 	}

@@ -214,12 +214,13 @@ func (c *client) reportLive(cmd *cobra.Command, p *v1alpha1.Policy, began time.T
 		return fmt.Errorf("the canary of policy %s is out, the live module decides on: %s: %s", p.Name, c.Reason, c.Message)
 	}
 	if c := p.Status.Canary; c != nil {
-		fmt.Fprintf(out, "%s %s has a canary: module %s decides %d %% of the pods; live after %s; see `berth policy diff %s`\n",
+		fmt.Fprintf(out, "%s %s has a canary: module %s decides %d %% of the pods\nlive after %s; see `berth policy diff %s`\n",
 			orPolicy(p.Status.Kind), p.Name, shortDigest(c.Module), p.Spec.Canary.Share, took(began), p.Name)
 		return nil
 	}
 	if p.Status.Phase == v1alpha1.PhaseNotRunning {
-		fmt.Fprintf(out, "controller %s is loaded as module %s and does NOT run: %s\n", p.Name, shortDigest(p.Status.Live), p.Status.Message)
+		text := fmt.Sprintf("controller %s is loaded as module %s and does NOT run: %s", p.Name, shortDigest(p.Status.Live), p.Status.Message)
+		fmt.Fprintln(out, lookOf(out).wrapped(text))
 		return nil
 	}
 	fmt.Fprintf(out, "%s %s is %s: module %s, set %d, after %s\n",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -40,7 +41,7 @@ func figuresTable(all []sandbox.Figures) *table {
 		calls := max(f.Calls, 1)
 		t.add(f.Name, strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
 			strconv.FormatInt(f.Fuel/calls, 10), fourDigits(f.Time/time.Duration(calls)).String(),
-			strconv.FormatUint(f.Memory>>20, 10)+"Mi", f.Kind, shortDigest(f.Digest))
+			resource.NewQuantity(int64(f.Memory), resource.BinarySI).String(), f.Kind, shortDigest(f.Digest))
 		t.note(f.Name, f.LastFailure)
 	}
 	return t

@@ -147,7 +147,8 @@ func (f *pushFlags) push(cmd *cobra.Command, c *client, name, source string) err
 		return err
 	}
 	if f.canary > 0 && was != nil && same(was, module) && entryOf(was) == entry.Name {
-		fmt.Fprintf(out, "nothing changed: this module is what policy %s runs already, and as a canary it would differ in nothing\n", name)
+		text := fmt.Sprintf("nothing changed: this module is what policy %s runs already, and as a canary it would differ in nothing", name)
+		fmt.Fprintln(out, lookOf(out).wrapped(text))
 		return nil
 	}
 	if err := f.fits(out, was, name, entry); err != nil {

@@ -154,7 +154,7 @@ func (f *upFlags) follow(ctx context.Context, cmd *cobra.Command, group *errgrou
 func (f *upFlags) tell(w io.Writer, s host.Serving, began time.Time) {
 	fmt.Fprintf(w, "\n  export KUBECONFIG=%s\n\n", s.Kubeconfig)
 	if f.simulate > 0 {
-		fmt.Fprintf(w, "%d simulated nodes (%s): their pods are reported Running, no container runs\n", f.simulate, f.simulateNode)
+		fmt.Fprintf(w, "%d simulated nodes (%s)\ntheir pods are reported Running, no container runs\n", f.simulate, f.simulateNode)
 	}
 	fmt.Fprintf(w, "ready in %.2fs, API at %s\n", time.Since(began).Seconds(), s.URL)
 }
