@@ -28,20 +28,25 @@ func (r *Service) Write(w io.Writer, limit int) error {
 			p.line("    only from %s", strings.Join(f.Sources, ", "))
 		}
 	}
-	if len(r.Endpoints) > 0 {
-		p.line("Endpoints")
+	p.endpoints(r.Endpoints, limit)
+	p.missing(r.Missing, limit)
+	return p.err
+}
+
+func (p *printer) endpoints(all []Endpoint, limit int) {
+	if len(all) == 0 {
+		return
 	}
-	endpoints := slices.Clone(r.Endpoints)
-	slices.SortStableFunc(endpoints, func(a, b Endpoint) int {
-		switch {
-		case a.Answers == b.Answers:
-			return 0
-		case b.Answers:
-			return -1
+	p.line("Endpoints")
+	var answer, silent []Endpoint
+	for _, e := range all {
+		if e.Answers {
+			answer = append(answer, e)
+		} else {
+			silent = append(silent, e)
 		}
-		return 1
-	})
-	shown := upTo(limit, endpoints)
+	}
+	shown := upTo(limit, slices.Concat(silent, answer))
 	for _, e := range shown {
 		says := "answers"
 		if !e.Answers {
@@ -49,26 +54,23 @@ func (r *Service) Write(w io.Writer, limit int) error {
 		}
 		p.line("  %s%s: %s", e.Address, who(e.Pod, e.Node), says)
 	}
-	if more := endpoints[len(shown):]; len(more) > 0 {
-		answer := 0
-		for _, e := range more {
-			if e.Answers {
-				answer++
-			}
-		}
-		p.line("  and %d more, of which %d answer", len(more), answer)
+	if more := len(all) - len(shown); more > 0 {
+		p.line("  and %d more, of which %d answer", more, min(more, len(answer)))
 	}
-	if len(r.Missing) > 0 {
-		p.line("Pods that it means, and that are no endpoints")
+}
+
+func (p *printer) missing(all []Missing, limit int) {
+	if len(all) == 0 {
+		return
 	}
-	missing := upTo(limit, r.Missing)
-	for _, m := range missing {
+	p.line("Pods that it means, and that are no endpoints")
+	shown := upTo(limit, all)
+	for _, m := range shown {
 		p.line("  %s: %s", m.Pod, m.Why)
 	}
-	if more := len(r.Missing) - len(missing); more > 0 {
+	if more := len(all) - len(shown); more > 0 {
 		p.line("  and %d more", more)
 	}
-	return p.err
 }
 
 // upTo is the first of all that are shown within a limit, 0 for none.
