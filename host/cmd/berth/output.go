@@ -101,7 +101,8 @@ type table struct {
 	rows [][]string
 	// wide is how many of the last columns only -o wide shows.
 	wide int
-	// notes are lines below that belong to rows, foot one below all.
+	// notes are lines below that belong to rows, foot one below all, which without
+	// rows is all there is to say.
 	notes []string
 	foot  string
 
@@ -131,6 +132,11 @@ const (
 
 func (t *table) write(w io.Writer) error {
 	var b strings.Builder
+	look := lookOf(w)
+	if len(t.rows) == 0 && t.foot != "" {
+		_, err := fmt.Fprintln(w, look.wrapped(t.foot))
+		return err
+	}
 	columns := len(t.head)
 	if !t.all {
 		columns -= t.wide
@@ -149,7 +155,6 @@ func (t *table) write(w io.Writer) error {
 		}
 		lines = append(lines, cells)
 	}
-	look := lookOf(w)
 	t.width = widths(lines, columns, t.width)
 	for n, line := range lines {
 		look.line(&b, line, t.width, n > 0 || t.bare)
@@ -158,7 +163,7 @@ func (t *table) write(w io.Writer) error {
 		b.WriteString(look.wrapped(oneLine(note)) + "\n")
 	}
 	if t.foot != "" {
-		b.WriteString(t.foot + "\n")
+		b.WriteString("\n" + look.wrapped(t.foot) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

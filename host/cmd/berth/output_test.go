@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-dev/berth/host/policy/policytest"
+	"github.com/berth-dev/berth/host/policy/v1alpha1"
 )
 
 // What kubectl's users type works here.
@@ -112,6 +113,23 @@ func TestACellDoesNotSteerTheTerminal(t *testing.T) {
 	}
 	if got := b.String(); strings.ContainsAny(got, "\x1b\r\x07") || strings.Count(got, "\n") != 3 {
 		t.Errorf("the table is %q", got)
+	}
+}
+
+// Where nothing differs there is no table, only what was compared.
+func TestADiffOfNothingIsOneSentence(t *testing.T) {
+	t.Parallel()
+	for want, d := range map[string]v1alpha1.Differences{
+		"22 pods compared: nodes refused 0 times, to 0 pods; admitted 0 times; another node is best for 0 pods\n": {Pods: 22},
+		"3 answers compared: 0 want something else done\n":                                                        {Answers: 3},
+		"POD   NODE   LIVE     TRIAL\np     n      admits   refuses\n\n1 pod compared: nodes refused 1 times, to 1 pod; admitted 0 times; another node is best for 0 pods\n": {
+			Pods: 1, Refused: 1, RefusedPods: 1, Examples: []v1alpha1.Difference{{Pod: "p", Node: "n", Live: "admits", Trial: "refuses"}},
+		},
+	} {
+		var b strings.Builder
+		if err := diffTable(&d).write(&b); err != nil || b.String() != want {
+			t.Errorf("%+v is told as %q, %v, want %q", d, b.String(), err, want)
+		}
 	}
 }
 

@@ -131,14 +131,14 @@ func diffTable(d *v1alpha1.Differences) *table {
 		for _, e := range d.Examples {
 			t.add(e.Parent, e.Live, e.Trial)
 		}
-		t.foot = fmt.Sprintf("\n%s compared: %d want something else done%s", plural(int(d.Answers), "answer"), d.Otherwise, notCompared(d))
+		t.foot = fmt.Sprintf("%s compared: %d want something else done%s", plural(int(d.Answers), "answer"), d.Otherwise, notCompared(d))
 		return t
 	}
 	t := &table{head: []string{"POD", "NODE", "LIVE", "TRIAL"}}
 	for _, e := range d.Examples {
 		t.add(e.Pod, e.Node, e.Live, e.Trial)
 	}
-	t.foot = fmt.Sprintf("\n%s compared: nodes refused %d times, to %s; admitted %d times; another node is best for %s",
+	t.foot = fmt.Sprintf("%s compared: nodes refused %d times, to %s; admitted %d times; another node is best for %s",
 		plural(int(d.Pods), "pod"), d.Refused, plural(int(d.RefusedPods), "pod"), d.Admitted, plural(int(d.Scored), "pod"))
 	return t
 }
