@@ -73,7 +73,7 @@ func (p *printer) missing(all []Missing, limit int) {
 	}
 }
 
-// upTo is the first of all that are shown within a limit, 0 for none.
+// upTo is the first of all: limit at most, or all where that is 0.
 func upTo[T any](limit int, all []T) []T {
 	if limit == 0 {
 		return all

@@ -51,6 +51,9 @@ func (f *explainFlags) addNodeFlag(cmd *cobra.Command) {
 
 // service explains what a node does with packets to a service.
 func (f *explainFlags) service(cmd *cobra.Command, name string) error {
+	if f.limit < 0 {
+		return fmt.Errorf("--limit %d: want a number of endpoints, 0 for all", f.limit)
+	}
 	c, err := clientFor(cmd)
 	if err != nil {
 		return err
@@ -73,11 +76,7 @@ func (f *explainFlags) service(cmd *cobra.Command, name string) error {
 	}
 	report := reach.OfService(svc, slicesOf, pointers(pods.Items), reach.NodeOf(pointers(nodes.Items), node))
 	if f.format.asTable() && f.format.format != "name" {
-		limit := f.limit
-		if f.format.format == "wide" {
-			limit = 0
-		}
-		return report.Write(cmd.OutOrStdout(), limit)
+		return report.Write(cmd.OutOrStdout(), f.limit)
 	}
 	return f.format.printAs(cmd.OutOrStdout(), report, func() *table {
 		return &table{kind: "service", head: []string{"NAME"}, rows: [][]string{{report.Name}}}
