@@ -116,6 +116,24 @@ func TestACellDoesNotSteerTheTerminal(t *testing.T) {
 	}
 }
 
+// A table that has no room for wide gaps has narrow ones: that of a bench, with
+// the longest name and figures of a hundred thousand nodes, fits 80 columns.
+func TestABenchFitsTheScreen(t *testing.T) {
+	t.Parallel()
+	screen := look{columns: 80}
+	lines := [][]string{
+		{"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MIB"},
+		{"TaintTolerationPriority", "100000", "1234.5", "123456", "123456", "100.0%", "0", "64.0"},
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		screen.line(&b, line, widths(lines, len(line), nil), false)
+	}
+	if got := b.String(); strings.Contains(got, "…") || strings.Index(got, "\n") > 80 || !strings.HasSuffix(got, "64.0\n") {
+		t.Errorf("the table is\n%s", got)
+	}
+}
+
 // Where nothing differs there is no table, only what was compared.
 func TestADiffOfNothingIsOneSentence(t *testing.T) {
 	t.Parallel()

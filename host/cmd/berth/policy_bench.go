@@ -327,7 +327,7 @@ func (b *bench) measure(m *engine.Module, p *abi.Policy, t *policytest.Table, al
 				p.Name, n, run.fuelPerRow(), int64(engine.QuestionBudget(n, run.most))/int64(n), callLimit))
 		}
 		b.t.add(p.Name, strconv.Itoa(n), run.perRow(), run.perPod(), run.fuelPerRow(),
-			fmt.Sprintf("%.1f%%", 100*run.share), allocs, run.mebibytes())
+			fmt.Sprintf("%.1f%%", 100*run.share), allocs, mebibytes(run.memory))
 	}
 	return nil
 }
@@ -490,8 +490,8 @@ func (r *benchRun) perRow() string {
 	return strconv.FormatFloat(float64(r.rowTime)/float64(r.rows), 'f', 1, 64)
 }
 
-func (r *benchRun) mebibytes() string {
-	return strconv.FormatFloat(float64(r.memory)/(1<<20), 'f', 1, 64)
+func mebibytes(bytes uint64) string {
+	return strconv.FormatFloat(float64(bytes)/(1<<20), 'f', 1, 64)
 }
 
 func (r *benchRun) perPod() string {

@@ -56,7 +56,7 @@ func (b *bench) calls(m *engine.Module, p *abi.Policy, a *policytest.Asked, allo
 		return err
 	}
 	b.t.add(p.Name, "-", "-", run.perPod(), strconv.FormatInt(int64(run.fuel)/max(run.calls, 1), 10),
-		fmt.Sprintf("%.1f%%", 100*run.share), allocs, run.mebibytes())
+		fmt.Sprintf("%.1f%%", 100*run.share), allocs, mebibytes(run.memory))
 	return nil
 }
 

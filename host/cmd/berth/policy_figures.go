@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-dev/berth/host/api/berthapi"
 	"github.com/berth-dev/berth/host/policy/sandbox"
@@ -35,13 +34,13 @@ func newPolicyFigures() *cobra.Command {
 }
 
 func figuresTable(all []sandbox.Figures) *table {
-	t := &table{head: []string{"NAME", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "MEMORY", "KIND", "MODULE"}, kind: policyKind, wide: 2}
+	t := &table{head: []string{"NAME", "CALLS", "FAILURES", "FUEL/CALL", "TIME/CALL", "MIB", "KIND", "MODULE"}, kind: policyKind, wide: 2}
 	for i := range all {
 		f := &all[i]
 		calls := max(f.Calls, 1)
 		t.add(f.Name, strconv.FormatInt(f.Calls, 10), strconv.FormatInt(f.Failures, 10),
 			strconv.FormatInt(f.Fuel/calls, 10), fourDigits(f.Time/time.Duration(calls)).String(),
-			resource.NewQuantity(int64(f.Memory), resource.BinarySI).String(), f.Kind, shortDigest(f.Digest))
+			mebibytes(f.Memory), f.Kind, shortDigest(f.Digest))
 		t.note(f.Name, f.LastFailure)
 	}
 	return t
