@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/base64"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +75,7 @@ func TestErrorsTeach(t *testing.T) {
 		{"a decision at a time", "replay --kubeconfig " + kubeconfig + " 7 --at 5m", []string{"--at, --policy and --namespace are of KIND/NAME"}},
 		{"a time that is none", "replay --kubeconfig " + kubeconfig + " deployment/web --at noon", []string{"--at noon: want a time such as 2026-03-01T12:00:00Z, or how long ago, such as 5m"}},
 		{"a replay of no object", "replay --kubeconfig " + kubeconfig + " deployment/", []string{"want KIND/NAME, such as deployment/web"}},
+		{"endpoints below none", "explain service web --limit -1 --kubeconfig " + kubeconfig, []string{"--limit -1: want a number of endpoints, 0 for all"}},
 		{"a file that is not there", "policy inspect ./none.wasm", []string{"./none.wasm is neither a file nor a folder"}},
 		{"a file that is no module", "policy inspect " + filepath.Join(typo, ownFile), []string{"policy.yaml is no WebAssembly module: name one (.wasm), or the folder"}},
 		{"a folder in the place of a name", "policy push --kubeconfig " + kubeconfig + " " + empty, []string{"has no policy.yaml that names a policy: use `berth policy push NAME " + empty + "`"}},
@@ -212,17 +215,25 @@ func TestHelpShowsWhatFlagsTake(t *testing.T) {
 	walk(newRoot())
 }
 
-// Help fits the screen, and so do the pages that cobra brings.
+// Help fits the screen, and so do the pages that cobra brings; breaking lines loses no word.
 func TestHelpFitsTheScreen(t *testing.T) {
 	t.Parallel()
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
-		fitsTheScreen(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		page := fitsTheScreen(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		cmd.InitDefaultHelpFlag()
+		cmd.InitDefaultVersionFlag()
+		want := strings.Fields(cmp.Or(cmd.Long, cmd.Short) + "\n" + cmd.UsageString())
+		if got := strings.Fields(page); !slices.Equal(got, want) {
+			t.Errorf("%s --help has the words %q, want %q", cmd.CommandPath(), got, want)
+		}
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
 	}
-	walk(newRoot())
+	root := newRoot()
+	root.InitDefaultHelpCmd()
+	walk(root)
 }
 
 // fitsTheScreen runs a command whose lines have 80 columns at most.

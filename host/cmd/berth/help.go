@@ -18,7 +18,7 @@ const (
 	mostColumns  = 100
 )
 
-// help prints what a command is for, no wider than the screen.
+// help prints what a command is for: text and flags are broken where the screen ends.
 func help(cmd *cobra.Command, _ []string) {
 	out := cmd.OutOrStdout()
 	columns := min(cmp.Or(lookOf(out).columns, usualColumns), mostColumns)

@@ -31,6 +31,9 @@ func TestAPolicyIsPushedListedAndRolledBack(t *testing.T) {
 	if out := run("policy", "push", "idle", "../../../examples/hot-swap/v1", "--go", "--profile="); !strings.Contains(out, "Warning: no Profile names idle") {
 		t.Errorf("push of a policy into no profile says %q", out)
 	}
+	if out := run("policy", "push", "idle", "../../../examples/hot-swap/v1", "--go"); !strings.Contains(out, "idle is live") || strings.Contains(out, "Warning") {
+		t.Errorf("push of a policy that was in no profile says %q", out)
+	}
 	if out := run("policy", "history", "cpu"); !strings.Contains(out, "live") {
 		t.Errorf("history of a new policy:\n%s", out)
 	}
