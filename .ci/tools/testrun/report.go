@@ -161,7 +161,11 @@ func (r *report) packageEnded(e event) {
 		r.print(fmt.Sprintf("FAIL %-60s %6.1fs\n", e.Package, e.Elapsed))
 	default:
 		r.packages++
-		r.print(fmt.Sprintf("ok   %-60s %6.1fs  %d tests\n", e.Package, e.Elapsed, r.count[e.Package]))
+		cached := ""
+		if own := r.tests[key{e.Package, ""}]; own != nil && strings.HasSuffix(own.String(), "\t(cached)\n") {
+			cached = ", cached: nothing has changed since they passed"
+		}
+		r.print(fmt.Sprintf("ok   %-60s %6.1fs  %d tests%s\n", e.Package, e.Elapsed, r.count[e.Package], cached))
 	}
 	for k := range r.tests {
 		if k.pkg == e.Package {

@@ -31,6 +31,8 @@ func TestReport(t *testing.T) {
 {"Action":"pass","Package":"a","Test":"TestX","Elapsed":1}
 {"Action":"pass","Package":"a","Elapsed":1.5}
 `
+	cached := strings.Replace(good, `{"Action":"pass","Package":"a","Elapsed":1.5}`, `{"Action":"output","Package":"a","Output":"ok  \ta\t(cached)\n"}
+{"Action":"pass","Package":"a","Elapsed":0}`, 1)
 	const bad = `{"Action":"start","Package":"b"}
 {"Action":"run","Package":"b","Test":"TestY"}
 {"Action":"output","Package":"b","Test":"TestY","Output":"y_test.go:1: got 1, want 2\n"}
@@ -50,6 +52,8 @@ func TestReport(t *testing.T) {
 		wantErr     string
 	}{
 		{"a passing test shows its package and no chatter", good, nil, true, []string{"ok   a", "1 passed, 0 failed, 0 skipped\n"}, "chatter", ""},
+		{"one that did not run again is said to be cached", cached, nil, true, []string{"1 tests, cached"}, "", ""},
+		{"one that ran is not", good, nil, true, []string{"1 tests\n"}, "cached", ""},
 		{"a failing test shows its output", good + bad, exit1, true, []string{"got 1, want 2", "FAIL b", "failed:  b", "1 passed, 1 failed"}, "", "1 of 2 packages failed"},
 		{"a skip is listed with its reason", good + skip, nil, false, []string{"skipped: a TestZ: z_test.go:3: no containerd", "1 passed, 0 failed, 1 skipped"}, "", ""},
 		{"a skip fails a strict run", good + skip, nil, true, nil, "", "1 tests were skipped"},
