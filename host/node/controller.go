@@ -281,7 +281,7 @@ func (c *Controller) tend(ctx context.Context, h *heard, evicts bool, now time.T
 	if err == nil {
 		err = errors.Join(c.allot(ctx, fresh), c.evict(ctx, fresh, h, now))
 	}
-	h.settled = err == nil && fresh == node && h.met == nil && (node.Spec.PodCIDR != "" || !c.cluster.IsValid())
+	h.settled = err == nil && fresh == node && h.met == nil && !c.lacksRange(node)
 	if err != nil && !errors.Is(err, store.ErrNotFound) && ctx.Err() == nil {
 		c.log.Warn("tend node", "node", node.Name, "err", err)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/netip"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -31,10 +32,20 @@ func FreeRange(cluster netip.Prefix, taken map[netip.Prefix]bool) (free netip.Pr
 	return free, false
 }
 
-// allot gives the node its part of the pod network, unless it has one. The
-// parts that are taken are counted at the first need of a sweep.
+// simulated begins the name of a runtime that runs no containers, which need no
+// addresses: there may be more such nodes than the pod network has parts.
+const simulated = "simulated://"
+
+// lacksRange says whether the node is to be given a part of the pod network.
+func (c *Controller) lacksRange(node *v1.Node) bool {
+	return c.cluster.IsValid() && node.Spec.PodCIDR == "" &&
+		!strings.HasPrefix(node.Status.NodeInfo.ContainerRuntimeVersion, simulated)
+}
+
+// allot gives the node its part of the pod network, if it lacks one. The parts that
+// are taken are counted at the first need of a sweep.
 func (c *Controller) allot(ctx context.Context, node *v1.Node) error {
-	if node.Spec.PodCIDR != "" || !c.cluster.IsValid() || c.exhausted {
+	if c.exhausted || !c.lacksRange(node) {
 		return nil
 	}
 	if c.taken == nil {

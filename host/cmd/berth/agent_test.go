@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -11,16 +12,21 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/nodeagent"
+	"github.com/berth-dev/berth/nodeagent/simulate"
 )
 
 // Flags of the agent that ask for nonsense are answered before anything starts.
@@ -107,6 +113,43 @@ func TestAnAgentWaitsForItsHost(t *testing.T) {
 			t.Error("a machine that may not register waits")
 		}
 	})
+}
+
+// Simulated nodes have no containers that would need addresses: of a machine's range
+// nothing is lost to them, however many there are.
+func TestSimulatedNodesTakeNoRangeFromMachines(t *testing.T) {
+	t.Parallel()
+	kubeconfig, _ := startHost(t, t.TempDir(), func(c *host.Config) { c.PodCIDR = "10.85.0.0/24" }) // room for one node
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	registered, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- simulate.Run(ctx, simulate.Config{REST: config, N: 3, Log: slog.New(slog.DiscardHandler), Registered: func() { close(registered) }})
+	}()
+	defer func() { cancel(); <-ended }()
+	<-registered
+	asking, done := context.WithTimeout(t.Context(), 20*time.Second)
+	defer done()
+	own, err := givenRange(asking, client, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "zz"}})
+	if err != nil || own.String() != "10.85.0.0/24" {
+		t.Errorf("the machine's range is %s, %v", own, err)
+	}
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "type=simulated"})
+	if err != nil || len(nodes.Items) != 3 {
+		t.Fatalf("%d simulated nodes, %v", len(nodes.Items), err)
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; n.Spec.PodCIDR != "" {
+			t.Errorf("%s has the range %s", n.Name, n.Spec.PodCIDR)
+		}
+	}
 }
 
 func TestATokenIsReadFromAFile(t *testing.T) {
