@@ -19,10 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clientgotesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/host"
 	"github.com/berth-dev/berth/nodeagent"
@@ -115,19 +113,12 @@ func TestAnAgentWaitsForItsHost(t *testing.T) {
 	})
 }
 
-// Simulated nodes have no containers that would need addresses: of a machine's range
-// nothing is lost to them, however many there are.
+// Simulated nodes have no containers that would need addresses: however many there
+// are, a machine that comes after them gets its range.
 func TestSimulatedNodesTakeNoRangeFromMachines(t *testing.T) {
 	t.Parallel()
 	kubeconfig, _ := startHost(t, t.TempDir(), func(c *host.Config) { c.PodCIDR = "10.85.0.0/24" }) // room for one node
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, client := connected(t, kubeconfig)
 	ctx, cancel := context.WithCancel(t.Context())
 	registered, ended := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -47,7 +47,8 @@ func paragraphs(text string, columns int) string {
 const below = 10
 
 // flagHelp breaks the texts of flags, as pflag lists them: beside their names, or
-// below these where they would take the greater part of the screen.
+// below these where they would take the greater part of the screen, and pflag's own
+// wrapping would leave texts a column of some twenty.
 func flagHelp(usages string, columns int) string {
 	lines := strings.Split(usages, "\n")
 	for i, line := range lines {

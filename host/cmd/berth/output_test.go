@@ -122,7 +122,7 @@ func TestABenchFitsTheScreen(t *testing.T) {
 	t.Parallel()
 	screen := look{columns: 80}
 	lines := [][]string{
-		{"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MIB"},
+		newBenchTable().head,
 		{"TaintTolerationPriority", "100000", "1234.5", "123456", "123456", "100.0%", "0", "64.0"},
 	}
 	var b strings.Builder

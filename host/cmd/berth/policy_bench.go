@@ -107,16 +107,14 @@ func (s *source) bench(cmd *cobra.Command, dir string, sizes []int) error {
 	if err != nil {
 		return err
 	}
-	b := &bench{ctx: ctx, engine: e, sizes: sizes, limits: limits, t: &table{head: []string{
-		"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MIB",
-	}}}
+	b := &bench{ctx: ctx, engine: e, sizes: sizes, limits: limits, t: newBenchTable()}
 	done := during(cmd.ErrOrStderr(), measuring)
 	err = b.all(wasm, tables)
 	done()
-	if err != nil && len(b.t.rows) > 0 {
-		_ = b.t.write(out) // what it could do
-	}
 	if err != nil {
+		if len(b.t.rows) > 0 {
+			_ = b.t.write(out) // what it could do
+		}
 		return err
 	}
 	if err := b.t.write(out); err != nil {
@@ -184,6 +182,10 @@ func readTables(records string) (tables []*policytest.Recorded, err error) {
 		tables = append(tables, r)
 	}
 	return tables, nil
+}
+
+func newBenchTable() *table {
+	return &table{head: []string{"POLICY", "NODES", "NS/ROW", "NS/POD", "FUEL/ROW", "BUDGET", "ALLOCS", "MIB"}}
 }
 
 // bench measures and fills the table.

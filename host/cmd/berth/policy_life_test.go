@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-dev/berth/host/policy/policytest"
@@ -107,9 +108,8 @@ func bundled(t *testing.T, name string) string {
 	return ""
 }
 
-// schedulable makes nodes and pods by a client, and waits for the pods to have
-// nodes.
-func schedulable(t *testing.T, kubeconfig string, nodes, pods int) kubernetes.Interface {
+// connected is a client of the host that a kubeconfig names.
+func connected(t *testing.T, kubeconfig string) (*rest.Config, kubernetes.Interface) {
 	t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -119,6 +119,14 @@ func schedulable(t *testing.T, kubeconfig string, nodes, pods int) kubernetes.In
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cfg, client
+}
+
+// schedulable makes nodes and pods by a client, and waits for the pods to have
+// nodes.
+func schedulable(t *testing.T, kubeconfig string, nodes, pods int) kubernetes.Interface {
+	t.Helper()
+	_, client := connected(t, kubeconfig)
 	amounts := v1.ResourceList{"cpu": resource.MustParse("16"), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110")}
 	for i := range nodes {
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), Labels: map[string]string{"tier": fmt.Sprint(i % 2)}}}
