@@ -126,7 +126,7 @@ func (f *field) number(text string) (int, error) {
 		return f.low + at/3, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
+	if err != nil || text[0] == '-' {
 		return 0, errors.New("no number")
 	}
 	return n, nil
